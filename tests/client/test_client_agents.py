@@ -162,7 +162,7 @@ def test_trainings_that_stand_are_compared_by_what_they_have_told(train: Callabl
         record = early.wait(PATIENCE_S)
         assert (record.verdict, record.ranks[0].steps) == ("same", (1,)), record
         assert (record.a.live, record.a.step, record.a.session) == (True, 1, one.id)
-        assert "stands at step 1" in record.b.note
+        assert "at step 1" in record.b.note
     for session in (one, other):
         session.step(2).wait(PATIENCE_S)
     later = one.compare(other)

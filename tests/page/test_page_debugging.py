@@ -238,7 +238,7 @@ def test_the_run_is_taken_to_the_next_node_back_a_step_and_to_its_end(
     control(page, "Step back").click()
     expect_step(page, 2)
     past = page.get_by_test_id("run-past")
-    expect(past).to_contain_text("Step 2 is shown; the training stands at step 3.")
+    expect(past).to_contain_text("Step 2 is shown; the training is at step 3.")
     past.get_by_role("button", name="Show step 3").click()
     expect_step(page, 3)
     expect(past).to_have_count(0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from live_stage import CONV, GRAPH, RELU, WEIGHT, Agent, Play, Stage, command, kind, network, stream, until
-from told_statistics import tell
+from reported_statistics import tell
 
 from tensight import wire
 from tensight.errors import InputError
@@ -64,7 +64,7 @@ def test_an_earlier_step_is_shown_with_its_hits_and_statistics(on_stage: Play) -
         assert session.capabilities().can_step_back
         record = await command(session, "step_back")
         assert (record.step, record.present_step, record.state) == (3, 4, State.PAUSED)
-        assert record.message == "shows step 3; the training stands at step 4"
+        assert record.message == "shows step 3; the training is at step 4"
         assert [node.node for node in (await session.hits()).nodes] == [CONV]
         assert (await session.hits()).step == 3
         page = await session.statistics_table(query="Conv2D")
@@ -193,7 +193,7 @@ def test_steps_of_which_nothing_is_known_are_passed_over_or_refused(on_stage: Pl
             await command(session, "step_back")
         with pytest.raises(StateError, match="nothing is known of step 5; of these there is something: 3, 9"):
             await command(session, "go_to_step", steps=5)
-        with pytest.raises(InputError, match="there is no step 10; the training stands at step 9"):
+        with pytest.raises(InputError, match="there is no step 10; the training is at step 9"):
             await command(session, "go_to_step", steps=10)
         assert (await command(session, "go_to_step", steps=9)).present_step is None
 

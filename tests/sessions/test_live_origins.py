@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from live_stage import Agent, Play, Stage, command, stream, until
-from told_statistics import tell
+from reported_statistics import tell
 
 from tensight.agents.graph_messages import execution_order, graph_chunks, graph_message
 from tensight.agents.program import Program, Role, Source, StackFrame, TracedNode

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tensight.sessions.live.orders import Order, Standing, left_places, next_orders, owes_step
+from tensight.sessions.live.orders import Order, StopState, left_steps, next_orders, owes_step
 from tensight.sessions.records import State
 
 VERSION = 3
 
 
-def at(place: int, **standing: object) -> Standing:
+def at(global_step: int, **stop_state: object) -> StopState:
     """Return a rank that waits and knows what to watch, if nothing else is said."""
-    return Standing(place, **{"step": place, "version": VERSION, **standing})  # type: ignore[arg-type]
+    return StopState(global_step, **{"step": global_step, "version": VERSION, **stop_state})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("standing", "order"),
+    ("stop_state", "order"),
     [
         (at(2), Order.GO),
         (at(2, wanted=""), Order.NOTHING),
@@ -36,8 +36,8 @@ def at(place: int, **standing: object) -> Standing:
         (at(2, has_unchecked=True), Order.GO),
     ],
 )
-def test_a_single_rank(standing: Standing, order: Order) -> None:
-    assert next_orders([standing], VERSION) == [order]
+def test_a_single_rank(stop_state: StopState, order: Order) -> None:
+    assert next_orders([stop_state], VERSION) == [order]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_single_rank(standing: Standing, order: Order) -> None:
         ([], []),
     ],
 )
-def test_ranks_stay_together(ranks: list[Standing], orders: list[Order]) -> None:
+def test_ranks_stay_together(ranks: list[StopState], orders: list[Order]) -> None:
     assert next_orders(ranks, VERSION) == orders
 
 
@@ -71,9 +71,9 @@ def test_none_begins_before_the_job_is_complete() -> None:
 def test_a_rank_owes_the_step_that_others_have_begun() -> None:
     gone = at(4, is_waiting=False, released=4, state=State.RUNNING)
     here, let_go = at(4), at(4, released=4)
-    left = left_places([gone, here, let_go])
+    left = left_steps([gone, here, let_go])
     assert left == {4}
     assert owes_step(here, left)
     assert not owes_step(let_go, left)
     assert not owes_step(at(5), left)
-    assert left_places([here, let_go]) == set()
+    assert left_steps([here, let_go]) == set()

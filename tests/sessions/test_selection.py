@@ -187,8 +187,8 @@ def test_scopes_are_watched_in_part_in_whole_or_never() -> None:
         "@parameters": "none",
         "@constants": "never",
     }
-    assert nodes.watching.of_node(index.place["Default--data-3"]) == "never"
-    assert nodes.watching.of_node(index.place["Default/network/conv1/Conv2D-op1"]) == "all"
+    assert nodes.watching.of_node(index.positions["Default--data-3"]) == "never"
+    assert nodes.watching.of_node(index.positions["Default/network/conv1/Conv2D-op1"]) == "all"
     assert nodes.count == 2
 
 

@@ -16,7 +16,7 @@ from tensight import wire
 from tensight.errors import InputError
 from tensight.sessions.errors import StorageError
 from tensight.sessions.live.reported_tensors import ReportedRow, ReportedTensor, TensorKey
-from tensight.sessions.live.statistics_store import StatisticsStore, statistics_of, told_of
+from tensight.sessions.live.statistics_store import StatisticsStore, received_statistics, statistics_of
 from tensight.sessions.statistics_pages import SORT_COLUMNS
 from tensight.tensors import COUNTS, MEASURES, statistics
 from tensight.wire import ReceivedStatistics
@@ -28,7 +28,7 @@ def key(node: str = "conv1", slot: int = 0, rank: int = 0) -> TensorKey:
 
 def row(value: float = 1.0, iteration: int = 0, position: int | None = 0, **of: Any) -> ReportedRow:
     array = np.array([value, -1.0, 0.0], np.float32)
-    return ReportedRow(key(**of), iteration, told_of(statistics(array)), "Conv2D", position)
+    return ReportedRow(key(**of), iteration, received_statistics(statistics(array)), "Conv2D", position)
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_pages_can_be_sorted_by_what_follows_from_several_columns(store: Statist
         "empty": [],
     }
     for name, values in arrays.items():
-        told = told_of(statistics(np.array(values, np.float32)))
+        told = received_statistics(statistics(np.array(values, np.float32)))
         store.add([ReportedRow(key(name), 0, told, "Add", 0)])
 
     def sorted_by(sort: str) -> list[str]:
@@ -214,7 +214,7 @@ def test_rows_that_come_in_columns_read_like_those_that_come_alone(store: Statis
     ]
     store.add_block(tensors, block)
     alone = [
-        ReportedRow(tensor.key, 5, told_of(row), "Op", tensor.position)
+        ReportedRow(tensor.key, 5, received_statistics(row), "Op", tensor.position)
         for tensor, row in zip(tensors, whole, strict=True)
     ]
     store.add(alone)

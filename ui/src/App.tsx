@@ -23,7 +23,7 @@ export function App() {
   const search = useView((view) => view.search)
   const gone = useConnection((connection) => connection.gone)
   const { data: session, error, refetch } = useSession()
-  useFollowing(run, told)
+  useFollowing(run, onMessage)
   useHotkeys()
   useEffect(() => {
     document.title = session ? `${session.name} · Tensight` : 'Tensight'
@@ -69,7 +69,7 @@ function isEmpty(session: Session): boolean {
 }
 
 /** What a session tells that is no state of it: a remark on a check, that the disk is full. */
-function told(message: Message): void {
+function onMessage(message: Message): void {
   tell(message.text, message.level)
 }
 

@@ -331,7 +331,7 @@ class Comparison:
         def page() -> ComparedOperatorPage:
             found = _ordered(_chosen(result, choice), choice)
             rows = tuple(records.operator(one, step) for step, one in found[offset : offset + limit])
-            first = next((place for place, (_, one) in enumerate(found) if one is result.first), None)
+            first = next((position for position, (_, one) in enumerate(found) if one is result.first), None)
             return ComparedOperatorPage(total=len(found), offset=offset, first=first, rows=rows)
 
         return await self._thread.run("listing operators", page)

@@ -18,7 +18,7 @@ _ORDER = ("loss", "learning_rate", "gradient_norm")
 def curves(
     rank: int,
     last_step: int,
-    told: Mapping[tuple[str, int], Sequence[tuple[int, float]]],
+    reported: Mapping[tuple[str, int], Sequence[tuple[int, float]]],
     loss: tuple[str, Mapping[int, tuple[float | None, int]]] | None,
     points: int,
 ) -> Curves:
@@ -27,18 +27,18 @@ def curves(
     Parameters
     ----------
     rank, last_step : int
-    told : mapping of (str, int) to sequence of (int, float)
-        What the training told by itself: by name and slot, step and value, in order.
+    reported : mapping of (str, int) to sequence of (int, float)
+        What the training reported by itself: by name and slot, step and value, in order.
     loss : (str, mapping of int to (float or None, int)) or None
-        Address of the loss among the tensors, and its value and marks by step; it counts where none was told.
+        Address of the loss among the tensors, and its value and marks by step; it counts where none was reported.
     points : int
         Of each curve, at most.
     """
     found = [
-        _curve(name, slot, "", [(step, value, mark_of(value)) for step, value in known], points)
-        for (name, slot), known in told.items()
+        _curve(name, slot, "", [(step, value, mark_of(value)) for step, value in pairs], points)
+        for (name, slot), pairs in reported.items()
     ]
-    if loss is not None and ("loss", 0) not in told:
+    if loss is not None and ("loss", 0) not in reported:
         address, known = loss
         rows = [(step, math.nan if value is None else value, marks) for step, (value, marks) in sorted(known.items())]
         found.append(_curve("loss", 0, address, rows, points))

@@ -124,13 +124,13 @@ class Discovery:
 
     async def dumps(self, refresh: bool = False) -> list[FoundDump]:
         """Return what was found, by name; `refresh` looks at the disk even if that was done just now."""
-        asked = time.monotonic()
+        since = time.monotonic() if refresh else time.monotonic() - self._interval_s
         async with self._search:
-            # Who waited for a search that began after the question need not search again.
-            fresh = self._searched is not None and self._searched >= (asked if refresh else asked - self._interval_s)
+            # Who waited for a search that began after the call need not search again.
+            fresh = self._searched is not None and self._searched >= since
             if not fresh:
                 self._searched = time.monotonic()
-                found, self._searches, self._incomplete = await asyncio.to_thread(self._look)
+                found, self._searches, self._incomplete = await asyncio.to_thread(self._search_all)
                 self._found = {dump.name: dump for dump in sorted(found, key=lambda dump: dump.name)}
         return list(self._found.values())
 
@@ -156,7 +156,7 @@ class Discovery:
             raise NotFoundError(f"there is no dump {name[:200]!r} {where}{more}; list the dumps to see their names")
         return found
 
-    def _look(self) -> tuple[list[FoundDump], list[FoundSearch], bool]:
+    def _search_all(self) -> tuple[list[FoundDump], list[FoundSearch], bool]:
         found: list[FoundDump] = []
         searches: list[FoundSearch] = []
         incomplete = False
@@ -225,7 +225,7 @@ class _Search:
             if real in self._seen:
                 continue
             self._seen.add(real)
-            below, files = self._look(path)
+            below, files = self._list(path)
             if SEARCH_DATABASE in files:
                 self.searches.append(FoundSearch(name or ".", Path(path)))
                 # Its trials record further below.
@@ -237,12 +237,12 @@ class _Search:
 
     def recorded_runs(self) -> Iterator[tuple[str, Path]]:
         """Yield id and dump folder of each recorded run."""
-        for name in self._look(self._top)[0]:
+        for name in self._list(self._top)[0]:
             path = Path(self._top, name, "dump")
             if _RUN.fullmatch(name) and path.is_dir() and _is_inside(str(path), self._real_top):
                 yield name, path
 
-    def _look(self, path: str) -> tuple[list[str], list[str]]:
+    def _list(self, path: str) -> tuple[list[str], list[str]]:
         """Return the names of the folders and of the files in a folder, in order, as far as the bound allows."""
         folders, files = [], []
         try:
@@ -293,7 +293,7 @@ def _names(path: Path) -> list[str]:
 def _modified(path: Path) -> float | None:
     """Return the newest time of a dump's rank folders and of what is directly in them."""
     ranks = [path / rank for rank in _names(path) if RANK_NAME.fullmatch(rank) or TRACE_NAME.fullmatch(rank)]
-    times = (_time(place) for rank in ranks for place in (rank, *(rank / name for name in _names(rank))))
+    times = (_time(entry) for rank in ranks for entry in (rank, *(rank / name for name in _names(rank))))
     return max((time for time in times if time is not None), default=None)
 
 

@@ -44,7 +44,7 @@ class EventLog:
         return event
 
     def append_state(self, session: SessionRecord) -> Event:
-        """Add a ``state`` event with the session at a glance, which names this event as its last."""
+        """Add a ``state`` event with the summary of the session, which names this event as its last."""
         return self.append("state", **session.model_copy(update={"last_event": self.last + 1}).model_dump(mode="json"))
 
     def after(self, number: int, limit: int = 1000) -> EventPage:

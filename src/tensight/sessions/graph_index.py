@@ -165,8 +165,8 @@ class GraphIndex(TreeIndex):
     graph : Graph
     sequence : tuple of Node
         All nodes: first everything that is no operator, then operators in the order of execution.
-    place : mapping of str to int
-        The place in `order` of each node, by name.
+    positions : mapping of str to int
+        The position in `order` of each node, by name.
     """
 
     def __init__(self, graph: Graph, position: Callable[[Node], int] | None = None) -> None:
@@ -174,11 +174,11 @@ class GraphIndex(TreeIndex):
         operators = graph.operators if position is None else tuple(sorted(graph.operators, key=position))
         super().__init__(graph.name, operators, graph.parameters, graph.constants)
         self.sequence = (*graph.parameters, *graph.constants, *operators)
-        self.place: Mapping[str, int] = {node.name: place for place, node in enumerate(self.order)}
+        self.positions: Mapping[str, int] = {node.name: number for number, node in enumerate(self.order)}
 
     @lazily
     def file_order(self) -> tuple[int, ...]:
-        """For each place the number of its node in `Graph.nodes`."""
+        """For each position the number of its node in `Graph.nodes`."""
         numbers = {node: number for number, node in enumerate(self.graph.nodes)}
         return tuple(numbers[node] for node in self.order)
 
@@ -197,7 +197,7 @@ class GraphIndex(TreeIndex):
                 NodeKind.OPTIMIZER_STATE: roles.states,
             }[kind]
             mask = np.zeros(len(self.order), bool)
-            mask[[self.place[name] for name in names if name in self.place]] = True
+            mask[[self.positions[name] for name in names if name in self.positions]] = True
             return mask
         if kind is NodeKind.TENSOR:
             return self.watchable
@@ -209,10 +209,10 @@ class GraphIndex(TreeIndex):
     def _computed(self) -> Mapping[NodeKind, NDArray[np.bool_]]:
         """Which operators are gradients, and which activations."""
         masks = {kind: np.zeros(len(self.order), bool) for kind in (NodeKind.GRADIENT, NodeKind.ACTIVATION)}
-        for place in range(self.operators):
-            for kind in kinds(self.graph, self.order[place]):
+        for position in range(self.operators):
+            for kind in kinds(self.graph, self.order[position]):
                 if kind in masks:
-                    masks[kind][place] = True
+                    masks[kind][position] = True
         return masks
 
     def roles(self, node: Node) -> tuple[str, ...]:
@@ -225,12 +225,12 @@ class GraphIndex(TreeIndex):
         source: list[int] = []
         target: list[int] = []
         control: list[bool] = []
-        for place, node in enumerate(self.order):
+        for position, node in enumerate(self.order):
             for edge in node.inputs:
-                at = self.place.get(edge.source)
+                at = self.positions.get(edge.source)
                 if at is not None:
                     source.append(at)
-                    target.append(place)
+                    target.append(position)
                     control.append(edge.kind is EdgeKind.CONTROL)
         return EdgeArrays(np.array(source, np.int32), np.array(target, np.int32), np.array(control, bool))
 

@@ -130,20 +130,20 @@ class _Picture:
         is_alone = np.array([*(isinstance(row, int) for row in self.rows), False])
         reader = self._owner[edges.target]
         read = (edges.source >= self._index.operators) & is_alone[reader] & (reader < inner)
-        places = np.unique(edges.source[read & ~is_alone[self._owner[edges.source]]]).tolist()
-        self.complete = self.complete and len(places) <= limit
-        self.add(places[:limit])
+        positions = np.unique(edges.source[read & ~is_alone[self._owner[edges.source]]]).tolist()
+        self.complete = self.complete and len(positions) <= limit
+        self.add(positions[:limit])
 
     def add_outside(self, stretch: Stretch, limit: int) -> None:
         """Add the neighbours of what is drawn, each by the largest scope around it that does not hold `stretch`."""
         edges = self._index.edges
-        places = np.concatenate(
+        positions = np.concatenate(
             [
                 edges.target[self._owner[edges.source] >= 0],
                 edges.source[self._owner[edges.target] >= 0],
             ]
         )
-        outside = np.unique(places[(places < stretch.start) | (places >= stretch.end)])
+        outside = np.unique(positions[(positions < stretch.start) | (positions >= stretch.end)])
         found: dict[Row, None] = dict.fromkeys(self._groups(outside, stretch))
         found.update(dict.fromkeys(self._scopes(outside[outside < self._index.operators], stretch)))
         rows = list(found)
@@ -161,21 +161,21 @@ class _Picture:
             rows += [group] if len(members) > MOST_DRAWN_ONE_BY_ONE else members.tolist()
         return rows
 
-    def _scopes(self, places: NDArray[np.int32], stretch: Stretch) -> list[Row]:
+    def _scopes(self, positions: NDArray[np.int32], stretch: Stretch) -> list[Row]:
         """Return the rows of operators: of each scope around `stretch` those next to the way down to it."""
         rows: list[Row] = []
         around: Stretch | None = self._index.root
-        while around is not None and len(places):
+        while around is not None and len(positions):
             inner = next((one for one in around.scopes if one.start <= stretch.start < stretch.end <= one.end), None)
             starts = np.array([one.start for one in around.scopes], np.int64)
-            direct = places >= around.own
-            rows += places[direct & (places < around.end)].tolist()
-            numbers = np.searchsorted(starts, places[~direct], side="right") - 1
+            direct = positions >= around.own
+            rows += positions[direct & (positions < around.end)].tolist()
+            numbers = np.searchsorted(starts, positions[~direct], side="right") - 1
             siblings = [around.scopes[number] for number in np.unique(numbers).tolist()]
             rows += [one for one in siblings if one is not inner]
             if inner is None or inner is stretch:
                 break
-            places = places[(places >= inner.start) & (places < inner.end)]
+            positions = positions[(positions >= inner.start) & (positions < inner.end)]
             around = inner
         return rows
 
@@ -244,8 +244,8 @@ def relation_graph(view: GraphView, address: TensorAddress, hops: int, limit: in
     if address.io == "output" and centre.outputs and address.slot >= len(centre.outputs):
         raise NotFoundError(f"{centre.name} has {len(centre.outputs)} outputs; there is no slot {address.slot}")
     around = _Neighbourhood(view.index.graph, centre, limit)
-    around.look(hops, address.slot if address.io == "output" else None)
-    nodes = sorted(around.distances, key=lambda node: (around.distances[node], view.index.place[node.name]))
+    around.expand(hops, address.slot if address.io == "output" else None)
+    nodes = sorted(around.distances, key=lambda node: (around.distances[node], view.index.positions[node.name]))
     return RelationGraph(
         rank=view.rank,
         graph=view.index.graph.name,
@@ -265,7 +265,7 @@ class _Neighbourhood:
         self._graph = graph
         self._limit = limit
 
-    def look(self, hops: int, slot: int | None) -> None:
+    def expand(self, hops: int, slot: int | None) -> None:
         """Go so many edges up and down, the nearest first; a node that is known already stays where it is."""
         inputs, consumers = self._graph.inputs, self._graph.consumers
         centre = next(iter(self.distances))

@@ -47,7 +47,7 @@ MOST_SPANS = 100
 """Stretches of steps that the record of a graph lists."""
 
 Row = Stretch | int
-"""A row of the tree: a scope or group, or the place of a node."""
+"""A row of the tree: a scope or group, or the position of a node."""
 
 _GROUP_KINDS: dict[str, Literal["parameters", "constants"]] = {PARAMETERS: "parameters", CONSTANTS: "constants"}
 
@@ -72,8 +72,8 @@ class TreeView(ABC):
     watching: Watching | None
 
     @abstractmethod
-    def shown(self, place: int) -> tuple[GraphIndex, Node]:
-        """Return the node of a place, and the graph in which it is looked at."""
+    def shown(self, position: int) -> tuple[GraphIndex, Node]:
+        """Return the node at a position, and the graph in which it is shown."""
 
     @abstractmethod
     def graphs_of(self, row: Row) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class TreeView(ABC):
 
     @abstractmethod
     def found(self, query: NodeQuery) -> list[int]:
-        """Return the places of the nodes that match, in the order of the graphs."""
+        """Return the positions of the nodes that match, in the order of the graphs."""
 
     def stretch(self, scope: str) -> Stretch:
         """Return a scope or group.
@@ -109,22 +109,22 @@ class TreeView(ABC):
         """Return a row of the tree."""
         return self.node_entry(row) if isinstance(row, int) else self._stretch_entry(row)
 
-    def node_entry(self, place: int) -> TreeEntry:
+    def node_entry(self, position: int) -> TreeEntry:
         """Return the row of a node."""
-        index, node = self.shown(place)
+        index, node = self.shown(position)
         return TreeEntry(
             path=node.name,
             label=node.short_name,
             kind=kind_word(node),
             graph=index.name,
-            graphs=self.graphs_of(place),
-            apart=self.is_apart(place),
+            graphs=self.graphs_of(position),
+            apart=self.is_apart(position),
             type=node.type,
             roles=index.roles(node),
             nodes=1,
             dynamic_shape=any(slot.shape is not None and -1 in slot.shape for slot in node.outputs),
-            watched=self.watching.of_node(place) if self.watching is not None else None,
-            hits=self._hits_of(place, node.name),
+            watched=self.watching.of_node(position) if self.watching is not None else None,
+            hits=self._hits_of(position, node.name),
         )
 
     def _stretch_entry(self, stretch: Stretch) -> TreeEntry:
@@ -140,11 +140,11 @@ class TreeView(ABC):
             hits=self.hits.count_below(self.rank, self.index.name, stretch.path),
         )
 
-    def is_apart(self, place: int) -> bool:  # noqa: ARG002 - names are unique in a graph
+    def is_apart(self, position: int) -> bool:  # noqa: ARG002 - names are unique in a graph
         """Whether other nodes of the tree have the name of this one."""
         return False
 
-    def _hits_of(self, place: int, name: str) -> int:  # noqa: ARG002 - several nodes of one name have places of their own
+    def _hits_of(self, position: int, name: str) -> int:  # noqa: ARG002 - several nodes of one name have their own positions
         return self.hits.count_below(self.rank, self.index.name, name)
 
     def tree_page(self, scope: str, offset: int, limit: int) -> TreePage:
@@ -180,16 +180,16 @@ class GraphView(TreeView):
     hits: HitList
     watching: Watching | None = None
 
-    def shown(self, place: int) -> tuple[GraphIndex, Node]:
+    def shown(self, position: int) -> tuple[GraphIndex, Node]:
         """Return the graph and a node of it."""
-        return self.index, self.index.order[place]
+        return self.index, self.index.order[position]
 
     def graphs_of(self, row: Row) -> tuple[str, ...]:  # noqa: ARG002 - there is only one
         """Return that the graph has it."""
         return ()
 
     def found(self, query: NodeQuery) -> list[int]:
-        """Return the places of the nodes that match, in the order of the graph's file."""
+        """Return the positions of the nodes that match, in the order of the graph's file."""
         return sorted(query.mask(self.index).nonzero()[0].tolist(), key=self.index.file_order.__getitem__)
 
     def node(self, name: str) -> Node:
@@ -275,7 +275,7 @@ class ProgramView(TreeView):
     program : Program
     index : ProgramIndex
     ran : frozenset of str
-        The graphs that ran in the step that is shown: a node that they have is looked at in them.
+        The graphs that ran in the step that is shown: a node that they have is shown in them.
     """
 
     rank: int
@@ -285,9 +285,9 @@ class ProgramView(TreeView):
     watching: Watching | None = None
     ran: frozenset[str] = frozenset()
 
-    def shown(self, place: int) -> tuple[GraphIndex, Node]:
-        """Return the graph in which a node is looked at, and the node that it has."""
-        return self.index.shown(place, self.ran)
+    def shown(self, position: int) -> tuple[GraphIndex, Node]:
+        """Return the graph in which a node is shown, and the node that it has."""
+        return self.index.shown(position, self.ran)
 
     def graphs_of(self, row: Row) -> tuple[str, ...]:
         """Return the graphs that have a node, or any of a scope; empty if all have."""
@@ -295,18 +295,18 @@ class ProgramView(TreeView):
         return () if len(graphs) == len(self.program.graphs) else graphs
 
     def found(self, query: NodeQuery) -> list[int]:
-        """Return the places of the nodes that match in any graph, in the order of the program."""
+        """Return the positions of the nodes that match in any graph, in the order of the program."""
         mask = self.index.of_graphs(map(query.mask, self.program.indexes))
         return sorted(mask.nonzero()[0].tolist(), key=self.index.file_order.__getitem__)
 
-    def is_apart(self, place: int) -> bool:
+    def is_apart(self, position: int) -> bool:
         """Whether other nodes of the program have the name of this one."""
-        return self.index.is_apart(place)
+        return self.index.is_apart(position)
 
-    def _hits_of(self, place: int, name: str) -> int:
-        if not self.is_apart(place):
+    def _hits_of(self, position: int, name: str) -> int:
+        if not self.is_apart(position):
             return self.hits.count_below(self.rank, "", name)
-        return sum(self.hits.count_below(self.rank, graph, name) for graph in self.index.graphs_of(place))
+        return sum(self.hits.count_below(self.rank, graph, name) for graph in self.index.graphs_of(position))
 
 
 def graph_record(rank: int, graph: Graph, steps: Sequence[tuple[int, int]] = (), *, ran: bool = False) -> GraphRecord:
@@ -452,12 +452,12 @@ def search_page(views: Iterable[TreeView], query: NodeQuery, offset: int, limit:
     total = 0
     nodes: list[FoundNode] = []
     for view in views:
-        places = view.found(query)
+        positions = view.found(query)
         # Of the nodes found in all trees this one has those from `total` on.
         first = max(offset - total, 0)
-        entries = map(view.node_entry, places[first : max(offset + limit - total, 0)])
+        entries = map(view.node_entry, positions[first : max(offset + limit - total, 0)])
         nodes.extend(FoundNode(rank=view.rank, graph=entry.graph, entry=entry) for entry in entries)
-        total += len(places)
+        total += len(positions)
     return SearchPage(total=total, offset=offset, nodes=tuple(nodes))
 
 

@@ -183,8 +183,8 @@ class HitList:
             and (watchpoint is None or watchpoint in node.watchpoints)
         ]
         if focus:
-            place = next((place for place, node in enumerate(nodes) if node.name == focus), None)
-            offset = offset if place is None else place // limit * limit
+            index = next((index for index, node in enumerate(nodes) if node.name == focus), None)
+            offset = offset if index is None else index // limit * limit
         return HitPage(
             total=len(nodes),
             offset=offset,
@@ -235,8 +235,8 @@ class _Node:
         return TensorAddress(self.rank, self.graph, self.name, slot, iteration, "input" if is_input else "output")
 
     @property
-    def place(self) -> tuple[float, int, int]:
-        """Place in the order of execution, the same node of several ranks by rank; those without one come last."""
+    def sort_key(self) -> tuple[float, int, int]:
+        """The position in the order of execution, then the rank; nodes without a position come last."""
         return (math.inf if self.position is None else self.position, self.rank, self.first)
 
     def record(self, watchpoint: int | None) -> NodeHits:
@@ -270,7 +270,7 @@ class _Grouped:
             if key not in nodes:
                 nodes[key] = _Node(hit, len(nodes))
             nodes[key].add(hit)
-        self.nodes = sorted(nodes.values(), key=lambda node: node.place)
+        self.nodes = sorted(nodes.values(), key=lambda node: node.sort_key)
 
     @cached_property
     def tensors(self) -> int:

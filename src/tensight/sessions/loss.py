@@ -68,20 +68,20 @@ def _likeliness(
     return (likeliness, tensor.position or 0) if likeliness else None
 
 
-def with_told_loss(
+def with_reported_loss(
     found: tuple[str, Mapping[int, tuple[float | None, int]]] | None,
-    told: Mapping[tuple[str, int], Sequence[tuple[int, float]]],
+    reported: Mapping[tuple[str, int], Sequence[tuple[int, float]]],
 ) -> tuple[str, Mapping[int, tuple[float | None, int]]] | None:
-    """Return the loss with the steps of which the training itself told it; without an address if no tensor is it.
+    """Return the loss with the steps for which the training itself reported it; without an address if no tensor is it.
 
     Parameters
     ----------
     found : (str, mapping of int to (float or None, int)) or None
         Address of the loss among the tensors, and its value and marks by step.
-    told : mapping of (str, int) to sequence of (int, float)
-        Numbers that the training told, by name and slot: step and value.
+    reported : mapping of (str, int) to sequence of (int, float)
+        Numbers that the training reported, by name and slot: step and value.
     """
-    own = told.get(("loss", 0))
+    own = reported.get(("loss", 0))
     if not own:
         return found
     address, known = found if found is not None else ("", {})
@@ -99,7 +99,7 @@ def mark_of(value: float) -> int:
 def loss_curve(
     address: str, known: Mapping[int, tuple[float | None, int]], spans: Sequence[tuple[int, int]]
 ) -> LossCurve:
-    """Return the curve of a loss at the places of a timeline.
+    """Return the curve of a loss in the columns of a timeline.
 
     Parameters
     ----------
@@ -107,19 +107,19 @@ def loss_curve(
     known : mapping of int to (float or None, int)
         Value and marks by step.
     spans : sequence of (int, int)
-        The first and the last step of each place.
+        The first and the last step of each column.
     """
     values: list[float | None] = [None] * len(spans)
     marks = [NOTHING] * len(spans)
-    place = 0
+    column = 0
     for step in sorted(known):
-        while place < len(spans) and step > spans[place][1]:
-            place += 1
-        if place == len(spans):
+        while column < len(spans) and step > spans[column][1]:
+            column += 1
+        if column == len(spans):
             break
-        if step < spans[place][0]:
+        if step < spans[column][0]:
             continue
         value, mark = known[step]
-        values[place] = value if value is not None else values[place]
-        marks[place] = (marks[place] | mark) & (NAN | INFINITE | HIT)
+        values[column] = value if value is not None else values[column]
+        marks[column] = (marks[column] | mark) & (NAN | INFINITE | HIT)
     return LossCurve(address=address, values=tuple(values), marks=tuple(marks))

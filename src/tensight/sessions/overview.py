@@ -12,7 +12,7 @@ import numpy as np
 
 from tensight.errors import InputError
 from tensight.graph import TensorAddress
-from tensight.sessions.records import Overview, OverviewPlace, OverviewRow, OverviewStatistic, StepSpan
+from tensight.sessions.records import Overview, OverviewPosition, OverviewRow, OverviewStatistic, StepSpan
 from tensight.tensors.schema import DERIVED, PERCENTAGES, derived
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def overview(
         `unread` and `unread_bytes` of the record.
     """
     found = {step: own for step, of in hits.items() if (own := [one for one in of if _is_of(one, source.rank)])}
-    keys = {_key(one, source): place for place, one in enumerate(source.tensors)} if found or choice.locate else {}
+    keys = {_key(one, source): index for index, one in enumerate(source.tensors)} if found or choice.locate else {}
     tensors = [*source.tensors, *_only_hit(keys, found, source)]
     chosen = _in_order(tensors, choice.query)
     total = len(chosen)
@@ -183,7 +183,7 @@ def overview(
         marks=picture.marks(),
         first=None
         if first is None
-        else _place(tensors[chosen[first[0]]], source.rank, picture.row(first[0]), first[1]),
+        else _overview_position(tensors[chosen[first[0]]], source.rank, picture.row(first[0]), first[1]),
         located=tuple(_located(tensors, chosen, picture, keys, source, choice.locate)),
         **unread,
     )
@@ -204,34 +204,34 @@ def _key(tensor: ListedTensor | SessionHit | TensorAddress, source: OverviewSour
 def _only_hit(
     keys: dict[_Key, int], hits: Mapping[int, Sequence[SessionHit]], source: OverviewSource
 ) -> list[ListedTensor]:
-    """Return the tensors that hit and of which no statistics are known, adding their places to `keys`."""
+    """Return the tensors that hit and of which no statistics are known, adding their indices to `keys`."""
     known = len(keys)
     further: list[ListedTensor] = []
     for step in sorted(hits):
         for hit in hits[step]:
-            place = keys.setdefault(_key(hit, source), known + len(further)) - known
-            if place == len(further):
+            index = keys.setdefault(_key(hit, source), known + len(further)) - known
+            if index == len(further):
                 further.append(ListedTensor(hit.node, hit.io, hit.slot, hit.graph, (), hit.type, hit.position))
-            if place >= 0:
-                graphs = tuple(dict.fromkeys((*further[place].graphs, hit.graph)))
-                further[place] = further[place]._replace(graphs=graphs)
+            if index >= 0:
+                graphs = tuple(dict.fromkeys((*further[index].graphs, hit.graph)))
+                further[index] = further[index]._replace(graphs=graphs)
     return further
 
 
 def _in_order(tensors: Sequence[ListedTensor], query: str) -> list[int]:
-    """Return the places of the tensors that match, as they ran; inputs before outputs."""
+    """Return the indices of the tensors that match, as they ran; inputs before outputs."""
     words = query.lower().split()[:20]
     chosen = [
-        place
-        for place, one in enumerate(tensors)
+        index
+        for index, one in enumerate(tensors)
         if not words or all(word in f"{one.node} {one.type}".lower() for word in words)
     ]
 
-    def place_in_order(place: int) -> tuple[bool, int, str, bool, int]:
-        one = tensors[place]
+    def sort_key(index: int) -> tuple[bool, int, str, bool, int]:
+        one = tensors[index]
         return one.position is None, one.position or 0, one.node, one.io == "output", one.slot
 
-    return sorted(chosen, key=place_in_order)
+    return sorted(chosen, key=sort_key)
 
 
 def _located(
@@ -241,25 +241,25 @@ def _located(
     keys: Mapping[_Key, int],
     source: OverviewSource,
     addresses: Sequence[str],
-) -> Iterator[OverviewPlace]:
+) -> Iterator[OverviewPosition]:
     """Yield where tensors are pictured."""
     wanted = {}
     for text in addresses:
         address = TensorAddress.parse(text)
-        place = keys.get(_key(address, source)) if address.rank == source.rank else None
-        if place is not None:
-            wanted[place] = text.rpartition("@")[0]
-    for index, place in enumerate(chosen) if wanted else ():
-        if place in wanted:
-            yield OverviewPlace(address=wanted[place], node=tensors[place].node, row=picture.row(index))
+        index = keys.get(_key(address, source)) if address.rank == source.rank else None
+        if index is not None:
+            wanted[index] = text.rpartition("@")[0]
+    for number, index in enumerate(chosen) if wanted else ():
+        if index in wanted:
+            yield OverviewPosition(address=wanted[index], node=tensors[index].node, row=picture.row(number))
 
 
 def _address(tensor: ListedTensor, rank: int) -> str:
     return str(TensorAddress(rank, tensor.graph, tensor.node, tensor.slot, 0, tensor.io)).rpartition("@")[0]
 
 
-def _place(tensor: ListedTensor, rank: int, row: int, step: int) -> OverviewPlace:
-    return OverviewPlace(address=_address(tensor, rank), node=tensor.node, row=row, step=step)
+def _overview_position(tensor: ListedTensor, rank: int, row: int, step: int) -> OverviewPosition:
+    return OverviewPosition(address=_address(tensor, rank), node=tensor.node, row=row, step=step)
 
 
 def _row(tensor: ListedTensor, rank: int, amount: int) -> OverviewRow:
@@ -315,7 +315,7 @@ class _Picture:
 
     def __post_init__(self) -> None:
         amount = len(self.chosen)
-        # Of tensors that are not pictured the place is one behind the last.
+        # Of tensors that are not pictured the position is one behind the last.
         self._row_of = np.full(self.tensors, amount, np.int64)
         self._row_of[self.chosen] = np.arange(amount)
         self._tops = group_starts(amount, self.most_rows)
@@ -331,9 +331,9 @@ class _Picture:
             self.flush()
             self._step = column.step
             self._values_now[:], self._marks_now[:] = np.nan, NOTHING
-        places = self._row_of[column.tensors]
-        self._values_now[places] = column.values
-        self._marks_now[places] = column.marks
+        positions = self._row_of[column.tensors]
+        self._values_now[positions] = column.values
+        self._marks_now[positions] = column.marks
 
     def flush(self) -> None:
         """Put the step that is being taken into its cells."""
@@ -352,11 +352,11 @@ class _Picture:
 
     def hit(self, step: int, tensors: Sequence[int]) -> None:
         """Mark tensors that hit at a step."""
-        places = self._row_of[np.array(tensors, np.int64)]
-        places = places[places < len(self.chosen)]
-        rows = np.searchsorted(self._tops, places, "right") - 1
+        positions = self._row_of[np.array(tensors, np.int64)]
+        positions = positions[positions < len(self.chosen)]
+        rows = np.searchsorted(self._tops, positions, "right") - 1
         if rows.size:
-            self._first_hit[step] = int(places.min())
+            self._first_hit[step] = int(positions.min())
             self._marks[rows, self._column(step)] |= HIT
 
     def first(self) -> tuple[int, int] | None:
@@ -380,7 +380,7 @@ class _Picture:
         return list(zip(self.steps[self._lefts].tolist(), self.steps[ends].tolist(), strict=True))
 
     def groups(self) -> list[tuple[int, int]]:
-        """Return for each row the place of its first tensor among those chosen, and how many it stands for."""
+        """Return for each row the position of its first tensor among those chosen, and the number of its tensors."""
         amounts = np.diff(np.append(self._tops, len(self.chosen)))
         return list(zip(self._tops.tolist(), amounts.tolist(), strict=True))
 

@@ -297,7 +297,7 @@ class Programs:
 
 
 class ProgramIndex(TreeIndex):
-    """The entries of a program of several graphs with a place for each.
+    """The entries of a program of several graphs, each with its position.
 
     Attributes
     ----------
@@ -306,8 +306,8 @@ class ProgramIndex(TreeIndex):
         Of each entry the node of the first graph that has it.
     holders : tuple of int
         Of each entry the graphs that have it.
-    places : tuple of ndarray of int32
-        For each graph, the place here of each place of its own index.
+    positions : tuple of ndarray of int32
+        For each graph, the position here of each position of its own index.
     """
 
     def __init__(self, program: Program) -> None:
@@ -318,31 +318,31 @@ class ProgramIndex(TreeIndex):
         parameters = [node for node in nodes if node.is_parameter]
         constants = [node for node in nodes if node.is_constant]
         super().__init__("", operators, parameters, constants)
-        place_of_node = {node: place for place, node in enumerate(self.order)}
-        place_of = {entry: place_of_node[node] for entry, node in entries.items()}
+        position_of_node = {node: position for position, node in enumerate(self.order)}
+        position_of = {entry: position_of_node[node] for entry, node in entries.items()}
         holders = np.empty(len(self.order), object)
-        for entry, place in place_of.items():
-            holders[place] = program.holders(entry)
+        for entry, position in position_of.items():
+            holders[position] = program.holders(entry)
         self.holders: tuple[Holders, ...] = tuple(holders)
-        self.places = tuple(
-            np.fromiter((place_of[entry] for entry in program.entries_of(number, index.names)), np.int32, len(index))
+        self.positions = tuple(
+            np.fromiter((position_of[entry] for entry in program.entries_of(number, index.names)), np.int32, len(index))
             for number, index in enumerate(program.indexes)
         )
         file_order = np.empty(len(self.order), np.int64)
-        file_order[np.fromiter(place_of.values(), np.int64, len(place_of))] = np.arange(len(place_of))
+        file_order[np.fromiter(position_of.values(), np.int64, len(position_of))] = np.arange(len(position_of))
         self.file_order: tuple[int, ...] = tuple(file_order.tolist())
 
-    def shown(self, place: int, ran: Collection[str]) -> tuple[GraphIndex, Node]:
-        """Return the graph in which an entry is looked at, one that ran if it can be, and the node that it has."""
-        holders, names = self.holders[place], self.program.names
+    def shown(self, position: int, ran: Collection[str]) -> tuple[GraphIndex, Node]:
+        """Return the graph in which an entry is shown, one that ran if it can be, and the node that it has."""
+        holders, names = self.holders[position], self.program.names
         numbers = list(_bits(holders))
         number = next((one for one in numbers if names[one] in ran), numbers[-1])
         index = self.program.indexes[number]
-        return index, index.graph.node(self.order[place].name)
+        return index, index.graph.node(self.order[position].name)
 
-    def graphs_of(self, place: int) -> tuple[str, ...]:
+    def graphs_of(self, position: int) -> tuple[str, ...]:
         """Return the graphs that have an entry."""
-        return self.program.names_of(self.holders[place])
+        return self.program.names_of(self.holders[position])
 
     def graphs_below(self, start: int, end: int) -> tuple[str, ...]:
         """Return the graphs that have any of some entries."""
@@ -351,9 +351,9 @@ class ProgramIndex(TreeIndex):
             below |= holders
         return self.program.names_of(below)
 
-    def is_apart(self, place: int) -> bool:
+    def is_apart(self, position: int) -> bool:
         """Whether other nodes have the name of this one."""
-        return len(self.program.entries(self.order[place].name)) > 1
+        return len(self.program.entries(self.order[position].name)) > 1
 
     def of_graphs(self, found: Iterable[NDArray[np.bool_]]) -> NDArray[np.bool_]:
         """Return which entries are among some nodes of the graphs.
@@ -364,8 +364,8 @@ class ProgramIndex(TreeIndex):
             For each graph, which of its nodes, in the order of its index.
         """
         mask = np.zeros(len(self.order), bool)
-        for places, own in zip(self.places, found, strict=True):
-            mask[places[own]] = True
+        for positions, own in zip(self.positions, found, strict=True):
+            mask[positions[own]] = True
         return mask
 
     def of_kind(self, kind: NodeKind) -> NDArray[np.bool_]:
@@ -375,9 +375,9 @@ class ProgramIndex(TreeIndex):
     def watching(self, watched: Sequence[WatchedNodes]) -> Watching:
         """Return how far the entries are watched, of what is watched of each graph."""
         amounts, possible = (np.zeros(len(self.order), np.int64) for _ in range(2))
-        for places, index, one in zip(self.places, self.program.indexes, watched, strict=True):
-            np.add.at(amounts, places, one.mask)
-            np.add.at(possible, places, index.watchable)
+        for positions, index, one in zip(self.positions, self.program.indexes, watched, strict=True):
+            np.add.at(amounts, positions, one.mask)
+            np.add.at(possible, positions, index.watchable)
         return Watching(amounts, possible)
 
 
@@ -392,8 +392,8 @@ def _merged(program: Program) -> dict[Entry, Node]:
         operators = len(index.sequence) - index.operators
         is_new = not any(entry in nodes for entry in entries[operators:])
         before: Entry | None = None
-        for place, (entry, node) in enumerate(zip(entries, index.sequence, strict=True)):
-            if is_new and place == operators:
+        for position, (entry, node) in enumerate(zip(entries, index.sequence, strict=True)):
+            if is_new and position == operators:
                 before = last
             if entry not in nodes:
                 nodes[entry] = node

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.dumps import open_dump
 from tensight.sessions.errors import StorageError
-from tensight.sessions.live.overview import told_scalars
+from tensight.sessions.live.overview import reported_scalars
 from tensight.sessions.live.recording import HITS, SESSION, SOURCES, Recording, hits_from_json
 from tensight.sessions.live.statistics_store import FILE, StatisticsStore
 from tensight.sessions.workspace import RUNS
@@ -109,13 +109,13 @@ class RecordedRun:
             return {}
 
     def scalars(self, ranks: Iterable[int]) -> dict[int, dict[tuple[str, int], list[tuple[int, float]]]]:
-        """Return for each rank the numbers that its training told by itself, as `told_scalars` does."""
+        """Return for each rank the numbers that its training reported by itself, as `reported_scalars` does."""
         path = self._workspace.folder / self._folder / FILE
         if not path.is_file():
             return {}
         try:
             with closing(StatisticsStore(path, sys.maxsize)) as store:
-                return {rank: told_scalars(store, rank) for rank in ranks}
+                return {rank: reported_scalars(store, rank) for rank in ranks}
         except StorageError as error:
             self.problems.append(str(error))
             return {}

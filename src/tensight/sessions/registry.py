@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tensight.sessions.workspace import Workspace
 
 _A_WHILE_S = 3600.0
-_LOOK_EVERY_S = 5.0
+_CHECK_EVERY_S = 5.0
 _FRESH_FOR_EACH = 4
 _log = logging.getLogger(__name__)
 
@@ -229,7 +229,7 @@ class Sessions:
     async def _close_when_left(self, session: OfflineSession, lease: Lease) -> None:
         """Close the session of a script that nobody needs any more."""
         while lease.left_s > 0:
-            await asyncio.sleep(min(lease.left_s, _LOOK_EVERY_S))
+            await asyncio.sleep(min(lease.left_s, _CHECK_EVERY_S))
         if session.id in self._sessions:
             await self.close(session.id, "its script has ended")
 
@@ -277,16 +277,16 @@ class Sessions:
                 raise
             found = await self._discovery.find(plain)
         training = self._sessions.get(found.run)
-        stands = isinstance(training, LiveSession) and not training.state.has_ended
+        is_live = isinstance(training, LiveSession) and not training.state.has_ended
         if isinstance(training, LiveSession):
-            _require_standing(training)
-        step = training.present_step if stands and isinstance(training, LiveSession) else None
+            _require_stopped(training)
+        step = training.present_step if is_live and isinstance(training, LiveSession) else None
         return ChosenRun(
             record=ComparedRun(
                 dump=found.name,
                 title=found.title or found.name,
                 framework=found.framework,
-                live=stands,
+                live=is_live,
                 step=step,
                 note=_note_of(found.title, step) if step is not None else "",
             ),
@@ -297,10 +297,10 @@ class Sessions:
         )
 
     async def _open_to_compare(self, found: FoundDump) -> Dump:
-        """Open a dump, or what a training that stands has told until now."""
+        """Open a dump, or what a stopped training has reported until now."""
         training = self._sessions.get(found.run)
         if isinstance(training, LiveSession):
-            _require_standing(training)
+            _require_stopped(training)
             await training.write_statistics()
         run = self._recorded_run(found)
         dump = await asyncio.to_thread(open_dump, found.path)
@@ -349,7 +349,7 @@ class Sessions:
             )
 
 
-def _require_standing(training: LiveSession) -> None:
+def _require_stopped(training: LiveSession) -> None:
     """Refuse to compare a training that goes on meanwhile."""
     if training.state is not State.PAUSED and not training.state.has_ended:
         raise StateError(
@@ -359,7 +359,7 @@ def _require_standing(training: LiveSession) -> None:
 
 def _note_of(title: str, step: int) -> str:
     return (
-        f"{title} is a training that stands at step {step}: what it has reported so far is compared, values only of"
+        f"{title} is a training at step {step}: what it has reported so far is compared, values only of"
         " tensors that were recorded."
     )
 

@@ -137,13 +137,13 @@ def _selected(index: GraphIndex, selector: Selector, graphs: Sequence[Graph]) ->
     if selector.kind is SelectorKind.ALL:
         return np.ones(len(index), bool)
     mask = np.zeros(len(index), bool)
-    mask[[index.place[name] for name in selected_nodes(index.graph, selector, graphs)]] = True
+    mask[[index.positions[name] for name in selected_nodes(index.graph, selector, graphs)]] = True
     return mask
 
 
 def is_known(index: GraphIndex, edit: Edit) -> bool:
     """Whether a graph has what the path of an edit names: a scope, a group or a node."""
-    return edit.graph in ("", index.graph.name) and (edit.path in index.scopes or edit.path in index.place)
+    return edit.graph in ("", index.graph.name) and (edit.path in index.scopes or edit.path in index.positions)
 
 
 def _apply(index: GraphIndex, edit: Edit, mask: NDArray[np.bool_]) -> None:
@@ -157,9 +157,9 @@ def _apply(index: GraphIndex, edit: Edit, mask: NDArray[np.bool_]) -> None:
             mask[stretch][np.fromiter((wanted in name for name in names), bool, len(names))] = edit.add
         else:
             mask[stretch] = edit.add
-    place = index.place.get(edit.path)
-    if place is not None and wanted in index.lower_names[place]:
-        mask[place] = edit.add
+    position = index.positions.get(edit.path)
+    if position is not None and wanted in index.lower_names[position]:
+        mask[position] = edit.add
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,9 +190,9 @@ class Watching:
         amount, possible = (int(sums[stretch.end] - sums[stretch.start]) for sums in self._sums)
         return _how_far(amount, possible)
 
-    def of_node(self, place: int) -> Watched:
+    def of_node(self, position: int) -> Watched:
         """Return whether a node is watched."""
-        return _how_far(int(self.amounts[place]), int(self.possible[place]))
+        return _how_far(int(self.amounts[position]), int(self.possible[position]))
 
 
 def _how_far(amount: int, possible: int) -> Watched:
@@ -220,7 +220,7 @@ class WatchedNodes:
     def names(self) -> frozenset[str]:
         """The names of the nodes."""
         names = self.index.names
-        return frozenset(names[place] for place in self.mask.nonzero()[0].tolist())
+        return frozenset(names[position] for position in self.mask.nonzero()[0].tolist())
 
     @cached_property
     def count(self) -> int:

@@ -171,11 +171,11 @@ class Session(ABC):
 
     @abstractmethod
     def record(self) -> SessionRecord:
-        """Return the session at a glance."""
+        """Return the summary of the session."""
 
     @abstractmethod
     def position(self, rank: int, graph: str, node: str) -> int | None:
-        """Return the place of a node in the order of execution of its step, from 1; None if that is not known."""
+        """Return the position of a node in the order of execution of its step, from 1; None if that is not known."""
 
     @abstractmethod
     async def tensors_of(self, rank: int, graph: str, node: str, step: int | None = None) -> tuple[TensorRecord, ...]:
@@ -231,7 +231,7 @@ class Session(ABC):
 
     @abstractmethod
     async def timeline(self, rank: int, columns: int = 400) -> Timeline:
-        """Return the steps of a rank, neighbours merged so that there are so many places at most."""
+        """Return the steps of a rank, neighbours merged so that there are so many columns at most."""
 
     @abstractmethod
     async def curves(self, rank: int, points: int = 400) -> Curves:

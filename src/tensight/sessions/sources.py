@@ -32,7 +32,7 @@ def user_line(node: Node | None) -> Frame | None:
     return None if own is None else _frame(own, is_user_code=True)
 
 
-def node_of_use(graph: Graph, node: Node, place: Callable[[Node], int]) -> Node | None:
+def node_of_use(graph: Graph, node: Node, position: Callable[[Node], int]) -> Node | None:
     """Return the operator in whose line a person looks for a node that has no line of its own.
 
     Of a parameter it is the first operator of the forward pass that reads it, of a gradient the first that reads its
@@ -43,8 +43,8 @@ def node_of_use(graph: Graph, node: Node, place: Callable[[Node], int]) -> Node 
     graph : Graph
         That has the node.
     node : Node
-    place : callable
-        Returns where a node stands in the order of execution.
+    position : callable
+        Returns the position of a node in the order of execution.
     """
     parameter = node if node.is_parameter else graph.get(_parameter_of(node))
     if parameter is None:
@@ -54,7 +54,7 @@ def node_of_use(graph: Graph, node: Node, place: Callable[[Node], int]) -> Node 
         for reader in _readers(graph, parameter)
         if reader.is_operator and not is_optimizer(reader) and not is_gradient_scope(reader.name)
     ]
-    return next((reader for reader in sorted(readers, key=place) if user_frame(reader.frames) is not None), None)
+    return next((reader for reader in sorted(readers, key=position) if user_frame(reader.frames) is not None), None)
 
 
 def _readers(graph: Graph, parameter: Node) -> list[Node]:

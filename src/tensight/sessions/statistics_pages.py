@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 TEXTS = ("node", "graph", "type", "io", "dtype")
 
-PLACES = ("position", "rank", "slot")
-"""What says where a tensor stands."""
+POSITION_COLUMNS = ("position", "rank", "slot")
+"""Columns with the position of a tensor."""
 
-SORT_COLUMNS = (*PLACES, *TEXTS, *NUMBERS, "non_finite_count", "zero_percent", "abs_max")
+SORT_COLUMNS = (*POSITION_COLUMNS, *TEXTS, *NUMBERS, "non_finite_count", "zero_percent", "abs_max")
 """What a page of statistics can be sorted by."""
 
 MOST_ORDERS = 4
@@ -38,7 +38,7 @@ class StepRows(Protocol):
         """Return one of `TEXTS` of each tensor."""
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """Return one of `PLACES` or of the numbers of a row of each tensor; NaN where it is not known."""
+        """Return one of `POSITION_COLUMNS` or of the numbers of a row of each tensor; NaN where it is not known."""
 
 
 def require_page(sort: str, offset: int, limit: int) -> None:
@@ -71,7 +71,7 @@ def ordered(rows: StepRows, query: str = "", sort: str = "position", *, descendi
     Returns
     -------
     int64 array
-        Their places among the rows.
+        Their positions among the rows.
     """
     keys = _texts(rows, sort) if sort in TEXTS else _numbers(rows, sort)
     chosen = np.ones(len(keys), np.bool_)

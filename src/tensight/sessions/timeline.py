@@ -1,4 +1,4 @@
-"""The timeline: the steps of a rank on one line, in as many places as a screen can show."""
+"""The timeline: the steps of a rank on one line, in as many columns as a screen can show."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class KnownSteps:
 
 
 def timeline(known: KnownSteps, columns: int) -> Timeline:
-    """Return the timeline of a rank, with so many places at most."""
+    """Return the timeline of a rank, with so many columns at most."""
     hits = {step: _tensors_with_hits(of, known.rank) for step, of in known.hits.items()}
     statistics, values = _steps(known.statistics), _steps(known.values)
     ends = [int(steps.max(initial=0)) for steps in (statistics, values, _steps(hits))]
@@ -60,16 +60,16 @@ def timeline(known: KnownSteps, columns: int) -> Timeline:
     starts = group_starts(last + 1, columns)
     spans = list(zip(starts.tolist(), (np.append(starts[1:], last + 1) - 1).tolist(), strict=True))
 
-    def place_of(steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    def column_of(steps: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.searchsorted(starts, steps, "right") - 1
 
     counted = np.zeros(len(spans), np.int64)
-    np.add.at(counted, place_of(_steps(hits)), np.fromiter(hits.values(), np.int64, len(hits)))
+    np.add.at(counted, column_of(_steps(hits)), np.fromiter(hits.values(), np.int64, len(hits)))
     with_statistics, with_values = np.zeros(len(spans), np.bool_), np.zeros(len(spans), np.bool_)
     with_unchecked = np.zeros(len(spans), np.bool_)
-    with_unchecked[place_of(_steps(known.unchecked))] = True
-    with_statistics[place_of(statistics)] = True
-    with_values[place_of(values)] = True
+    with_unchecked[column_of(_steps(known.unchecked))] = True
+    with_statistics[column_of(statistics)] = True
+    with_values[column_of(values)] = True
     rows = zip(
         spans,
         counted.tolist(),
@@ -85,9 +85,9 @@ def timeline(known: KnownSteps, columns: int) -> Timeline:
         present_step=known.present,
         steps=tuple(
             TimelineStep(
-                first=first, last=end, hits=amount, unchecked=unchecked, statistics=told, values=kept, graph=graph
+                first=first, last=end, hits=amount, unchecked=unchecked, statistics=reported, values=kept, graph=graph
             )
-            for (first, end), amount, unchecked, told, kept, graph in rows
+            for (first, end), amount, unchecked, reported, kept, graph in rows
         ),
         loss=None if known.loss is None else loss_curve(*known.loss, spans),
     )

@@ -14,14 +14,14 @@ export interface Effect {
 const NOTHING: Effect = { stale: [], pace: 'now' }
 
 /** The newer of two records of a session; of two lives of one id the second. */
-export function newer(known: Session | undefined, told: Session): Session {
-  return known?.created === told.created && known.last_event > told.last_event ? known : told
+export function newer(known: Session | undefined, received: Session): Session {
+  return known?.created === received.created && known.last_event > received.last_event ? known : received
 }
 
 /** What was read of a session, unless an event has overtaken the answer. */
 export async function read(known: () => Session | undefined, answer: Promise<Session>): Promise<Session> {
-  const told = await answer
-  return newer(known(), told)
+  const received = await answer
+  return newer(known(), received)
 }
 
 /** What an event of a session changes of what the page has read. */

@@ -44,10 +44,10 @@ export function followServer(client: QueryClient, onSession: (id: string) => voi
 export function listedAfter(event: ServerEvent, sessions: Session[]): Session[] {
   if (event.kind === 'closed') return sessions.filter((one) => one.id !== event.data?.['session'])
   if (event.kind !== 'state') return sessions
-  const told = event.data as unknown as Session
-  return sessions.some((one) => one.id === told.id)
-    ? sessions.map((one) => (one.id === told.id ? newer(one, told) : one))
-    : [...sessions, told]
+  const received = event.data as unknown as Session
+  return sessions.some((one) => one.id === received.id)
+    ? sessions.map((one) => (one.id === received.id ? newer(one, received) : one))
+    : [...sessions, received]
 }
 
 export interface SessionFollower {

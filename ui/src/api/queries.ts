@@ -44,9 +44,9 @@ export function useSessions() {
   return useQuery({
     queryKey: keys.sessions,
     queryFn: async ({ client, signal }) => {
-      const told = await get<Session[]>('sessions', {}, signal)
+      const received = await get<Session[]>('sessions', {}, signal)
       const known = client.getQueryData<Session[]>(keys.sessions)
-      return told.map((one) =>
+      return received.map((one) =>
         newer(
           known?.find(({ id }) => id === one.id),
           one,
@@ -124,7 +124,7 @@ export function useGraphs() {
  * How a node is asked for: of the variants that have it, it is taken from the one that ran in the step shown, unless a
  * person has chosen a graph.
  */
-function asked(node: NodeChoice | null, chosen: string) {
+function nodeQuery(node: NodeChoice | null, chosen: string) {
   return { name: node?.name, rank: node?.rank, graph: node?.graph || chosen, follow: chosen === '' }
 }
 
@@ -135,7 +135,7 @@ export function useNode() {
   const chosen = useView((view) => view.graph)
   return useQuery({
     queryKey: keys.step(run, 'node', node, chosen),
-    queryFn: ({ signal }) => get<NodeRecord>(path(run, '/node'), asked(node, chosen), signal),
+    queryFn: ({ signal }) => get<NodeRecord>(path(run, '/node'), nodeQuery(node, chosen), signal),
     enabled: run !== '' && node !== null,
   })
 }
@@ -159,7 +159,7 @@ export function nodeTensors(run: string, node: NodeChoice | null, chosen = '') {
   return queryOptions({
     queryKey: keys.step(run, 'tensors', node, chosen),
     queryFn: ({ signal }) => {
-      const { name, ...where } = asked(node, chosen)
+      const { name, ...where } = nodeQuery(node, chosen)
       return get<TensorRecord[]>(path(run, '/tensors'), { node: name, ...where }, signal)
     },
     enabled: run !== '' && node !== null,

@@ -111,5 +111,5 @@ function ConditionAdvice({ condition, hits }: { condition: string; hits: HitReco
 
 /** Text in which what stands between backticks is typed as it is. */
 function Words({ text }: { text: string }) {
-  return text.split('`').map((part, place) => (place % 2 === 1 ? <code key={place}>{part}</code> : part))
+  return text.split('`').map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))
 }

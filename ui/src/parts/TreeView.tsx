@@ -17,8 +17,8 @@ export interface TreeHandle {
   focus: () => void
 }
 
-/** How a tree stands; the caller keeps it, for the tree may be gone while another tab is looked at. */
-export interface TreeStand {
+/** The state of a tree; the caller keeps it, for the tree may be gone while another tab is looked at. */
+export interface TreeState {
   /** Key of the row that the keyboard acts on. */
   cursor: string
   /** Key of the row to scroll to as soon as it is there. */
@@ -35,8 +35,8 @@ interface TreeViewProps<Row extends TreeLine> {
   cursor: string
   target: string
   initialOffset: () => number
-  onStand: (change: Partial<TreeStand>) => void
-  /** The row is an element with these attributes; what is clicked in it is told by `data-part`. */
+  onStateChange: (change: Partial<TreeState>) => void
+  /** The row is an element with these attributes; `data-part` says what is clicked in it. */
   draw: (row: Row, attributes: ReturnType<typeof lineAttributes>) => ReactNode
   onOpen: (row: Row, isOpen: boolean) => void
   /** A row was clicked, or Enter was pressed at it. */
@@ -66,7 +66,7 @@ export type LineAttributes = ReturnType<typeof lineAttributes>
 
 /** Rows of a tree, of which only those on the screen are drawn; keyboard and mouse are as in an IDE. */
 export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
-  const { rows, rowHeight, cursor, target, onStand } = props
+  const { rows, rowHeight, cursor, target, onStateChange } = props
   const id = useId()
   const scroller = useRef<HTMLDivElement>(null)
   const at = useMemo(() => rows.indexOf(cursor), [rows, cursor])
@@ -97,14 +97,14 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
     const { scrollTop: first = 0, clientHeight: height = 0 } = scroller.current ?? {}
     const isVisible = index * rowHeight >= first && (index + 1) * rowHeight <= first + height
     if (!isVisible) virtual.scrollToIndex(index, { align: 'center' })
-    onStand({ target: '' })
-  }, [target, rows, rowHeight, virtual, onStand])
+    onStateChange({ target: '' })
+  }, [target, rows, rowHeight, virtual, onStateChange])
 
   const move = (index: number) => {
     const next = Math.max(0, Math.min(index, rows.length - 1))
     const row = rows.at(next)
     if (!row) return
-    onStand({ cursor: row.key })
+    onStateChange({ cursor: row.key })
     virtual.scrollToIndex(next)
   }
 
@@ -154,19 +154,19 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
   const clicked = (event: MouseEvent) => {
     const { row, part } = rowOf(event)
     if (!row) return
-    onStand({ cursor: row.key })
+    onStateChange({ cursor: row.key })
     if (part === 'twist' && row.isOpen !== null) props.onOpen(row, !row.isOpen)
     else props.onAct(row, part)
   }
-  const menuAsked = (event: MouseEvent) => {
-    const asked = rowOf(event)
-    const { row = rows.at(at) } = asked
+  const openMenu = (event: MouseEvent) => {
+    const found = rowOf(event)
+    const { row = rows.at(at) } = found
     if (!row || !props.onMenu) return
     event.preventDefault()
-    onStand({ cursor: row.key })
+    onStateChange({ cursor: row.key })
     // From the keyboard it opens below the row.
     const box =
-      event.button === 2 ? undefined : document.getElementById(`${id}-${asked.row ? asked.index : at}`)
+      event.button === 2 ? undefined : document.getElementById(`${id}-${found.row ? found.index : at}`)
     const { left, bottom } = box?.getBoundingClientRect() ?? {
       left: event.clientX - 40,
       bottom: event.clientY,
@@ -191,8 +191,8 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
         const { row, part } = rowOf(event)
         if (row) props.onDouble?.(row, part)
       }}
-      onContextMenu={menuAsked}
-      onScroll={(event) => onStand({ scrollOffset: event.currentTarget.scrollTop })}
+      onContextMenu={openMenu}
+      onScroll={(event) => onStateChange({ scrollOffset: event.currentTarget.scrollTop })}
     >
       <div className={classes['rows']} style={{ height: virtual.getTotalSize() }} role="presentation">
         {items.map((item) => {

@@ -67,7 +67,7 @@ export const conditionTexts = texts(
     unchangedWithin: 'no element differs from its previous value p by more than {{atol}} + {{rtol}} · |p|',
     or: ', or ',
     inARow: ' in {{steps}} steps in a row',
-    sentence: 'Watches {{where}}; hits when {{clauses}}{{lasting}}.',
+    sentence: 'Watches {{where}}; hits when {{clauses}}{{persistence}}.',
     selections: {
       all: 'all tensors',
       weights: 'the weights',
@@ -170,7 +170,7 @@ export const conditionTexts = texts(
     unchangedWithin: '所有元素与上一步的值 p 相差均不超过 {{atol}} + {{rtol}} · |p|',
     or: '，或',
     inARow: '，且连续 {{steps}} 步如此',
-    sentence: '监测{{where}}；当{{clauses}}{{lasting}}时命中。',
+    sentence: '监测{{where}}；当{{clauses}}{{persistence}}时命中。',
     selections: {
       all: '所有张量',
       weights: '权重',

@@ -102,8 +102,8 @@ export function conditionWords(t: TFunction): ConditionWords {
     selection,
     sentence: (watching) => {
       const where = selection(watching.selection, watching.edits)
-      const lasting = watching.persistence > 1 ? t('inARow', { steps: watching.persistence }) : ''
-      return t('sentence', { where, clauses: clauses(watching).join(t('or')), lasting })
+      const persistence = watching.persistence > 1 ? t('inARow', { steps: watching.persistence }) : ''
+      return t('sentence', { where, clauses: clauses(watching).join(t('or')), persistence })
     },
     limits: ({ condition, parameters }) => {
       const found = Object.entries(parameters).flatMap(([name, value]) => {

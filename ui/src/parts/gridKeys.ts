@@ -1,4 +1,4 @@
-/** A place in a grid. */
+/** A position in a grid. */
 export interface Cell {
   row: number
   column: number
@@ -25,6 +25,6 @@ export function moved(
   }
   const target = targets[event.key]
   if (!target) return null
-  const within = (place: number, length: number) => Math.max(0, Math.min(length - 1, place))
+  const within = (position: number, length: number) => Math.max(0, Math.min(length - 1, position))
   return { row: within(target[0], rows), column: within(target[1], columns) }
 }

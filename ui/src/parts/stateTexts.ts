@@ -16,7 +16,7 @@ export const stateTexts = texts(
     },
     about: {
       connecting: 'The run is being opened: its graph is on the way.',
-      paused: 'The run stands still and waits for you.',
+      paused: 'The run is stopped and waits for you.',
       sending: 'The command is on its way to the training.',
       running: 'The run goes on until something hits, or you pause it.',
       mismatch: 'The training and the debug server do not understand each other.',

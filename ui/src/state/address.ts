@@ -40,7 +40,7 @@ export function fromQuery(search: string): View {
   const graph = query.get('graph') ?? ''
   const name = query.get('node')
   const tensors = [...new Set(query.getAll('tensor'))].slice(0, 8)
-  const asked = query.get('tab') ?? (tensors.length ? `tensor:${tensors.at(-1) ?? ''}` : emptyView.tab)
+  const requested = query.get('tab') ?? (tensors.length ? `tensor:${tensors.at(-1) ?? ''}` : emptyView.tab)
   const left = query.get('left') ?? ''
   const part = query.get('part') ?? ''
   return {
@@ -50,7 +50,7 @@ export function fromQuery(search: string): View {
     graph,
     node: name ? { rank: whole(query.get('of')) ?? rank, graph: query.get('in') ?? graph, name } : null,
     tensors,
-    tab: isTab(asked, tensors) ? asked : emptyView.tab,
+    tab: isTab(requested, tensors) ? requested : emptyView.tab,
     left: isLeft(left) ? left : emptyView.left,
     watchpoint: whole(query.get('watch')),
     stackFilter: query.get('line') ?? '',
@@ -78,7 +78,7 @@ function isLeft(text: string): text is LeftTab {
 }
 
 /** Whether a person would expect the back button to undo the change. */
-function isPlace(view: View, before: View): boolean {
+function isHistoryEntry(view: View, before: View): boolean {
   return (['run', 'search', 'tab', 'node', 'part'] as const).some((name) => view[name] !== before[name])
 }
 
@@ -115,11 +115,11 @@ export function followAddressBar(): () => void {
   let isReading = false
   const read = (isFirst: boolean) => {
     isReading = true
-    const asked = fromQuery(window.location.search)
+    const requested = fromQuery(window.location.search)
     const { run, dialog, edited } = useView.getState()
-    if (asked.run !== run) shownStep = null
+    if (requested.run !== run) shownStep = null
     // Going back shows where a person was; it does not move the run.
-    useView.setState(isFirst ? asked : { ...asked, dialog, edited, linkedStep: null })
+    useView.setState(isFirst ? requested : { ...requested, dialog, edited, linkedStep: null })
     isReading = false
     write('replace')
     pushedAt = 0
@@ -135,7 +135,7 @@ export function followAddressBar(): () => void {
     }
     if (view.run !== before.run) shownStep = null
     const now = Date.now()
-    const isNew = isPlace(view, before) && (now - pushedAt > STAYED_MS || view.run !== before.run)
+    const isNew = isHistoryEntry(view, before) && (now - pushedAt > STAYED_MS || view.run !== before.run)
     if (isNew) pushedAt = now
     write(isNew ? 'push' : 'replace')
   })

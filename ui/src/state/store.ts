@@ -99,9 +99,9 @@ export const useView = create<View & Actions>()((set) => ({
     }),
   closeTensor: (address) =>
     set((view) => {
-      const place = view.tensors.indexOf(address)
+      const index = view.tensors.indexOf(address)
       const tensors = view.tensors.filter((one) => one !== address)
-      const next = tensors[Math.min(place, tensors.length - 1)]
+      const next = tensors[Math.min(index, tensors.length - 1)]
       const isOpen = view.tab === `tensor:${address}`
       return {
         tensors,

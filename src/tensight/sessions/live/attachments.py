@@ -17,7 +17,7 @@ from tensight.sessions.live.recording import Recording
 from tensight.sessions.live.restoring import RecordedRuns
 from tensight.sessions.live.session import LiveSession
 from tensight.sessions.live.settings import LiveSettings
-from tensight.sessions.live.uninterrupted import uninterrupted
+from tensight.sessions.live.shielded import shielded
 from tensight.sessions.live.values import ValueWriters
 from tensight.sessions.records import State
 from tensight.wire.telemetry_pb2 import PollReply, Receipt
@@ -88,7 +88,7 @@ class Attachments:
         if message.training_done:
             return process.announce(message) if process is not None else wire.version_reply(True)
         try:
-            return await uninterrupted(self._introduce(caller, message))
+            return await shielded(self._introduce(caller, message))
         except TensightError as error:
             _log.warning("a training process cannot attach: %s", error)
             return wire.failed(str(error))
@@ -104,13 +104,13 @@ class Attachments:
         process = self._find(caller, identity)
         if process is None:
             try:
-                process = await uninterrupted(self._recover(caller, identity, message.cur_step))
+                process = await shielded(self._recover(caller, identity, message.cur_step))
             except TensightError as error:
                 _log.warning("a recorded run cannot go on: %s", error)
                 return wire.failed(str(error))
         if process is None:
             return wire.failed(_UNKNOWN)
-        process.still_answers()
+        process.note_alive()
         hits = self._early_hits.pop(caller.peer, None)
         if hits:
             process.report(list(hits))
@@ -122,15 +122,15 @@ class Attachments:
 
     async def send_tensors(self, caller: Caller, pieces: AsyncIterator[bytes]) -> EventReply:
         """Take in values; each piece is a serialized TensorProto."""
-        return await self._streamed(caller, pieces, lambda process: process.answers.send_tensors(pieces))
+        return await self._streamed(caller, pieces, lambda process: process.responses.send_tensors(pieces))
 
     async def send_tensor_base(self, caller: Caller, items: AsyncIterator[TensorBase]) -> EventReply:
         """Take in types and shapes."""
-        return await self._streamed(caller, items, lambda process: process.answers.send_tensor_base(items))
+        return await self._streamed(caller, items, lambda process: process.responses.send_tensor_base(items))
 
     async def send_tensor_stats(self, caller: Caller, items: AsyncIterator[TensorSummary]) -> EventReply:
         """Take in statistics that were asked for."""
-        return await self._streamed(caller, items, lambda process: process.answers.send_tensor_stats(items))
+        return await self._streamed(caller, items, lambda process: process.responses.send_tensor_stats(items))
 
     async def send_watchpoint_hits(self, caller: Caller, items: AsyncIterator[WatchpointHit]) -> EventReply:
         """Take in hits."""
@@ -148,11 +148,11 @@ class Attachments:
         # One that is not known any more is known again when it asks for a command; until then it lives on.
         process = self._find(caller)
         if process is not None:
-            process.beat(message.period)
+            process.heartbeat(message.period)
             if message.message.startswith(wire.NOTICE):
                 process.note(wire.text(message.message.removeprefix(wire.NOTICE), wire.MOST_TEXT))
             elif message.message == wire.STOP:
-                process.session.conductor.stop()
+                process.session.run_controller.stop()
             elif message.message.startswith(wire.OVER):
                 process.note_over(wire.text(message.message.removeprefix(wire.OVER), wire.MOST_TEXT))
         else:
@@ -161,11 +161,11 @@ class Attachments:
 
     async def send_statistics(self, caller: Caller, batches: AsyncIterator[StatisticsRows]) -> Receipt:
         """Take in statistics that a process sends while it runs."""
-        return await self._received(caller, batches, lambda process: process.answers.send_statistics(batches))
+        return await self._received(caller, batches, lambda process: process.responses.send_statistics(batches))
 
     async def send_views(self, caller: Caller, pieces: AsyncIterator[ViewPiece]) -> Receipt:
         """Take in views that were asked for."""
-        return await self._received(caller, pieces, lambda process: process.answers.send_views(pieces))
+        return await self._received(caller, pieces, lambda process: process.responses.send_views(pieces))
 
     async def poll(self, caller: Caller, message: PollRequest) -> PollReply:
         """Tell a running process whether somebody wants it to stop."""
@@ -196,7 +196,7 @@ class Attachments:
             async for _ in items:
                 pass
             return wire.failed(self._closing or _UNKNOWN)
-        process.still_answers()
+        process.note_alive()
         return await self._guarded(caller, process, handle(process), wire.failed)
 
     async def _received(
@@ -259,7 +259,7 @@ class Attachments:
         process = self._lookup(caller)
         if process is None:
             return None
-        if identity is not None and not (process.identity.is_agent or process.identity.looks_like(identity)):
+        if identity is not None and not (process.identity.is_agent or process.identity.may_be_same(identity)):
             return None
         process.hear(caller)
         return process
@@ -267,7 +267,7 @@ class Attachments:
     def _note(self, caller: Caller, process: TrainingProcess) -> None:
         period_s = self._early_periods_s.pop(caller.peer, None)
         if period_s is not None:
-            process.beat(period_s)
+            process.heartbeat(period_s)
         if caller.process_key:
             self._by_key[caller.process_key] = process
             return
@@ -279,7 +279,7 @@ class Attachments:
         if identity.is_agent:
             return process.identity.key == identity.key and process.is_live
         # MindSpore's own client says nothing more of itself; with a graph there it has begun anew.
-        return process.is_live and not process.graphs.graphs and process.identity.looks_like(identity)
+        return process.is_live and not process.graphs.graphs and process.identity.may_be_same(identity)
 
     # --- processes come ---
 
@@ -330,8 +330,8 @@ class Attachments:
             )
 
     async def _join(self, session: LiveSession, caller: Caller, identity: Identity) -> TrainingProcess:
-        place = identity.place(caller.address)
-        recorder = await asyncio.to_thread(session.recording.rank, identity.rank, place)
+        placement = identity.placement(caller.address)
+        recorder = await asyncio.to_thread(session.recording.rank, identity.rank, placement)
         process = TrainingProcess(session, identity, caller, recorder)
         session.join(process)
         return process
@@ -343,7 +343,7 @@ class Attachments:
             for process in session.live:
                 if process is same_connection:
                     process.lose("the process announced itself again, and has a new session")
-                elif not identity.is_agent and not process.is_connected and process.identity.looks_like(identity):
+                elif not identity.is_agent and not process.is_connected and process.identity.may_be_same(identity):
                     process.lose("a new process on the same device took its place")
 
     def _session_for(self, identity: Identity) -> LiveSession | None:
@@ -419,11 +419,11 @@ class Attachments:
             if process is self._by_peer.get(caller.peer):
                 return True
             # A process does not go back, and one that waits still stands where it stood.
-            stands_there = process.step <= step and not (process.is_waiting and process.step != step)
-            return stands_there and (process.is_live or process.state is State.LOST)
+            is_at_step = process.step <= step and not (process.is_waiting and process.step != step)
+            return is_at_step and (process.is_live or process.state is State.LOST)
 
         attached = [process for session in self._online.values() for process in session.processes.values()]
-        alike = [one for one in attached if one.identity.looks_like(identity) and may_be(one)]
+        alike = [one for one in attached if one.identity.may_be_same(identity) and may_be(one)]
         # Of several on one device: whose connection broke, who was given up, who runs, who waits.
         return min(
             alike,

@@ -77,8 +77,8 @@ class Executions:
     def nearest(self, iteration: int) -> int | None:
         """Return the root graph that ran in an iteration; where that is not known, last before it, else after it."""
         with self._lock:
-            place = bisect_right(self._known, iteration, key=_first) - 1
-            return self._known[max(place, 0)][2] if self._known else None
+            index = bisect_right(self._known, iteration, key=_first) - 1
+            return self._known[max(index, 0)][2] if self._known else None
 
     def unrecorded(self) -> tuple[list[Stretch], range]:
         """Return what became known since this was asked last, and the iterations that were done since then."""
@@ -90,9 +90,9 @@ class Executions:
     def _at(self, iterations: Sequence[int]) -> list[int | None]:
         found: list[int | None] = []
         for iteration in iterations:
-            place = bisect_right(self._known, iteration, key=_first) - 1
-            is_in = place >= 0 and iteration < self._known[place][1]
-            found.append(self._known[place][2] if is_in else None)
+            index = bisect_right(self._known, iteration, key=_first) - 1
+            is_in = index >= 0 and iteration < self._known[index][1]
+            found.append(self._known[index][2] if is_in else None)
         return found
 
 
@@ -137,18 +137,18 @@ def _put(stretches: list[Stretch], iteration: int, root_id: int) -> None:
     """Have stretches say what ran in an iteration."""
     if len(stretches) >= MOST_STRETCHES:
         return
-    place = bisect_right(stretches, iteration, key=_first)
+    index = bisect_right(stretches, iteration, key=_first)
     begin, end = iteration, iteration + 1
-    if place and stretches[place - 1][1] > iteration:
+    if index and stretches[index - 1][1] > iteration:
         # Another graph was known to have run: the stretch is cut in two.
-        first, last, other = stretches[place - 1]
+        first, last, other = stretches[index - 1]
         pieces = [piece for piece in ((first, begin, other), (end, last, other)) if piece[0] < piece[1]]
-        stretches[place - 1 : place] = pieces
-        place = bisect_right(stretches, iteration, key=_first)
-    if place and stretches[place - 1][1:] == (begin, root_id):
-        begin = stretches[place - 1][0]
-        place -= 1
-        del stretches[place]
-    if place < len(stretches) and stretches[place][0] == end and stretches[place][2] == root_id:
-        end = stretches.pop(place)[1]
-    stretches.insert(place, (begin, end, root_id))
+        stretches[index - 1 : index] = pieces
+        index = bisect_right(stretches, iteration, key=_first)
+    if index and stretches[index - 1][1:] == (begin, root_id):
+        begin = stretches[index - 1][0]
+        index -= 1
+        del stretches[index]
+    if index < len(stretches) and stretches[index][0] == end and stretches[index][2] == root_id:
+        end = stretches.pop(index)[1]
+    stretches.insert(index, (begin, end, root_id))

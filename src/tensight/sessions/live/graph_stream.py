@@ -9,8 +9,8 @@ from tensight import wire
 from tensight.errors import InputError
 from tensight.sessions.errors import LimitError
 from tensight.sessions.live.recording import storing
+from tensight.sessions.live.shielded import shielded_in_thread
 from tensight.sessions.live.turns import in_turns
-from tensight.sessions.live.uninterrupted import to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -130,7 +130,7 @@ class GraphStream:
         if self._several and chunk.finished:
             await self._finish()
         elif self._unwritten_bytes >= _UNWRITTEN_BYTES:
-            await to_the_end(self._write)
+            await shielded_in_thread(self._write)
 
     def _take_sources(self, chunk: Chunk) -> None:
         for source in chunk.sources:
@@ -142,7 +142,7 @@ class GraphStream:
     async def _finish(self) -> None:
         if len(self._received.graphs) >= MOST_GRAPHS:
             raise LimitError(f"{self._where}: more than {MOST_GRAPHS:,} graphs are not accepted")
-        file = await to_the_end(self._write)
+        file = await shielded_in_thread(self._write)
         graph = await in_turns(file.read(self._where, most_nodes=self._most_nodes, most_parts=self._most_parts))
         self._received.graphs.append((file, graph))
         self._file = None

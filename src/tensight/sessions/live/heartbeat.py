@@ -16,26 +16,26 @@ _GRACE_S = 0.5
 
 
 class Watchdog:
-    """Barks when three heartbeats in a row are missing. A process that never sent one is not watched.
+    """Times out when three heartbeats in a row are missing. A process that never sent one is not watched.
 
     Parameters
     ----------
-    bark : callable
+    on_timeout : callable
         Called once, from the event loop; the watch then rests until the next heartbeat.
     second_s : float
         Length of a second of the period.
     """
 
-    def __init__(self, bark: Callable[[], None], second_s: float = 1.0) -> None:
-        self._bark = bark
+    def __init__(self, on_timeout: Callable[[], None], second_s: float = 1.0) -> None:
+        self._on_timeout = on_timeout
         self._second_s = second_s
         self._timer: asyncio.TimerHandle | None = None
 
-    def beat(self, period_s: int) -> None:
+    def heartbeat(self, period_s: int) -> None:
         """Take a heartbeat; the next is due after a period."""
         self.stop()
         wait_s = _MOST_MISSED * (period_s + _GRACE_S) * self._second_s
-        self._timer = asyncio.get_running_loop().call_later(wait_s, self._bark)
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._on_timeout)
 
     def stop(self) -> None:
         """Stop watching until the next heartbeat."""

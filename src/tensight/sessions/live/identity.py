@@ -123,13 +123,13 @@ class Identity:
         """What its session is called."""
         return self.called or self.script or f"{self.framework or 'training'}-{self.device or self.rank}"
 
-    def place(self, address: str) -> Device:
+    def placement(self, address: str) -> Device:
         """Return where it runs, as a dump says it; `address` is the host and port that it calls from."""
         is_number = self.device.isdecimal() and len(self.device) < _MOST_DIGITS
         machine = self.machine or address.rpartition(":")[0]
         return Device(self.rank, machine, int(self.device) if is_number else self.rank)
 
-    def looks_like(self, other: Identity) -> bool:
+    def may_be_same(self, other: Identity) -> bool:
         """Whether this may be the same process with a new connection: same machine, device and backend.
 
         Ports change from connection to connection, so of a process without a key nothing else is known.

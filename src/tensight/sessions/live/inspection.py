@@ -1,4 +1,4 @@
-"""Looking at the tensors of attached processes: those on disk, and those that a process has while it stands still."""
+"""Looking at the tensors of attached processes: those on disk, and those that a process has while it is stopped."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tensight.errors import TensightError
 from tensight.graph import TensorAddress, iteration_of
 from tensight.graph.optimizers import parameter_roles
 from tensight.sessions.errors import NotFoundError, StateError, StorageError, UnavailableError
-from tensight.sessions.live.questions import Asked, Question
+from tensight.sessions.live.pending_requests import PendingRequest, RequestKind
 from tensight.sessions.live.reported_tensors import ReportedRow, TensorKey
-from tensight.sessions.live.statistics_store import statistics_of, told_of
+from tensight.sessions.live.statistics_store import received_statistics, statistics_of
 from tensight.sessions.live.values import KeptValues
 from tensight.sessions.records import State, TensorRecord
 from tensight.sessions.value_texts import scalar_text
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 MOST_SLOTS = 10_000
 """Inputs and outputs of one node that are told; damaged graphs may have more."""
 
-_MOST_ASKED = 500
+_MOST_REQUESTED = 500
 """Tensors of one node whose statistics the process is asked for."""
 
 
@@ -130,13 +130,13 @@ class Inspection:
         if kept is None and self._is_earlier(tensor):
             return await self._earlier_value(tensor)
         if kept is None:
-            kept = await self._answer(self._question(tensor, Asked.VALUE), tensor.process)
+            kept = await self._response(self._request_for(tensor, RequestKind.VALUE), tensor.process)
         return await asyncio.to_thread(kept.open)
 
     async def _earlier_value(self, tensor: _Tensor) -> NDArray[np.generic]:
         """Return a tensor of a step that the process keeps for looking back; only views can be asked for there."""
-        told = (await asyncio.to_thread(self._known_statistics, [tensor])).get(tensor.address)
-        shape = told.shape if told is not None else (await self._view(tensor, View("statistics"))).shape
+        known = (await asyncio.to_thread(self._known_statistics, [tensor])).get(tensor.address)
+        shape = known.shape if known is not None else (await self._view(tensor, View("statistics"))).shape
         count = math.prod(shape)
         if count > MOST_ELEMENTS:
             raise UnavailableError(
@@ -159,7 +159,7 @@ class Inspection:
         if tensor.producer.is_constant or tensor.iteration < 0:
             return None
         earlier = replace(tensor, address=replace(tensor.address, iteration=tensor.iteration - 1))
-        there = self._kept(earlier) is not None or self._may_be_asked(earlier)
+        there = self._kept(earlier) is not None or self._may_be_requested(earlier)
         return earlier.address if there else None
 
     async def view_at_source(self, address: TensorAddress, view: View, which: Which) -> ViewResult | None:
@@ -179,20 +179,20 @@ class Inspection:
         return await self._view(tensor, view, which)
 
     async def _view(self, tensor: _Tensor, view: View, which: Which = "current") -> ViewResult:
-        question = self._question(tensor, Asked.VIEW)
-        question.view, question.which = view, which
-        result: ViewResult = await self._answer(question, tensor.process)
+        request = self._request_for(tensor, RequestKind.VIEW)
+        request.view, request.which = view, which
+        result: ViewResult = await self._response(request, tensor.process)
         return result
 
-    def _question(self, tensor: _Tensor, asked: Asked) -> Question:
-        """Return a question about a tensor. StateError or UnavailableError if it cannot be asked now."""
+    def _request_for(self, tensor: _Tensor, kind: RequestKind) -> PendingRequest:
+        """Return a request for a tensor. StateError or UnavailableError if it cannot be requested now."""
         process = tensor.process
         if process.state.has_ended:
             raise UnavailableError(f"{tensor.address}: the value was not kept, and the training has ended")
-        if not self._may_be_asked(tensor):
+        if not self._may_be_requested(tensor):
             raise UnavailableError(
                 f"{tensor.address}: the value was not kept; only those of the step at which the"
-                " training stands can be asked for, and of parameters those of the step before"
+                " training is stopped can be requested, and of parameters those of the step before"
             )
         if process.state is not State.PAUSED:
             raise StateError(
@@ -201,29 +201,29 @@ class Inspection:
             )
         earlier = self._is_earlier(tensor)
         previous = not earlier and not self._is_current(tensor)
-        return Question(asked, tensor.graph, tensor.node, tensor.keys[0], tensor.iteration, previous, earlier)
+        return PendingRequest(kind, tensor.graph, tensor.node, tensor.keys[0], tensor.iteration, previous, earlier)
 
-    async def _answer(self, question: Question, process: TrainingProcess) -> Any:
-        """Ask, and wait for the answer for as long as the process still says something."""
+    async def _response(self, request: PendingRequest, process: TrainingProcess) -> Any:
+        """Send a request, and wait for the response for as long as the process still sends something."""
         patience_s = self._session.settings.answer_within_s
-        answer = process.questions.ask(question).answer
-        asked = time.monotonic()
-        # Whoever asks at the same time shall be answered by the same command.
+        response = process.requests.add(request).response
+        sent_at = time.monotonic()
+        # Requests that are made at the same time shall go with the same command.
         await asyncio.sleep(0)
         self._session.advance()
-        while not answer.done():
-            silent_s = time.monotonic() - max(asked, process.last_answer)
+        while not response.done():
+            silent_s = time.monotonic() - max(sent_at, process.last_answer)
             if silent_s >= patience_s:
                 raise UnavailableError(
-                    f"{question.key.at(question.iteration)}: the training process did not answer in {patience_s:g} s"
+                    f"{request.key.at(request.iteration)}: the training process did not answer in {patience_s:g} s"
                 )
-            await asyncio.wait({answer}, timeout=patience_s - silent_s)
-        return answer.result()
+            await asyncio.wait({response}, timeout=patience_s - silent_s)
+        return response.result()
 
     def _is_current(self, tensor: _Tensor) -> bool:
         return tensor.producer.is_constant or tensor.iteration == tensor.process.iteration
 
-    def _may_be_asked(self, tensor: _Tensor) -> bool:
+    def _may_be_requested(self, tensor: _Tensor) -> bool:
         """Whether the process may have the value."""
         return not tensor.process.state.has_ended and (
             self._is_current(tensor) or self._is_previous(tensor) or self._is_earlier(tensor)
@@ -243,19 +243,19 @@ class Inspection:
         return process.oldest <= tensor.iteration < process.iteration
 
     def _is_within(self, tensor: _Tensor) -> bool:
-        """Whether it belongs to a step of which its process stands at an operator."""
+        """Whether its process is stopped at an operator of its step."""
         process = tensor.process
         is_between = bool(process.node) and process.state is State.PAUSED
         return is_between and not tensor.producer.is_constant and tensor.iteration == process.iteration
 
     def _is_open(self, tensor: _Tensor) -> bool:
-        """Whether it belongs to a step of which its process stands at an operator, to which it may have gone back."""
+        """Whether its process is stopped at an operator of its step, to which it may have gone back."""
         return tensor.process.identity.abilities.back and self._is_within(tensor)
 
     def _known_keys(self, tensor: _Tensor) -> Iterator[TensorKey]:
         """Yield the keys under which what is known here counts; some may be from when the process stood further on."""
-        is_open, here = self._is_open(tensor), tensor.process.answers.here
-        # The parameter itself is shown only where the operator comes later than where the process stands.
+        is_open, here = self._is_open(tensor), tensor.process.responses.here
+        # The parameter itself is shown only where the operator comes later than where the process is stopped.
         is_before = tensor.iteration == tensor.process.iteration - 1
         keys = tensor.keys if is_before or not _is_updated(tensor) else tensor.keys[:1]
         return (key for key in keys if not is_open or (key, tensor.iteration) in here)
@@ -326,7 +326,7 @@ class Inspection:
         return tuple(await asyncio.to_thread(lambda: [self._record(tensor, known) for tensor in tensors]))
 
     def _as_it_is(self, tensor: _Tensor, known: dict[TensorAddress, Statistics | None]) -> _Tensor:
-        """Return the tensor of the step before, if it comes later than where its process stands."""
+        """Return the tensor of the step before, if it comes later than where its process is stopped."""
         may_come_later = self._is_open(tensor) or (tensor.node.is_parameter and self._is_within(tensor))
         if not may_come_later or tensor.address not in known:
             return tensor
@@ -342,31 +342,31 @@ class Inspection:
 
     def _is_of_step_before(self, tensor: _Tensor) -> bool:
         """Whether what is known of an operator's input is what the step before left in a parameter."""
-        here, store = tensor.process.answers.here, self._session.recording.statistics
+        here, store = tensor.process.responses.here, self._session.recording.statistics
         if any((key, tensor.iteration) in here for key in tensor.keys):
             return False
         lags = (lag for key, lag in _as_read(tensor) if store.of(key, tensor.iteration - lag) is not None)
         return next(lags, 0) > 0
 
     async def _statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
-        """Return the statistics of tensors, as far as they are known here or the process tells them."""
+        """Return the statistics of tensors, as far as they are known here or the process sends them."""
         known = await asyncio.to_thread(self._known_statistics, tensors)
-        known.update(await self._asked_statistics([tensor for tensor in tensors if tensor.address not in known]))
+        known.update(await self._requested_statistics([tensor for tensor in tensors if tensor.address not in known]))
         return known
 
     def _known_statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
-        """Return the statistics that were told, or follow from values that are here."""
+        """Return the statistics that were reported, or follow from values that are here."""
         store = self._session.recording.statistics
         known: dict[TensorAddress, Statistics | None] = {}
         for tensor in tensors:
-            told = chain(
+            candidates = chain(
                 (store.of(key, tensor.iteration - lag) for key, lag in _as_read(tensor)),
                 (store.of(key, tensor.iteration) for key in self._known_keys(tensor)),
             )
-            found = next((one for one in told if one is not None), None)
+            found = next((one for one in candidates if one is not None), None)
             if found is None or found.partial:
                 found = self._computed_statistics(tensor) or found
-            if found is not None or (tensor.keys[0], tensor.iteration) in tensor.process.answers.missing:
+            if found is not None or (tensor.keys[0], tensor.iteration) in tensor.process.responses.missing:
                 known[tensor.address] = found
         return known
 
@@ -376,42 +376,43 @@ class Inspection:
         if kept is None:
             return None
         try:
-            told = told_of(statistics(kept.open()))
+            received = received_statistics(statistics(kept.open()))
         except TensightError:
             # Dropped in the meantime, or of a type without statistics.
             return None
         position = tensor.process.graphs.number(tensor.node)
         # What cannot be kept can be computed again.
         with suppress(StorageError):
-            row = ReportedRow(tensor.keys[0], tensor.iteration, told, tensor.node.type, position)
+            row = ReportedRow(tensor.keys[0], tensor.iteration, received, tensor.node.type, position)
             self._session.recording.statistics.add([row])
-        return statistics_of(told)
+        return statistics_of(received)
 
-    async def _asked_statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
-        """Return the statistics that the process tells, None where it has no such tensor; nothing if it cannot now."""
-        questions: list[tuple[TensorAddress, Question, TrainingProcess]] = []
-        for tensor in tensors[:_MOST_ASKED]:
-            if tensor.process.answers.has_levels:
+    async def _requested_statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
+        """Return the statistics that the process sends, None where it has no such tensor; nothing if it cannot now."""
+        requests: list[tuple[TensorAddress, PendingRequest, TrainingProcess]] = []
+        for tensor in tensors[:_MOST_REQUESTED]:
+            if tensor.process.responses.has_levels:
                 try:
-                    question = self._question(tensor, Asked.STATISTICS)
+                    request = self._request_for(tensor, RequestKind.STATISTICS)
                 except (StateError, UnavailableError):
                     continue
-                if question.is_earlier:
-                    question.asked, question.view = Asked.VIEW, View("statistics")
-                questions.append((tensor.address, tensor.process.questions.ask(question), tensor.process))
-        waiting = (self._answer(question, process) for _, question, process in questions)
-        answers = await asyncio.gather(*waiting, return_exceptions=True)
-        told: dict[TensorAddress, Statistics | None] = {}
-        for (address, _, _), answer in zip(questions, answers, strict=True):
-            if answer is None:
-                told[address] = None
-            elif isinstance(answer, ViewResult):
-                told[address] = None if answer.statistics is None else statistics_of(told_of(answer.statistics))
-            elif not isinstance(answer, BaseException):
-                told[address] = statistics_of(answer)
-            elif not isinstance(answer, TensightError):
-                raise answer
-        return told
+                if request.is_earlier:
+                    request.kind, request.view = RequestKind.VIEW, View("statistics")
+                requests.append((tensor.address, tensor.process.requests.add(request), tensor.process))
+        waiting = (self._response(request, process) for _, request, process in requests)
+        responses = await asyncio.gather(*waiting, return_exceptions=True)
+        received: dict[TensorAddress, Statistics | None] = {}
+        for (address, _, _), response in zip(requests, responses, strict=True):
+            if response is None:
+                received[address] = None
+            elif isinstance(response, ViewResult):
+                numbers = response.statistics
+                received[address] = None if numbers is None else statistics_of(received_statistics(numbers))
+            elif not isinstance(response, BaseException):
+                received[address] = statistics_of(response)
+            elif not isinstance(response, TensightError):
+                raise response
+        return received
 
     def _record(self, tensor: _Tensor, known: dict[TensorAddress, Statistics | None]) -> TensorRecord:
         address, process, declared = tensor.address, tensor.process, tensor.declared
@@ -422,7 +423,7 @@ class Inspection:
         status: TensorStatus = "statistics_only" if numbers is not None else "not_kept"
         if kept is not None:
             status = "available"
-        elif not is_missing and self._may_be_asked(tensor):
+        elif not is_missing and self._may_be_requested(tensor):
             status = "at_source"
         source = next((key for key in tensor.keys if key.io == "output"), tensor.keys[0])
         hits = self._session.hit_list

@@ -1,4 +1,4 @@
-"""Where anomalies of a training that goes on were born, by what its processes have told so far."""
+"""Where anomalies of a training that goes on began, by what its processes have reported so far."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensight.analysis.anomalies import shown
 from tensight.analysis.consequences import NO_EFFECTS, Effects
 from tensight.analysis.origin import KINDS, first_origin, origins_of_rank
 from tensight.graph.optimizers import parameter_roles
-from tensight.sessions.live.told_steps import ToldSteps, told_steps
+from tensight.sessions.live.reported_steps import ReportedSteps, reported_steps
 from tensight.sessions.origin_records import with_line
 from tensight.tensors import EXPLOSION_LIMIT
 
@@ -39,7 +39,7 @@ def live_origins(
     Parameters
     ----------
     store : StatisticsStore
-        What the rank told.
+        What the rank reported.
     rank : int
     last : int
         The last iteration that counts. The training may be in the middle of it.
@@ -61,13 +61,13 @@ def live_origins(
     return [with_line(origin, graphs.used) for origin in found]
 
 
-def looked_at_closer(
+def refined_origins(
     origin: Origin, store: StatisticsStore, last: int, graphs: RankGraphs, since: int | None
 ) -> list[Origin]:
-    """Return what is told in place of an origin when every operator has been captured since it was found.
+    """Return what replaces an origin when every operator has been captured since it was found.
 
-    What began at an operator within its lines has taken its place; anything else is told beside it. What only came in
-    says nothing of where it began.
+    An origin at an operator within its lines replaces it; any other is returned beside it. A value that only came in
+    does not show where it began.
 
     Parameters
     ----------
@@ -96,18 +96,18 @@ def looked_at_closer(
     return [again] if is_within else [origin, again]
 
 
-def _around(store: StatisticsStore, rank: int, graphs: RankGraphs) -> Callable[[int], ToldSteps]:
-    """Return a function from an iteration to what was told of it, and of what the one before left."""
-    tables: dict[int, ToldSteps] = {}
+def _around(store: StatisticsStore, rank: int, graphs: RankGraphs) -> Callable[[int], ReportedSteps]:
+    """Return a function from an iteration to what was reported of it, and of what the one before left."""
+    tables: dict[int, ReportedSteps] = {}
 
-    def around(iteration: int) -> ToldSteps:
+    def around(iteration: int) -> ReportedSteps:
         if iteration not in tables:
             # Of the step before only counts what it left in parameters.
-            before = store.told(rank, iteration - 1, only_parameters=True)
-            told = store.iterations_of(rank)
-            is_first = iteration > 0 and not np.any((told >= 0) & (told < iteration))
+            before = store.reported(rank, iteration - 1, only_parameters=True)
+            iterations = store.iterations_of(rank)
+            is_first = iteration > 0 and not np.any((iterations >= 0) & (iterations < iteration))
             unseen = (0, iteration - 1) if is_first else None
-            tables[iteration] = told_steps(before + store.told(rank, iteration), rank, graphs, unseen)
+            tables[iteration] = reported_steps(before + store.reported(rank, iteration), rank, graphs, unseen)
         return tables[iteration]
 
     return around
@@ -136,10 +136,10 @@ def lost_weights(store: StatisticsStore, rank: int, iteration: int, graphs: Rank
     StorageError
         The statistics cannot be read.
     """
-    told = told_steps(store.told(rank, iteration, only_parameters=True), rank, graphs)
-    amounts, _ = told.bounds("non_finite_count")
+    steps = reported_steps(store.reported(rank, iteration, only_parameters=True), rank, graphs)
+    amounts, _ = steps.bounds("non_finite_count")
     weights = {name for graph in graphs.graphs for name in parameter_roles(graph).trainable}
-    names = (tensor.node for tensor, amount in zip(told.tensors, amounts.tolist(), strict=True) if amount)
+    names = (tensor.node for tensor, amount in zip(steps.tensors, amounts.tolist(), strict=True) if amount)
     return sorted({name for name in names if name in weights})
 
 
@@ -148,18 +148,18 @@ def _first(
     store: StatisticsStore,
     rank: int,
     last: int,
-    around: Callable[[int], ToldSteps],
+    around: Callable[[int], ReportedSteps],
     begin: int = 0,
     effects: Effects = NO_EFFECTS,
 ) -> Origin | None:
-    """Return the origin in the first iteration in which a node brings the anomaly into the world.
+    """Return the origin in the first iteration in which a node is the root cause of the anomaly.
 
     Where data is missing in every step, and nothing comes of it, the first steps tell nothing. Then one of the last
     ones does, and since what is wrong mostly stays wrong, the first like it is found by halving.
     """
 
-    def look(after: int, most: int, end: int) -> tuple[int, Origin | None]:
-        """Return the first origin after an iteration and before an end, and the iteration that was looked at last."""
+    def first_between(after: int, most: int, end: int) -> tuple[int, Origin | None]:
+        """Return the first origin after an iteration and before an end, and the iteration that was searched last."""
         for _ in range(most):
             following = store.first_with(anomaly.value, rank, after)
             if following is None or following >= end:
@@ -174,13 +174,13 @@ def _first(
                 return after, origin
         return after, None
 
-    low, origin = look(begin - 1, MOST_STEPS, last + 1)
+    low, origin = first_between(begin - 1, MOST_STEPS, last + 1)
     if origin is not None or low >= last:
         return origin
-    high, origin = look(max(low, last - MOST_STEPS), MOST_STEPS, last + 1)
+    high, origin = first_between(max(low, last - MOST_STEPS), MOST_STEPS, last + 1)
     while origin is not None and high - low > 1:
         middle = (low + high) // 2
-        at, earlier = look(middle - 1, 1, high)
+        at, earlier = first_between(middle - 1, 1, high)
         if earlier is not None:
             high, origin = middle, earlier
         elif at == high:

@@ -1,7 +1,7 @@
-"""What the ranks of a run are told next: decided from where they stand alone, for all of them at once.
+"""The next order of each rank of a run, decided from where the ranks are stopped alone, for all of them at once.
 
-Ranks stay together: none leaves a place before all have reached it and have been told what they must know there. The
-`Conductor` carries out what is decided here.
+Ranks stay together: no rank advances until all ranks have reached its step and know what they must know there. The
+`RunController` carries out what is decided here.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ class Order(Enum):
     LINE = "write a line to the terminal, and ask again"
     QUEUED = "take in what was queued for it, and ask again"
     PREPARE = "nothing yet: what it must watch is worked out first"
-    CHECK = "compute something of the step at which it stands"
+    CHECK = "compute something of the step at which it is stopped"
     CHECK_INITIAL = "check the values before the first step, which nobody has checked"
     GO = "train on"
 
 
-class Standing(NamedTuple):
-    """Where a rank stands, and what there is to tell it.
+class StopState(NamedTuple):
+    """Where a rank is stopped, and what there is to tell it.
 
     Attributes
     ----------
-    place : int
+    global_step : int
         How far it is, in steps as all ranks count them together.
     step : int
         The same as it counts itself.
     state : State
     released : int or None
-        The place from which it was last let go.
+        The global step from which it was last let go.
     is_waiting : bool
         Whether it asks what to do.
     wants_exit : bool
@@ -52,10 +52,11 @@ class Standing(NamedTuple):
     has_unchecked : bool
         Whether it was told of watchpoints that were not checked on the values before the first step.
     wanted : {"train", "check", ""}
-        What the run wants of it: go on, or compute something where it stands; empty if it is where it should be.
+        What the plan of the run wants of it: go on, or compute something where it is stopped; empty if it is where it
+        should be.
     """
 
-    place: int
+    global_step: int
     step: int = 0
     state: State = State.PAUSED
     released: int | None = None
@@ -68,43 +69,43 @@ class Standing(NamedTuple):
     wanted: Literal["train", "check", ""] = "train"
 
 
-def next_orders(ranks: Sequence[Standing], version: int, *, is_complete: bool = True) -> list[Order]:
+def next_orders(ranks: Sequence[StopState], version: int, *, is_complete: bool = True) -> list[Order]:
     """Return what each rank is told next.
 
     Parameters
     ----------
-    ranks : sequence of Standing
+    ranks : sequence of StopState
         All that may still say something.
     version : int
         Of what is watched.
     is_complete : bool
         Whether all ranks of the job are there, or are waited for no more.
     """
-    last = min((one.place for one in ranks), default=0)
-    may_leave = is_complete and all(_is_settled(one, version) for one in ranks if one.place == last)
-    return [_order(one, version, may_leave=may_leave and one.place == last) for one in ranks]
+    last = min((one.global_step for one in ranks), default=0)
+    may_leave = is_complete and all(_is_settled(one, version) for one in ranks if one.global_step == last)
+    return [_order(one, version, may_leave=may_leave and one.global_step == last) for one in ranks]
 
 
-def left_places(ranks: Iterable[Standing]) -> set[int]:
-    """Return the places from which a rank has gone on, and whose next one it has not reached."""
-    return {one.place for one in ranks if one.state is State.RUNNING and one.released == one.place}
+def left_steps(ranks: Iterable[StopState]) -> set[int]:
+    """Return the global steps from which a rank has gone on without having reached the next one yet."""
+    return {one.global_step for one in ranks if one.state is State.RUNNING and one.released == one.global_step}
 
 
-def owes_step(rank: Standing, left: AbstractSet[int]) -> bool:
+def owes_step(rank: StopState, left: AbstractSet[int]) -> bool:
     """Whether a rank has to do a step although nobody may go on.
 
-    If others have left a place before it came there, they may wait for it within the step.
+    If others have left a global step before it came there, they may wait for it within the next one.
     """
-    return rank.released != rank.place and rank.place in left
+    return rank.released != rank.global_step and rank.global_step in left
 
 
-def _is_settled(one: Standing, version: int) -> bool:
-    """Whether nothing is left to do for a rank where it stands, as far as the others are concerned."""
+def _is_settled(one: StopState, version: int) -> bool:
+    """Whether nothing is left to do for a rank where it is stopped, as far as the others are concerned."""
     is_ready = one.is_waiting and not one.has_queue and one.version == version
-    return is_ready or one.released == one.place or one.state is State.MISMATCH
+    return is_ready or one.released == one.global_step or one.state is State.MISMATCH
 
 
-def _order(one: Standing, version: int, *, may_leave: bool) -> Order:
+def _order(one: StopState, version: int, *, may_leave: bool) -> Order:
     if not one.is_waiting:
         return Order.NOTHING
     if one.wants_exit:

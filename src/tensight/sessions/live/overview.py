@@ -10,7 +10,7 @@ from tensight.graph import TensorAddress, step_of
 from tensight.graph.node import CONSTANT
 from tensight.sessions.curves import curves
 from tensight.sessions.live.reported_tensors import TensorKey
-from tensight.sessions.loss import find_loss, with_told_loss
+from tensight.sessions.loss import find_loss, with_reported_loss
 from tensight.sessions.overview import INFINITE, NAN, ListedTensor, StepColumn, own_graph
 from tensight.sessions.timeline import KnownSteps
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from tensight.sessions.records import Curves, OverviewStatistic, StatisticsRow
 
 NOT_LISTED = -1
-"""In place of the row of a tensor that has none."""
+"""Stands in for the index of a tensor that has none."""
 
 MOST_LOSSES = 20_000
 """Steps of a loss curve; of a longer training, the newest."""
 
 
-class ToldSource:
-    """The statistics that one rank told: an `OverviewSource`.
+class ReportedSource:
+    """The statistics that one rank reported: an `OverviewSource`.
 
     Parameters
     ----------
@@ -50,37 +50,37 @@ class ToldSource:
         self._first_step = offset + step_of(0)
         self.rank = rank
         self.first_of = first_of
-        told = store.tensors_of(rank)
-        self._place_of_id = np.full(max((row[0] for row in told), default=0) + 1, NOT_LISTED, np.int64)
+        rows = store.tensors_of(rank)
+        self._index_of_id = np.full(max((row[0] for row in rows), default=0) + 1, NOT_LISTED, np.int64)
         found: dict[tuple[str, str, str, int], int] = {}
         self.tensors: list[ListedTensor] = []
-        for number, graph, node, io, slot, kind, position in told:
+        for number, graph, node, io, slot, kind, position in rows:
             if kind == CONSTANT:
                 # A constant is the same in every step.
                 continue
-            place = found.setdefault((first_of(graph, node), node, io, slot), len(self.tensors))
-            if place == len(self.tensors):
+            index = found.setdefault((first_of(graph, node), node, io, slot), len(self.tensors))
+            if index == len(self.tensors):
                 self.tensors.append(ListedTensor(node, io, slot, graph, (graph,), kind, position))
             else:
-                graphs = (*self.tensors[place].graphs, graph)
-                self.tensors[place] = ListedTensor(node, io, slot, graph, graphs, kind, position)
-            self._place_of_id[number] = place
+                graphs = (*self.tensors[index].graphs, graph)
+                self.tensors[index] = ListedTensor(node, io, slot, graph, graphs, kind, position)
+            self._index_of_id[number] = index
         self.steps = store.iterations_of(rank) + self._first_step
 
     def columns(self, statistic: OverviewStatistic) -> Iterator[StepColumn]:
-        """Yield what was told, step by step."""
+        """Yield what was reported, step by step."""
         for iteration, ids, values, marks in self._store.columns(self.rank, statistic):
-            # A tensor that was told of only just now is in none of the rows.
-            listed = ids < len(self._place_of_id)
-            listed[listed] = self._place_of_id[ids[listed]] != NOT_LISTED
-            places = self._place_of_id[ids[listed]]
-            yield StepColumn(iteration + self._first_step, places, values[listed], marks[listed])
+            # A tensor that was reported only just now is not listed.
+            listed = ids < len(self._index_of_id)
+            listed[listed] = self._index_of_id[ids[listed]] != NOT_LISTED
+            indices = self._index_of_id[ids[listed]]
+            yield StepColumn(iteration + self._first_step, indices, values[listed], marks[listed])
 
 
 def known_steps(
     process: TrainingProcess,
     store: StatisticsStore,
-    source: ToldSource,
+    source: ReportedSource,
     kept: set[int],
     hits: Mapping[int, Sequence[SessionHit]],
     present: int,
@@ -91,14 +91,14 @@ def known_steps(
     ----------
     process : TrainingProcess
     store : StatisticsStore
-    source : ToldSource
+    source : ReportedSource
         Of the process.
     kept : set of int
         Iterations of which values are on disk.
     hits : mapping of int to sequence of SessionHit
         By step.
     present : int
-        The step at which the run stands.
+        The step at which the run is.
     """
     first_step = process.offset + step_of(0)
     at_source: set[int] = set()
@@ -120,8 +120,8 @@ def known_steps(
         values=[iteration + first_step for iteration in kept | at_source],
         hits=hits,
         graphs_at=graphs_at,
-        loss=with_told_loss(
-            _loss(source, store, graphs, process.offset), told_scalars(store, process.rank, process.offset)
+        loss=with_reported_loss(
+            _loss(source, store, graphs, process.offset), reported_scalars(store, process.rank, process.offset)
         ),
     )
 
@@ -132,7 +132,7 @@ def _name(graphs: RankGraphs, root_id: int | None) -> str:
 
 
 def _loss(
-    source: ToldSource, store: StatisticsStore, graphs: RankGraphs, offset: int
+    source: ReportedSource, store: StatisticsStore, graphs: RankGraphs, offset: int
 ) -> tuple[str, dict[int, tuple[float | None, int]]] | None:
     found = find_loss(source.tensors, {graph.name: graph for graph in graphs.graphs})
     if found is None:
@@ -158,17 +158,19 @@ def live_curves(process: TrainingProcess, store: StatisticsStore, present: int, 
     process : TrainingProcess
     store : StatisticsStore
     present : int
-        The step at which the run stands.
+        The step at which the run is.
     points : int
         Of each curve, at most.
     """
-    told = told_scalars(store, process.rank, process.offset)
-    source = ToldSource(store, process.rank, process.offset)
-    loss = None if ("loss", 0) in told else _loss(source, store, process.graphs, process.offset)
-    return curves(process.rank, present, told, loss, points)
+    reported = reported_scalars(store, process.rank, process.offset)
+    source = ReportedSource(store, process.rank, process.offset)
+    loss = None if ("loss", 0) in reported else _loss(source, store, process.graphs, process.offset)
+    return curves(process.rank, present, reported, loss, points)
 
 
-def told_scalars(store: StatisticsStore, rank: int, offset: int = 0) -> dict[tuple[str, int], list[tuple[int, float]]]:
+def reported_scalars(
+    store: StatisticsStore, rank: int, offset: int = 0
+) -> dict[tuple[str, int], list[tuple[int, float]]]:
     """Return the numbers that a rank told by itself, by name and slot: step and value, in order."""
     first_step = offset + step_of(0)
     return {

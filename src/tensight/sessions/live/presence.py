@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tensight.sessions.live.identity import Identity
 
-_LOOK_EVERY_S = 1.0
+_CHECK_EVERY_S = 1.0
 _HERE = ("ipv4:127.", "ipv6:[::1]", "unix:")
 _ENDED = ("Z", "X")
 """States of a process of which only its exit code is left."""
@@ -42,7 +42,7 @@ class Presence:
     def watch(self) -> None:
         """Watch from now on."""
         if self._begun and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_LOOK_EVERY_S, self._look)
+            self._timer = asyncio.get_running_loop().call_later(_CHECK_EVERY_S, self._check)
 
     def stop(self) -> None:
         """Watch no more."""
@@ -50,7 +50,7 @@ class Presence:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         self.watch()
         if beginning_of(self._process_id) != self._begun:

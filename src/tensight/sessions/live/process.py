@@ -15,18 +15,18 @@ from tensight import wire
 from tensight.errors import TensightError
 from tensight.graph.steps import iteration_of
 from tensight.sessions.errors import UnavailableError
-from tensight.sessions.live.answers import Answers, AskingSession
 from tensight.sessions.live.executions import Executions
 from tensight.sessions.live.graph_stream import GraphStream
 from tensight.sessions.live.heartbeat import Watchdog
 from tensight.sessions.live.identity import root_graph_of
-from tensight.sessions.live.orders import Standing
+from tensight.sessions.live.orders import StopState
+from tensight.sessions.live.pending_requests import PendingRequests
 from tensight.sessions.live.presence import Presence
-from tensight.sessions.live.questions import Questions
 from tensight.sessions.live.rank_graphs import RankGraphs
 from tensight.sessions.live.rank_hashes import received_hashes
 from tensight.sessions.live.recording import storing
-from tensight.sessions.live.uninterrupted import to_the_end
+from tensight.sessions.live.responses import RequestingSession, Responses
+from tensight.sessions.live.shielded import shielded_in_thread
 from tensight.sessions.live.watching import MOST_HITS
 from tensight.sessions.records import RankRecord, State
 from tensight.wire.telemetry_pb2 import PollReply
@@ -57,8 +57,8 @@ _MOST_NOTICES = 20
 _NO_STEP = "the training ended before a step was counted, so nothing was checked"
 
 
-class Director(Protocol):
-    """Who decides when a process goes on; see `Conductor`."""
+class ProcessController(Protocol):
+    """Who decides when a process goes on; see `RunController`."""
 
     generation: int
 
@@ -89,7 +89,7 @@ class HitTaker(Protocol):
         """Note hits of a process that goes on."""
 
 
-class ProcessOwner(AskingSession, Protocol):
+class ProcessOwner(RequestingSession, Protocol):
     """What a process needs of the session that it belongs to; see `LiveSession`."""
 
     id: str
@@ -107,7 +107,7 @@ class ProcessOwner(AskingSession, Protocol):
         """The processes that may still say something."""
 
     @property
-    def conductor(self) -> Director:
+    def run_controller(self) -> ProcessController:
         """Tells them what to do."""
 
     @property
@@ -168,13 +168,13 @@ class TrainingProcess:
     executions : Executions
         Which graph ran in which iteration.
     node : str
-        Full name of the operator at which it stands, if it stops at operators.
+        Full name of the operator at which it is stopped, if it stops at operators.
     root_id : int or None
-        Number of the root graph in which it stands.
+        Number of the root graph in which it is stopped.
     oldest : int or None
         The first iteration of which it can still show values, if it keeps some.
     hashes : dict of ComparedTensor to int
-        Of tensors that are compared between ranks, as they are where it stands.
+        Of tensors that are compared between ranks, as they are where it is stopped.
     graphs : RankGraphs
     graph_bytes : dict of str to int
         Their sizes as they were sent, by name.
@@ -185,9 +185,9 @@ class TrainingProcess:
     preparing : Task or None
         Works out what it must be told of watchpoints.
     has_unchecked : bool
-        It was told of watchpoints that have not been checked on the initial values, if it stands at these.
+        It was told of watchpoints that have not been checked on the initial values, if it is stopped at these.
     released : int or None
-        The place from which it was last let go.
+        The global step from which it was last let go.
     queue : deque of EventReply
         Commands that it gets before anything else.
     lines : deque of str
@@ -213,8 +213,8 @@ class TrainingProcess:
         self.hashes: dict[ComparedTensor, int] = {}
         self.graphs = RankGraphs(recorder.graphs, recorder.order)
         self.graph_bytes: dict[str, int] = {}
-        self.questions = Questions(knows_graphs=identity.is_agent)
-        self.answers = Answers(self)
+        self.requests = PendingRequests(knows_graphs=identity.is_agent)
+        self.responses = Responses(self)
         self.sent: dict[int, Signature | None] = {}
         self.prepared: int | None = None
         self.preparing: asyncio.Task[None] | None = None
@@ -247,14 +247,14 @@ class TrainingProcess:
         return self.identity.rank
 
     @property
-    def place(self) -> int:
+    def global_step(self) -> int:
         """How far it is, in steps as all ranks of the run count them together."""
         return self.step + self.offset
 
     @property
     def done(self) -> int:
-        """The same without the step within which it stands: agents count that one, and say at which operator."""
-        return self.place - (self.identity.is_agent and bool(self.node))
+        """The same without the step within which it is stopped: agents count that one, and report at which operator."""
+        return self.global_step - (self.identity.is_agent and bool(self.node))
 
     @property
     def iteration(self) -> int:
@@ -282,10 +282,10 @@ class TrainingProcess:
         return self.identity.world_size == 1 and self.session.live == [self]
 
     @property
-    def standing(self) -> Standing:
-        """Where it stands, and what there is to tell it; without what the run wants of it."""
-        return Standing(
-            place=self.place,
+    def stop_state(self) -> StopState:
+        """Where it is stopped, and what there is to tell it; without what the plan of the run wants of it."""
+        return StopState(
+            global_step=self.global_step,
             step=self.step,
             state=self.state,
             released=self.released,
@@ -335,14 +335,14 @@ class TrainingProcess:
         self.graphs = RankGraphs()
         self.recorder.forget_graphs()
 
-    def look_closer(self) -> None:
+    def capture_operators(self) -> None:
         """Have it capture every operator from its next step on."""
         abilities = replace(self.identity.abilities, nodes=True, run_to_node=True, closer=False)
         self.identity = replace(self.identity, abilities=abilities)
         self.closer_since = self.iteration + 1
         self.queue.append(wire.capture_operators())
 
-    # --- one handler for each message; those of tensors are in `answers` ---
+    # --- one handler for each message; those of tensors are in `responses` ---
 
     def announce(self, message: Metadata, identity: Identity | None = None) -> EventReply:
         """Learn who the process is; reply whether it is understood."""
@@ -358,8 +358,8 @@ class TrainingProcess:
         check = wire.check_metadata(message)
         self._expects_graphs = not message.HasField("process") or message.graph_num > 0
         self.root_id = root_graph_of(message)
-        # What it was told before, it may have forgotten.
-        self._doubt()
+        # What was sent to it before, it may have forgotten.
+        self._invalidate_sent()
         if self.identity.is_agent and self.identity.run_at_start and message.cur_step > 0:
             self._goes_on_from(message.cur_step)
         self.remark = self._version_remark = check.message
@@ -367,7 +367,7 @@ class TrainingProcess:
         return wire.version_reply(check.matched, check.message)
 
     async def wait_cmd(self, message: Metadata) -> EventReply:
-        """Tell the process, which stands still, what to do, as soon as there is something."""
+        """Tell the process, which is stopped, what to do, as soon as there is something."""
         if message.training_done:
             self.finish(message.cur_step)
             return wire.exit_command("the training is done")
@@ -378,7 +378,7 @@ class TrainingProcess:
             return wire.failed("no graph has arrived; send the graph before asking for commands")
         if not self.is_live:
             self.set_state(State.RUNNING, self._remark_or_notice)
-        self.questions.close(UnavailableError("the process went on without an answer"))
+        self.requests.close(UnavailableError("the process went on without an answer"))
         self.reply(_replaced())
         self._calls += 1
         call = self._calls
@@ -404,10 +404,10 @@ class TrainingProcess:
             # It has counted the steps that the others have done, too.
             self.offset = max((one.offset for one in self.session.live if one is not self), default=0)
         self.step = step
-        self.released = self.place
+        self.released = self.global_step
 
     async def _arrive(self, message: Metadata) -> None:
-        """Note where the process stands, and the hits that it has sent on its way."""
+        """Note where the process is stopped, and the hits that it has sent on its way."""
         step, root_id = max(message.cur_step, 0), root_graph_of(message)
         self.root_id = self.root_id if root_id is None else root_id
         if self.identity.abilities.history:
@@ -415,7 +415,7 @@ class TrainingProcess:
         self.hashes = received_hashes(message.hashes)
         node = wire.text(message.cur_node, wire.MOST_NAME)
         if (step, node) != (self.step, self.node):
-            self.answers.begin_place()
+            self.responses.begin_stop()
         self.node = node
         if step != self.step:
             self._move(step)
@@ -443,7 +443,7 @@ class TrainingProcess:
                         self.recorder.record_executions(root_id, range(first, end))
 
         if stretches:
-            await to_the_end(record)
+            await shielded_in_thread(record)
 
     async def send_graph(self, chunks: AsyncIterator[Chunk], several: bool) -> EventReply:
         """Take in the graphs of the process."""
@@ -461,7 +461,7 @@ class TrainingProcess:
         return wire.ok()
 
     async def send_watchpoint_hits(self, items: AsyncIterator[WatchpointHit]) -> EventReply:
-        """Take in hits; they count once the process stands still and asks what to do."""
+        """Take in hits; they count once the process is stopped and asks what to do."""
         hits: list[ReceivedHit] = []
         senseless: wire.WireError | None = None
         async for item in items:
@@ -483,19 +483,19 @@ class TrainingProcess:
         self._hits = (self._hits + hits)[:MOST_HITS]
         if hits and not self.watches_without_deciding:
             # It has decided that they are a reason to stop.
-            self.session.conductor.stop_at_hits()
+            self.session.run_controller.stop_at_hits()
 
-    def beat(self, period_s: int) -> None:
+    def heartbeat(self, period_s: int) -> None:
         """Take a heartbeat; the next is due after a period."""
-        self._watchdog.beat(period_s)
+        self._watchdog.heartbeat(period_s)
 
     def poll(self, step: int) -> PollReply:
         """Tell the process, which runs, whether somebody wants it to stop."""
         if step > self.step:
             self._move(step)
             self.session.announce()
-        conductor = self.session.conductor
-        stops = self._wants_exit or not conductor.is_running or conductor.must_tell(self)
+        run_controller = self.session.run_controller
+        stops = self._wants_exit or not run_controller.is_running or run_controller.must_tell(self)
         return PollReply(pause=stops, exit=self._wants_exit)
 
     # --- what it is told ---
@@ -566,7 +566,7 @@ class TrainingProcess:
         # An agent may use several connections at once; MindSpore's own client has a new one only if the old one broke.
         if not self.is_connected or (not self.identity.is_agent and caller != self.caller):
             # With it a reply may have been lost.
-            self._doubt()
+            self._invalidate_sent()
         self.caller = caller
         self.is_connected = True
         if self.state is State.LOST:
@@ -584,7 +584,7 @@ class TrainingProcess:
         self.sent = dict.fromkeys(sent)
         self.is_connected = False
 
-    def still_answers(self) -> None:
+    def note_alive(self) -> None:
         """Note that a piece of an answer has come."""
         self.last_answer = time.monotonic()
 
@@ -594,8 +594,8 @@ class TrainingProcess:
         if not self.is_live or not self.is_connected or self.session.is_closing:
             return
         self.is_connected = False
-        self._doubt()
-        self.questions.close(UnavailableError("the connection to the training process broke"))
+        self._invalidate_sent()
+        self.requests.close(UnavailableError("the connection to the training process broke"))
         patience_s = self.session.settings.lost_after_s
         self.set_state(self.state, f"the connection broke; the process has {patience_s:g} s to come back")
         why = f"the connection broke, and the process did not come back in {patience_s:g} s"
@@ -621,8 +621,8 @@ class TrainingProcess:
         self.is_connected = self.is_connected and state is State.LOST
         self.queue.clear()
         gone = UnavailableError("the training process has ended, and the value was not kept")
-        self.questions.close(gone)
-        self.questions.refuse(gone)
+        self.requests.close(gone)
+        self.requests.refuse(gone)
         if self.state is not State.TERMINATED:
             self.set_state(state, message or self._at_end(state))
         if self._hits:
@@ -637,7 +637,7 @@ class TrainingProcess:
 
     async def _note_last_hits(self) -> None:
         """Note the hits of a process that ended before it arrived anywhere with them: they may say why."""
-        if self.released == self.place:
+        if self.released == self.global_step:
             self._move(self.step + 1)
         hits, self._hits = self._hits, []
         await self.session.reported.take(self, hits)
@@ -666,9 +666,9 @@ class TrainingProcess:
         if not self.is_waiting and time.time() - self.last_seen >= _SILENT_S:
             self.lose("the process has ended without a word: it was killed, or it crashed")
 
-    def _doubt(self) -> None:
-        """Forget what the process has been told for certain."""
+    def _invalidate_sent(self) -> None:
+        """Forget what the process has received for certain."""
         self.sent = dict.fromkeys(self.sent)
         self.prepared = self.preparing = None
         self.queue.clear()
-        self.session.conductor.forget(self)
+        self.session.run_controller.forget(self)

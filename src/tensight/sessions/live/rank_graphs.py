@@ -109,10 +109,10 @@ class RankGraphs:
     def used(self, graph: str, name: str) -> Node | None:
         """Return the operator in whose line a person looks for a parameter, its gradient or its update."""
         found = self.node(graph, name)
-        return None if found is None else node_of_use(*found, self.place)
+        return None if found is None else node_of_use(*found, self.sort_position)
 
-    def place(self, node: Node) -> int:
-        """Return where a node stands in the order of execution; what is in none, as what only hands on, comes last."""
+    def sort_position(self, node: Node) -> int:
+        """Return the position of a node in the order of execution; one without, such as a pass-through, comes last."""
         position = self.position(node)
         return UNMATCHED if position is None else position
 

@@ -52,7 +52,7 @@ _REPORT_EVERY = 50
 """Iterations that are written between two reports."""
 
 
-class LivingFile:
+class JsonStateFile:
     """A JSON file that follows what it describes: however often that changes, one write at a time.
 
     Parameters

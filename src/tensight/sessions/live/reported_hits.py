@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from tensight.sessions.hit_history import HitHistory
-from tensight.sessions.live.recording import HITS, HitsEncoder, LivingFile
+from tensight.sessions.live.recording import HITS, HitsEncoder, JsonStateFile
 from tensight.sessions.live.running_session import RunningSession
 from tensight.sessions.live.watching import session_hits
 from tensight.sessions.records import OngoingHits
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tensight.sessions.errors import StorageError
     from tensight.sessions.events import EventLog
     from tensight.sessions.hit_list import HitList, SessionHit
-    from tensight.sessions.live.conductor import Conductor
     from tensight.sessions.live.process import TrainingProcess
     from tensight.sessions.live.recording import Recording
+    from tensight.sessions.live.run_controller import RunController
     from tensight.sessions.live.shown_step import ShownStep
     from tensight.sessions.watchpoint_list import WatchpointList
     from tensight.sessions.workspace import Workspace
@@ -36,7 +36,7 @@ class HitSession(RunningSession, Protocol):
     events: EventLog
     hit_list: HitList
     shown: ShownStep
-    conductor: Conductor
+    run_controller: RunController
 
     def graphs(self, rank: int) -> tuple[Graph, ...]:
         """Return the graphs of a rank."""
@@ -66,16 +66,16 @@ class ReportedHits:
         self._decisions = StopDecisions(session.watchpoint_list, session.graphs)
         path = f"{session.recording.name}/{HITS}"
         self.ongoing: OngoingHits | None = None
-        self._file = LivingFile(workspace, path, lambda: self.history.snapshot(), failed, HitsEncoder())
+        self._file = JsonStateFile(workspace, path, lambda: self.history.snapshot(), failed, HitsEncoder())
 
     async def take(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
         """Note where a process has arrived; hits that it reported on the way belong to that place."""
         session = self._session
-        if process.place > session.shown.present_hits.step:
+        if process.global_step > session.shown.present_hits.step:
             session.shown.return_to_present()
             # Some may be there already, for which the process would not have stopped.
-            session.hit_list.replace(process.place, self.history.of(process.place))
-        if self.ongoing is not None and self.ongoing.step < process.place - 1:
+            session.hit_list.replace(process.global_step, self.history.of(process.global_step))
+        if self.ongoing is not None and self.ongoing.step < process.global_step - 1:
             self.ongoing = None
         if not received:
             if process.watches_without_deciding:
@@ -94,10 +94,10 @@ class ReportedHits:
 
     async def _decide(self, process: TrainingProcess, hits: Sequence[SessionHit]) -> None:
         """Stop all ranks if a process that only reports its hits has a new one."""
-        conductor = self._session.conductor
-        is_new = await asyncio.to_thread(self._decisions.stops, process.place, hits, [process.rank])
-        if is_new or (hits and conductor.stops_for_every):
-            conductor.stop_at_hits()
+        run_controller = self._session.run_controller
+        is_new = await asyncio.to_thread(self._decisions.stops, process.global_step, hits, [process.rank])
+        if is_new or (hits and run_controller.stops_for_every):
+            run_controller.stop_at_hits()
 
     async def note(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
         """Note hits of steps at which a process did not stop, because they go on or follow from what was reported."""
@@ -125,8 +125,8 @@ class ReportedHits:
         for step, hits in steps.items():
             self._go_on(step, len({(one.rank, one.graph, one.node, one.io, one.slot) for one in hits}))
         self._file.changed()
-        if self._session.conductor.stops_for_every:
-            self._session.conductor.stop_at_hits()
+        if self._session.run_controller.stops_for_every:
+            self._session.run_controller.stop_at_hits()
         self._session.announce()
 
     def _go_on(self, step: int, tensors: int) -> None:
@@ -140,7 +140,7 @@ class ReportedHits:
         self.ongoing = OngoingHits(step=step, since=since, tensors=tensors)
 
     def add(self, hits: Iterable[SessionHit]) -> None:
-        """Add hits that were found here to those of the step at which the training stands."""
+        """Add hits that were found here to those of the step at which the training is stopped."""
         self._session.shown.present_hits.add(hits)
         self._changed()
 

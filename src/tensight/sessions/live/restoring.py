@@ -154,7 +154,7 @@ class RecordedRuns:
     async def _restore_processes(self, session: LiveSession, run: _RecordedRun) -> None:
         for recorded in run.processes:
             own = recorded.identity
-            recorder = await asyncio.to_thread(session.recording.rank, own.rank, own.place(recorded.address))
+            recorder = await asyncio.to_thread(session.recording.rank, own.rank, own.placement(recorded.address))
             process = TrainingProcess(session, own, Caller("", own.key), recorder)
             process.come_back(recorded.step, recorded.offset, recorded.node, recorded.root_id, recorded.sent)
             process.closer_since = recorded.closer_since
@@ -181,7 +181,7 @@ class RecordedRuns:
 
 
 def _is(recorded: _RecordedProcess, identity: Identity, step: int) -> bool:
-    return recorded.is_live and recorded.step <= step and recorded.identity.looks_like(identity)
+    return recorded.is_live and recorded.step <= step and recorded.identity.may_be_same(identity)
 
 
 def _recorded_process(data: Any) -> _RecordedProcess:

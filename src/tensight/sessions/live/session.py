@@ -12,19 +12,19 @@ from tensight.analysis.origin import in_causal_order
 from tensight.graph.steps import iteration_of
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
 from tensight.sessions.graph_steps import GraphSteps
-from tensight.sessions.live.conductor import AT_ANY_TIME, Conductor
 from tensight.sessions.live.executions import execution_page
-from tensight.sessions.live.glance import capabilities_now, glance, message
 from tensight.sessions.live.graph_stream import MOST_GRAPHS
 from tensight.sessions.live.inspection import Inspection
-from tensight.sessions.live.live_origins import live_origins, looked_at_closer, lost_weights
-from tensight.sessions.live.overview import ToldSource, known_steps, live_curves
+from tensight.sessions.live.live_origins import live_origins, lost_weights, refined_origins
+from tensight.sessions.live.overview import ReportedSource, known_steps, live_curves
 from tensight.sessions.live.rank_graphs import RankGraphs
-from tensight.sessions.live.recording import SESSION, SOURCES, LivingFile, storing
+from tensight.sessions.live.recording import SESSION, SOURCES, JsonStateFile, storing
 from tensight.sessions.live.reported_hits import ReportedHits
+from tensight.sessions.live.run_controller import AT_ANY_TIME, RunController
+from tensight.sessions.live.shielded import shielded_in_thread
 from tensight.sessions.live.shown_step import ShownStep
+from tensight.sessions.live.summary import capabilities_now, message, session_summary
 from tensight.sessions.live.terminal import Terminal
-from tensight.sessions.live.uninterrupted import to_the_end
 from tensight.sessions.origin_records import effects_of, origin_records
 from tensight.sessions.overview import overview
 from tensight.sessions.records import State
@@ -66,10 +66,10 @@ if TYPE_CHECKING:
     from tensight.watchpoints import Watchpoint
 
 _QUIET_S = 0.25
-"""While a run goes on, clients are told its step at most so often."""
+"""While a run goes on, its step is announced to clients at most so often."""
 
-_TOLD_WITHIN_S = 10.0
-"""A command waits at most so long for a training that stands, and is told or asked something."""
+_SENT_WITHIN_S = 10.0
+"""A command waits at most so long for a stopped training to which another command is just being sent."""
 
 _FIRST_OF = (
     *(State.RUNNING, State.SENDING, State.PAUSED, State.MISMATCH, State.CONNECTING),
@@ -100,7 +100,7 @@ class LiveSession(Session):
         The newest process of each rank.
     texts : dict of str to str
         Of files of code, by path, as far as processes sent them.
-    conductor : Conductor
+    run_controller : RunController
         Tells them what to do.
     inspection : Inspection
         Has their tensors.
@@ -140,17 +140,17 @@ class LiveSession(Session):
         self.is_closing = False
         self.reported = ReportedHits(self, workspace, self._complain)
         self.shown = ShownStep(self)
-        self.conductor = Conductor(self)
+        self.run_controller = RunController(self)
         self.terminal = Terminal(self)
         self.inspection = Inspection(self, writers)
         self.texts: dict[str, str] = {}
         self._ending: asyncio.Task[None] | None = None
         self._later: set[asyncio.Task[None]] = set()
-        self._told: tuple[State, str, int, bool] | None = None
-        self._told_at = 0.0
+        self._announced: tuple[State, str, int, bool] | None = None
+        self._announced_at = 0.0
         path = recording.name
-        self._session_file = LivingFile(workspace, f"{path}/{SESSION}", self.as_json, self._complain)
-        self._sources_file = LivingFile(workspace, f"{path}/{SOURCES}", lambda: self.texts, self._complain)
+        self._session_file = JsonStateFile(workspace, f"{path}/{SESSION}", self.as_json, self._complain)
+        self._sources_file = JsonStateFile(workspace, f"{path}/{SOURCES}", lambda: self.texts, self._complain)
 
     # --- the session at a glance ---
 
@@ -174,8 +174,8 @@ class LiveSession(Session):
     @property
     def present_step(self) -> int:
         """Steps that all live ranks have done together; of those that have ended, the most that one did."""
-        places = [process.place for process in self.live if process.state is not State.CONNECTING]
-        return min(places) if places else max((process.place for process in self.processes.values()), default=0)
+        steps = [process.global_step for process in self.live if process.state is not State.CONNECTING]
+        return min(steps) if steps else max((process.global_step for process in self.processes.values()), default=0)
 
     def iteration_of(self, process: TrainingProcess) -> int:
         """Return the iteration of a process that is shown."""
@@ -198,14 +198,14 @@ class LiveSession(Session):
         return self.process_of(rank).graphs.graphs
 
     def position(self, rank: int, graph: str, node: str) -> int | None:
-        """Return the place of a node in the order of execution of its step, from 1; None if that is not known."""
+        """Return the position of a node in the order of execution of its step, from 1; None if that is not known."""
         graphs = self.process_of(rank).graphs
         found = graphs.node(graph, node)
         return graphs.number(found[1]) if found else None
 
     def execution_position(self, rank: int) -> Callable[[Node], int] | None:
-        """Return what tells where an operator of a rank stands in the order of execution."""
-        return self.process_of(rank).graphs.place
+        """Return a function from an operator of a rank to its position in the order of execution."""
+        return self.process_of(rank).graphs.sort_position
 
     def are_parts(self, rank: int, graph: Graph, other: Graph) -> bool:
         """Whether two graphs may run in the same step: an agent tells of each step as one graph."""
@@ -230,8 +230,8 @@ class LiveSession(Session):
         return frozenset(process.graphs.family(root_id if root_id is not None else process.root_id))
 
     def record(self) -> SessionRecord:
-        """Return the session at a glance."""
-        return glance(self)
+        """Return the summary of the session."""
+        return session_summary(self)
 
     def capabilities(self) -> Capabilities:
         """Return what can be done now."""
@@ -242,16 +242,16 @@ class LiveSession(Session):
         state, now = self.state, time.monotonic()
         # While it runs the step is always another one.
         step = 0 if state is State.RUNNING else self.present_step
-        told = state, message(self), step, self.recording.statistics.is_empty
-        if news or told != self._told or (state is State.RUNNING and now - self._told_at >= _QUIET_S):
-            self._told, self._told_at = told, now
+        summary = state, message(self), step, self.recording.statistics.is_empty
+        if news or summary != self._announced or (state is State.RUNNING and now - self._announced_at >= _QUIET_S):
+            self._announced, self._announced_at = summary, now
             self.events.append_state(self.record())
 
     # --- processes come and go ---
 
     def join(self, process: TrainingProcess) -> None:
         """Take in a process; one of the same rank gives way."""
-        process.offset = max((one.place for one in self.live if one.rank != process.rank), default=0)
+        process.offset = max((one.global_step for one in self.live if one.rank != process.rank), default=0)
         former = self.processes.get(process.rank)
         if former is not None:
             former.lose("another process of the same rank took its place")
@@ -264,7 +264,7 @@ class LiveSession(Session):
             self.terminal.greet(process)
         if process.identity.run_at_start and process.state is not State.MISMATCH:
             # Ranks in mid-training wait for each other: one that attaches later does so only if the others go on.
-            self.conductor.begin(gathers=process.step == 0)
+            self.run_controller.begin(gathers=process.step == 0)
         self.announce(news=True)
 
     def left(self, process: TrainingProcess) -> None:
@@ -272,7 +272,7 @@ class LiveSession(Session):
         self.shown.return_to_present()
         if process.state is State.LOST and self.live:
             # The others may wait for it in vain; a person should see it.
-            self.conductor.stop()
+            self.run_controller.stop()
         self.advance()
         self.announce(news=True)
         self.changed()
@@ -290,7 +290,7 @@ class LiveSession(Session):
             for process in self.live:
                 process.reply(wire.failed("the debug server is shutting down"))
         else:
-            self.conductor.advance()
+            self.run_controller.advance()
 
     def paused(self) -> None:
         """Note that all processes stand where a command wanted them."""
@@ -315,14 +315,14 @@ class LiveSession(Session):
                 most = f"{MOST_GRAPHS:,} graphs, {most_bytes:,} bytes or {most_nodes:,} nodes"
                 raise LimitError(f"rank {process.rank}: more than {most} of all graphs together are not accepted")
             async with process.recording:
-                process.graphs = await to_the_end(keep)
+                process.graphs = await shielded_in_thread(keep)
         finally:
             received.discard()
         process.graph_bytes = sizes
         process.queue.clear()
         process.prepared = process.preparing = None
         if process.released is not None and not process.identity.is_agent:
-            self.conductor.stop()
+            self.run_controller.stop()
         if received.sources:
             self.texts.update(received.sources)
             self._sources_file.changed()
@@ -377,24 +377,24 @@ class LiveSession(Session):
     async def command(self, command: Command) -> SessionRecord:
         """Start or stop the run, or show another step; returns as soon as the command is accepted."""
         if command.action not in AT_ANY_TIME:
-            await self._until_told()
+            await self._until_sent()
         async with self.lock:
             if self.is_closing:
                 raise StateError("the session is being closed")
             if command.action in ("step_back", "go_to_step"):
                 await self.shown.obey(command)
             else:
-                self.conductor.obey(command)
+                self.run_controller.obey(command)
             if command.action == "look_closer":
                 await self._warn_of_lost_weights()
             self.announce(news=True)
             return self.record()
 
-    async def _until_told(self) -> None:
-        """Wait while a training that stands is told or asked something: it stands there again in a moment."""
+    async def _until_sent(self) -> None:
+        """Wait while a command is being sent to a stopped training: it is stopped there again in a moment."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + _TOLD_WITHIN_S
-        while self.state is State.SENDING and not self.conductor.trains and (left := end - loop.time()) > 0:
+        end = loop.time() + _SENT_WITHIN_S
+        while self.state is State.SENDING and not self.run_controller.trains and (left := end - loop.time()) > 0:
             await self.events.wait_after(self.events.last, left)
 
     async def _warn_of_lost_weights(self) -> None:
@@ -427,7 +427,7 @@ class LiveSession(Session):
     async def watchpoints_changed(self) -> None:
         """Note that the processes must be told of watchpoints before they go on."""
         self.shown.present_hits.outdated |= self.hit_list.outdated
-        self.conductor.watch_anew()
+        self.run_controller.watch_anew()
         self.announce(news=True)
 
     def source_texts(self) -> Mapping[str, str]:
@@ -504,9 +504,9 @@ class LiveSession(Session):
             lambda: timeline(known_steps(process, store, self._source(process), kept, hits, present), columns)
         )
 
-    def _source(self, process: TrainingProcess) -> ToldSource:
+    def _source(self, process: TrainingProcess) -> ReportedSource:
         program = self.program(process.rank)
-        return ToldSource(self.recording.statistics, process.rank, process.offset, program.first_of)
+        return ReportedSource(self.recording.statistics, process.rank, process.offset, program.first_of)
 
     async def curves(self, rank: int, points: int = 400) -> Curves:
         """Return what the process told by itself, and of its tensors the loss."""
@@ -533,7 +533,7 @@ class LiveSession(Session):
             for origin in in_causal_order(across_ranks(found)):
                 process = self.process_of(origin.address.rank)
                 last, since = self.iteration_of(process), process.closer_since
-                closer += looked_at_closer(origin, store, last, process.graphs, since)
+                closer += refined_origins(origin, store, last, process.graphs, since)
             return origin_records(closer, self.texts)
 
         return await asyncio.to_thread(find)
@@ -570,7 +570,7 @@ class LiveSession(Session):
                     await process.record_executions()
             if not self.live:
                 graphs = {rank: process.graphs.graphs for rank, process in self.processes.items()}
-                await to_the_end(lambda: self.recording.export_statistics(graphs))
+                await shielded_in_thread(lambda: self.recording.export_statistics(graphs))
         except StorageError as error:
             self._complain(error)
 
@@ -589,7 +589,7 @@ class LiveSession(Session):
                 async with process.recording:
                     await process.record_executions()
             graphs = {rank: process.graphs.graphs for rank, process in self.processes.items()}
-            await to_the_end(lambda: self.recording.export_statistics(graphs))
+            await shielded_in_thread(lambda: self.recording.export_statistics(graphs))
 
     def _complain(self, error: StorageError) -> None:
         self.warn_of(error)
@@ -638,7 +638,7 @@ class LiveSession(Session):
         self.advance()
         for process in self.processes.values():
             process.stop_timers()
-        await self.conductor.close()
+        await self.run_controller.close()
         self.terminal.close()
         await asyncio.gather(*self._later, return_exceptions=True)
         await self._finish(self._ending)

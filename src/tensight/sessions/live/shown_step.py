@@ -1,4 +1,4 @@
-"""Looking back: an earlier step of a training is shown, while the training stands where it stands."""
+"""Looking back: an earlier step of a training is shown, while the training stays where it is stopped."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tensight.sessions.records import State
 if TYPE_CHECKING:
     from tensight.sessions.events import EventLog
     from tensight.sessions.hit_history import HitHistory
-    from tensight.sessions.live.answers import KnownValues
     from tensight.sessions.live.recording import Recording
+    from tensight.sessions.live.responses import KnownValues
     from tensight.sessions.records import Command
 
 
@@ -56,7 +56,7 @@ class ShownStep:
     Attributes
     ----------
     step : int or None
-        The earlier one; None for that at which the training stands.
+        The earlier one; None for that at which the training is stopped.
     """
 
     def __init__(self, session: ShowingSession) -> None:
@@ -66,11 +66,11 @@ class ShownStep:
 
     @property
     def present_hits(self) -> HitList:
-        """The hits of the step at which the training stands."""
+        """The hits of the step at which the training is stopped."""
         return self._session.hit_list if self._present_hits is None else self._present_hits
 
     @property
-    def can_look_back(self) -> bool:
+    def can_show_past(self) -> bool:
         """Whether earlier steps can be shown now."""
         session = self._session
         return session.state is State.PAUSED and session.identity.is_agent and session.present_step > 0
@@ -100,14 +100,14 @@ class ShownStep:
         else:
             step = command.steps
             if not 0 <= step <= present:
-                raise InputError(f"there is no step {step}; the training stands at step {present}")
+                raise InputError(f"there is no step {step}; the training is at step {present}")
             if step not in known:
                 some = ", ".join(map(str, known[-20:]))
                 raise StateError(f"nothing is known of step {step}; of these there is something: {some}")
         self._show(step, present)
 
     def return_to_present(self) -> None:
-        """Show the step at which the training stands, which is about to go on."""
+        """Show the step at which the training is stopped, which is about to go on."""
         if self.step is not None:
             self._show(self._session.present_step, self._session.present_step)
 
@@ -125,7 +125,7 @@ class ShownStep:
         session.announce(news=True)
 
     def _known_steps(self, present: int) -> list[int]:
-        """Return the steps of which anything is known, in order; the one at which the training stands is the last."""
+        """Return the steps of which anything is known, in order; the last is that at which the training is stopped."""
         session = self._session
         steps = {step_of(iteration) for iteration in session.recording.statistics.iterations()}
         steps.update(

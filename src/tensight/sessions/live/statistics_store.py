@@ -87,7 +87,7 @@ _SELECT = (
     + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
 )
 _SELECT_PAGE = _SELECT.replace("SELECT ", "SELECT tensors.id, ", 1)
-_SELECT_TOLD = (
+_SELECT_REPORTED = (
     "SELECT iteration, graph, node, io, slot, dtype, hash, partial, "  # noqa: S608 - names of our own columns
     + ", ".join(f'"{name}"' for name in NUMBERS)
     + " FROM statistics JOIN tensors ON tensors.id = statistics.tensor"
@@ -365,10 +365,10 @@ class StatisticsStore:
         )
         return int(found[0][0]) if found else None
 
-    def told(self, rank: int, iteration: int, *, only_parameters: bool = False) -> list[tuple[Any, ...]]:
-        """Return what is known of an iteration of a rank, a tuple for each tensor; see `told_steps.TOLD`."""
+    def reported(self, rank: int, iteration: int, *, only_parameters: bool = False) -> list[tuple[Any, ...]]:
+        """Return what is known of an iteration of a rank, a tuple for each tensor; see `reported_steps.TOLD`."""
         which = " AND type = 'Parameter'" if only_parameters else ""
-        return self._query(f"{_SELECT_TOLD} WHERE iteration = ? AND rank = ?{which}", (iteration, rank))
+        return self._query(f"{_SELECT_REPORTED} WHERE iteration = ? AND rank = ?{which}", (iteration, rank))
 
     def _add_tensors(self, tensors: Iterable[ReportedTensor]) -> None:
         for tensor in tensors:
@@ -398,15 +398,15 @@ class StatisticsStore:
             step_columns.add_columns(self._database, tensors[0].key.rank, block.iteration, ids, counts, block.numbers)
 
     def _values(self, row: ReportedRow) -> tuple[Any, ...]:
-        told = row.statistics
+        statistics = row.statistics
         return (
             row.iteration,
             self._ids[row.key],
-            told.dtype,
-            json.dumps(told.shape),
-            _hash_text(told.content_hash),
-            told.partial,
-            *(_number(getattr(told, name)) for name in NUMBERS),
+            statistics.dtype,
+            json.dumps(statistics.shape),
+            _hash_text(statistics.content_hash),
+            statistics.partial,
+            *(_number(getattr(statistics, name)) for name in NUMBERS),
         )
 
     def _values_of_block(self, tensors: Sequence[ReportedTensor], block: ReceivedBlock) -> Iterator[tuple[Any, ...]]:
@@ -452,24 +452,24 @@ class StatisticsStore:
         return StorageError(f"{self._path}: statistics cannot be kept or read: {error}. Is there space on the disk?")
 
 
-def told_of(whole: TensorStatistics) -> ReceivedStatistics:
-    """Return statistics that were computed here as if a process had told them."""
+def received_statistics(whole: TensorStatistics) -> ReceivedStatistics:
+    """Return statistics that were computed here as if a process had reported them."""
     known = {name: getattr(whole, name) for name in (*COUNTS, *MEASURES)}
     return ReceivedStatistics(whole.dtype, whole.shape, whole.size_bytes, known, whole.content_hash, partial=False)
 
 
-def statistics_of(told: ReceivedStatistics) -> Statistics:
-    """Return what a session tells about statistics that a process told."""
-    counts: dict[str, Any] = {name: told.known.get(name) for name in COUNTS}
+def statistics_of(received: ReceivedStatistics) -> Statistics:
+    """Return the record of statistics that a process reported."""
+    counts: dict[str, Any] = {name: received.known.get(name) for name in COUNTS}
     measures: dict[str, Any] = {
-        name: value for name in MEASURES if math.isfinite(value := told.known.get(name, math.nan))
+        name: value for name in MEASURES if math.isfinite(value := received.known.get(name, math.nan))
     }
     return Statistics(
-        dtype=told.dtype,
-        shape=told.shape,
-        size_bytes=told.size_bytes,
-        content_hash=_hash_text(told.content_hash),
-        partial=told.partial,
+        dtype=received.dtype,
+        shape=received.shape,
+        size_bytes=received.size_bytes,
+        content_hash=_hash_text(received.content_hash),
+        partial=received.partial,
         unknown=tuple(name for name, count in counts.items() if count is None),
         **{name: count or 0 for name, count in counts.items()},
         **measures,

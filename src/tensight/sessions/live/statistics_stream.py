@@ -59,7 +59,7 @@ class StatisticsStream:
     def __init__(self, process: ReportingProcess) -> None:
         self._process = process
         self._reader = wire.BlockReader()
-        self._told: dict[BlockTensor, ReportedTensor] = {}
+        self._received: dict[BlockTensor, ReportedTensor] = {}
         self._graphs = 0
 
     def take(self, batch: StatisticsRows) -> None:
@@ -86,15 +86,15 @@ class StatisticsStream:
             store.add(self._rows(batch))
 
     def _tensors(self, named: list[BlockTensor]) -> list[ReportedTensor]:
-        """Return what the store calls some tensors, found out once for the graphs that there are."""
+        """Return the names of some tensors in the store, found out once for the graphs that there are."""
         version = self._process.graphs.version
         if version != self._graphs:
-            self._told, self._graphs = {}, version
-        told = self._told
+            self._received, self._graphs = {}, version
+        received = self._received
         for tensor in named:
-            if tensor not in told:
-                told[tensor] = self._meant(tensor)
-        return [told[tensor] for tensor in named]
+            if tensor not in received:
+                received[tensor] = self._meant(tensor)
+        return [received[tensor] for tensor in named]
 
     def _note_graph(self, iteration: int, name: str) -> None:
         """Note which graph ran: an agent names the tensors of a step after the program of that step."""

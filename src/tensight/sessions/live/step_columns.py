@@ -80,20 +80,20 @@ def add_columns(
 
 def add_rows(database: sqlite3.Connection, rows: Sequence[ReportedRow], ids: Sequence[int]) -> None:
     """Add rows of any ranks and iterations; `ids` has the id of the tensor of each."""
-    ordered = sorted(zip(rows, ids, strict=True), key=lambda pair: _place(pair[0]))
-    for (rank, iteration), group in groupby(ordered, lambda pair: _place(pair[0])):
+    ordered = sorted(zip(rows, ids, strict=True), key=lambda pair: _rank_and_iteration(pair[0]))
+    for (rank, iteration), group in groupby(ordered, lambda pair: _rank_and_iteration(pair[0])):
         own = list(group)
         counts = np.array([[getattr(row.statistics, name) for name in COUNTS] for row, _ in own], np.float64)
         numbers = np.array([[getattr(row.statistics, name) for name in MEASURES] for row, _ in own], np.float64)
         add_columns(database, rank, iteration, [number for _, number in own], counts, numbers)
 
 
-def _place(row: ReportedRow) -> tuple[int, int]:
+def _rank_and_iteration(row: ReportedRow) -> tuple[int, int]:
     return row.key.rank, row.iteration
 
 
 def iterations_of(query: Query, rank: int) -> NDArray[np.int64]:
-    """Return the iterations of which a rank told something, in order."""
+    """Return the iterations of which a rank reported something, in order."""
     return np.array([row[0] for row in query(_ITERATIONS, (rank,))], np.int64)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tensight.errors import TensightError
 from tensight.graph import TensorAddress
-from tensight.sessions.live.run_control import NextNode, PreviousNode, RunToNode, Steps
+from tensight.sessions.live.run_plans import NextNode, PreviousNode, RunToNode, Steps
 from tensight.sessions.live.running_session import RunningSession
 from tensight.sessions.records import State
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence
 
     from tensight.sessions.live.process import TrainingProcess
-    from tensight.sessions.live.run_control import Run
+    from tensight.sessions.live.run_plans import RunPlan
     from tensight.sessions.live.settings import LiveSettings
     from tensight.sessions.live.shown_step import ShownStep
     from tensight.sessions.records import NodeHits, OriginRecord
 
-STANDS_S = 0.5
+STOPPED_FOR_S = 0.5
 """A stop that a program ends sooner is none that a person waits for."""
 
 ARRIVED_WITHIN_S = 5.0
-"""Ranks that are still under way when the first one stands are waited for so long."""
+"""Ranks that are still under way when the first one has stopped are waited for so long."""
 
 HITS_EVERY_S = 1.0
-"""Stops at hits are told at once, at most so often; others when the training stands."""
+"""Stops at hits are written at once, at most so often; others once the training is stopped."""
 
 _MOST_NODES = 100
 """With hits, among which the first severe one is looked for."""
 
 
-class ToldSession(RunningSession, Protocol):
-    """What a terminal is told of; see `LiveSession`."""
+class TerminalSession(RunningSession, Protocol):
+    """What a terminal needs of its session; see `LiveSession`."""
 
     id: str
     settings: LiveSettings
@@ -57,15 +57,15 @@ class Terminal:
 
     Parameters
     ----------
-    session : ToldSession
+    session : TerminalSession
     """
 
-    def __init__(self, session: ToldSession) -> None:
+    def __init__(self, session: TerminalSession) -> None:
         self._session = session
         self._speaker: TrainingProcess | None = None
         self._stop = 0
         self._is_telling = self._has_hits = False
-        self._told_s = -HITS_EVERY_S
+        self._notified_s = -HITS_EVERY_S
         self._timer: asyncio.TimerHandle | None = None
 
     def greet(self, process: TrainingProcess) -> None:
@@ -80,16 +80,16 @@ class Terminal:
         self._has_hits = True
 
     def stopped(self) -> None:
-        """Note that nothing runs; the training may stand already."""
+        """Note that nothing runs; the training may be stopped already."""
         session = self._session
         if self._is_telling or self._speaker is not None or session.settings.page is None:
             return
-        if not any(map(_stands, session.live)):
+        if not any(map(_is_stopped, session.live)):
             return
         wait_s = ARRIVED_WITHIN_S
         if session.state is State.PAUSED:
-            at_once = self._has_hits and time.monotonic() >= self._told_s + HITS_EVERY_S
-            wait_s = 0.0 if at_once else STANDS_S
+            at_once = self._has_hits and time.monotonic() >= self._notified_s + HITS_EVERY_S
+            wait_s = 0.0 if at_once else STOPPED_FOR_S
         loop = asyncio.get_running_loop()
         if self._timer is not None and self._timer.when() > loop.time() + wait_s:
             self._timer.cancel()
@@ -97,19 +97,19 @@ class Terminal:
         if self._timer is None:
             self._timer = loop.call_later(wait_s, self._tell_later, self._stop)
 
-    def goes_on(self, run: Run) -> None:
+    def goes_on(self, plan: RunPlan) -> None:
         """Note that a run begins."""
-        if not run.trains:
+        if not plan.trains:
             return
         self.leaves()
         speaker, self._speaker = self._speaker, None
         if speaker is not None and speaker.is_live:
-            speaker.tell(f"the training goes on{_how_far(run)}")
+            speaker.tell(f"the training goes on{_how_far(plan)}")
 
     def leaves(self) -> None:
         """Note that the training goes on, or ends; that hits have stopped it is told all the same."""
-        if self._has_hits and self._speaker is None and time.monotonic() >= self._told_s + HITS_EVERY_S:
-            self._say(self._first_hit(), None, waits=False)
+        if self._has_hits and self._speaker is None and time.monotonic() >= self._notified_s + HITS_EVERY_S:
+            self._notify(self._first_hit(), None, waits=False)
         self._stop += 1
         self._is_telling = self._has_hits = False
         if self._timer is not None:
@@ -134,31 +134,31 @@ class Terminal:
         origin = None if first is None else await self._first_origin()
         if stop == self._stop:
             self._is_telling = False
-            self._say(first, origin)
+            self._notify(first, origin)
 
     def _first_hit(self) -> NodeHits | None:
         """Return the first node of those that have stopped the training; None if something else has."""
         return _first_severe(self._session.shown.present_hits.page(limit=_MOST_NODES).nodes) if self._has_hits else None
 
-    def _say(self, first: NodeHits | None, origin: OriginRecord | None, *, waits: bool = True) -> None:
-        """Have a process say that the training has stopped, and why."""
+    def _notify(self, first: NodeHits | None, origin: OriginRecord | None, *, waits: bool = True) -> None:
+        """Have a process write that the training has stopped, and why."""
         session = self._session
-        standing = {process.rank: process for process in session.live if _stands(process)}
-        if not standing or session.settings.page is None:
+        stopped = {process.rank: process for process in session.live if _is_stopped(process)}
+        if not stopped or session.settings.page is None:
             return
-        told = min(standing)
+        rank = min(stopped)
         if origin is not None:
-            told = TensorAddress.parse(origin.address).rank
+            rank = TensorAddress.parse(origin.address).rank
         elif first is not None:
-            told = first.rank
-        speaker = self._speaker = standing.get(told) or standing[min(standing)]
-        self._told_s = time.monotonic()
-        where = f"stopped {_place(speaker)}"
+            rank = first.rank
+        speaker = self._speaker = stopped.get(rank) or stopped[min(stopped)]
+        self._notified_s = time.monotonic()
+        where = f"stopped {_position(speaker)}"
         waiting = f"the training waits at {self._page(speaker)}"
         if first is None:
             speaker.tell(f"{where}; {waiting}")
             return
-        who = f"rank {told}: " if session.identity.world_size > 1 else ""
+        who = f"rank {rank}: " if session.identity.world_size > 1 else ""
         speaker.tell(f"{who}{where} by {self._finding(first, origin)}")
         line = first.line if origin is None else origin.line
         code = "" if line is None or line.line is None else f"{line.file}:{line.lines}"
@@ -194,25 +194,25 @@ class Terminal:
         return "" if page is None else page.of(self._session.id, process.identity.machine)
 
 
-def _stands(process: TrainingProcess) -> bool:
+def _is_stopped(process: TrainingProcess) -> bool:
     return process.state is State.PAUSED and process.identity.is_agent
 
 
-def _place(process: TrainingProcess) -> str:
-    """Return where a process stands, in words."""
+def _position(process: TrainingProcess) -> str:
+    """Return where a process is stopped, in words."""
     if process.node:
-        return f"in step {process.place} at {process.node}"
-    return f"after step {process.place}" if process.place else "before the first step"
+        return f"in step {process.global_step} at {process.node}"
+    return f"after step {process.global_step}" if process.global_step else "before the first step"
 
 
-def _how_far(run: Run) -> str:
+def _how_far(plan: RunPlan) -> str:
     """Return how far a run goes, in words; empty for one without an end."""
-    if isinstance(run, NextNode):
+    if isinstance(plan, NextNode):
         return " to the next operator"
-    if isinstance(run, (PreviousNode, RunToNode)):
+    if isinstance(plan, (PreviousNode, RunToNode)):
         return " to another operator"
-    if isinstance(run, Steps) and run.target is not None:
-        return f" to step {run.target}"
+    if isinstance(plan, Steps) and plan.target is not None:
+        return f" to step {plan.target}"
     return ""
 
 

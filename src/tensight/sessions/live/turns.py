@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from tensight.sessions.live.uninterrupted import uninterrupted
+from tensight.sessions.live.shielded import shielded
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -36,7 +36,7 @@ async def in_turns(steps: Generator[None, None, _Result]) -> _Result:
     taken = take()
     try:
         while not result:
-            await uninterrupted(_turn(taken))
+            await shielded(_turn(taken))
     finally:
         steps.close()
     return result[0]

@@ -287,7 +287,7 @@ class DumpSession(Session):
         return super().graph_steps(rank) if self._opened is None else self._opened.graph_steps(rank)
 
     def position(self, rank: int, graph: str, node: str) -> int | None:
-        """Return the place of a node in its step, from 1; None for constants, and for unknown ones."""
+        """Return the position of a node in its step, from 1; None for constants, and for unknown ones."""
         return None if self._opened is None else self._opened.position(rank, graph, node)
 
     async def tensors_of(self, rank: int, graph: str, node: str, step: int | None = None) -> tuple[TensorRecord, ...]:
@@ -349,16 +349,16 @@ class DumpSession(Session):
         self.graphs(rank)
         present = self._step
         unchecked = [step for step in (0, *opened.steps) if self._results_of(step) is None]
-        told = self._scalars.get(rank, {})
+        reported = self._scalars.get(rank, {})
         return await self._thread.run(
-            "reading the loss", lambda: opened.timeline(rank, hits, present, columns, unchecked, told)
+            "reading the loss", lambda: opened.timeline(rank, hits, present, columns, unchecked, reported)
         )
 
     async def curves(self, rank: int, points: int = 400) -> Curves:
         """Return what the training told by itself, where that was kept; else its loss, whose values are read."""
-        opened, told = self._required(), self._scalars.get(rank, {})
+        opened, reported = self._required(), self._scalars.get(rank, {})
         self.graphs(rank)
-        return await self._thread.run("reading the loss", lambda: opened.curves(rank, told, points))
+        return await self._thread.run("reading the loss", lambda: opened.curves(rank, reported, points))
 
     def _results_of(self, step: int) -> tuple[SessionHit, ...] | None:
         """Return what a check found in a step, or its training reported; None if neither is known."""

@@ -14,7 +14,7 @@ from tensight.graph.steps import iteration_of, step_of
 from tensight.sessions.curves import curves
 from tensight.sessions.errors import NotFoundError, UnavailableError
 from tensight.sessions.graph_steps import GraphSteps
-from tensight.sessions.loss import with_told_loss
+from tensight.sessions.loss import with_reported_loss
 from tensight.sessions.offline.index import TensorIndex
 from tensight.sessions.offline.overview import DumpSource
 from tensight.sessions.offline.replay import Replay
@@ -128,7 +128,7 @@ class OpenedDump:
         return self.analysis.known
 
     def position(self, rank: int, graph: str, node: str) -> int | None:
-        """Return the place of a node in its step, from 1; None for constants, and for unknown ones."""
+        """Return the position of a node in its step, from 1; None for constants, and for unknown ones."""
         found = self.index.node(rank, graph, node)
         return None if found is None else self.dump.node_number(rank, found)
 
@@ -196,13 +196,13 @@ class OpenedDump:
         """
         found: dict[int, tuple[TensorAddress, int]] = {}
         for graph in graphs:
-            for place in self.index.occurrences(replace(address, graph=graph)):
-                found.setdefault(place[0].iteration, place)
-        places = [found[iteration] for iteration in sorted(found)]
-        if not places:
+            for occurrence in self.index.occurrences(replace(address, graph=graph)):
+                found.setdefault(occurrence[0].iteration, occurrence)
+        occurrences = [found[iteration] for iteration in sorted(found)]
+        if not occurrences:
             self._require_slot(address)
-        self.analysis.statistics(np.fromiter((row for _, row in places), np.int64, len(places)))
-        rows = (statistics_row(self.dump, self.table, row, place) for place, row in places)
+        self.analysis.statistics(np.fromiter((row for _, row in occurrences), np.int64, len(occurrences)))
+        rows = (statistics_row(self.dump, self.table, row, occurrence) for occurrence, row in occurrences)
         return tuple(row for row in rows if row is not None)
 
     def statistics(
@@ -263,9 +263,9 @@ class OpenedDump:
         present: int,
         columns: int,
         unchecked: Collection[int],
-        told: Mapping[tuple[str, int], Sequence[tuple[int, float]]],
+        reported: Mapping[tuple[str, int], Sequence[tuple[int, float]]],
     ) -> Timeline:
-        """Return the timeline of a rank; reads its loss. `told`: what its training told by itself, see `curves`."""
+        """Return the timeline of a rank; reads its loss. `reported` is what its training reported; see `curves`."""
         source = self._source(rank)
         ran = {execution.step: execution.graph for execution in reversed(self._executed(rank))}
         known = KnownSteps(
@@ -277,14 +277,16 @@ class OpenedDump:
             hits=hits,
             unchecked=unchecked,
             graphs_at=lambda steps: [ran.get(step, "") for step in steps],
-            loss=with_told_loss(source.loss({graph.name: graph for graph in self.graphs[rank]}), told),
+            loss=with_reported_loss(source.loss({graph.name: graph for graph in self.graphs[rank]}), reported),
         )
         return timeline(known, columns)
 
-    def curves(self, rank: int, told: Mapping[tuple[str, int], Sequence[tuple[int, float]]], points: int) -> Curves:
-        """Return the curves of a rank: what its training told by itself, and the loss, which is read."""
-        loss = None if ("loss", 0) in told else self._source(rank).loss({one.name: one for one in self.graphs[rank]})
-        return curves(rank, max(self.steps, default=0), told, loss, points)
+    def curves(self, rank: int, reported: Mapping[tuple[str, int], Sequence[tuple[int, float]]], points: int) -> Curves:
+        """Return the curves of a rank: what its training reported by itself, and the loss, which is read."""
+        loss = None
+        if ("loss", 0) not in reported:
+            loss = self._source(rank).loss({graph.name: graph for graph in self.graphs[rank]})
+        return curves(rank, max(self.steps, default=0), reported, loss, points)
 
     def _source(self, rank: int) -> DumpSource:
         if rank not in self._sources:

@@ -76,7 +76,7 @@ class DumpSource:
         self.tensors: list[ListedTensor] = []
         iterations = [INITIAL, *dump.iterations(rank)]
         rows = np.concatenate([index.rows_at(rank, iteration) for iteration in iterations])
-        places: list[int] = []
+        indices: list[int] = []
         listed: list[int] = []
         steps: list[int] = []
         sizes: list[int] = []
@@ -89,23 +89,23 @@ class DumpSource:
                 # A constant is the same in every step.
                 continue
             key = (file.node or file.op_name, file.io, file.slot)
-            place = found.setdefault((first_of(file.graph, key[0]), *key), len(self.tensors))
-            if place == len(self.tensors):
+            number = found.setdefault((first_of(file.graph, key[0]), *key), len(self.tensors))
+            if number == len(self.tensors):
                 self.tensors.append(
                     ListedTensor(*key, file.graph, (file.graph,), file.op_type, position_of(dump, file))
                 )
-            elif file.graph not in self.tensors[place].graphs:
-                graphs = (*self.tensors[place].graphs, file.graph)
-                self.tensors[place] = self.tensors[place]._replace(graph=file.graph, graphs=graphs)
-            if (place, file.step) in known:
+            elif file.graph not in self.tensors[number].graphs:
+                graphs = (*self.tensors[number].graphs, file.graph)
+                self.tensors[number] = self.tensors[number]._replace(graph=file.graph, graphs=graphs)
+            if (number, file.step) in known:
                 # A weight that was dumped with several graphs of a step counts with the first.
                 continue
-            known.add((place, file.step))
-            places.append(place)
+            known.add((number, file.step))
+            indices.append(number)
             listed.append(row)
             steps.append(file.step)
             sizes.append(file.size_bytes)
-        self._rows, self._places = np.array(listed, np.int64), np.array(places, np.int64)
+        self._rows, self._indices = np.array(listed, np.int64), np.array(indices, np.int64)
         self._steps, self._sizes = np.array(steps, np.int64), np.array(sizes, np.int64)
         self._has_value = self._rows < analysis.known.with_values
         self.steps = np.unique(self._steps)
@@ -114,7 +114,7 @@ class DumpSource:
         """Yield what is known, step by step."""
         table = self._analysis.known
         known = np.isin(table.rows["state"][self._rows], (KNOWN, RECORDED))
-        rows, places, steps = self._rows[known], self._places[known], self._steps[known]
+        rows, indices, steps = self._rows[known], self._indices[known], self._steps[known]
         counts = self._counts(rows)
         columns: Columns = {name: table.rows[name][rows] for name in needed(statistic) if name in MEASURES}
         values = statistic_of(statistic, {**columns, **percentages(counts)})
@@ -123,7 +123,7 @@ class DumpSource:
         ends = np.searchsorted(steps, self.steps, "right")
         for step, start, end in zip(self.steps.tolist(), starts, ends, strict=True):
             if end > start:
-                yield StepColumn(step, places[start:end], values[start:end], marks[start:end])
+                yield StepColumn(step, indices[start:end], values[start:end], marks[start:end])
 
     def _counts(self, rows: NDArray[np.int64]) -> Columns:
         """Return the counts of tensors, NaN where one was not recorded; what is certainly there counts as there."""
@@ -169,7 +169,7 @@ class DumpSource:
         found = find_loss(self.tensors, graphs)
         if found is None:
             return None
-        of_it = np.flatnonzero(self._places == self.tensors.index(found))
+        of_it = np.flatnonzero(self._indices == self.tensors.index(found))
         # Of very many steps some will do.
         of_it = of_it[:: len(of_it) // MOST_LOSSES + 1]
         rows = self._rows[of_it]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a walk stands.
+class ReplayPosition:
+    """The operator at which a replay is.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Place:
     graph, node : str
         The operator that has just run.
     index : int
-        Its place among the operators that ran in the step.
+        Its index among the operators that ran in the step.
     is_last : bool
         Whether it is the last of them.
     """
@@ -42,7 +42,7 @@ class Place:
 class Replay:
     """Walks through the operators of one iteration of one rank.
 
-    The walk only points at operators: everything that was dumped of the step can be looked at all the time, whether
+    The replay only points at operators: everything that was dumped of the step can be inspected all the time, whether
     it lies before or behind.
 
     Parameters
@@ -54,38 +54,38 @@ class Replay:
         self._dump = dump
         self._order: tuple[tuple[int, int], tuple[tuple[str, str], ...]] | None = None
 
-    def following(self, place: Place | None, rank: int, iteration: int) -> Place:
-        """Return the operator after a place, the first one if there is no place.
+    def following(self, position: ReplayPosition | None, rank: int, iteration: int) -> ReplayPosition:
+        """Return the operator after a position, the first one if there is no position.
 
         Raises
         ------
         StateError
-            The place is the last operator of the step, or nothing ran in it.
+            The position is the last operator of the step, or nothing ran in it.
         """
         order = self._executed(rank, iteration)
-        index = 0 if place is None else place.index + 1
+        index = 0 if position is None else position.index + 1
         if index >= len(order):
             raise StateError(
                 f"{order[-1][1]} is the last operator of step {step_of(iteration)}; continue to the next step"
             )
-        return _place(rank, order, index)
+        return _position(rank, order, index)
 
-    def preceding(self, place: Place | None, rank: int, iteration: int) -> Place:
-        """Return the operator before a place, the last one if there is no place.
+    def preceding(self, position: ReplayPosition | None, rank: int, iteration: int) -> ReplayPosition:
+        """Return the operator before a position, the last one if there is no position.
 
         Raises
         ------
         StateError
-            The place is the first operator of the step, or nothing ran in it.
+            The position is the first operator of the step, or nothing ran in it.
         """
         order = self._executed(rank, iteration)
-        index = len(order) - 1 if place is None else place.index - 1
+        index = len(order) - 1 if position is None else position.index - 1
         if index < 0:
             raise StateError(f"{order[0][1]} is the first operator of step {step_of(iteration)}; go back a step")
-        return _place(rank, order, index)
+        return _position(rank, order, index)
 
-    def at(self, ranks: Sequence[int], iteration: int, graph: str, node: str) -> Place:
-        """Return the place of an operator.
+    def at(self, ranks: Sequence[int], iteration: int, graph: str, node: str) -> ReplayPosition:
+        """Return the position of an operator.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class Replay:
             order = self._executed(rank, iteration)
             for index, (owner, name) in enumerate(order):
                 if name == node and graph in ("", owner):
-                    return _place(rank, order, index)
+                    return _position(rank, order, index)
         raise self._why_not(ranks, iteration, graph, node)
 
     def _why_not(self, ranks: Sequence[int], iteration: int, graph: str, node: str) -> TensightError:
@@ -139,9 +139,9 @@ class Replay:
         executed = []
         for graph in self._dump.graphs(rank):
             if iteration in self._dump.iterations(rank, self._folder_of(rank, graph)):
-                places = ((self._dump.node_position(rank, node), node.name) for node in graph.operators)
+                numbered = ((self._dump.node_position(rank, node), node.name) for node in graph.operators)
                 # Behind the listed operators come those that only pass values on, and parameters.
-                executed += [(place, graph.name, name) for place, name in places if place < listed]
+                executed += [(number, graph.name, name) for number, name in numbered if number < listed]
         return tuple((graph, name) for _, graph, name in sorted(executed))
 
     def _folder_of(self, rank: int, graph: Graph) -> int:
@@ -150,6 +150,6 @@ class Replay:
         return graph.root_id if graph.root_id in folders else graph.graph_id
 
 
-def _place(rank: int, order: Sequence[tuple[str, str]], index: int) -> Place:
-    """Return a place among the operators of a step, each given with its graph."""
-    return Place(rank, *order[index], index, is_last=index == len(order) - 1)
+def _position(rank: int, order: Sequence[tuple[str, str]], index: int) -> ReplayPosition:
+    """Return a position among the operators of a step, each given with its graph."""
+    return ReplayPosition(rank, *order[index], index, is_last=index == len(order) - 1)

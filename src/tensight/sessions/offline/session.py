@@ -26,7 +26,7 @@ from tensight.sessions.records import RankRecord, SessionRecord, State
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tensight.sessions.offline.replay import Place
+    from tensight.sessions.offline.replay import ReplayPosition
     from tensight.sessions.records import Capabilities, Command
 
 STATE_EVERY_S = 0.25
@@ -39,8 +39,8 @@ _log = logging.getLogger(__name__)
 class OfflineSession(DumpSession):
     """A person debugging a dump; see `DumpSession` for the parameters."""
 
-    # Where the walk through the operators of the shown step stands; None: the step is shown as a whole.
-    _place: Place | None = None
+    # Where the replay of the operators of the shown step is; None: the step is shown as a whole.
+    _position: ReplayPosition | None = None
     _announced = 0.0
 
     # --- what it is ---
@@ -54,7 +54,7 @@ class OfflineSession(DumpSession):
         """Return what can be done now."""
         paused = self._state is State.PAUSED
         opened = self._opened is not None and not self._state.has_ended
-        place = self._place
+        position = self._position
         can_walk = paused and self._has_data
         return (
             super()
@@ -66,8 +66,8 @@ class OfflineSession(DumpSession):
                     "can_step": paused and self._step < self.total_steps,
                     "can_step_back": paused and self._step > 0,
                     "can_go_to_step": paused,
-                    "can_next_node": can_walk and not (place is not None and place.is_last),
-                    "can_previous_node": can_walk and not (place is not None and place.index == 0),
+                    "can_next_node": can_walk and not (position is not None and position.is_last),
+                    "can_previous_node": can_walk and not (position is not None and position.index == 0),
                     "can_run_to_node": can_walk,
                     "can_recheck": paused and bool(self.watchpoint_list.enabled()),
                     "has_previous_values": opened,
@@ -84,8 +84,8 @@ class OfflineSession(DumpSession):
         return self._opened is not None and any(self._step in steps for steps in self._opened.steps_of.values())
 
     def record(self) -> SessionRecord:
-        """Return the session at a glance."""
-        place = self._place
+        """Return the summary of the session."""
+        position = self._position
         return SessionRecord(
             id=self.id,
             name=self.name,
@@ -93,8 +93,8 @@ class OfflineSession(DumpSession):
             message=self._message or self._hints(),
             step=self._step,
             total_steps=None if self._opened is None else self.total_steps,
-            node="" if place is None else place.node,
-            graph="" if place is None else place.graph,
+            node="" if position is None else position.node,
+            graph="" if position is None else position.graph,
             framework=self.framework,
             framework_version=self.metadata.framework_version,
             backend=self.metadata.device_target,
@@ -116,16 +116,16 @@ class OfflineSession(DumpSession):
         return "; ".join(self._opened.hints(self._step, self.most_drawn_nodes))
 
     def _rank_record(self, rank: int) -> RankRecord:
-        opened, place = self._opened, self._place
+        opened, position = self._opened, self._position
         graphs = self.graphs(rank)
         device = None if opened is None else opened.devices.get(rank)
-        stands_here = place is not None and place.rank == rank
+        is_here = position is not None and position.rank == rank
         return RankRecord(
             rank=rank,
             state=self._state,
             step=self._step,
-            node=place.node if place is not None and stands_here else "",
-            graph=place.graph if place is not None and stands_here else graphs[0].name if len(graphs) == 1 else "",
+            node=position.node if position is not None and is_here else "",
+            graph=position.graph if position is not None and is_here else graphs[0].name if len(graphs) == 1 else "",
             graphs=tuple(graph.name for graph in graphs),
             address="" if device is None else device.server,
             device="" if device is None else str(device.device_id),
@@ -215,18 +215,18 @@ class OfflineSession(DumpSession):
             return
         await self._walk(command, self._required().replay.preceding)
 
-    async def _walk(self, command: Command, move: Callable[[Place | None, int, int], Place]) -> None:
-        place = self._place
-        rank = self._ranks_to_walk(command)[0] if place is None or command.rank is not None else place.rank
-        here = place if place is not None and place.rank == rank else None
-        self._stand_at(await asyncio.to_thread(move, here, rank, iteration_of(self._step)))
+    async def _walk(self, command: Command, move: Callable[[ReplayPosition | None, int, int], ReplayPosition]) -> None:
+        position = self._position
+        rank = self._ranks_to_walk(command)[0] if position is None or command.rank is not None else position.rank
+        here = position if position is not None and position.rank == rank else None
+        self._set_position(await asyncio.to_thread(move, here, rank, iteration_of(self._step)))
 
     async def _run_to_node(self, command: Command) -> None:
         if not command.node:
             await self._next_node(command)
             return
         ranks = self._ranks_to_walk(command)
-        self._stand_at(
+        self._set_position(
             await asyncio.to_thread(
                 self._required().replay.at, ranks, iteration_of(self._step), command.graph, command.node
             )
@@ -252,7 +252,7 @@ class OfflineSession(DumpSession):
 
     def _move_to(self, step: int) -> None:
         """Show a step, with the hits that its check found or, in a recorded run, its training reported."""
-        self._step, self._place = step, None
+        self._step, self._position = step, None
         self._decisions.forget()
         results = self._results_of(step)
         self.hit_list.replace(step, results or ())
@@ -263,8 +263,8 @@ class OfflineSession(DumpSession):
         self._announce_hits()
         self.events.append_state(self.record())
 
-    def _stand_at(self, place: Place) -> None:
-        self._place = place
+    def _set_position(self, position: ReplayPosition) -> None:
+        self._position = position
         self.events.append_state(self.record())
 
     def _start_checking(self, steps: list[int], *, stops_for_every: bool = False) -> None:
@@ -274,7 +274,7 @@ class OfflineSession(DumpSession):
         self._task = asyncio.get_running_loop().create_task(self._check(steps, stops_for_every=stops_for_every))
 
     async def _check(self, steps: list[int], *, stops_for_every: bool) -> None:
-        """Check steps until one has a hit that is new, or a person pauses; then stand still."""
+        """Check steps until one has a hit that is new, or a person pauses; then stop."""
         remarks: tuple[str, ...] = ()
         try:
             for step in steps:
@@ -307,7 +307,7 @@ class OfflineSession(DumpSession):
             lambda: check_step(opened.analysis, opened.index, self.watchpoint_list, points, step),
             self._stop,
         )
-        self._step, self._place = step, None
+        self._step, self._position = step, None
         self.hit_list.replace(step, found.hits)
         self._found_hits.set(step, self.hit_list.all())
         self._checked[step] = len(found.hits)

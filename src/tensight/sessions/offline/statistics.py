@@ -12,7 +12,7 @@ from tensight.analysis.recorded_statistics import NOT_RECORDED
 from tensight.analysis.statistics_table import KNOWN, RECORDED
 from tensight.sessions.offline.index import address_of
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
-from tensight.sessions.statistics_pages import PLACES, ordered
+from tensight.sessions.statistics_pages import POSITION_COLUMNS, ordered
 from tensight.tensors import COUNTS, MEASURES
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _TEXTS: dict[str, Callable[[StatisticsTable, int], str]] = {
 
 
 def position_of(dump: Dump, file: TensorFile) -> int | None:
-    """Return the place of a tensor's node in its step, from 1; None for constants and what has no node."""
+    """Return the position of a tensor's node in its step, from 1; None for constants and what has no node."""
     node = node_of(dump, file)
     return None if node is None else dump.node_number(file.rank, node)
 
@@ -150,15 +150,17 @@ class _DumpedRows:
     def numbers(self, name: str) -> NDArray[np.float64]:
         """Return a column of numbers; NaN where there is none."""
         table, rows = self._table, self.rows
-        if name in PLACES:
-            places = (self._place(name, table.files[row]) for row in rows.tolist())
-            return np.fromiter((math.nan if place is None else place for place in places), np.float64, len(rows))
+        if name in POSITION_COLUMNS:
+            positions = (self._position(name, table.files[row]) for row in rows.tolist())
+            return np.fromiter(
+                (math.nan if position is None else position for position in positions), np.float64, len(rows)
+            )
         values = table.rows[name][rows].astype(np.float64)
         if name in COUNTS:
             values[(table.rows["state"][rows] == RECORDED) & (values == NOT_RECORDED)] = np.nan
         return values
 
-    def _place(self, name: str, file: TensorFile) -> int | None:
+    def _position(self, name: str, file: TensorFile) -> int | None:
         if name == "position":
             return position_of(self._dump, file)
         return file.rank if name == "rank" else file.slot

@@ -34,7 +34,7 @@ class Record(BaseModel):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Yield the fields that say something, in short, so that a record takes a line."""
         for name, value in super().__repr_args__():
-            if not _says_nothing(value):
+            if not _is_empty(value):
                 yield name, _Short(value)
 
     def _repr_html_(self) -> str:
@@ -46,7 +46,7 @@ class Record(BaseModel):
         return f"<table>{''.join(lines)}</table>"
 
 
-def _says_nothing(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, (str, tuple, list, dict)) and not value)
 
 

@@ -28,12 +28,13 @@ class OverviewRow(Record):
     """All in which the same node was seen: a training that changes is recorded as several graphs."""
     type: str = ""
     position: int | None = None
-    """Place in the order of execution of its step, from 1; parameters come after the operators, constants have none."""
+    """Position in the order of execution of its step, from 1. Parameters come after the operators, constants have
+    none."""
     tensors: int = 1
     """How many are merged into this row."""
 
 
-class OverviewPlace(Record):
+class OverviewPosition(Record):
     """Where a picture shows a tensor, by itself or merged with its neighbours."""
 
     address: str
@@ -60,10 +61,10 @@ class Overview(Record):
     there is none."""
     marks: tuple[tuple[int, ...], ...] = ()
     """For each row its cells, as the sum of: 1 NaN, 2 infinite elements, 4 a hit, 8 nothing recorded."""
-    first: OverviewPlace | None = None
+    first: OverviewPosition | None = None
     """The first tensor with a hit, else the first that is not finite: at the first such step the first one that is not
     finite, or else that hit. None if the picture shows none."""
-    located: tuple[OverviewPlace, ...] = ()
+    located: tuple[OverviewPosition, ...] = ()
     """The tensors that were asked for, as far as they are pictured."""
     unread: int = 0
     """Of a dump: tensors that have not been read yet, and are missing here; ask to read them."""

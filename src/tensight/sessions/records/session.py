@@ -16,7 +16,7 @@ class State(str, Enum):
     CONNECTING = "connecting"
     """A process has announced itself; its graph has not arrived completely."""
     PAUSED = "paused"
-    """Everything stands still and can be inspected; commands are taken."""
+    """Everything is stopped and can be inspected; commands are taken."""
     SENDING = "sending"
     """A command is waiting to be fetched by the process."""
     RUNNING = "running"
@@ -118,7 +118,7 @@ class SessionRecord(Record):
     step: int = 0
     """Steps done, and the one that is shown; 0 is the state before the first update."""
     present_step: int | None = None
-    """While an earlier step of a training is shown: the one at which the training stands."""
+    """While an earlier step of a training is shown: the one at which the training is stopped."""
     total_steps: int | None = None
     """The last step there is; None while a training may go on."""
     node: str = ""

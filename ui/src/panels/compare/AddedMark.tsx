@@ -45,8 +45,8 @@ export function AddedLegend({ isStrip = false }: { isStrip?: boolean }) {
   const colours = useOffered((offered) => offered.actions['compare.colours'])
   if (!of) return null
   const { low, high } = addedScale(largest)
-  const stops = Array.from({ length: 11 }, (_, place) =>
-    addedColour(low * (high / low) ** (place / 10), largest, theme),
+  const stops = Array.from({ length: 11 }, (_, index) =>
+    addedColour(low * (high / low) ** (index / 10), largest, theme),
   )
   return (
     <div

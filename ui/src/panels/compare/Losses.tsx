@@ -29,7 +29,7 @@ export default function Losses({ comparison }: { comparison: Comparison }) {
     [data, comparison.a.title, comparison.b.title],
   )
   const colours = useMemo(
-    () => new Map(series.map(({ key }, place) => [key, COLOURS[theme][place] ?? ''])),
+    () => new Map(series.map(({ key }, index) => [key, COLOURS[theme][index] ?? ''])),
     [series, theme],
   )
   if (error && !data) return <Failure error={error} retry={() => void refetch()} />

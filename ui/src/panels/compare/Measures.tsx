@@ -11,9 +11,9 @@ const SHARES = ['over_1_permille', 'over_5_permille'] as const
 export function Measures({ difference }: { difference: TensorDifference }) {
   const { t } = useTranslation(compareTexts)
   const { is_comparable, bit_equal, from_values, relative, cosine, norm_ratio } = difference
-  const told: [string, string][] = []
+  const listed: [string, string][] = []
   const tell = (name: string, value: number | null | undefined, text: (value: number) => string) => {
-    if (value != null) told.push([t(`measures.${name}`), text(value)])
+    if (value != null) listed.push([t(`measures.${name}`), text(value)])
   }
   if (is_comparable && !bit_equal) {
     tell('relative', relative, (value) =>
@@ -29,12 +29,12 @@ export function Measures({ difference }: { difference: TensorDifference }) {
   }
   return (
     <dl className={classes['measures']} aria-label={t('measuresLabel')} data-testid="compare-measures">
-      {told.length === 0 ? (
+      {listed.length === 0 ? (
         <div title={difference.text}>
           <dd>{bit_equal ? t('same') : difference.text}</dd>
         </div>
       ) : (
-        told.map(([name, value]) => (
+        listed.map(([name, value]) => (
           <div key={name}>
             <dt>{name}</dt>
             <dd>{value}</dd>

@@ -121,8 +121,8 @@ export function OperatorTable({ filter, total, firstAt, shown, onSort }: Props) 
         </div>
       </div>
       <div role="rowgroup" className={classes['wide']} style={{ position: 'relative', height: sight.height }}>
-        {Array.from({ length: Math.max(0, sight.last - sight.first + 1) }, (_, place) => {
-          const index = sight.first + place
+        {Array.from({ length: Math.max(0, sight.last - sight.first + 1) }, (_, position) => {
+          const index = sight.first + position
           const row = rows.get(index)
           return (
             <Row
@@ -209,7 +209,7 @@ function Row(props: {
 
 function Cells({ row, isFirst, largest }: { row: ComparedOperator; isFirst: boolean; largest: number }) {
   const { t } = useTranslation(compareTexts)
-  const names = [row.name, row.name_b].filter((name, place, all) => all.indexOf(name) === place)
+  const names = [row.name, row.name_b].filter((name, position, all) => all.indexOf(name) === position)
   const cell = (column: Column) => ({
     role: 'gridcell',
     className: `${tensors['cell'] ?? ''} ${classes[column] ?? ''}`,
@@ -231,10 +231,10 @@ function Cells({ row, isFirst, largest }: { row: ComparedOperator; isFirst: bool
             />
           )
         )}
-        {names.map((name, place) => (
-          <span key={name} className={place === 0 ? classes['nameA'] : classes['nameB']}>
+        {names.map((name, position) => (
+          <span key={name} className={position === 0 ? classes['nameA'] : classes['nameB']}>
             <bdi>
-              {place === 0 ? '' : '→ '}
+              {position === 0 ? '' : '→ '}
               {name}
             </bdi>
           </span>

@@ -23,11 +23,11 @@ export function Operators({ shown }: { shown: Shown }) {
   const set = useCompareState((state) => state.set)
   const [query] = useDebouncedValue(filter.query.trim(), 250)
   const { phase, only, sort, descending } = filter
-  const asked = useMemo(
+  const requestedFilter = useMemo(
     (): OperatorFilter => ({ phase, only, query, sort, descending }),
     [phase, only, query, sort, descending],
   )
-  const { data, error, refetch } = useFirstOperators(asked)
+  const { data, error, refetch } = useFirstOperators(requestedFilter)
   const change = (to: Partial<OperatorFilter>) => set({ filter: { ...filter, ...to } })
   if (shown.step === null) {
     return (
@@ -86,8 +86,8 @@ export function Operators({ shown }: { shown: Shown }) {
         <Skeleton height="100%" radius={0} />
       ) : data.total > 0 ? (
         <OperatorTable
-          key={JSON.stringify([shown.comparison.id, shown.result.rank, shown.step, asked])}
-          filter={asked}
+          key={JSON.stringify([shown.comparison.id, shown.result.rank, shown.step, requestedFilter])}
+          filter={requestedFilter}
           total={data.total}
           firstAt={data.first ?? null}
           shown={shown}

@@ -45,16 +45,16 @@ export function Unmatched({ result }: { result: RankComparison }) {
         <span className={tensors['total']}>{t('ofLastStep')}</span>
       </div>
       <div className={classes['columns']}>
-        {(['a', 'b'] as const).map((side, place) => (
+        {(['a', 'b'] as const).map((side, position) => (
           <section
             key={side}
             className="fill"
-            aria-label={t(place === 0 ? 'onlyInA' : 'onlyInB', { total: '' })}
+            aria-label={t(position === 0 ? 'onlyInA' : 'onlyInB', { total: '' })}
           >
             <h3 className={classes['columnTitle']} data-testid={`unmatched-title-${side}`}>
-              {t(place === 0 ? 'onlyInA' : 'onlyInB', { total: count(totals[place] ?? 0) })}
+              {t(position === 0 ? 'onlyInA' : 'onlyInB', { total: count(totals[position] ?? 0) })}
             </h3>
-            <Side key={`${kind} ${query}`} asked={{ side, kind, query }} rank={result.rank} />
+            <Side key={`${kind} ${query}`} query={{ side, kind, query }} rank={result.rank} />
           </section>
         ))}
       </div>
@@ -62,19 +62,19 @@ export function Unmatched({ result }: { result: RankComparison }) {
   )
 }
 
-function Side({ asked, rank }: { asked: UnmatchedQuery; rank: number }) {
+function Side({ query, rank }: { query: UnmatchedQuery; rank: number }) {
   const { t } = useTranslation(compareTexts)
-  const { data, error, refetch } = useUnmatched(asked)
+  const { data, error, refetch } = useUnmatched(query)
   if (error && !data) return <Failure error={error} retry={() => void refetch()} />
   if (!data) return <Skeleton flex={1} radius={0} />
   if (data.total === 0) {
-    return <p className={classes['note']}>{t(asked.query ? 'noneMatches' : 'allMatched')}</p>
+    return <p className={classes['note']}>{t(query.query ? 'noneMatches' : 'allMatched')}</p>
   }
   return (
-    <ul className={classes['list']} tabIndex={0} data-testid={`unmatched-${asked.side}`}>
-      {data.rows.map((row, place) => (
-        <li key={place}>
-          <Name row={row} isOfA={asked.side === 'a'} rank={rank} />
+    <ul className={classes['list']} tabIndex={0} data-testid={`unmatched-${query.side}`}>
+      {data.rows.map((row, position) => (
+        <li key={position}>
+          <Name row={row} isOfA={query.side === 'a'} rank={rank} />
           <small>{[row.type, row.phase && t(`phases.${row.phase}`)].filter(Boolean).join(' · ')}</small>
         </li>
       ))}

@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next'
 import { Dimensions } from '~/panels/tensor/Dimensions'
 import { gridOf, WRAPPED, type Grid } from '~/panels/tensor/grid'
 import { HeatMap } from '~/panels/tensor/HeatMap'
-import type { Asked } from '~/panels/tensor/queries'
+import type { ValueRequest } from '~/panels/tensor/queries'
 import { parseEntries, sliceText, zoomed } from '~/panels/tensor/slices'
 import { firstEntries, shownEntries, useFirstElement } from '~/panels/tensor/start'
 import { Table } from '~/panels/tensor/Table'
@@ -61,7 +61,7 @@ interface Numbered {
 
 function slotsOf(pair: ComparedOperator): Numbered[] {
   return (['output', 'input'] as const).flatMap((io) =>
-    pair[`${io}s`].map((slot, place) => ({ key: `${io} ${place}`, io, slot })),
+    pair[`${io}s`].map((slot, index) => ({ key: `${io} ${index}`, io, slot })),
   )
 }
 
@@ -74,11 +74,11 @@ function Pair({ id, pair }: { id: string; pair: ComparedOperator }) {
   const { slot } = shown
   const nameOf = ({ io, slot, key }: Numbered) => {
     const isState = io === 'output' && slot.name !== pair.name
-    const place = t(isState ? 'stateAfter' : io, {
+    const name = t(isState ? 'stateAfter' : io, {
       slot: io === 'output' ? slot.slot : key.split(' ')[1],
       name: slot.name.split('/').at(-1),
     })
-    return `${place}  ${distanceText(distanceOf(slot), t)}`
+    return `${name}  ${distanceText(distanceOf(slot), t)}`
   }
   return (
     <div className="fill" data-testid="compare-values" data-node={pair.name}>
@@ -186,13 +186,13 @@ function Pictures(props: {
   const change = useTensorViews((state) => state.change)
   const [pointed, point] = useState<Cell | null>(null)
   const shape = slot.shapes[0]
-  const asked = (which: (typeof SIDES)[number]): Asked => ({
+  const request = (which: (typeof SIDES)[number]): ValueRequest => ({
     address: a,
     which: 'current',
     tolerance: 0,
     from: valuesOf(id, a, b, which),
   })
-  const first = useFirstElement(asked('difference'), view, shape, statistics.difference)
+  const first = useFirstElement(request('difference'), view, shape, statistics.difference)
   if (first === undefined) return <Skeleton h="100%" radius={0} />
   const entries = shownEntries(view, shape, first)
   const parsed = parseEntries(entries, shape)
@@ -216,7 +216,7 @@ function Pictures(props: {
       <div className={classes['sides']}>
         {SIDES.map((which) => {
           const common = {
-            asked: asked(which),
+            request: request(which),
             slice: sliceText(entries),
             grid,
             dtype: which === 'b' ? slot.dtypes[1] : slot.dtypes[0],

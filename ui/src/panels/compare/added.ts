@@ -33,11 +33,11 @@ export function addedOf(
   paths: readonly string[],
   largest: number | null,
 ): Added | undefined {
-  const asked = entries.filter((one) => paths.includes(one.path) && (one.added != null || one.non_finite))
-  if (asked.length === 0) return undefined
-  const divergent = asked.reduce((sum, one) => sum + one.divergent, 0)
-  const isBeyond = asked.some((one) => one.non_finite)
-  const most = Math.max(0, ...asked.map((one) => one.added ?? 0))
+  const chosen = entries.filter((one) => paths.includes(one.path) && (one.added != null || one.non_finite))
+  if (chosen.length === 0) return undefined
+  const divergent = chosen.reduce((sum, one) => sum + one.divergent, 0)
+  const isBeyond = chosen.some((one) => one.non_finite)
+  const most = Math.max(0, ...chosen.map((one) => one.added ?? 0))
   return { added: isBeyond ? null : most, divergent, largest: largest ?? 0 }
 }
 

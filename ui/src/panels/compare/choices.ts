@@ -57,9 +57,9 @@ export function choices(
       problem: one.problem,
     }))
   const newest = (a: Choice, b: Choice) => (b.modified ?? 0) - (a.modified ?? 0)
-  const asked = words.toLowerCase().split(/\s+/).filter(Boolean)
+  const searched = words.toLowerCase().split(/\s+/).filter(Boolean)
   return [...open.sort(newest), ...closed.sort(newest)].filter((one) => {
     const text = `${one.title} ${one.value} ${one.detail}`.toLowerCase()
-    return asked.every((word) => text.includes(word))
+    return searched.every((word) => text.includes(word))
   })
 }

@@ -3,9 +3,9 @@ import type { ComparedLosses } from '~/api/types'
 
 /** The losses of both runs as curves; a step without a number is one with NaN or Inf. */
 export function lossSeries(points: ComparedLosses['points'], titles: readonly [string, string]): Series[] {
-  return (['a', 'b'] as const).map((side, place) => ({
+  return (['a', 'b'] as const).map((side, index) => ({
     key: side,
-    name: `${side.toUpperCase()}  ${titles[place] ?? ''}`,
+    name: `${side.toUpperCase()}  ${titles[index] ?? ''}`,
     kind: 'loss',
     steps: points.map(({ step }) => step),
     values: points.map((point) => point[side] ?? null),

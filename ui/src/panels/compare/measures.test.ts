@@ -10,7 +10,7 @@ const difference = (fields: Partial<TensorDifference>) =>
     relative: 1.23e-4,
     ...fields,
   }) as TensorDifference
-const told = (fields: Partial<TensorDifference>) =>
+const reported = (fields: Partial<TensorDifference>) =>
   distanceText(distanceOf(difference(fields)), (key) => `(${key})`)
 
 test('errors have as few digits as people compare', () => {
@@ -25,10 +25,10 @@ test('errors have as few digits as people compare', () => {
 })
 
 test('what is no number says why', () => {
-  expect(told({})).toBe('1.2e-4')
-  expect(told({ from_values: false })).toBe('≥ 1.2e-4')
-  expect(told({ bit_equal: true, relative: 0 })).toBe('=')
-  expect(told({ relative: null })).toBe('NaN/Inf')
-  expect(told({ is_comparable: false, relative: null })).toBe('(shapes)')
+  expect(reported({})).toBe('1.2e-4')
+  expect(reported({ from_values: false })).toBe('≥ 1.2e-4')
+  expect(reported({ bit_equal: true, relative: 0 })).toBe('=')
+  expect(reported({ relative: null })).toBe('NaN/Inf')
+  expect(reported({ is_comparable: false, relative: null })).toBe('(shapes)')
   expect(distanceText(distanceOf(null), String)).toBe('–')
 })

@@ -116,7 +116,7 @@ export function useFirstOperators(filter: OperatorFilter) {
   return useQuery({ ...useAskOperators(filter)(0), placeholderData: keepPreviousData })
 }
 
-/** The compared operators from one place to another, as far as they have been read. */
+/** The compared operators from one position to another, as far as they have been read. */
 export function useOperators(
   filter: OperatorFilter,
   first: number,
@@ -128,7 +128,7 @@ export function useOperators(
     combine: (pages) =>
       new Map(
         pages.flatMap(({ data }) =>
-          data ? data.rows.map((row, place) => [data.offset + place, row] as const) : [],
+          data ? data.rows.map((row, index) => [data.offset + index, row] as const) : [],
         ),
       ),
   })
@@ -155,10 +155,10 @@ export interface UnmatchedQuery {
   query: string
 }
 
-export function useUnmatched(asked: UnmatchedQuery) {
+export function useUnmatched(filter: UnmatchedQuery) {
   const shown = useShown()
   const id = shown?.comparison.id ?? ''
-  const query = { rank: shown?.result.rank, ...asked, limit: MOST_UNMATCHED }
+  const query = { rank: shown?.result.rank, ...filter, limit: MOST_UNMATCHED }
   return useQuery({
     queryKey: keys.comparison(id, 'unmatched', query),
     queryFn: ({ signal }) => get<UnmatchedPage>(path(id, '/unmatched'), query, signal),

@@ -5,7 +5,7 @@ import { init, optionOf, type Shown } from './chart'
 
 type Drawn = ReturnType<typeof init>
 
-/** The curves; a click tells the place on the axis of steps. */
+/** The curves; a click gives the position on the axis of steps. */
 export default function Chart(
   props: Omit<Shown, 'height'> & { label: string; onStep: (at: number) => void },
 ) {
@@ -26,9 +26,9 @@ export default function Chart(
     chart.current = made
     made.getZr().on('click', (event) => {
       const at = [event.offsetX, event.offsetY]
-      for (let place = 0; place < grids.current; place++) {
-        if (!made.containPixel({ gridIndex: place }, at)) continue
-        const found = made.convertFromPixel({ gridIndex: place }, at)
+      for (let index = 0; index < grids.current; index++) {
+        if (!made.containPixel({ gridIndex: index }, at)) continue
+        const found = made.convertFromPixel({ gridIndex: index }, at)
         if (Array.isArray(found) && typeof found[0] === 'number') click.current(found[0])
       }
     })

@@ -70,25 +70,25 @@ export function optionOf(shown: Shown): Option {
   const text = { color: ink.quiet, fontSize: 11 }
   return {
     animation: false,
-    grid: kinds.map((_, place) => ({
+    grid: kinds.map((_, index) => ({
       left: LEFT,
       right: RIGHT,
-      top: TOP + place * (each + GAP),
+      top: TOP + index * (each + GAP),
       height: each,
     })),
-    xAxis: kinds.map((_, place) => ({
-      gridIndex: place,
+    xAxis: kinds.map((_, index) => ({
+      gridIndex: index,
       type: 'value' as const,
       min: 0,
       max: Math.max(1, lastStep),
       minInterval: 1,
-      axisLabel: { ...text, show: place === kinds.length - 1, formatter: (step: number) => String(step) },
+      axisLabel: { ...text, show: index === kinds.length - 1, formatter: (step: number) => String(step) },
       axisLine: { lineStyle: { color: ink.line } },
-      axisTick: { show: place === kinds.length - 1 },
+      axisTick: { show: index === kinds.length - 1 },
       splitLine: { show: false },
     })),
-    yAxis: kinds.map((kind, place) => ({
-      gridIndex: place,
+    yAxis: kinds.map((kind, index) => ({
+      gridIndex: index,
       type: shown.isLogarithmic ? ('log' as const) : ('value' as const),
       scale: true,
       name: words.kind(kind),
@@ -117,12 +117,12 @@ export function optionOf(shown: Shown): Option {
         return [words.step(at), ...lines].join('\n')
       },
     },
-    dataZoom: [{ type: 'inside', xAxisIndex: kinds.map((_, place) => place), filterMode: 'none' }],
+    dataZoom: [{ type: 'inside', xAxisIndex: kinds.map((_, index) => index), filterMode: 'none' }],
     series: series.flatMap((one) => drawn(one, kinds.indexOf(one.kind), shown)),
   }
 }
 
-function drawn(one: Series, place: number, shown: Shown): (LineSeriesOption | ScatterSeriesOption)[] {
+function drawn(one: Series, gridIndex: number, shown: Shown): (LineSeriesOption | ScatterSeriesOption)[] {
   const { theme, step, words, isLogarithmic } = shown
   const colour = shown.colours.get(one.key) ?? COLOURS[theme][0] ?? ''
   const finite = one.values.filter((value): value is number => value !== null)
@@ -131,8 +131,8 @@ function drawn(one: Series, place: number, shown: Shown): (LineSeriesOption | Sc
   const line: LineSeriesOption = {
     type: 'line',
     name: one.name,
-    xAxisIndex: place,
-    yAxisIndex: place,
+    xAxisIndex: gridIndex,
+    yAxisIndex: gridIndex,
     data: one.steps.map((at, index) => {
       const value = one.values[index] ?? null
       return [at, isLogarithmic && value !== null && value <= 0 ? null : value]
@@ -157,8 +157,8 @@ function drawn(one: Series, place: number, shown: Shown): (LineSeriesOption | Sc
   const sick: ScatterSeriesOption = {
     type: 'scatter',
     name: one.name,
-    xAxisIndex: place,
-    yAxisIndex: place,
+    xAxisIndex: gridIndex,
+    yAxisIndex: gridIndex,
     symbol: 'path://M0 1 L1 0 L5 4 L9 0 L10 1 L6 5 L10 9 L9 10 L5 6 L1 10 L0 9 L4 5 Z',
     symbolSize: 9,
     itemStyle: { color: ink.hit },

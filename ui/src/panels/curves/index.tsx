@@ -41,7 +41,7 @@ export default function Curves() {
   const kindName = useKindName()
   const { series, tensors } = useSeries(data?.curves)
   const colours = useMemo(
-    () => new Map(series.map(({ key }, place) => [key, COLOURS[theme][place % COLOURS[theme].length] ?? ''])),
+    () => new Map(series.map(({ key }, index) => [key, COLOURS[theme][index % COLOURS[theme].length] ?? ''])),
     [series, theme],
   )
   const visible = series.filter(({ key }) => !hidden.includes(key))
@@ -125,20 +125,20 @@ function useSeries(curves: Parameters<typeof seriesOf>[0] | undefined): {
   const { added } = useChosen(run)
   const histories = useHistories(added)
   const kindName = useKindName()
-  const told = seriesOf(curves ?? [], (kind, place) =>
-    place === null ? kindName(kind) : t('nth', { name: kindName(kind), place }),
+  const reported = seriesOf(curves ?? [], (kind, index) =>
+    index === null ? kindName(kind) : t('nth', { name: kindName(kind), index }),
   )
   const tensors = new Map<string, AddedTensor>()
-  const more = added.map((tensor, place) => {
+  const more = added.map((tensor, index) => {
     const one = tensorSeries(
       tensor,
-      histories[place]?.data ?? [],
+      histories[index]?.data ?? [],
       `${shortName(tensor.address)} ${kindName(tensor.statistic)}`,
     )
     tensors.set(one.key, tensor)
     return one
   })
-  return { series: [...told, ...more], tensors }
+  return { series: [...reported, ...more], tensors }
 }
 
 function useKindName(): (kind: string) => string {

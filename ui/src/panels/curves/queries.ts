@@ -40,7 +40,7 @@ export function useHistories(tensors: readonly AddedTensor[]) {
 }
 
 /** Tensors of which statistics are known, by words of their names. */
-export function useTensorsNamed(query: string, isAsked: boolean) {
+export function useTensorsNamed(query: string, enabled: boolean) {
   const run = useView((view) => view.run)
   const rank = useView((view) => view.rank)
   return useQuery({
@@ -53,7 +53,7 @@ export function useTensorsNamed(query: string, isAsked: boolean) {
       ),
     // What a parameter was before its update has no curve of its own.
     select: (overview) => overview.rows.filter(({ io }) => io === 'output'),
-    enabled: isAsked,
+    enabled,
     placeholderData: keepPreviousData,
   })
 }

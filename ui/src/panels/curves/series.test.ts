@@ -6,7 +6,7 @@ const curve = (of: Partial<Curve>) =>
 
 test('curves of one kind share it, and are numbered where there are several', () => {
   const rates = [0, 1].map((slot) => curve({ name: 'learning_rate', slot }))
-  const found = seriesOf([curve({}), ...rates], (kind, place) => `${kind} ${place ?? ''}`)
+  const found = seriesOf([curve({}), ...rates], (kind, index) => `${kind} ${index ?? ''}`)
   expect(found.map(({ name, kind }) => [name, kind])).toEqual([
     ['loss ', 'loss'],
     ['learning_rate 1', 'learning_rate'],

@@ -27,7 +27,7 @@ export interface AddedTensor {
 /** The curves that a training tells by itself; `nameOf` gives a kind its name. */
 export function seriesOf(
   curves: readonly Curve[],
-  nameOf: (kind: string, place: number | null) => string,
+  nameOf: (kind: string, index: number | null) => string,
 ): Series[] {
   return curves.map((curve) => {
     const several = curves.filter((one) => one.name === curve.name).length > 1
@@ -37,9 +37,9 @@ export function seriesOf(
       kind: curve.name,
       steps: curve.steps,
       values: curve.values,
-      sick: curve.steps.flatMap((step, place) =>
-        (curve.marks[place] ?? 0) & (NAN | INFINITE)
-          ? [{ step, isNan: Boolean((curve.marks[place] ?? 0) & NAN) }]
+      sick: curve.steps.flatMap((step, index) =>
+        (curve.marks[index] ?? 0) & (NAN | INFINITE)
+          ? [{ step, isNan: Boolean((curve.marks[index] ?? 0) & NAN) }]
           : [],
       ),
     }
@@ -70,7 +70,7 @@ export function newest(series: Series): number | null {
   return series.values.findLast((value) => value !== null) ?? null
 }
 
-/** The step of any of the curves that is nearest to a place on the axis; null if there is none. */
+/** The step of any of the curves that is nearest to a position on the axis; null if there is none. */
 export function nearestStep(series: readonly Series[], at: number): number | null {
   let nearest: number | null = null
   for (const { steps } of series) {

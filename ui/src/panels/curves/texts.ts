@@ -5,7 +5,7 @@ export const curvesTexts = texts(
   {
     group: 'Curves',
     names: { loss: 'Loss', learning_rate: 'Learning rate', gradient_norm: 'Gradient norm' },
-    nth: '{{name}} ({{place}})',
+    nth: '{{name}} ({{index}})',
     add: 'Add a tensor',
     addHint: 'words of its name',
     noTensor: 'No tensor of which statistics are known has these words in its name.',
@@ -28,7 +28,7 @@ export const curvesTexts = texts(
   {
     group: '曲线',
     names: { loss: '损失', learning_rate: '学习率', gradient_norm: '梯度范数' },
-    nth: '{{name}}（{{place}}）',
+    nth: '{{name}}（{{index}}）',
     add: '添加张量',
     addHint: '名称中的词',
     noTensor: '在已有统计信息的张量中，没有名称包含这些词的张量。',

@@ -121,15 +121,15 @@ function NodeChoice({ found }: { found: SearchPage['nodes'][number] }) {
 function useFoundNodes(query: string) {
   const run = useView((view) => view.run)
   const rank = useView((view) => view.rank)
-  const [asked] = useDebouncedValue(query.trim(), 120)
-  const isAsked = run !== '' && asked.length >= 2
+  const [searched] = useDebouncedValue(query.trim(), 120)
+  const isSearched = run !== '' && searched.length >= 2
   const { data, isFetching } = useQuery({
-    queryKey: keys.graphs(run, 'palette', rank, asked),
+    queryKey: keys.graphs(run, 'palette', rank, searched),
     queryFn: ({ signal }) =>
-      get<SearchPage>(path(run, '/nodes'), { rank, name: asked, limit: MOST_NODES }, signal),
-    enabled: isAsked,
+      get<SearchPage>(path(run, '/nodes'), { rank, name: searched, limit: MOST_NODES }, signal),
+    enabled: isSearched,
     placeholderData: keepPreviousData,
   })
-  const nodes = isAsked ? (data?.nodes ?? []) : []
-  return { nodes, more: isAsked && data ? data.total - nodes.length : 0, isSearching: isFetching }
+  const nodes = isSearched ? (data?.nodes ?? []) : []
+  return { nodes, more: isSearched && data ? data.total - nodes.length : 0, isSearching: isFetching }
 }

@@ -17,16 +17,16 @@ import { dialogTexts } from './texts'
 export function Recommended() {
   const { data: session } = useSession()
   const run = useView((view) => view.run)
-  return session?.id === run ? <Question key={run} session={session} /> : null
+  return session?.id === run ? <RecommendedDialog key={run} session={session} /> : null
 }
 
-function Question({ session }: { session: Session }) {
+function RecommendedDialog({ session }: { session: Session }) {
   const { t } = useTranslation(dialogTexts)
   const run = session.id
   // Null: nobody has said anything here; it is asked where nothing is watched yet.
-  const [isAsked, ask] = useState<boolean | null>(null)
+  const [isRequested, ask] = useState<boolean | null>(null)
   const canAsk = !session.recommended_offered && session.capabilities.can_edit_watchpoints
-  const isOpen = canAsk && (isAsked ?? session.watchpoints === 0)
+  const isOpen = canAsk && (isRequested ?? session.watchpoints === 0)
   const { data: offered } = useQuery({
     queryKey: keys.graphs(run, 'recommended'),
     queryFn: ({ signal }) => get<Watchpoint[]>(path(run, '/watchpoints/recommended'), {}, signal),
@@ -55,7 +55,7 @@ function Question({ session }: { session: Session }) {
   // Who compares two runs does not look for what to watch.
   const isComparing = useView((view) => view.dialog === 'compare' || view.other !== '')
   // Where none fits there is nothing to ask.
-  const isShown = isOpen && offered?.length !== 0 && (isAsked === true || !isComparing)
+  const isShown = isOpen && offered?.length !== 0 && (isRequested === true || !isComparing)
   return (
     <Modal
       opened={isShown}

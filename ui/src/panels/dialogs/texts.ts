@@ -11,7 +11,7 @@ export const dialogTexts = texts(
     terminated: 'The run was ended at step {{step}}. What was recorded can still be looked at.',
     lostRun: 'The training process is gone since step {{step}}.',
     mismatch: 'The versions of the training and of the debug server do not fit.',
-    past: 'Step {{step}} is shown; the training stands at step {{present}}.',
+    past: 'Step {{step}} is shown; the training is at step {{present}}.',
     toPresent: 'Show step {{present}}',
     linked: 'The link is about step {{linked}}; step {{step}} is shown.',
     goThere: 'Go to step {{linked}}',

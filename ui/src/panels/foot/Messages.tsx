@@ -31,7 +31,7 @@ export function Messages() {
               title={newest.text}
               onClick={() => setOpen(!isOpen)}
             >
-              <Told message={newest} />
+              <MessageText message={newest} />
               {all.length > 1 && <span className={classes['more']}>{t('all', { total: all.length })}</span>}
             </UnstyledButton>
           </Popover.Target>
@@ -45,7 +45,7 @@ export function Messages() {
             <ol>
               {all.toReversed().map((one) => (
                 <li key={one.kind} data-tone={one.tone}>
-                  <Told message={one} />
+                  <MessageText message={one} />
                   <time title={moment(one.at / 1000)}>{new Date(one.at).toLocaleTimeString()}</time>
                 </li>
               ))}
@@ -67,7 +67,7 @@ export function Messages() {
   )
 }
 
-function Told({ message }: { message: Message }) {
+function MessageText({ message }: { message: Message }) {
   const { t } = useTranslation(footTexts)
   const Icon = ICONS[message.tone]
   return (

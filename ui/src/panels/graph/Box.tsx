@@ -34,7 +34,7 @@ export const Box = memo(function Box({ data: { box, toggle } }: NodeProps<BoxNod
   const addedText = useAddedText(added)
   const label = nameOf(box, t)
   const holdsMore = box.kind === 'scope' || box.kind === 'cluster'
-  const told = [
+  const labels = [
     label,
     box.detail,
     holdsMore ? t('nodes', { count: box.nodes }) : t(box.kind),
@@ -62,7 +62,7 @@ export const Box = memo(function Box({ data: { box, toggle } }: NodeProps<BoxNod
     ...(added && {
       style: { background: added.back, color: added.ink, '--quiet': added.ink } as CSSProperties,
     }),
-    title: [holdsMore && box.kind === 'cluster' ? label : box.path, ...told.slice(1)].join('\n'),
+    title: [holdsMore && box.kind === 'cluster' ? label : box.path, ...labels.slice(1)].join('\n'),
   }
   const marks = (
     <>
@@ -91,7 +91,7 @@ export const Box = memo(function Box({ data: { box, toggle } }: NodeProps<BoxNod
   )
   if (box.isOpen) {
     return (
-      <div {...common} role="group" aria-label={told.join(', ')}>
+      <div {...common} role="group" aria-label={labels.join(', ')}>
         <div className={css['header']}>
           <button
             type="button"
@@ -118,7 +118,7 @@ export const Box = memo(function Box({ data: { box, toggle } }: NodeProps<BoxNod
       ref={self}
       role="button"
       tabIndex={isChosen ? 0 : -1}
-      aria-label={told.join(', ')}
+      aria-label={labels.join(', ')}
       aria-pressed={isChosen}
       {...(holdsMore && { 'aria-expanded': false })}
     >

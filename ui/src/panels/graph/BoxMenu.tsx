@@ -18,15 +18,15 @@ import { reach, type Direction } from './reach'
 import { graphTexts } from './texts'
 import { tell } from '~/state/messages'
 
-/** Where on the page the menu stands, and of which box it is. */
-export interface MenuPlace {
+/** Where on the page the menu opens, and of which box it is. */
+export interface MenuPosition {
   x: number
   y: number
   box: Box
 }
 
 interface Props {
-  place: MenuPlace | null
+  position: MenuPosition | null
   close: () => void
   rank: number
   graph: string
@@ -35,13 +35,13 @@ interface Props {
 }
 
 /** What can be done with a box; what cannot be done now says why. */
-export function BoxMenu({ place, close, rank, graph, wires, toggle }: Props) {
+export function BoxMenu({ position, close, rank, graph, wires, toggle }: Props) {
   const { t } = useTranslation(graphTexts)
   const { data: session } = useSession()
   const openTensor = useView((view) => view.openTensor)
   const command = useCommand()
-  if (!place) return null
-  const { box } = place
+  if (!position) return null
+  const { box } = position
   const isNode = box.kind !== 'scope' && box.kind !== 'cluster'
   const address = isNode ? `${rank}/${graph}/${box.path}:0` : `${rank}/${graph}/${box.path}`
   const runNot =
@@ -65,7 +65,7 @@ export function BoxMenu({ place, close, rank, graph, wires, toggle }: Props) {
   return (
     <Menu opened onClose={close} position="bottom-start" offset={2} shadow="md" width={220} returnFocus>
       <Menu.Target>
-        <span style={{ position: 'fixed', left: place.x, top: place.y, width: 1, height: 1 }} />
+        <span style={{ position: 'fixed', left: position.x, top: position.y, width: 1, height: 1 }} />
       </Menu.Target>
       <Menu.Dropdown data-testid="graph-menu">
         <Menu.Label className="mono" style={{ overflowWrap: 'anywhere' }}>

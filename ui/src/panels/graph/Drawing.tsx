@@ -10,7 +10,7 @@ import { Failure, Notice } from '~/parts/Notice'
 import { graphThatRan, useGraphName } from '~/parts/variants'
 import { useView } from '~/state/store'
 import { Box, type BoxNode } from './Box'
-import { BoxMenu, type MenuPlace } from './BoxMenu'
+import { BoxMenu, type MenuPosition } from './BoxMenu'
 import css from './graph.module.css'
 import { Legend } from './Legend'
 import { useMarks } from './marks'
@@ -64,7 +64,7 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
   const [frame, setFrame] = useState<HTMLDivElement | null>(null)
   const viewport = useViewport(frame, layout)
   const [isLarge, setLarge] = useState(false)
-  const [menu, setMenu] = useState<MenuPlace | null>(null)
+  const [menu, setMenu] = useState<MenuPosition | null>(null)
   const [isFar, setFar] = useState(false)
 
   useEffect(() => () => useMarks.getState().set({ chosen: '', current: '', reach: null }), [])
@@ -132,9 +132,9 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
     return picture.boxes.flatMap((box) => {
       const depth = box.parent === null ? 0 : (depths.get(box.parent) ?? 0) + 1
       depths.set(box.id, depth)
-      const place = layout.places.get(box.id)
-      if (!place) return []
-      const { x, y, width, height } = place
+      const position = layout.positions.get(box.id)
+      if (!position) return []
+      const { x, y, width, height } = position
       return [
         {
           id: box.id,
@@ -252,7 +252,7 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
       <Legend isTruncated={picture?.isTruncated ?? false} />
       <ReachStrip picture={picture} />
       <BoxMenu
-        place={menu}
+        position={menu}
         close={() => setMenu(null)}
         rank={rank}
         graph={graph}

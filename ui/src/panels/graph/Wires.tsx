@@ -1,5 +1,5 @@
 import { memo, useMemo } from 'react'
-import { labelPlaces, smooth, wireText } from './curves'
+import { labelPositions, smooth, wireText } from './curves'
 import css from './graph.module.css'
 import type { Layout } from './layout'
 import { useMarks } from './marks'
@@ -9,8 +9,8 @@ import type { Picture, Wire } from './picture'
 export const Wires = memo(function Wires({ picture, layout }: { picture: Picture; layout: Layout }) {
   const drawn = useMemo(() => {
     const closed = picture.boxes.filter((box) => !box.isOpen)
-    const obstacles = closed.flatMap((box) => layout.places.get(box.id) ?? [])
-    const labels = labelPlaces(picture.wires, layout, obstacles)
+    const obstacles = closed.flatMap((box) => layout.positions.get(box.id) ?? [])
+    const labels = labelPositions(picture.wires, layout, obstacles)
     return picture.wires.flatMap((wire) => {
       const route = layout.routes.get(wire.id)
       return route ? [{ wire, path: smooth(route), label: labels.get(wire.id) }] : []

@@ -1,4 +1,4 @@
-import type { Layout, Place, Point } from './layout'
+import type { Layout, Position, Point } from './layout'
 import type { Wire } from './picture'
 
 /** A smooth path along the points of a route, as the `d` of an SVG path: a B-spline that begins and ends upright. */
@@ -32,14 +32,14 @@ export function wireText(wire: Wire): string {
   return shape > 0 ? wire.label.slice(shape) : wire.label
 }
 
-/** Where the text of each wire can stand without covering a box or another text; the rest is told on hover only. */
-export function labelPlaces(
+/** The position of each wire's text that covers no box and no other text; a wire without one shows it on hover only. */
+export function labelPositions(
   wires: readonly Wire[],
   layout: Layout,
-  obstacles: Iterable<Place>,
+  obstacles: Iterable<Position>,
 ): Map<string, Point> {
   const taken = new Shelf()
-  for (const place of obstacles) taken.put(place)
+  for (const position of obstacles) taken.put(position)
   const found = new Map<string, Point>()
   for (const wire of wires) {
     const text = wireText(wire)
@@ -48,9 +48,9 @@ export function labelPlaces(
     const width = text.length * 6 + 4
     for (const share of [0.5, 0.38, 0.62, 0.26, 0.74]) {
       const point = along(route, share)
-      const place = { x: point.x - width / 2, y: point.y - 7, width, height: 14 }
-      if (taken.isFree(place)) {
-        taken.put(place)
+      const position = { x: point.x - width / 2, y: point.y - 7, width, height: 14 }
+      if (taken.isFree(position)) {
+        taken.put(position)
         found.set(wire.id, point)
         break
       }
@@ -75,19 +75,19 @@ export function along(route: readonly Point[], share: number): Point {
 
 /** Rectangles by the cells that they touch, to find overlaps quickly. */
 class Shelf {
-  private readonly cells = new Map<string, Place[]>()
+  private readonly cells = new Map<string, Position[]>()
 
-  put(place: Place): void {
-    for (const cell of cellsOf(place)) {
+  put(position: Position): void {
+    for (const cell of cellsOf(position)) {
       const there = this.cells.get(cell)
-      if (there) there.push(place)
-      else this.cells.set(cell, [place])
+      if (there) there.push(position)
+      else this.cells.set(cell, [position])
     }
   }
 
-  isFree(place: Place): boolean {
-    for (const cell of cellsOf(place)) {
-      if (this.cells.get(cell)?.some((other) => isOverlapping(place, other))) return false
+  isFree(position: Position): boolean {
+    for (const cell of cellsOf(position)) {
+      if (this.cells.get(cell)?.some((other) => isOverlapping(position, other))) return false
     }
     return true
   }
@@ -95,13 +95,13 @@ class Shelf {
 
 const CELL = 160
 
-function* cellsOf({ x, y, width, height }: Place): Generator<string> {
+function* cellsOf({ x, y, width, height }: Position): Generator<string> {
   for (let column = Math.floor(x / CELL); column <= Math.floor((x + width) / CELL); column += 1)
     for (let row = Math.floor(y / CELL); row <= Math.floor((y + height) / CELL); row += 1)
       yield `${column},${row}`
 }
 
-function isOverlapping(one: Place, other: Place): boolean {
+function isOverlapping(one: Position, other: Position): boolean {
   return (
     one.x < other.x + other.width &&
     other.x < one.x + one.width &&

@@ -3,7 +3,7 @@ import workerUrl from 'elkjs/lib/elk-worker.min.js?url'
 import type { Picture } from './picture'
 import { HEADER, sizeOf } from './sizes'
 
-export interface Place {
+export interface Position {
   x: number
   y: number
   width: number
@@ -19,7 +19,7 @@ export interface Point {
 export interface Layout {
   width: number
   height: number
-  places: ReadonlyMap<string, Place>
+  positions: ReadonlyMap<string, Position>
   routes: ReadonlyMap<string, readonly Point[]>
 }
 
@@ -139,17 +139,17 @@ function elkGraph(picture: Picture): ElkNode {
 }
 
 function readLayout(graph: ElkNode): Layout {
-  const places = new Map<string, Place>()
+  const positions = new Map<string, Position>()
   const routes = new Map<string, Point[]>()
   const waiting = [graph]
   for (let node = waiting.pop(); node; node = waiting.pop()) {
     const { id, x = 0, y = 0, width = 0, height = 0, children = [], edges = [] } = node
-    if (node !== graph) places.set(id, { x, y, width, height })
+    if (node !== graph) positions.set(id, { x, y, width, height })
     for (const edge of edges) {
       const section = edge.sections?.[0]
       if (section) routes.set(edge.id, [section.startPoint, ...(section.bendPoints ?? []), section.endPoint])
     }
     waiting.push(...children)
   }
-  return { width: graph.width ?? 0, height: graph.height ?? 0, places, routes }
+  return { width: graph.width ?? 0, height: graph.height ?? 0, positions, routes }
 }

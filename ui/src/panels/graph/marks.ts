@@ -7,7 +7,7 @@ interface Marks {
   chosen: string
   /** Moved to with the keyboard: the box takes the focus when it is drawn. */
   takesFocus: boolean
-  /** Id of the box where the run stands. */
+  /** Id of the box where the run is stopped. */
   current: string
   /** The boxes up or down from one, while they are told apart from the rest. */
   reach: { from: string; direction: Direction; boxes: ReadonlySet<string> } | null

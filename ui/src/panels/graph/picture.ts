@@ -102,7 +102,7 @@ class Builder {
   }
 
   build(): Picture {
-    this.place(this.level.scope, this.level.entries, null)
+    this.addAll(this.level.scope, this.level.entries, null)
     for (const edge of this.level.edges) {
       const target = this.boxOf.get(edge.target)
       if (!target) continue
@@ -119,14 +119,14 @@ class Builder {
     }
   }
 
-  private place(scope: string, entries: readonly TreeEntry[], parent: string | null): void {
+  private addAll(scope: string, entries: readonly TreeEntry[], parent: string | null): void {
     for (const item of clustered(entries)) {
-      if (isCluster(item)) this.placeCluster(scope, item, parent)
-      else this.placeEntry(item, parent)
+      if (isCluster(item)) this.addCluster(scope, item, parent)
+      else this.addEntry(item, parent)
     }
   }
 
-  private placeCluster(scope: string, cluster: Cluster, parent: string | null): void {
+  private addCluster(scope: string, cluster: Cluster, parent: string | null): void {
     const path = `${scope}/${cluster.key}`
     const isOpen = this.shown.clusters.has(path)
     const box: Box = {
@@ -148,7 +148,7 @@ class Builder {
     }
     this.boxes.push(box)
     for (const entry of cluster.entries) {
-      if (isOpen) this.placeEntry(entry, box.id)
+      if (isOpen) this.addEntry(entry, box.id)
       else this.absorb(entry, box)
     }
   }
@@ -159,14 +159,14 @@ class Builder {
     for (const inner of this.insides.get(entry.path) ?? []) this.absorb(inner, box)
   }
 
-  private placeEntry(entry: TreeEntry, parent: string | null): void {
+  private addEntry(entry: TreeEntry, parent: string | null): void {
     const inside = this.insides.get(entry.path)
     const isScope = entry.kind === 'scope' || entry.kind === 'parameters' || entry.kind === 'constants'
     const box = boxOfEntry(entry, parent, isScope && inside !== undefined)
     this.boxes.push(box)
     // A node may be named like a scope; edges end at the node then.
     if (!isScope || !this.boxOf.has(entry.path)) this.boxOf.set(entry.path, box)
-    if (isScope && inside) this.place(entry.path, inside, box.id)
+    if (isScope && inside) this.addAll(entry.path, inside, box.id)
   }
 
   /** A parameter or constant beside the operator that reads it; one for all readers in the same open box. */

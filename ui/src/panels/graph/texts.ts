@@ -50,7 +50,7 @@ export const graphTexts = texts(
     reachUp: 'What “{{label}}” is made of',
     reachDown: 'What uses “{{label}}”',
     clear: 'Show everything again',
-    runHere: 'The run stands here',
+    runHere: 'The run is stopped here',
     watchedAll: 'Watched',
     watchedSome: 'Partly watched',
     scope: 'Scope',

@@ -45,8 +45,8 @@ export function useGraphActions(shown: Shown): void {
         useMarks.getState().set({ reach: { from: chosen, direction, boxes } })
       }
       const reveal = () => {
-        const place = layout?.places.get(chosen)
-        if (place) viewport.goTo(place)
+        const position = layout?.positions.get(chosen)
+        if (position) viewport.goTo(position)
         else if (node) useView.getState().selectNode({ ...node })
       }
       const put = useOpenParts.getState().set

@@ -1,5 +1,5 @@
 import type { KeyboardEvent } from 'react'
-import type { Layout, Place } from './layout'
+import type { Layout, Position } from './layout'
 import { useMarks } from './marks'
 import type { Box, Picture } from './picture'
 import type { Viewport } from './useViewport'
@@ -35,8 +35,8 @@ export function useKeyboard({ picture, layout, viewport, choose, enter, leave }:
         : picture.boxes.find((box) => !box.isOpen)
       if (next) {
         choose(next, true)
-        const place = layout.places.get(next.id)
-        if (place && !viewport.isInView(place)) viewport.goTo(place)
+        const position = layout.positions.get(next.id)
+        if (position && !viewport.isInView(position)) viewport.goTo(position)
       }
     } else return
     event.preventDefault()
@@ -49,7 +49,7 @@ function nextBox(
   from: Box,
   [dx, dy]: readonly [number, number],
 ): Box | undefined {
-  const here = layout.places.get(from.id)
+  const here = layout.positions.get(from.id)
   if (!here) return undefined
   const along = picture.wires.flatMap((wire) =>
     dy > 0 && wire.source === from.id
@@ -63,9 +63,9 @@ function nextBox(
   let nearest: Box | undefined
   let least = Infinity
   for (const box of candidates) {
-    const place = layout.places.get(box.id)
-    if (!place || box === from) continue
-    const [x, y] = [middle(place)[0] - middle(here)[0], middle(place)[1] - middle(here)[1]]
+    const position = layout.positions.get(box.id)
+    if (!position || box === from) continue
+    const [x, y] = [middle(position)[0] - middle(here)[0], middle(position)[1] - middle(here)[1]]
     const ahead = x * dx + y * dy
     if (ahead <= 1 && linked.size === 0) continue
     // Far to the side counts more than far ahead.
@@ -75,6 +75,6 @@ function nextBox(
   return nearest
 }
 
-function middle({ x, y, width, height }: Place): readonly [number, number] {
+function middle({ x, y, width, height }: Position): readonly [number, number] {
   return [x + width / 2, y + height / 2]
 }

@@ -21,8 +21,8 @@ export function useSelection({ part, rank, graph, picture, layout, viewport }: D
   const node = useView((view) => view.node)
   const { data: record } = useNode()
   const { data: session } = useSession()
-  const stand = session?.ranks.find((one) => one.rank === rank)
-  const current = stand?.graph === graph ? stand.node : ''
+  const rankRecord = session?.ranks.find((one) => one.rank === rank)
+  const current = rankRecord?.graph === graph ? rankRecord.node : ''
   const wanted = useRef('')
   const isHere = node?.rank === rank && record?.name === node.name && record.graph === graph
   const name = isHere ? node.name : ''
@@ -45,9 +45,9 @@ export function useSelection({ part, rank, graph, picture, layout, viewport }: D
   useEffect(() => {
     if (!picture || !layout) return
     const marks = useMarks.getState()
-    const standing = current === '' ? undefined : boxHolding(picture, current)
+    const stoppedBox = current === '' ? undefined : boxHolding(picture, current)
     const box = name === '' ? undefined : boxHolding(picture, name)
-    marks.set({ current: standing?.id ?? '' })
+    marks.set({ current: stoppedBox?.id ?? '' })
     if (!box) {
       if (name === '' && picture.boxes.find((one) => one.id === marks.chosen)?.kind === 'operator') {
         marks.set({ chosen: '' })
@@ -66,8 +66,8 @@ export function useSelection({ part, rank, graph, picture, layout, viewport }: D
     }
     if (box.path !== name) return
     wanted.current = ''
-    const place = layout.places.get(isKept ? marks.chosen : box.id)
-    if (place && !viewport.isInView(place)) viewport.goTo(place)
+    const position = layout.positions.get(isKept ? marks.chosen : box.id)
+    if (position && !viewport.isInView(position)) viewport.goTo(position)
   }, [picture, layout, name, current, part, viewport])
 }
 

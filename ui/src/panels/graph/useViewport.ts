@@ -1,7 +1,7 @@
 import { useReactFlow } from '@xyflow/react'
 import { useCallback, useLayoutEffect, useMemo, useRef } from 'react'
 import css from './graph.module.css'
-import type { Layout, Place } from './layout'
+import type { Layout, Position } from './layout'
 
 const MARGIN = 28
 const LARGEST_ZOOM = 1
@@ -32,25 +32,25 @@ export function useViewport(frame: HTMLElement | null, layout: Layout | undefine
   )
 
   const goTo = useCallback(
-    (place: Place) => {
+    (position: Position) => {
       const room = frame?.getBoundingClientRect()
       if (!room) return
       const zoom = Math.max(getViewport().zoom, 0.8)
-      const x = room.width / 2 - (place.x + place.width / 2) * zoom
-      void setViewport({ zoom, x, y: room.height / 2 - (place.y + place.height / 2) * zoom })
+      const x = room.width / 2 - (position.x + position.width / 2) * zoom
+      void setViewport({ zoom, x, y: room.height / 2 - (position.y + position.height / 2) * zoom })
     },
     [frame, getViewport, setViewport],
   )
 
   const isInView = useCallback(
-    (place: Place) => {
+    (position: Position) => {
       const room = frame?.getBoundingClientRect()
       const { x, y, zoom } = getViewport()
-      const left = place.x * zoom + x
-      const top = place.y * zoom + y
+      const left = position.x * zoom + x
+      const top = position.y * zoom + y
       if (!room) return false
-      const right = left + place.width * zoom
-      const bottom = top + place.height * zoom
+      const right = left + position.width * zoom
+      const bottom = top + position.height * zoom
       return (
         zoom >= READABLE &&
         left >= 0 &&
@@ -71,34 +71,34 @@ export function useViewport(frame: HTMLElement | null, layout: Layout | undefine
 
   const hold = useCallback(
     (id: string, isOpening: boolean) => {
-      const place = layout?.places.get(id)
+      const position = layout?.positions.get(id)
       const { x, y, zoom } = getViewport()
-      if (!place) return
-      const middle = (place.x + place.width / 2) * zoom + x
-      held.current = { id, x: middle, y: place.y * zoom + y, isOpening }
+      if (!position) return
+      const middle = (position.x + position.width / 2) * zoom + x
+      held.current = { id, x: middle, y: position.y * zoom + y, isOpening }
     },
     [layout, getViewport],
   )
 
-  /** Show an opened box as far as there is room: smaller if that helps, and near the place where it was opened. */
+  /** Show an opened box as far as there is room: smaller if that helps, and near the position where it was opened. */
   const showOpened = useCallback(
-    (place: Place, first: Place, x: number, y: number) => {
+    (position: Position, first: Position, x: number, y: number) => {
       const room = frame?.getBoundingClientRect()
       if (!room) return
       const before = getViewport().zoom
       const inner = { width: room.width - 2 * MARGIN, height: room.height - 2 * MARGIN }
-      const whole = Math.min(inner.width / place.width, inner.height / place.height)
+      const whole = Math.min(inner.width / position.width, inner.height / position.height)
       const zoom = Math.min(before, Math.max(whole, READABLE))
-      const spare = inner.width - place.width * zoom
-      const top = within(y, inner.height - place.height * zoom)
+      const spare = inner.width - position.width * zoom
+      const top = within(y, inner.height - position.height * zoom)
       const left =
         spare >= 0
-          ? within(x - (place.width / 2) * zoom, spare)
+          ? within(x - (position.width / 2) * zoom, spare)
           : Math.max(
               MARGIN + spare,
-              Math.min(MARGIN, room.width / 2 - (first.x + first.width / 2 - place.x) * zoom),
+              Math.min(MARGIN, room.width / 2 - (first.x + first.width / 2 - position.x) * zoom),
             )
-      void setViewport({ zoom, x: left - place.x * zoom, y: top - place.y * zoom })
+      void setViewport({ zoom, x: left - position.x * zoom, y: top - position.y * zoom })
     },
     [frame, getViewport, setViewport],
   )
@@ -107,12 +107,13 @@ export function useViewport(frame: HTMLElement | null, layout: Layout | undefine
     if (!layout || last.current === layout) return
     const isFirst = last.current === undefined
     last.current = layout
-    const place = held.current && layout.places.get(held.current.id)
-    if (held.current && place) {
+    const position = held.current && layout.positions.get(held.current.id)
+    if (held.current && position) {
       const { zoom } = getViewport()
       const { x, y, isOpening } = held.current
-      if (isOpening) showOpened(place, firstInside(layout, place), x, y)
-      else void setViewport({ zoom, x: x - (place.x + place.width / 2) * zoom, y: y - place.y * zoom })
+      if (isOpening) showOpened(position, firstInside(layout, position), x, y)
+      else
+        void setViewport({ zoom, x: x - (position.x + position.width / 2) * zoom, y: y - position.y * zoom })
     } else if (isFirst) fit(READABLE)
     held.current = null
   }, [layout, fit, showOpened, getViewport, setViewport])
@@ -128,22 +129,22 @@ function covers(frame: HTMLElement | null): DOMRect[] {
   return [...(frame?.querySelectorAll(names.join(', ')) ?? [])].map((one) => one.getBoundingClientRect())
 }
 
-/** A place for something along a way of `room`, the nearest to `wanted`; at the margin if there is no room. */
+/** The position along a way of `room` that is nearest to `wanted`; at the margin if there is no room. */
 function within(wanted: number, room: number): number {
   return room <= 0 ? MARGIN : Math.max(MARGIN, Math.min(wanted, MARGIN + room))
 }
 
-/** The uppermost of what lies in a place, itself if nothing does. */
-function firstInside(layout: Layout, around: Place): Place {
+/** The uppermost box inside another, the other itself if there is none. */
+function firstInside(layout: Layout, around: Position): Position {
   let first = around
-  for (const place of layout.places.values()) {
+  for (const position of layout.positions.values()) {
     const isInside =
-      place !== around &&
-      place.x >= around.x &&
-      place.y >= around.y &&
-      place.x + place.width <= around.x + around.width &&
-      place.y + place.height <= around.y + around.height
-    if (isInside && (first === around || place.y < first.y)) first = place
+      position !== around &&
+      position.x >= around.x &&
+      position.y >= around.y &&
+      position.x + position.width <= around.x + around.width &&
+      position.y + position.height <= around.y + around.height
+    if (isInside && (first === around || position.y < first.y)) first = position
   }
   return first
 }

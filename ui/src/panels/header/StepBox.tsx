@@ -54,18 +54,21 @@ export function StepBox(props: { session: Session; isAsking: boolean; ask: (isAs
 
 function GoToStep({ session, close }: { session: Session; close: () => void }) {
   const { t } = useTranslation(headerTexts)
-  const [asked, setAsked] = useState<number | string>(session.step)
+  const [requested, setRequested] = useState<number | string>(session.step)
   const { mutate: command } = useCommand()
   const last = lastStep(session)
   const isThere =
-    typeof asked === 'number' && Number.isInteger(asked) && asked >= 0 && (last === null || asked <= last)
+    typeof requested === 'number' &&
+    Number.isInteger(requested) &&
+    requested >= 0 &&
+    (last === null || requested <= last)
   return (
     <form
       className={classes['goTo']}
       onSubmit={(event) => {
         event.preventDefault()
         if (!isThere) return
-        command({ action: 'go_to_step', steps: asked })
+        command({ action: 'go_to_step', steps: requested })
         close()
       }}
     >
@@ -73,8 +76,8 @@ function GoToStep({ session, close }: { session: Session; close: () => void }) {
         label={t('goTo')}
         description={last === null ? undefined : t('goToRange', { last })}
         error={isThere ? undefined : t('noSuchStep', { last: last ?? '…' })}
-        value={asked}
-        onChange={setAsked}
+        value={requested}
+        onChange={setRequested}
         allowDecimal={false}
         allowNegative={false}
         data-autofocus

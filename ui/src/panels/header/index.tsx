@@ -28,7 +28,7 @@ import { useRunActions } from './useRunActions'
 
 const SIZE = 17
 
-/** What runs, where it stands, and what moves it. */
+/** What runs, at which step it is, and what moves it. */
 export function Header() {
   const { t } = useTranslation(headerTexts)
   const { data: session } = useSession()
@@ -53,7 +53,7 @@ export function Header() {
       {isOpen && (
         <>
           <RankSelect />
-          <Place session={session} />
+          <StepPosition session={session} />
         </>
       )}
       <span className={classes['space']} />
@@ -62,7 +62,7 @@ export function Header() {
   )
 }
 
-function Place({ session }: { session: Session }) {
+function StepPosition({ session }: { session: Session }) {
   const { t } = useTranslation(headerTexts)
   const [steps, setSteps] = useState(1)
   const [isAsking, ask] = useState(false)
@@ -75,7 +75,7 @@ function Place({ session }: { session: Session }) {
       <span className={classes['divider']} />
       <StateBadge state={session.state} message={session.message} />
       <StepBox session={session} isAsking={isAsking} ask={ask} />
-      <StoodAt session={session} />
+      <StoppedAt session={session} />
       <Progress />
       <span className={classes['divider']} />
       <div className={classes['control']} role="toolbar" aria-label={t('control')}>
@@ -108,14 +108,14 @@ function Place({ session }: { session: Session }) {
   )
 }
 
-/** The operator at which the run stands, if it stops at operators. */
-function StoodAt({ session }: { session: Session }) {
+/** The operator at which the run is stopped, if it stops at operators. */
+function StoppedAt({ session }: { session: Session }) {
   const { t } = useTranslation(headerTexts)
   const selectNode = useView((view) => view.selectNode)
   if (!session.node) return null
   const rank = session.ranks.find((one) => one.node === session.node)?.rank ?? 0
   return (
-    <Tooltip label={t('stoodAt', { node: session.node })} multiline maw={480}>
+    <Tooltip label={t('stoppedAt', { node: session.node })} multiline maw={480}>
       <UnstyledButton
         className={classes['node'] ?? ''}
         data-testid="stood-at"

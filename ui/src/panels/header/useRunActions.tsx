@@ -21,8 +21,8 @@ export function useRunActions(steps: number, askStep: () => void): void {
 
   const actions = useMemo(() => {
     if (!session || session.id !== run) return []
-    const say = (reason: Reason | undefined) => (reason === undefined ? undefined : t(`why.${reason}`))
-    const why = (can: Parameters<typeof whyNot>[1]) => say(whyNot(session, can, isConnected))
+    const textOf = (reason: Reason | undefined) => (reason === undefined ? undefined : t(`why.${reason}`))
+    const why = (can: Parameters<typeof whyNot>[1]) => textOf(whyNot(session, can, isConnected))
     const isLive = session.capabilities.live
     const names = { name: session.name, step: session.step }
     const close = () => change('DELETE', path(run)).catch(showRefusal)

@@ -47,7 +47,7 @@ export function HitRow({ hits }: { hits: NodeHits }) {
           <span className={classes['quiet']}>{t('rankOf', { rank: hits.rank })}</span>
         )}
         {hits.position != null && (
-          <Tooltip label={t('place', { place: hits.position })}>
+          <Tooltip label={t('position', { position: hits.position })}>
             <span className={classes['quiet']}>#{hits.position}</span>
           </Tooltip>
         )}

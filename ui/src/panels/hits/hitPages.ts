@@ -31,18 +31,19 @@ export function useFirstHits(filter: HitFilter) {
   return useQuery(pageQuery(run, filter, 0))
 }
 
-/** The nodes at some places of the list, those that have been read. */
-export function useHitsAt(filter: HitFilter, places: readonly number[]): Map<number, NodeHits> {
+/** The nodes at some positions of the list, those that have been read. */
+export function useHitsAt(filter: HitFilter, positions: readonly number[]): Map<number, NodeHits> {
   const run = useView((view) => view.run)
-  const pages = [...new Set(places.map((place) => Math.floor(place / PAGE)))]
+  const pages = [...new Set(positions.map((position) => Math.floor(position / PAGE)))]
   const read = useQueries({ queries: pages.map((page) => pageQuery(run, filter, page)) })
   const found = new Map<number, NodeHits>()
-  for (const { data } of read) data?.nodes.forEach((node, place) => found.set(data.offset + place, node))
+  for (const { data } of read)
+    data?.nodes.forEach((node, position) => found.set(data.offset + position, node))
   return found
 }
 
 /** Where the selected node is in the list; null if it has no hits that are listed. */
-export function usePlaceOf(node: NodeChoice | null, filter: HitFilter): number | null {
+export function usePositionOf(node: NodeChoice | null, filter: HitFilter): number | null {
   const run = useView((view) => view.run)
   const isSelected = useIsSelected()
   const { data } = useQuery({
@@ -55,6 +56,6 @@ export function usePlaceOf(node: NodeChoice | null, filter: HitFilter): number |
   const named = data.nodes.findIndex((one) => one.node === node.name)
   const exact = data.nodes.findIndex(isSelected)
   // The same node of a further rank may be on the next page.
-  const place = exact >= 0 ? exact : named
-  return place < 0 ? null : data.offset + place
+  const position = exact >= 0 ? exact : named
+  return position < 0 ? null : data.offset + position
 }

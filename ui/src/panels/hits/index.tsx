@@ -9,7 +9,7 @@ import { ActionButton } from '~/parts/ActionButton'
 import { Failure, Notice } from '~/parts/Notice'
 import { useView } from '~/state/store'
 import { HitFilters } from './HitFilters'
-import { noFilter, useFirstHits, useHitsAt, usePlaceOf, type HitFilter } from './hitPages'
+import { noFilter, useFirstHits, useHitsAt, usePositionOf, type HitFilter } from './hitPages'
 import classes from './hits.module.css'
 import { HitRow } from './HitRow'
 import { hitsTexts } from './texts'
@@ -55,7 +55,7 @@ export function Hits() {
 function List({ filter, total, label }: { filter: HitFilter; total: number; label: string }) {
   const scroller = useRef<HTMLDivElement>(null)
   const node = useView((view) => view.node)
-  const place = usePlaceOf(node, filter)
+  const position = usePositionOf(node, filter)
   const virtual = useVirtualizer({
     count: total,
     getScrollElement: () => scroller.current,
@@ -68,10 +68,10 @@ function List({ filter, total, label }: { filter: HitFilter; total: number; labe
     items.map((item) => item.index),
   )
   useEffect(() => {
-    if (place !== null && place < total) virtual.scrollToIndex(place, { align: 'auto' })
+    if (position !== null && position < total) virtual.scrollToIndex(position, { align: 'auto' })
     // Only when another node is selected, not when rows are measured.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [place])
+  }, [position])
   return (
     <div ref={scroller} className="scroll">
       <ol className={classes['list']} style={{ height: virtual.getTotalSize() }} aria-label={label}>

@@ -57,7 +57,7 @@ export function Follow({ record }: { record: TensorRecord }) {
 function Curve({ points, step, statistic }: { points: Point[]; step: number; statistic: StatisticName }) {
   const { t } = useTranslation(inspectorTexts)
   const { ref, width } = useElementSize()
-  const [place, setPlace] = useState<number | null>(null)
+  const [pointed, setPointed] = useState<number | null>(null)
   const first = points[0]
   const last = points.at(-1)
   if (!first || !last) return <p className={styles.note}>{t('noHistory')}</p>
@@ -72,13 +72,13 @@ function Curve({ points, step, statistic }: { points: Point[]; step: number; sta
     (last.step === first.step ? 0.5 : (one - first.step) / (last.step - first.step)) * area.width
   const down = (value: number) =>
     MARGIN.top + (most === least ? 0.5 : (most - value) / (most - least)) * area.height
-  const told = points[place ?? points.findIndex((one) => one.step === step)] ?? last
-  const marks = [told.hasNan ? 'NaN' : '', told.hasInf ? 'Inf' : ''].filter(Boolean).join(', ')
+  const point = points[pointed ?? points.findIndex((one) => one.step === step)] ?? last
+  const marks = [point.hasNan ? 'NaN' : '', point.hasInf ? 'Inf' : ''].filter(Boolean).join(', ')
   const pressed = (event: KeyboardEvent) => {
     const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key]
     if (move === undefined) return
     event.preventDefault()
-    setPlace(Math.max(0, Math.min(points.length - 1, (place ?? points.indexOf(told)) + move)))
+    setPointed(Math.max(0, Math.min(points.length - 1, (pointed ?? points.indexOf(point)) + move)))
   }
   return (
     <>
@@ -95,11 +95,11 @@ function Curve({ points, step, statistic }: { points: Point[]; step: number; sta
           last: last.step,
         })}
         onKeyDown={pressed}
-        onMouseLeave={() => setPlace(null)}
+        onMouseLeave={() => setPointed(null)}
         onMouseMove={(event) => {
           const at = event.clientX - event.currentTarget.getBoundingClientRect().left
           const distances = points.map((point) => Math.abs(across(point.step) - at))
-          setPlace(distances.indexOf(Math.min(...distances)))
+          setPointed(distances.indexOf(Math.min(...distances)))
         }}
       >
         <line x1={across(step)} x2={across(step)} y2={HEIGHT} className={styles.present} />
@@ -127,13 +127,13 @@ function Curve({ points, step, statistic }: { points: Point[]; step: number; sta
               {one.hasNan ? '✕' : '▲'}
             </text>
           ))}
-        {told.value !== null && (
-          <circle cx={across(told.step)} cy={down(told.value)} r={3.5} className={styles.told} />
+        {point.value !== null && (
+          <circle cx={across(point.step)} cy={down(point.value)} r={3.5} className={styles.shownPoint} />
         )}
       </svg>
       <div className={styles.curveText} aria-live="polite">
         <span className="mono">
-          {t(points.length === 1 ? 'oneStep' : 'atStep', { step: told.step, value: short(told.value) })}
+          {t(points.length === 1 ? 'oneStep' : 'atStep', { step: point.step, value: short(point.value) })}
         </span>
         {marks && <b className={styles.alarm}>{t('stepMarks', { marks })}</b>}
         {values.length > 1 && (

@@ -37,8 +37,8 @@ export function Source({ node }: { node: NodeRecord }) {
         </p>
       )}
       <ol className={styles.stack}>
-        {frames.map((frame, place) => (
-          <FrameRow key={place} frame={frame} />
+        {frames.map((frame, index) => (
+          <FrameRow key={index} frame={frame} />
         ))}
       </ol>
     </section>

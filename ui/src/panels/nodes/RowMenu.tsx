@@ -17,15 +17,15 @@ import { useView } from '~/state/store'
 import { graphOf, type EntryRow } from './rows'
 import { nodesTexts } from './texts'
 
-export interface AskedMenu {
+export interface RowMenuState {
   row: EntryRow
   x: number
   y: number
 }
 
-/** What can be done with a row, where the mouse asked for it. */
+/** What can be done with a row, as a menu where the mouse was clicked. */
 export function RowMenu(props: {
-  asked: AskedMenu | null
+  menu: RowMenuState | null
   onClose: () => void
   onOpen: (row: EntryRow, isOpen: boolean) => void
   onOpenBelow: ((row: EntryRow) => void) | undefined
@@ -36,9 +36,9 @@ export function RowMenu(props: {
   const openTensor = useView((view) => view.openTensor)
   const { mutate: command } = useCommand()
   const clipboard = useClipboard()
-  const { asked } = props
-  if (asked === null) return null
-  const { row, x, y } = asked
+  const { menu } = props
+  if (menu === null) return null
+  const { row, x, y } = menu
   const { entry, rank } = row
   const graph = graphOf(row.graph, entry)
   const canStop = session?.capabilities.can_run_to_node === true && session.state === 'paused'

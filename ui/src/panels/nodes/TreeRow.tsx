@@ -23,7 +23,7 @@ interface TreeRowProps {
   row: Row
   attributes: LineAttributes
   isSelected: boolean
-  /** The process stands at this node. */
+  /** The process is stopped at this node. */
   isHere: boolean
   tick: Tick
   /** Why ticks cannot be changed now. */

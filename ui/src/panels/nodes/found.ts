@@ -95,7 +95,7 @@ export function foundTreeRows({ rank, graph, nodes, closed, isStale }: FoundShap
   for (const found of nodes) insert(root, found)
   const rows = new TreeLines<Row>()
 
-  const addEntry = (entry: TreeEntry, at: Branch | null, where: RowPlace) => {
+  const addEntry = (entry: TreeEntry, at: Branch | null, where: RowPosition) => {
     const key = entryKey(graph, entry)
     const isOpen = at === null ? null : !closed.has(key)
     const marked = entry.graphs
@@ -115,7 +115,7 @@ export function foundTreeRows({ rank, graph, nodes, closed, isStale }: FoundShap
   return rows
 }
 
-interface RowPlace {
+interface RowPosition {
   depth: number
   parent: number
   nth: number
@@ -134,13 +134,13 @@ export function foundListRows(
   const rows = new TreeLines<Row>()
   for (let first = 0; first < total; first += size) {
     const number = first / size
-    const place = { rank, graph, depth: 0, parent: -1, siblings: total }
+    const position = { rank, graph, depth: 0, parent: -1, siblings: total }
     const nodes = pages.get(number)
     if (nodes === undefined) {
       const page = { graph, scope: '', number }
       rows.pushStretch(Math.min(size, total - first), (offset): LoadingRow => {
         const nth = first + offset + 1
-        return { kind: 'loading', key: `?${nth}`, ...place, nth, page }
+        return { kind: 'loading', key: `?${nth}`, ...position, nth, page }
       })
       continue
     }
@@ -149,7 +149,7 @@ export function foundListRows(
       const scope = scopeOf(entry)
       const below = scope.startsWith('@') ? '' : scope
       const extra = { nth: first + index + 1, entry, isOpen: null, isStale, marked: entry.graphs, below }
-      rows.push({ kind: 'entry', key: entryKey(graph, entry), ...place, ...extra })
+      rows.push({ kind: 'entry', key: entryKey(graph, entry), ...position, ...extra })
     })
   }
   return rows

@@ -19,7 +19,7 @@ import { noNodeFilter, type Filter } from './filter'
 import { forgetPages, treePage, useTreeView } from './pages'
 import { openBelow, openChain } from './reveal'
 import { graphOf, isBranch, rowKey, type EntryRow, type Row } from './rows'
-import { RowMenu, type AskedMenu } from './RowMenu'
+import { RowMenu, type RowMenuState } from './RowMenu'
 import { FoundStrip, TickStrip } from './Strips'
 import { nodesTexts } from './texts'
 import { TreeRow } from './TreeRow'
@@ -52,7 +52,7 @@ export function Nodes() {
   const { rows, graph, isFiltered, isTree, found } = shown
   const selection = useSelection(view, shown)
   const ticking = useTicking(view, settled, shown)
-  const [menu, setMenu] = useState<AskedMenu | null>(null)
+  const [menu, setMenu] = useState<RowMenuState | null>(null)
   const input = useRef<HTMLInputElement>(null)
   const tree = useRef<TreeHandle>(null)
 
@@ -178,7 +178,7 @@ export function Nodes() {
           cursor={cursor}
           target={target}
           initialOffset={() => useTreeState.getState().scrollOffset}
-          onStand={setTree}
+          onStateChange={setTree}
           onOpen={(row, isOpen) => row.kind === 'entry' && open(row, isOpen)}
           onAct={act}
           onSpace={(row) =>
@@ -206,7 +206,7 @@ export function Nodes() {
         />
       )}
       <RowMenu
-        asked={menu}
+        menu={menu}
         onClose={() => setMenu(null)}
         onOpen={open}
         onOpenBelow={

@@ -6,13 +6,13 @@ export const PAGE = 500
 
 const ROWS_OF_UNKNOWN_SCOPE = 8
 
-interface Place extends TreeLine {
+interface RowPosition extends TreeLine {
   rank: number
   /** The graph whose tree it is; empty: that of the whole program. */
   graph: string
 }
 
-export interface EntryRow extends Place {
+export interface EntryRow extends RowPosition {
   kind: 'entry'
   entry: TreeEntry
   /** null: there is nothing to open. */
@@ -25,13 +25,13 @@ export interface EntryRow extends Place {
   below?: string
 }
 
-export interface LoadingRow extends Place {
+export interface LoadingRow extends RowPosition {
   kind: 'loading'
   /** The page that has it, as `usePages` is asked for it. */
   page: PageName
 }
 
-export interface FailedRow extends Place {
+export interface FailedRow extends RowPosition {
   kind: 'failed'
   page: PageName
   message: string
@@ -131,13 +131,13 @@ export function treeRows({ rank, graph, open, known }: TreeShape): TreeLines<Row
       if (state?.page) {
         total = state.page.total
         state.page.entries.forEach((entry, index) => {
-          const place = { rank, graph, depth, parent, nth: first + index + 1, siblings: total }
-          addEntry(entry, place, state.isStale, around)
+          const position = { rank, graph, depth, parent, nth: first + index + 1, siblings: total }
+          addEntry(entry, position, state.isStale, around)
         })
       } else if (state?.message !== undefined) {
         const key = `${pageKey(name)}!`
-        const place = { key, rank, graph, depth, parent, nth: first + 1, siblings: total }
-        rows.push({ kind: 'failed', ...place, page: name, message: state.message })
+        const position = { key, rank, graph, depth, parent, nth: first + 1, siblings: total }
+        rows.push({ kind: 'failed', ...position, page: name, message: state.message })
       } else {
         const length = Math.min(PAGE, total - first)
         rows.pushStretch(length, (offset): LoadingRow => {
@@ -149,13 +149,18 @@ export function treeRows({ rank, graph, open, known }: TreeShape): TreeLines<Row
     }
   }
 
-  const addEntry = (entry: TreeEntry, place: Omit<Place, 'key'>, isStale: boolean, around: string) => {
+  const addEntry = (
+    entry: TreeEntry,
+    position: Omit<RowPosition, 'key'>,
+    isStale: boolean,
+    around: string,
+  ) => {
     const key = entryKey(graph, entry)
     const isOpen = isBranch(entry) ? open.has(key) : null
     const graphs = entry.graphs.join()
     const marked = graphs === around ? [] : entry.graphs
-    const index = rows.push({ kind: 'entry', key, ...place, entry, isOpen, isStale, marked })
-    if (isOpen) addScope(entry.path, place.depth + 1, index, entry.children, graphs)
+    const index = rows.push({ kind: 'entry', key, ...position, entry, isOpen, isStale, marked })
+    if (isOpen) addScope(entry.path, position.depth + 1, index, entry.children, graphs)
   }
 
   addScope('', 0, -1, ROWS_OF_UNKNOWN_SCOPE, '')

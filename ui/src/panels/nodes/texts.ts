@@ -59,7 +59,7 @@ export const nodesTexts = texts(
     hits_other: '{{count}} hits',
     below_one: '{{nodes}} node below',
     below_other: '{{nodes}} nodes below',
-    here: 'The run stands here',
+    here: 'The run is stopped here',
     watch: 'Watch {{name}}',
     neverWatched: 'A constant never changes; there is nothing to watch',
     ticked: 'Ticked: watched by {{watchpoint}}',

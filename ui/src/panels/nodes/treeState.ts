@@ -2,7 +2,7 @@ import { create } from 'zustand'
 import { noNodeFilter, type NodeFilter } from './filter'
 import { pageKey, type PageName } from './rows'
 
-/** How the tree stands. It is kept while another tab is looked at, and forgotten with the run. */
+/** The state of the tree. It is kept while another tab is looked at, and forgotten with the run. */
 interface Tree {
   run: string
   /** Keys of the rows that are open. */

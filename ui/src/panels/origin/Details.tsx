@@ -9,7 +9,7 @@ import { NodeLink } from './NodeLink'
 import classes from './origin.module.css'
 import { useSourceText } from '~/panels/sources/queries'
 import { excerptOf } from './excerpt'
-import { lineOf, placeOf } from './SourceLine'
+import { lineOf, positionOf } from './SourceLine'
 import { originTexts } from './texts'
 import { useValues } from './values'
 
@@ -39,14 +39,14 @@ function Code({ finding }: { finding: Finding }) {
   const { t } = useTranslation(originTexts)
   const line = lineOf(finding)
   // Of an origin the server tells the lines around; of a hit they are in the text of its file.
-  const told = finding.kind === 'origin' ? finding.origin.excerpt : []
-  const { data: text = '', isLoading } = useSourceText(told.length === 0 && line ? line.file : '')
+  const reported = finding.kind === 'origin' ? finding.origin.excerpt : []
+  const { data: text = '', isLoading } = useSourceText(reported.length === 0 && line ? line.file : '')
   if (!line) return null
-  const excerpt = told.length > 0 ? told : excerptOf(text, line)
+  const excerpt = reported.length > 0 ? reported : excerptOf(text, line)
   const lines = excerpt.length > 0 ? excerpt : [{ line: line.line ?? 0, code: line.code }]
   return (
     <figure className={classes['code']}>
-      <figcaption title={line.file}>{placeOf(line)}</figcaption>
+      <figcaption title={line.file}>{positionOf(line)}</figcaption>
       <pre tabIndex={0} aria-label={t('code')}>
         {lines.map((one) => (
           <div key={one.line} data-here={one.line >= (line.line ?? 0) && one.line <= lastLine(line)}>
@@ -71,9 +71,9 @@ function Callers({ stack }: { stack: Frame[] }) {
     <>
       <h3>{t('stack')}</h3>
       <ol className={classes['stack']}>
-        {callers.map((frame, place) => (
-          <li key={place} title={`${frame.file}:${frame.line ?? ''}`}>
-            <span className={classes['place']}>{placeOf(frame)}</span> <code>{codeOf(frame)}</code>
+        {callers.map((frame, position) => (
+          <li key={position} title={`${frame.file}:${frame.line ?? ''}`}>
+            <span className={classes['place']}>{positionOf(frame)}</span> <code>{codeOf(frame)}</code>
           </li>
         ))}
       </ol>

@@ -12,7 +12,7 @@ export function lineOf(finding: Finding): Frame | null {
 }
 
 /** `train.py:19`, with the last part of the path alone. */
-export function placeOf(frame: Frame): string {
+export function positionOf(frame: Frame): string {
   const file = frame.file.split(/[/\\]/).at(-1) ?? frame.file
   return frame.line == null ? file : `${file}:${linesOf(frame)}`
 }
@@ -27,12 +27,12 @@ export function NodeLine({ line, node }: { line: Frame | null; node: NodeChoice 
   const { t } = useTranslation(originTexts)
   const { set, selectNode } = useView.getState()
   if (!line) return <div className={classes['quiet']}>{t('noLine')}</div>
-  const place = placeOf(line)
+  const position = positionOf(line)
   return (
     <button
       type="button"
       className={classes['line']}
-      title={`${t('showSource', { place })}\n${line.file}`}
+      title={`${t('showSource', { position })}\n${line.file}`}
       onClick={() => {
         selectNode(node)
         set({ left: 'sources' })
@@ -42,7 +42,7 @@ export function NodeLine({ line, node }: { line: Frame | null; node: NodeChoice 
     >
       <span className={classes['where']}>
         <IconCode size={15} aria-hidden />
-        <span className={classes['place']}>{place}</span>
+        <span className={classes['place']}>{position}</span>
       </span>
       <code>{codeOf(line)}</code>
     </button>

@@ -11,5 +11,5 @@ export function excerptOf(text: string, frame: Frame): { line: number; code: str
   const first = Math.max(line - LINES_AROUND, 1)
   return lines
     .slice(first - 1, lastLine(frame) + LINES_AROUND)
-    .map((one, place) => ({ line: first + place, code: one }))
+    .map((one, index) => ({ line: first + index, code: one }))
 }

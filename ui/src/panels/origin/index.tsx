@@ -143,8 +143,8 @@ function Sentence({ finding }: { finding: Finding }) {
     start = t('hit', { condition: words.label(finding.hit.condition), step: stepOf(finding) })
   } else {
     const { anomaly, step, certain, arrived, unseen } = finding.origin
-    const said = { anomaly: t(`anomalies.${anomaly}`, { defaultValue: anomaly }), step }
-    start = t(arrived ? 'arrived' : certain && !unseen ? 'began' : 'firstSeen', said)
+    const values = { anomaly: t(`anomalies.${anomaly}`, { defaultValue: anomaly }), step }
+    start = t(arrived ? 'arrived' : certain && !unseen ? 'began' : 'firstSeen', values)
   }
   return (
     <div className={classes['sentence']} aria-live="polite" data-testid="origin-sentence">
@@ -214,7 +214,7 @@ function Others(props: { found: Finding[]; chosen: string; choose: (key: string)
           rightSection={<IconChevronDown size={12} />}
           data-testid="origin-findings"
         >
-          {t('findings', { place: found.findIndex((one) => one.key === chosen) + 1, total: found.length })}
+          {t('findings', { position: found.findIndex((one) => one.key === chosen) + 1, total: found.length })}
         </Button>
       </Menu.Target>
       <Menu.Dropdown aria-label={t('chooseFinding')} mah="50vh" style={{ overflowY: 'auto' }}>

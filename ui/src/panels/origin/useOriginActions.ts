@@ -22,7 +22,7 @@ export function useOriginActions(
   const { mutate: command } = useCommand()
   const { isFolded, fold, hasDetails, setDetails } = shown
   const canGo = session?.capabilities.can_go_to_step === true
-  const canLook = session?.capabilities.can_look_closer === true
+  const canCapture = session?.capabilities.can_look_closer === true
   const step = session?.step
   const actions = useMemo((): Action[] => {
     if (!finding) return []
@@ -75,16 +75,16 @@ export function useOriginActions(
         run: () => command({ action: 'go_to_step', steps: stepOf(finding) }),
       })
     }
-    if (canLook && isVague(finding)) {
+    if (canCapture && isVague(finding)) {
       found.push({
         id: 'origin.closer',
-        label: t('lookCloser'),
+        label: t('captureOperators'),
         keys: 'alt+C',
         group,
         run: () => command({ action: 'look_closer', steps: -1 }),
       })
     }
     return found
-  }, [finding, t, step, canGo, canLook, command, isFolded, fold, hasDetails, setDetails])
+  }, [finding, t, step, canGo, canCapture, command, isFolded, fold, hasDetails, setDetails])
   useActions(actions)
 }

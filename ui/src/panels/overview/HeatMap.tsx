@@ -62,8 +62,8 @@ export function HeatMap(props: Props) {
   const shown = columnOf(data.steps, session?.step ?? -1)
   const chosen = useMemo(
     () =>
-      data.rows.flatMap((row, place) =>
-        row.tensors === 1 && isSelected({ rank, graph: row.graph, node: row.node }) ? [place] : [],
+      data.rows.flatMap((row, number) =>
+        row.tensors === 1 && isSelected({ rank, graph: row.graph, node: row.node }) ? [number] : [],
       ),
     [data.rows, rank, isSelected],
   )

@@ -44,8 +44,8 @@ export function Legend({ scale, theme }: { scale: Scale; theme: Theme }) {
 }
 
 function Colours({ scale, theme }: { scale: Scale; theme: Theme }) {
-  const shares = Array.from({ length: 11 }, (_, place) =>
-    scale.kind === 'signed' ? (place - 5) / 5 : place / 10,
+  const shares = Array.from({ length: 11 }, (_, index) =>
+    scale.kind === 'signed' ? (index - 5) / 5 : index / 10,
   )
   const gradient = shares.map((share) => css(colourAt(share, scale.kind, theme))).join(', ')
   const cut = scale.isCut ? '≥ ' : ''

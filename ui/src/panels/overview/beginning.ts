@@ -15,15 +15,15 @@ export interface Beginning extends Cell {
 
 /** Where it began: the first origin that the server found, if it is in the picture; else the first marked tensor. */
 export function beginningOf(data: Overview, origins: readonly Origin[]): Beginning | null {
-  const places = new Map(data.located.map((place) => [place.address, place]))
+  const positions = new Map(data.located.map((position) => [position.address, position]))
   for (const { address, step, certain, arrived, unseen } of origins) {
-    const place = places.get(address.slice(0, address.lastIndexOf('@')))
+    const position = positions.get(address.slice(0, address.lastIndexOf('@')))
     const column = columnOf(data.steps, step)
-    if (place && column >= 0)
+    if (position && column >= 0)
       return {
-        row: place.row,
+        row: position.row,
         column,
-        name: place.node,
+        name: position.node,
         step,
         address,
         isCertain: certain && !arrived && !unseen,
@@ -53,11 +53,11 @@ export function phaseOf({ node, type }: OverviewRow): Phase {
 /** Stretches of rows of one phase. */
 export function phasesOf(rows: readonly OverviewRow[]): { phase: Phase; first: number; last: number }[] {
   const found: { phase: Phase; first: number; last: number }[] = []
-  rows.forEach((row, place) => {
+  rows.forEach((row, position) => {
     const phase = phaseOf(row)
     const before = found.at(-1)
-    if (before?.phase === phase) before.last = place
-    else found.push({ phase, first: place, last: place })
+    if (before?.phase === phase) before.last = position
+    else found.push({ phase, first: position, last: position })
   })
   return found
 }

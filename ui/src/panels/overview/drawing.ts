@@ -121,8 +121,8 @@ function drawNames(
   canvas.textAlign = 'right'
   canvas.fillStyle = ink.text
   let nextFree = -Infinity
-  data.rows.forEach((row, place) => {
-    const middle = top + (place + 0.5) * cellHeight
+  data.rows.forEach((row, number) => {
+    const middle = top + (number + 0.5) * cellHeight
     if (middle < nextFree) return
     nextFree = middle + LINE
     canvas.fillText(fitting(canvas, shortName(row), left - STRIP - 10), left - 6, middle)

@@ -125,9 +125,9 @@ export function partBetween(data: Overview, one: Cell, other: Cell): Part | null
 
 /** A part around a cell, half as high and half as wide as what is shown. */
 export function partAround(data: Overview, at: Cell): Part | null {
-  const around = (place: number, amount: number) => {
+  const around = (position: number, amount: number) => {
     const shown = Math.max(2, Math.ceil(amount / 2))
-    const first = Math.max(0, Math.min(place - Math.floor(shown / 2), amount - shown))
+    const first = Math.max(0, Math.min(position - Math.floor(shown / 2), amount - shown))
     return [first, Math.min(amount, first + shown) - 1] as const
   }
   const [top, bottom] = around(at.row, data.rows.length)

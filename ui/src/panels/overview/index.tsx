@@ -86,7 +86,7 @@ export default function Overview() {
   }, [beginning, go, goToStep])
   const actions = useOverviewActions(beginning, begin, parts.length > 0, setParts)
   useActions(actions)
-  const look = (closer: Part | null) => {
+  const show = (closer: Part | null) => {
     setCursor(null)
     if (closer) setParts([...parts, closer])
   }
@@ -144,9 +144,9 @@ export default function Overview() {
             onCursor={setCursor}
             onGo={(cell, isOpened) => {
               const closer = go(cell, isOpened)
-              if (closer) look(closer)
+              if (closer) show(closer)
             }}
-            onPart={look}
+            onPart={show}
             onBack={() => setParts(parts.slice(0, -1))}
             onBeginning={begin}
           />

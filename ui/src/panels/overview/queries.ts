@@ -6,7 +6,7 @@ import type { Overview, OverviewStatistic, Timeline } from '~/api/types'
 import { useView } from '~/state/store'
 import type { Part } from './geometry'
 
-/** While a training runs, so often what it has told is read anew. */
+/** While a training runs, so often what it has reported is read anew. */
 export const EVERY_MS = 1_500
 
 export interface OverviewQuery {
@@ -76,7 +76,7 @@ export function useTimeline(columns: number) {
 }
 
 /**
- * Read anew when the run stands still somewhere else, or has other hits. Not through the events of steps: of those a
+ * Read anew when the run has stopped somewhere else, or has other hits. Not through the events of steps: of those a
  * training sends several in the time that an answer takes, and each would begin it anew.
  */
 export function useNews(refetch: (options: { cancelRefetch: boolean }) => Promise<unknown>) {

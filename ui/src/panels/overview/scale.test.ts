@@ -3,7 +3,7 @@ import { PALETTES } from '~/panels/tensor/palette'
 import { cellColour, HIT, INFINITE, NAN, NOTHING, scaleOf, shareOf, ZERO } from './scale'
 
 test('magnitudes are coloured by their order, whatever a few enormous ones are', () => {
-  const most = Array.from({ length: 200 }, (_, place) => 10 ** (-3 + place / 50))
+  const most = Array.from({ length: 200 }, (_, index) => 10 ** (-3 + index / 50))
   const scale = scaleOf('abs_mean', [most, [1e30, null, 0]])
   expect(scale.kind).toBe('magnitude')
   expect(scale.isCut).toBe(true)

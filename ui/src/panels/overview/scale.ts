@@ -86,9 +86,9 @@ export function colourAt(share: number, kind: Scale['kind'], theme: Theme): Rgb 
     return between(zero, share < 0 ? negative : positive, Math.abs(share))
   }
   const stops = STOPS[theme]
-  const place = Math.min(1, Math.max(0, share)) * (stops.length - 1)
-  const before = Math.min(Math.floor(place), stops.length - 2)
-  return between(stops[before] ?? [0, 0, 0], stops[before + 1] ?? [0, 0, 0], place - before)
+  const position = Math.min(1, Math.max(0, share)) * (stops.length - 1)
+  const before = Math.min(Math.floor(position), stops.length - 2)
+  return between(stops[before] ?? [0, 0, 0], stops[before + 1] ?? [0, 0, 0], position - before)
 }
 
 function between(from: Rgb, to: Rgb, part: number): Rgb {

@@ -19,7 +19,7 @@ interface Props {
 }
 
 /** A node with its outputs as circles. */
-export function NodeCard({ card: { node, ...place }, rank, graph, chosenSlot }: Props) {
+export function NodeCard({ card: { node, ...box }, rank, graph, chosenSlot }: Props) {
   const { t } = useTranslation(relationsTexts)
   const selectNode = useView((view) => view.selectNode)
   const abbreviations = node.abbreviations ?? {}
@@ -31,7 +31,7 @@ export function NodeCard({ card: { node, ...place }, rank, graph, chosenSlot }: 
   return (
     <div
       className={css['card']}
-      style={{ left: place.x, top: place.y, width: place.width, height: place.height }}
+      style={{ left: box.x, top: box.y, width: box.width, height: box.height }}
       data-testid="relation-node"
       data-node={node.name}
       data-centre={node.distance === 0 || undefined}
@@ -50,7 +50,7 @@ export function NodeCard({ card: { node, ...place }, rank, graph, chosenSlot }: 
         {drawn.map((slot) => {
           const hits = abbreviations[slot] ?? []
           const address = `${rank}/${graph}/${node.name}:${slot}`
-          const told = [
+          const labels = [
             t('slot', { slot, name }),
             ...(hits.length ? [t('hits', { conditions: hits.join(', ') })] : []),
           ]
@@ -60,7 +60,7 @@ export function NodeCard({ card: { node, ...place }, rank, graph, chosenSlot }: 
                 <button
                   type="button"
                   className={css['slot']}
-                  aria-label={told.join(', ')}
+                  aria-label={labels.join(', ')}
                   data-testid="relation-slot"
                   data-address={address}
                   data-chosen={slot === chosenSlot || undefined}

@@ -54,10 +54,10 @@ export function columnsOf(graph: RelationGraph, room: { width: number; height: n
 }
 
 function linesOf(graph: RelationGraph, cards: Card[]): Line[] {
-  const places = new Map(cards.map((card) => [card.node.name, card]))
+  const cardOf = new Map(cards.map((card) => [card.node.name, card]))
   return graph.edges.flatMap((edge) => {
-    const from = places.get(edge.source)
-    const to = places.get(edge.target)
+    const from = cardOf.get(edge.source)
+    const to = cardOf.get(edge.target)
     // What producers or consumers give each other is for their own pictures.
     if (!from || !to || Math.sign(from.node.distance) >= Math.sign(to.node.distance)) return []
     const [x1, y1] = [from.x + from.width + 8, from.y + from.height / 2]

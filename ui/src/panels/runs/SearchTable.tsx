@@ -27,7 +27,7 @@ export function SearchTable({ searches }: { searches: SearchRecord[] }) {
       </Table.Thead>
       <Table.Tbody>
         {found.map((one) => {
-          const best = one.best.map((value, place) => `${one.targets[place]?.name ?? ''} ${short(value)}`)
+          const best = one.best.map((value, index) => `${one.targets[index]?.name ?? ''} ${short(value)}`)
           return (
             <Table.Tr key={one.name} data-testid="search-row" data-name={one.name}>
               <Table.Td className={classes['name'] ?? ''}>

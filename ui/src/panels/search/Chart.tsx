@@ -5,7 +5,7 @@ import type { Theme } from '~/panels/overview/scale'
 import { historyOption, init, parallelOption, type Words } from './chart'
 import classes from './search.module.css'
 
-/** Ranges that a person has drawn on an axis, in its own numbers (of a choice the place in its list). */
+/** Ranges that a person has drawn on an axis, in its own numbers (of a choice the position in its list). */
 export type Ranges = Readonly<Record<string, [number, number][]>>
 
 /** One of the charts; a range that is drawn on an axis is told by the axis. */

@@ -128,8 +128,8 @@ function Row(props: { trial: Trial; result: SearchResult; isBest: boolean; open:
       </td>
       <td>{trial.number}</td>
       <td className={classes[trial.state]}>{t(`states.${trial.state}`)}</td>
-      {result.targets.map(({ name }, place) => (
-        <td key={name}>{valueText(trial.values[place])}</td>
+      {result.targets.map(({ name }, index) => (
+        <td key={name}>{valueText(trial.values[index])}</td>
       ))}
       {result.parameters.map(({ name }) => (
         <td key={name}>{valueText(trial.params[name])}</td>

@@ -27,18 +27,18 @@ export interface Words {
   trial: (number: number) => string
 }
 
-/** A value that is there only in some trials is drawn at none of the places of an axis. */
+/** A value that is there only in some trials is drawn at no position of an axis. */
 const MISSING = '-'
 
 /** Where on the way from the worst to the best value a trial is; null without a value. */
 function ranks(result: SearchResult, target: number): (trial: Trial) => number | null {
   const values = valuesOf(result, target).sort((a, b) => a - b)
-  const places = new Map(values.map((value, place) => [value, place / Math.max(1, values.length - 1)]))
+  const positions = new Map(values.map((value, index) => [value, index / Math.max(1, values.length - 1)]))
   const isUp = result.targets[target]?.goal === 'maximize'
   return (trial) => {
     const value = trial.values[target]
-    const place = value === undefined ? undefined : places.get(value)
-    return place === undefined ? null : isUp ? place : 1 - place
+    const position = value === undefined ? undefined : positions.get(value)
+    return position === undefined ? null : isUp ? position : 1 - position
   }
 }
 
@@ -63,7 +63,7 @@ function colourOf(rank: number, theme: Theme): string {
           [138, 90, 40],
           [116, 192, 252],
         ]
-  const mixed = from.map((one, place) => Math.round(one + rank * ((to[place] ?? one) - one)))
+  const mixed = from.map((one, index) => Math.round(one + rank * ((to[index] ?? one) - one)))
   return `rgb(${mixed.join(',')})`
 }
 
@@ -96,12 +96,12 @@ export function parallelOption(
           ? { type: 'category', data: parameter.choices.map(String) }
           : { type: parameter.log ? 'log' : 'value', min: parameter.low, max: parameter.high }),
       })),
-      ...result.targets.map(({ name }, place) => ({
+      ...result.targets.map(({ name }, index) => ({
         ...axis,
         id: `target:${name}`,
-        dim: result.parameters.length + place,
+        dim: result.parameters.length + index,
         name,
-        ...scaleOf(result, place),
+        ...scaleOf(result, index),
       })),
     ],
     tooltip: tooltip(theme),
@@ -122,7 +122,7 @@ export function parallelOption(
                 const value = trial.params[name]
                 return value === undefined ? MISSING : kind === 'choice' ? String(value) : value
               }),
-              ...result.targets.map((_, place) => trial.values[place] ?? MISSING),
+              ...result.targets.map((_, index) => trial.values[index] ?? MISSING),
             ],
             lineStyle:
               rank === null

@@ -101,7 +101,7 @@ function Shown({ name, result }: { name: string; result: SearchResult }) {
                   w={160}
                   allowDeselect={false}
                   value={String(target)}
-                  data={result.targets.map((one, place) => ({ value: String(place), label: one.name }))}
+                  data={result.targets.map((one, index) => ({ value: String(index), label: one.name }))}
                   onChange={(value) => setTarget(Number(value ?? 0))}
                 />
               )}

@@ -3,8 +3,8 @@ import { get } from '~/api/client'
 import { keys } from '~/api/queries'
 import type { SearchRecord, SearchResult } from '~/api/types'
 
-/** While trials run, or may be begun by a worker elsewhere, somebody has to look. */
-const LOOK_AGAIN_MS = 4_000
+/** Interval of polling while trials run, or may be begun by a worker elsewhere. */
+const REFRESH_MS = 4_000
 
 /** The searches below the server's base directory. */
 export function useSearches() {
@@ -25,6 +25,6 @@ export function useSearchResult(name: string) {
     placeholderData: keepPreviousData,
     refetchOnMount: true,
     refetchInterval: (query) =>
-      query.state.data?.trials.some(({ state }) => state === 'running') === true ? LOOK_AGAIN_MS : false,
+      query.state.data?.trials.some(({ state }) => state === 'running') === true ? REFRESH_MS : false,
   })
 }

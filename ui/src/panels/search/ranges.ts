@@ -5,12 +5,12 @@ import type { Ranges } from './Chart'
 export function inRanges(trial: Trial, result: SearchResult, ranges: Ranges): boolean {
   return Object.entries(ranges).every(([axis, intervals]) => {
     if (intervals.length === 0) return true
-    const at = placeOn(axis, trial, result)
+    const at = positionOn(axis, trial, result)
     return at !== undefined && intervals.some(([low, high]) => low <= at && at <= high)
   })
 }
 
-function placeOn(axis: string, trial: Trial, result: SearchResult): number | undefined {
+function positionOn(axis: string, trial: Trial, result: SearchResult): number | undefined {
   const colon = axis.indexOf(':')
   const name = axis.slice(colon + 1)
   if (axis.startsWith('target:')) {

@@ -79,8 +79,8 @@ function Lines({ file, lines, hits, origins, shownLine, onLine, text }: SourceTe
   }, [shownLine, virtual])
 
   const move = (by: 1 | -1) => {
-    const places = [...made.keys()].sort((a, b) => a - b)
-    const next = by > 0 ? places.find((line) => line > cursor) : places.findLast((line) => line < cursor)
+    const numbers = [...made.keys()].sort((a, b) => a - b)
+    const next = by > 0 ? numbers.find((line) => line > cursor) : numbers.findLast((line) => line < cursor)
     if (next === undefined) return
     setCursor(next)
     virtual.scrollToIndex(next - 1)

@@ -183,7 +183,7 @@ export function Sources() {
           cursor={cursor}
           target={target}
           initialOffset={() => useSourcesState.getState().scrollOffset}
-          onStand={set}
+          onStateChange={set}
           onOpen={(row, isOpen) => {
             if (row.kind === 'file') turnFile(row.file.file)
             else if (row.kind === 'line') setLineOpen(row.name, isOpen)

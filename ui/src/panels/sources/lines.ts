@@ -97,15 +97,15 @@ export function sourceRows(shape: SourceShape): TreeLines<SourceRow> {
     const isOpen = isFileOpen(file, turned, isSearch)
     const names = file.lines.map((line) => lineName(file.file, line.line))
     const total = names.reduce((sum, name) => sum + (hits.get(name) ?? 0), 0)
-    const place = { depth: 0, parent: -1, nth: index + 1, siblings: files.length }
-    const parent = rows.push({ kind: 'file', key: file.file, ...place, isOpen, file, hits: total })
+    const position = { depth: 0, parent: -1, nth: index + 1, siblings: files.length }
+    const parent = rows.push({ kind: 'file', key: file.file, ...position, isOpen, file, hits: total })
     if (!isOpen) return
     file.lines.forEach((line, lineIndex) => {
       const name = names[lineIndex] ?? ''
       const isLineOpen = openLines.has(name)
-      const linePlace = { depth: 1, parent, nth: lineIndex + 1, siblings: file.lines.length }
+      const linePosition = { depth: 1, parent, nth: lineIndex + 1, siblings: file.lines.length }
       const extra = { line, name, hits: hits.get(name) ?? 0, origin: origins.get(name) }
-      rows.push({ kind: 'line', key: name, ...linePlace, isOpen: isLineOpen, file: file.file, ...extra })
+      rows.push({ kind: 'line', key: name, ...linePosition, isOpen: isLineOpen, file: file.file, ...extra })
       if (isLineOpen) addNodes(rows, name, nodes.get(name))
     })
   })
@@ -115,8 +115,8 @@ export function sourceRows(shape: SourceShape): TreeLines<SourceRow> {
 function addNodes(rows: TreeLines<SourceRow>, name: string, { page, message }: NodesOfLine = {}): void {
   const parent = rows.length - 1
   if (page === undefined) {
-    const place = { key: `${name}?`, depth: 2, parent, nth: 1, siblings: 1 }
-    rows.push({ kind: 'waiting', ...place, name, message })
+    const position = { key: `${name}?`, depth: 2, parent, nth: 1, siblings: 1 }
+    rows.push({ kind: 'waiting', ...position, name, message })
     return
   }
   const rest = page.total - page.nodes.length

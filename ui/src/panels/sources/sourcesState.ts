@@ -1,6 +1,6 @@
 import { create } from 'zustand'
 
-/** How the list of lines stands. It is kept while another tab is looked at, and forgotten with the run. */
+/** The state of the list of lines. It is kept while another tab is looked at, and forgotten with the run. */
 interface Sources {
   run: string
   query: string

@@ -43,7 +43,7 @@ export function Dimensions(props: {
       event.preventDefault()
       const index = entry.index + (event.key === 'ArrowUp' ? 1 : -1)
       if (index < 0 || index >= length) return
-      const next = typed.map((text, place) => (place === dimension ? String(index) : text))
+      const next = typed.map((text, number) => (number === dimension ? String(index) : text))
       setTyped(next)
       apply(next)
     }
@@ -71,7 +71,7 @@ export function Dimensions(props: {
             error={problem?.dimension === dimension}
             onChange={(event) => {
               const text = event.currentTarget.value
-              setTyped(typed.map((one, place) => (place === dimension ? text : one)))
+              setTyped(typed.map((one, number) => (number === dimension ? text : one)))
             }}
             onKeyDown={(event) => pressed(event, dimension)}
           />

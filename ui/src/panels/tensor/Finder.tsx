@@ -7,7 +7,7 @@ import type { Action } from '~/state/actions'
 import { tell } from '~/state/messages'
 import { useView } from '~/state/store'
 import { useActions } from '~/state/useActions'
-import { elementQuery, type Asked, type Find } from './queries'
+import { elementQuery, type ValueRequest, type Find } from './queries'
 import styles from './tensor.module.css'
 import { tensorTexts } from './texts'
 
@@ -26,14 +26,14 @@ const ICONS = {
 
 /** Goes to what is not finite, one after the other, and to the largest element. */
 export function Finder(props: {
-  asked: Asked
+  request: ValueRequest
   /** Index of the element that is marked. */
   at: readonly number[] | null
   /** How many elements are not finite; null where it is not known. */
   known: number | null
   onFound: (index: readonly number[]) => void
 }) {
-  const { asked, at, known, onFound } = props
+  const { request, at, known, onFound } = props
   const { t } = useTranslation(tensorTexts)
   const run = useView((view) => view.run)
   const client = useQueryClient()
@@ -44,7 +44,7 @@ export function Finder(props: {
   useEffect(() => {
     position.current = here
   }, [here])
-  const key = JSON.stringify(asked)
+  const key = JSON.stringify(request)
 
   const actions = useMemo<Action[]>(
     () =>
@@ -57,12 +57,12 @@ export function Finder(props: {
         // One after the other, each from where the one before has led: keys may come faster than answers.
         run: () => {
           turn.current = turn.current.then(async () => {
-            const asked = JSON.parse(key) as Asked
+            const request = JSON.parse(key) as ValueRequest
             const isRelative = find === 'next' || find === 'previous'
             const wanted = find === 'first' ? 'next' : find
             try {
               const { index } = await client.query(
-                elementQuery(run, asked, wanted, isRelative ? position.current : ''),
+                elementQuery(run, request, wanted, isRelative ? position.current : ''),
               )
               setNothing(index ? '' : key)
               if (!index) return

@@ -10,7 +10,7 @@ import { exactText } from './formats'
 import type { Grid } from './grid'
 import { Legend } from './Legend'
 import { PALETTES } from './palette'
-import { useHeatMap, type Asked } from './queries'
+import { useHeatMap, type ValueRequest } from './queries'
 import styles from './tensor.module.css'
 import { tensorTexts } from './texts'
 import { useTensorViews } from './views'
@@ -33,7 +33,7 @@ interface Box {
 
 /** A slice as a picture: colours for finite values, marks for NaN and infinities; a dragged rectangle is zoomed to. */
 export function HeatMap(props: {
-  asked: Asked
+  request: ValueRequest
   slice: string
   grid: Grid
   dtype: string
@@ -43,12 +43,12 @@ export function HeatMap(props: {
   marked: Cell | null
   onOpen: (row: number, column: number) => void
   onZoom: (from: Cell, to: Cell) => void
-  /** One of several that stand side by side: what their colours mean is told elsewhere. */
+  /** One of several side by side: the legend of their colours is elsewhere. */
   isSmall?: boolean
   /** The cell that is pointed at in any of several; undefined: it is this picture's own. */
   pointed?: { cell: Cell | null; point: (cell: Cell | null) => void }
 }) {
-  const { asked, slice, grid } = props
+  const { request, slice, grid } = props
   const { t } = useTranslation(tensorTexts)
   const { ref, width, height } = useElementSize()
   const scheme = useComputedColorScheme('light')
@@ -62,7 +62,7 @@ export function HeatMap(props: {
   const areaWidth = Math.max(0, Math.floor(width) - LEFT - 4)
   const areaHeight = Math.max(0, Math.floor(height) - TOP - 2)
   const { data, error, refetch, isPlaceholderData } = useHeatMap(
-    asked,
+    request,
     slice,
     cellsFor(areaHeight, rows),
     cellsFor(areaWidth, columns),
@@ -83,7 +83,7 @@ export function HeatMap(props: {
     canvas.current.height = Math.floor(height * ratio)
     context.setTransform(ratio, 0, 0, ratio, 0, 0)
     const text = (number: number) => short(number)
-    const place = { left: LEFT, top: TOP, cellWidth, cellHeight, text }
+    const position = { left: LEFT, top: TOP, cellWidth, cellHeight, text }
     const values = new Float32Array(data.data)
     const size = { rows: shownRows, columns: shownColumns }
     drawPicture(context, {
@@ -92,7 +92,7 @@ export function HeatMap(props: {
       largest,
       scale: colours,
       palette: PALETTES[scheme],
-      ...place,
+      ...position,
     })
   }, [data, width, height, cellWidth, cellHeight, shownRows, shownColumns, largest, colours, scheme])
 
@@ -101,12 +101,12 @@ export function HeatMap(props: {
 
   const rowOf = (row: number) => under(row, shownRows, rows)
   const columnOf = (column: number) => under(column, shownColumns, columns)
-  const elementAt = (place: Cell): Cell => ({
-    row: rowOf(place.row).first,
-    column: columnOf(place.column).first,
+  const elementAt = (position: Cell): Cell => ({
+    row: rowOf(position.row).first,
+    column: columnOf(position.column).first,
   })
-  const lastAt = (place: Cell): Cell => {
-    const [row, column] = [rowOf(place.row), columnOf(place.column)]
+  const lastAt = (position: Cell): Cell => {
+    const [row, column] = [rowOf(position.row), columnOf(position.column)]
     return { row: row.first + row.count - 1, column: column.first + column.count - 1 }
   }
   const indexAt = ({ row, column }: Cell) =>
@@ -120,8 +120,8 @@ export function HeatMap(props: {
       column: at(event.clientX - box.left - LEFT, cellWidth, shownColumns),
     }
   }
-  const open = (place: Cell) => {
-    const element = elementAt(place)
+  const open = (position: Cell) => {
+    const element = elementAt(position)
     props.onOpen(element.row, element.column)
   }
   const zoom = (from: Cell, to: Cell) => {
@@ -151,7 +151,7 @@ export function HeatMap(props: {
     height: (Math.abs(from.row - to.row) + 1) * cellHeight,
   })
   // Of a single dimension: which one it is.
-  const dimension = grid.indexOf(0, 0).findIndex((index, place) => index !== grid.indexOf(0, 1)[place])
+  const dimension = grid.indexOf(0, 0).findIndex((index, position) => index !== grid.indexOf(0, 1)[position])
   const marked =
     props.marked && data && !isPlaceholderData
       ? {
@@ -159,8 +159,8 @@ export function HeatMap(props: {
           column: over(props.marked.column, shownColumns, columns),
         }
       : null
-  const told = cell ?? marked
-  const number = told ? cells?.[told.row * shownColumns + told.column] : undefined
+  const shownCell = cell ?? marked
+  const number = shownCell ? cells?.[shownCell.row * shownColumns + shownCell.column] : undefined
   return (
     <div className="fill">
       <div
@@ -237,15 +237,15 @@ export function HeatMap(props: {
       </div>
       <Legend largest={largest} palette={palette} isSmall={props.isSmall ?? false} />
       <div className={styles.bar} aria-live="polite" data-testid="element-bar">
-        {told && number !== undefined ? (
+        {shownCell && number !== undefined ? (
           <>
             <span className="mono">
-              [{indexText(indexAt(elementAt(told)), indexAt(lastAt(told)))}] ={' '}
+              [{indexText(indexAt(elementAt(shownCell)), indexAt(lastAt(shownCell)))}] ={' '}
               <b>{exactText(props.dtype === 'bool' ? number !== 0 : number, 'float32')}</b>
             </span>
             <span className={styles.quiet}>
               {shownRows < rows || shownColumns < columns
-                ? t('largest', { count: rowOf(told.row).count * columnOf(told.column).count })
+                ? t('largest', { count: rowOf(shownCell.row).count * columnOf(shownCell.column).count })
                 : /64|128/.test(props.dtype)
                   ? t('rounded')
                   : ''}

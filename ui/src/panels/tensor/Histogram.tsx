@@ -6,7 +6,7 @@ import type { Statistics } from '~/api/types'
 import { Failure } from '~/parts/Notice'
 import { count, percent, short } from '~/parts/numbers'
 import { exactText } from './formats'
-import { useHistogram, type Asked } from './queries'
+import { useHistogram, type ValueRequest } from './queries'
 import styles from './tensor.module.css'
 import { tensorTexts } from './texts'
 
@@ -15,14 +15,14 @@ const MARGIN = { left: 56, right: 10, top: 10, bottom: 22 }
 
 /** How the finite elements are distributed; what is not finite is counted beside it. */
 export function Histogram(props: {
-  asked: Asked
+  request: ValueRequest
   slice: string
   statistics: Statistics | null
   dtype: string
 }) {
   const { t } = useTranslation(tensorTexts)
   const { ref, width, height } = useElementSize()
-  const { data, error, refetch } = useHistogram(props.asked, props.slice, BINS)
+  const { data, error, refetch } = useHistogram(props.request, props.slice, BINS)
   const [isLogarithmic, setLogarithmic] = useState(false)
   const [bin, setBin] = useState<number | null>(null)
   if (error) return <Failure error={error} retry={() => void refetch()} />
@@ -48,8 +48,8 @@ export function Histogram(props: {
     : [most / 4, most / 2, (3 * most) / 4, most]
         .map(Math.round)
         .filter((one, at, all) => one > 0 && all.indexOf(one) === at)
-  const edge = (place: number) => exactText(edges[place] ?? NaN, 'float64')
-  const edgeText = (place: number) => short(edges[place] ?? null)
+  const edge = (index: number) => exactText(edges[index] ?? NaN, 'float64')
+  const edgeText = (index: number) => short(edges[index] ?? null)
   const pressed = (event: KeyboardEvent) => {
     const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key]
     if (move === undefined) return
@@ -109,13 +109,13 @@ export function Histogram(props: {
                   </text>
                 </g>
               ))}
-              {counts.map((number, place) => (
-                <g key={place} onMouseEnter={() => setBin(place)}>
-                  <rect x={place * barWidth} width={barWidth} height={area.height} fill="transparent" />
+              {counts.map((number, index) => (
+                <g key={index} onMouseEnter={() => setBin(index)}>
+                  <rect x={index * barWidth} width={barWidth} height={area.height} fill="transparent" />
                   <rect
                     className={styles.histogramBar}
-                    data-active={place === bin || undefined}
-                    x={place * barWidth + 0.5}
+                    data-active={index === bin || undefined}
+                    x={index * barWidth + 0.5}
                     width={Math.max(1, barWidth - 1)}
                     y={area.height - heightOf(number)}
                     height={heightOf(number)}
@@ -123,14 +123,14 @@ export function Histogram(props: {
                 </g>
               ))}
               <line x2={area.width} y1={area.height} y2={area.height} className={styles.axisLine} />
-              {Array.from({ length: labelled + 1 }, (_, place) => {
-                const at = Math.round((place * counts.length) / labelled)
+              {Array.from({ length: labelled + 1 }, (_, index) => {
+                const at = Math.round((index * counts.length) / labelled)
                 return (
                   <text
                     key={at}
                     x={at * barWidth}
                     y={area.height + 14}
-                    textAnchor={place === 0 ? 'start' : place === labelled ? 'end' : 'middle'}
+                    textAnchor={index === 0 ? 'start' : index === labelled ? 'end' : 'middle'}
                     className={styles.axisText}
                   >
                     {edgeText(at)}

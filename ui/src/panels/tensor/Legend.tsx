@@ -11,8 +11,8 @@ export function Legend(props: { largest: number; palette: Palette; isSmall: bool
   const { largest, palette, isSmall } = props
   const { t } = useTranslation(tensorTexts)
   const { colours, setColours } = useTensorViews()
-  const stops = Array.from({ length: 21 }, (_, place) => {
-    const number = ((place - 10) / 10) * (largest || 1)
+  const stops = Array.from({ length: 21 }, (_, index) => {
+    const number = ((index - 10) / 10) * (largest || 1)
     return css(colourOf(number, largest || 1, colours, palette))
   })
   const marks = [

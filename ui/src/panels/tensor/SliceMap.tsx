@@ -9,7 +9,7 @@ import { useView } from '~/state/store'
 import { drawPicture, over, under } from './drawing'
 import { exactText } from './formats'
 import { PALETTES } from './palette'
-import { elementQuery, useSliceMap, type Asked } from './queries'
+import { elementQuery, useSliceMap, type ValueRequest } from './queries'
 import { sliceText, type Entry } from './slices'
 import styles from './tensor.module.css'
 import { tensorTexts } from './texts'
@@ -22,13 +22,13 @@ const MARGIN = 4
 
 /** All slices of the dimensions that choose one, as cells: where among them NaN is, and where large numbers are. */
 export function SliceMap(props: {
-  asked: Asked
+  request: ValueRequest
   shape: readonly number[]
   entries: readonly Entry[]
   texts: readonly string[]
   onGo: (index: readonly number[]) => void
 }) {
-  const { asked, shape, entries, texts, onGo } = props
+  const { request, shape, entries, texts, onGo } = props
   const { t } = useTranslation(tensorTexts)
   const run = useView((view) => view.run)
   const client = useQueryClient()
@@ -46,7 +46,7 @@ export function SliceMap(props: {
   // The map is the same whichever slice is shown.
   const asMap = sliceText(texts.map((text, dimension) => (leading.includes(dimension) ? '0' : text)))
   const [mostRows, mostColumns] = [Math.min(down, MOST_CELLS), Math.min(across, MOST_CELLS)]
-  const { data, error } = useSliceMap(asked, asMap, mostRows, mostColumns)
+  const { data, error } = useSliceMap(request, asMap, mostRows, mostColumns)
   const planes = data ? planesOf(data.data, mostRows * mostColumns) : null
   const mode = chosen ?? (planes?.nonFinite.some((number) => number > 0) ? 'odd' : 'size')
 
@@ -97,9 +97,9 @@ export function SliceMap(props: {
     }
     return found
   }
-  const placeOf = ({ row, column }: Cell) => row * mostColumns + column
+  const indexOf = ({ row, column }: Cell) => row * mostColumns + column
   const go = (cell: Cell) => {
-    const number = planes?.number[placeOf(cell)]
+    const number = planes?.number[indexOf(cell)]
     if (number === undefined) return
     const target = sliceOf(number)
     const otherwise = target.map((text, dimension) => {
@@ -107,7 +107,7 @@ export function SliceMap(props: {
       return entry?.kind === 'range' ? entry.start : Number(text)
     })
     client
-      .query(elementQuery(run, asked, 'first', sliceText(target)))
+      .query(elementQuery(run, request, 'first', sliceText(target)))
       .then(({ index }) => onGo(index ?? otherwise))
       .catch(() => onGo(otherwise))
   }
@@ -134,9 +134,9 @@ export function SliceMap(props: {
     width: cellWidth + 2,
     height: cellHeight + 2,
   })
-  const told = pointed ?? shown
-  const slices = under(told.row, mostRows, down).count * under(told.column, mostColumns, across).count
-  const number = pointed ? planes?.number[placeOf(told)] : shownNumber
+  const cell = pointed ?? shown
+  const slices = under(cell.row, mostRows, down).count * under(cell.column, mostColumns, across).count
+  const number = pointed ? planes?.number[indexOf(cell)] : shownNumber
   return (
     <section className={styles.sliceMap} aria-label={t('slices.title')} data-testid="slice-map">
       <h3>
@@ -192,19 +192,19 @@ export function SliceMap(props: {
             <span className="mono">{sliceText(sliceOf(number ?? 0))}</span>
             {slices > 1 && <span className={styles.quiet}>{t('slices.several', { count: slices })}</span>}
             <span>
-              {t('slices.odd')} <b>{count(planes.nonFinite[placeOf(told)] ?? 0)}</b>
+              {t('slices.odd')} <b>{count(planes.nonFinite[indexOf(cell)] ?? 0)}</b>
             </span>
             <span>
               {t('slices.extreme')}{' '}
-              <b>{exactText(Math.fround(planes.extreme[placeOf(told)] ?? 0), 'float32')}</b>
+              <b>{exactText(Math.fround(planes.extreme[indexOf(cell)] ?? 0), 'float32')}</b>
             </span>
           </>
         ) : null}
         <span className={styles.quiet}>
           {leading
             .map(
-              (dimension, place) =>
-                `${place < leading.length - 1 ? '↓' : '→'} ${t('dimension', { dimension })}`,
+              (dimension, position) =>
+                `${position < leading.length - 1 ? '↓' : '→'} ${t('dimension', { dimension })}`,
             )
             .join(' ')}
         </span>

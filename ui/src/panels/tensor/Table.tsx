@@ -11,7 +11,7 @@ import { elementsOf, signOf, sizeOf, type Element } from './elements'
 import { exactText, formatted } from './formats'
 import type { Grid } from './grid'
 import { colourOf, css, inkOn, PALETTES } from './palette'
-import { valuesQuery, type Asked } from './queries'
+import { valuesQuery, type ValueRequest } from './queries'
 import styles from './tensor.module.css'
 import { tensorTexts } from './texts'
 import { columnWidth, MOST_COLUMNS, MOST_ROWS, ROW, tilesOf } from './tableLayout'
@@ -21,7 +21,7 @@ const HEADER = 22
 
 /** The elements of a slice as text, read piece by piece as one scrolls in either direction. */
 export function Table(props: {
-  asked: Asked
+  request: ValueRequest
   slice: string
   grid: Grid
   dtype: string
@@ -29,7 +29,7 @@ export function Table(props: {
   cell: [number, number]
   onCell: (cell: [number, number]) => void
 }) {
-  const { asked, slice, grid, cell } = props
+  const { request, slice, grid, cell } = props
   const { t } = useTranslation(tensorTexts)
   const run = useView((view) => view.run)
   const format = useTensorViews((state) => state.format)
@@ -42,7 +42,7 @@ export function Table(props: {
   const [pointed, setPointed] = useState<[number, number] | null>(null)
   const rows = Math.min(grid.rows, MOST_ROWS)
   const columns = Math.min(grid.columns, MOST_COLUMNS)
-  const isDifference = asked.which === 'difference'
+  const isDifference = request.which === 'difference'
   const cellWidth = columnWidth(format, isDifference ? 'float64' : props.dtype, props.largest)
   const gutter = Math.max(44, 14 + 7.3 * grid.rowLabel(rows - 1).length)
 
@@ -52,16 +52,20 @@ export function Table(props: {
     column: Math.min(columns - 1, Math.floor((scroll.left + Math.max(width - gutter, 0)) / cellWidth)),
   }
   const tiles = height > 0 && grid.length > 0 ? tilesOf(grid, first, last) : []
-  const sides = isDifference ? (['difference', 'previous', 'current'] as const) : ([asked.which] as const)
+  const sides = isDifference ? (['difference', 'previous', 'current'] as const) : ([request.which] as const)
   const results = useQueries({
     queries: sides.flatMap((which) =>
-      tiles.map((tile) => valuesQuery(run, { ...asked, which }, grid.part(tile).slice, true)),
+      tiles.map((tile) => valuesQuery(run, { ...request, which }, grid.part(tile).slice, true)),
     ),
   })
-  const pieces = results.map((result, place) => {
-    const tile = tiles[place % tiles.length]
+  const pieces = results.map((result, position) => {
+    const tile = tiles[position % tiles.length]
     if (!tile || !result.data) return null
-    return { tile, place: grid.part(tile).place, elements: elementsOf(result.data.dtype, result.data.data) }
+    return {
+      tile,
+      position: grid.part(tile).position,
+      elements: elementsOf(result.data.dtype, result.data.data),
+    }
   })
   const elementAt = (row: number, column: number, side = 0): Element | null => {
     for (const piece of pieces.slice(side * tiles.length, (side + 1) * tiles.length)) {
@@ -72,7 +76,7 @@ export function Table(props: {
         row < tile.row + tile.rows &&
         column >= tile.column &&
         column < tile.column + tile.columns
-      if (isInside) return piece.elements.at(piece.place(row, column))
+      if (isInside) return piece.elements.at(piece.position(row, column))
     }
     return null
   }
@@ -96,11 +100,11 @@ export function Table(props: {
   }
   const shownRows = Array.from(
     { length: Math.max(0, last.row - first.row + 1) },
-    (_, place) => first.row + place,
+    (_, position) => first.row + position,
   )
   const shownColumns = Array.from(
     { length: Math.max(0, last.column - first.column + 1) },
-    (_, place) => first.column + place,
+    (_, position) => first.column + position,
   )
   const isInSight = ([row, column]: [number, number]) =>
     row >= first.row && row <= last.row && column >= first.column && column <= last.column
@@ -218,8 +222,8 @@ function bringIntoSight(
   cellWidth: number,
   gutter: number,
 ) {
-  const near = (place: number, size: number, room: number, scrolled: number, before: number) => {
-    const at = place * size
+  const near = (position: number, size: number, room: number, scrolled: number, before: number) => {
+    const at = position * size
     const nearest = Math.max(at - room + size, Math.min(scrolled, at))
     return Math.abs(nearest - scrolled) > room ? at - before * size : nearest
   }
@@ -244,7 +248,7 @@ function ValueCell(props: {
   const { element, colour } = props
   const sign = element === null ? 'zero' : signOf(element)
   const isMarked = sign === 'nan' || sign === 'inf' || sign === '-inf'
-  const look = colour && sign !== 'zero' ? { background: css(colour), color: inkOn(colour) } : {}
+  const style = colour && sign !== 'zero' ? { background: css(colour), color: inkOn(colour) } : {}
   return (
     <span
       id={props.id}
@@ -254,7 +258,7 @@ function ValueCell(props: {
       className={styles.cell}
       data-sign={element === null ? 'unread' : sign}
       data-active={props.isActive || undefined}
-      style={{ left: props.left, width: props.width, ...look, ...(isMarked ? { fontWeight: 700 } : {}) }}
+      style={{ left: props.left, width: props.width, ...style, ...(isMarked ? { fontWeight: 700 } : {}) }}
       onMouseEnter={props.onPoint}
       onMouseDown={props.onChoose}
     >
@@ -272,7 +276,7 @@ function ElementBar(props: {
 }) {
   const { t } = useTranslation(tensorTexts)
   const { element, sides, dtype } = props
-  const told = (side: Element | null | undefined) =>
+  const text = (side: Element | null | undefined) =>
     side === null || side === undefined ? t('reading') : exactText(side, dtype)
   return (
     <div className={styles.bar} aria-live="polite" data-testid="element-bar">
@@ -280,14 +284,14 @@ function ElementBar(props: {
         [{props.index.join(', ')}] ={' '}
         {sides ? (
           <>
-            <span>{t('wasIs', { previous: told(sides[0]), current: told(sides[1]) })}</span>
+            <span>{t('wasIs', { previous: text(sides[0]), current: text(sides[1]) })}</span>
             {' · '}
             <b>
               {t('change', { difference: element === null ? t('reading') : exactText(element, 'float64') })}
             </b>
           </>
         ) : (
-          <b>{told(element)}</b>
+          <b>{text(element)}</b>
         )}
       </span>
     </div>

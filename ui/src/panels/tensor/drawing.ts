@@ -41,9 +41,9 @@ function paint({ cells, rows, columns, largest, scale, palette }: Picture): HTML
   const context = image.getContext('2d')
   if (!context) return image
   const pixels = context.createImageData(columns, rows)
-  for (let place = 0; place < rows * columns; place += 1) {
-    const [red, green, blue] = colourOf(cells[place] ?? 0, largest, scale, palette)
-    pixels.data.set([red, green, blue, 255], 4 * place)
+  for (let index = 0; index < rows * columns; index += 1) {
+    const [red, green, blue] = colourOf(cells[index] ?? 0, largest, scale, palette)
+    pixels.data.set([red, green, blue, 255], 4 * index)
   }
   context.putImageData(pixels, 0, 0)
   return image
@@ -52,7 +52,7 @@ function paint({ cells, rows, columns, largest, scale, palette }: Picture): HTML
 function drawMarks(context: CanvasRenderingContext2D, picture: Picture): void {
   const { cells, columns, left, top, cellWidth, cellHeight, palette } = picture
   const found: number[] = []
-  for (const [place, number] of cells.entries()) if (!Number.isFinite(number)) found.push(place)
+  for (const [index, number] of cells.entries()) if (!Number.isFinite(number)) found.push(index)
   const room = Math.min(cellWidth, cellHeight)
   if (room < LEAST_MARK && found.length > MOST_LARGE_MARKS) {
     hatch(context, picture, found)
@@ -62,11 +62,11 @@ function drawMarks(context: CanvasRenderingContext2D, picture: Picture): void {
   context.font = `bold ${size}px sans-serif`
   context.textAlign = 'center'
   context.textBaseline = 'middle'
-  for (const place of found) {
-    const number = cells[place] ?? NaN
+  for (const index of found) {
+    const number = cells[index] ?? NaN
     const colour = Number.isNaN(number) ? palette.nan : palette.infinite
-    const x = left + ((place % columns) + 0.5) * cellWidth
-    const y = top + (Math.floor(place / columns) + 0.5) * cellHeight
+    const x = left + ((index % columns) + 0.5) * cellWidth
+    const y = top + (Math.floor(index / columns) + 0.5) * cellHeight
     if (room < LEAST_MARK) {
       context.fillStyle = css(colour)
       context.fillRect(x - LEAST_MARK / 2, y - LEAST_MARK / 2, LEAST_MARK, LEAST_MARK)
@@ -78,17 +78,17 @@ function drawMarks(context: CanvasRenderingContext2D, picture: Picture): void {
 }
 
 /** Cells too small and too many for marks are covered with a pattern of marks, where they lie together. */
-function hatch(context: CanvasRenderingContext2D, picture: Picture, places: readonly number[]): void {
+function hatch(context: CanvasRenderingContext2D, picture: Picture, indices: readonly number[]): void {
   const { cells, columns, left, top, cellWidth, cellHeight, palette } = picture
   const patterns = new Map<string, CanvasPattern | null>()
-  for (const place of places) {
-    const number = cells[place] ?? NaN
+  for (const index of indices) {
+    const number = cells[index] ?? NaN
     const mark = MARKS[signOf(number)] ?? ''
     if (!patterns.has(mark)) {
       const ink = inkOn(Number.isNaN(number) ? palette.nan : palette.infinite)
       patterns.set(mark, context.createPattern(tile(mark, ink), 'repeat'))
     }
-    const [x, y] = [left + (place % columns) * cellWidth, top + Math.floor(place / columns) * cellHeight]
+    const [x, y] = [left + (index % columns) * cellWidth, top + Math.floor(index / columns) * cellHeight]
     context.fillStyle = patterns.get(mark) ?? 'transparent'
     context.fillRect(x, y, cellWidth, cellHeight)
   }
@@ -113,11 +113,11 @@ function drawTexts(context: CanvasRenderingContext2D, picture: Picture): void {
   context.font = '11px ui-monospace, "DejaVu Sans Mono", monospace'
   context.textAlign = 'center'
   context.textBaseline = 'middle'
-  for (const [place, number] of cells.entries()) {
+  for (const [index, number] of cells.entries()) {
     const mark = MARKS[signOf(number)]
     context.fillStyle = inkOn(colourOf(number, largest, scale, palette))
-    const x = left + ((place % columns) + 0.5) * cellWidth
-    const y = top + (Math.floor(place / columns) + 0.5) * cellHeight
+    const x = left + ((index % columns) + 0.5) * cellWidth
+    const y = top + (Math.floor(index / columns) + 0.5) * cellHeight
     context.fillText(
       mark ? `${mark} ${picture.text(number)}` : picture.text(number),
       x,
@@ -133,7 +133,7 @@ export function ticks(elements: number, elementSize: number, room: number): numb
   const least = Math.max(1, room / elementSize)
   const decade = 10 ** Math.floor(Math.log10(least))
   const step = [1, 2, 5, 10].map((factor) => factor * decade).find((one) => one >= least) ?? 10 * decade
-  return Array.from({ length: Math.ceil(elements / step) }, (_, place) => place * step)
+  return Array.from({ length: Math.ceil(elements / step) }, (_, index) => index * step)
 }
 
 /** The cell of a picture under which an element is, as `under` cuts it. */

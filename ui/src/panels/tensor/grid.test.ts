@@ -16,7 +16,7 @@ it('lays two ranges out as rows and columns, with the indices of the tensor', ()
   ])
   const part = found.part({ row: 4, column: 2, rows: 3, columns: 3 })
   expect(part.slice).toBe('[2, 14:17, 4:9:2]')
-  expect(part.place(5, 4)).toBe(5)
+  expect(part.position(5, 4)).toBe(5)
 })
 
 it('wraps one range into rows of ten', () => {
@@ -26,7 +26,7 @@ it('wraps one range into rows of ten', () => {
   expect([found.cellOf([27]), found.cellOf([28])]).toEqual([[2, 4], null])
   const part = found.part({ row: 2, column: 0, rows: 512, columns: 10 })
   expect(part.slice).toBe('[23:28]')
-  expect(part.place(2, 4)).toBe(4)
+  expect(part.position(2, 4)).toBe(4)
 })
 
 it('shows a single element as one', () => {

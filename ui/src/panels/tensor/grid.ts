@@ -1,4 +1,4 @@
-import { rangeLength, rangePart, rangePlace, sliceText, type Entry } from './slices'
+import { rangeLength, rangePart, rangePosition, sliceText, type Entry } from './slices'
 
 /** A slice laid out in rows and columns. */
 export interface Grid {
@@ -15,7 +15,7 @@ export interface Grid {
   /** Row and column of an element of the tensor; null if the slice does not have it. */
   cellOf: (index: readonly number[]) => [number, number] | null
   /** A rectangle of it as a slice for the server, and where in the answer an element of the rectangle lies. */
-  part: (rectangle: Rectangle) => { slice: string; place: (row: number, column: number) => number }
+  part: (rectangle: Rectangle) => { slice: string; position: (row: number, column: number) => number }
 }
 
 export interface Rectangle {
@@ -34,20 +34,21 @@ export function gridOf(entries: readonly Entry[]): Grid {
   const [first, second] = ranges
   const texts = (parts: string[]) =>
     sliceText(entries.map((entry) => (entry.kind === 'index' ? String(entry.index) : (parts.shift() ?? ':'))))
-  const indices = (places: number[]) =>
+  const indices = (positions: number[]) =>
     entries.map((entry) =>
-      entry.kind === 'index' ? entry.index : entry.start + (places.shift() ?? 0) * entry.step,
+      entry.kind === 'index' ? entry.index : entry.start + (positions.shift() ?? 0) * entry.step,
     )
   /** Places in the ranges; null if the element is not in the slice. */
-  const placesOf = (index: readonly number[]): number[] | null => {
-    const places: number[] = []
+  const positionsOf = (index: readonly number[]): number[] | null => {
+    const positions: number[] = []
     for (const [dimension, entry] of entries.entries()) {
       const wanted = index[dimension] ?? 0
-      const place = entry.kind === 'index' ? (entry.index === wanted ? 0 : null) : rangePlace(entry, wanted)
-      if (place === null) return null
-      if (entry.kind === 'range') places.push(place)
+      const position =
+        entry.kind === 'index' ? (entry.index === wanted ? 0 : null) : rangePosition(entry, wanted)
+      if (position === null) return null
+      if (entry.kind === 'range') positions.push(position)
     }
-    return places
+    return positions
   }
   if (first && second) {
     const [rows, columns] = [rangeLength(first), rangeLength(second)]
@@ -60,12 +61,12 @@ export function gridOf(entries: readonly Entry[]): Grid {
       columnLabel: (column) => String(second.start + column * second.step),
       indexOf: (row, column) => indices([row, column]),
       cellOf: (index) => {
-        const places = placesOf(index)
-        return places && [places[0] ?? 0, places[1] ?? 0]
+        const positions = positionsOf(index)
+        return positions && [positions[0] ?? 0, positions[1] ?? 0]
       },
       part: (part) => ({
         slice: texts([rangePart(first, part.row, part.rows), rangePart(second, part.column, part.columns)]),
-        place: (row, column) => (row - part.row) * part.columns + column - part.column,
+        position: (row, column) => (row - part.row) * part.columns + column - part.column,
       }),
     }
   }
@@ -81,22 +82,22 @@ export function gridOf(entries: readonly Entry[]): Grid {
       columnLabel: (column) => `${first.step < 0 ? '-' : '+'}${Math.abs(column * first.step)}`,
       indexOf: (row, column) => indices([row * WRAPPED + column]),
       cellOf: (index) => {
-        const place = placesOf(index)?.[0]
-        return place === undefined ? null : [Math.floor(place / WRAPPED), place % WRAPPED]
+        const position = positionsOf(index)?.[0]
+        return position === undefined ? null : [Math.floor(position / WRAPPED), position % WRAPPED]
       },
       part: (part) => {
         const from = part.row * WRAPPED
         const count = Math.min(part.rows * WRAPPED, length - from)
         return {
           slice: texts([rangePart(first, from, count)]),
-          place: (row, column) => (row - part.row) * WRAPPED + column,
+          position: (row, column) => (row - part.row) * WRAPPED + column,
         }
       },
     }
   }
   const one = {
     slice: texts([]),
-    place: () => 0,
+    position: () => 0,
   }
   return {
     rows: 1,
@@ -106,7 +107,7 @@ export function gridOf(entries: readonly Entry[]): Grid {
     rowLabel: () => '',
     columnLabel: () => '',
     indexOf: () => indices([]),
-    cellOf: (index) => (placesOf(index) ? [0, 0] : null),
+    cellOf: (index) => (positionsOf(index) ? [0, 0] : null),
     part: () => one,
   }
 }

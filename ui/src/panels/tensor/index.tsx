@@ -13,7 +13,7 @@ import { Heading } from './Heading'
 import { Finder } from './Finder'
 import { HeatMap } from './HeatMap'
 import { Histogram } from './Histogram'
-import { useProducer, useTensor, useTensorStatistics, type Asked } from './queries'
+import { useProducer, useTensor, useTensorStatistics, type ValueRequest } from './queries'
 import { SliceMap } from './SliceMap'
 import { parseEntries, sliceText, zoomed } from './slices'
 import { firstEntries, nonFinite, reached, shownEntries, useFirstElement } from './start'
@@ -59,18 +59,18 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
   const producer = useProducer(record)
   const reason = absence(record, view.which, session)
   const declared = record.shape?.every((length) => length >= 0) === true ? record.shape : null
-  const asked: Asked = { address: record.address, which: view.which, tolerance: view.tolerance }
-  const firstOfDeclared = useFirstElement(asked, view, reason === null ? declared : null, record.statistics)
+  const request: ValueRequest = { address: record.address, which: view.which, tolerance: view.tolerance }
+  const firstOfDeclared = useFirstElement(request, view, reason === null ? declared : null, record.statistics)
   const declaredSlice = sliceText(shownEntries(view, declared ?? [], firstOfDeclared))
   const { sides, statistics, isLoading, error } = useSides(
     record,
     view,
-    asked,
+    request,
     reason !== null ? null : declared ? declaredSlice : '',
   )
   // A dimension that is known only at run time is told with the value.
   const shape = declared ?? statistics?.shape ?? null
-  const found = useFirstElement(asked, view, reason === null ? shape : null, statistics)
+  const found = useFirstElement(request, view, reason === null ? shape : null, statistics)
   const first = declared ? firstOfDeclared : found
   const entries = shownEntries(view, shape ?? [], first)
   const parsed = parseEntries(entries, shape ?? [])
@@ -101,7 +101,7 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
               canSlice={reason === null && declared !== null && declared.length > 0}
             />
             {reason === null && shape && hasSlices && grid.length > 0 && (
-              <SliceMap asked={asked} shape={shape} entries={parsed} texts={entries} onGo={goTo} />
+              <SliceMap request={request} shape={shape} entries={parsed} texts={entries} onGo={goTo} />
             )}
             <section className={styles.advice} aria-label={t('hits')} data-testid="tensor-hits">
               <h3>{t('hits')}</h3>
@@ -126,7 +126,7 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
                     onApply={(next) => change(address, { entries: next, cell: next && [0, 0] })}
                   >
                     <Finder
-                      asked={asked}
+                      request={request}
                       at={cell && grid ? grid.indexOf(...cell) : null}
                       known={view.which === 'current' ? nonFinite(record.statistics) : null}
                       onFound={goTo}
@@ -146,7 +146,7 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
                     <Value
                       address={address}
                       view={view}
-                      asked={asked}
+                      request={request}
                       dtype={record.dtype || (statistics?.dtype ?? '')}
                       shape={shape}
                       entries={entries}
@@ -176,18 +176,20 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
 }
 
 /** The statistics that stand beside a value: of it, and of a difference of both sides. */
-function useSides(record: TensorRecord, view: TensorView, asked: Asked, slice: string | null) {
+function useSides(record: TensorRecord, view: TensorView, request: ValueRequest, slice: string | null) {
   const { t } = useTranslation(tensorTexts)
-  const told = record.statistics
+  const reported = record.statistics
   const isWhole = view.extent === 'tensor' || slice === null || slice === ''
-  const isTold = view.which === 'current' && isWhole && told !== null && told !== undefined && !told.partial
+  const isReported =
+    view.which === 'current' && isWhole && reported !== null && reported !== undefined && !reported.partial
   const { data, error, isLoading } = useTensorStatistics(
-    asked,
+    request,
     isWhole ? '' : slice,
-    slice !== null && !isTold,
+    slice !== null && !isReported,
   )
   const found = data?.statistics ?? null
-  const statistics: Statistics | null = found ?? (view.which === 'current' && isWhole ? (told ?? null) : null)
+  const statistics: Statistics | null =
+    found ?? (view.which === 'current' && isWhole ? (reported ?? null) : null)
   const sides: Side[] =
     view.which === 'difference'
       ? [
@@ -202,14 +204,14 @@ function useSides(record: TensorRecord, view: TensorView, asked: Asked, slice: s
 function Value(props: {
   address: string
   view: TensorView
-  asked: Asked
+  request: ValueRequest
   dtype: string
   shape: readonly number[]
   entries: readonly string[]
   cell: [number, number] | null
   statistics: Statistics | null
 }) {
-  const { address, view, asked, dtype, shape, entries, cell, statistics } = props
+  const { address, view, request, dtype, shape, entries, cell, statistics } = props
   const change = useTensorViews((state) => state.change)
   const parsed = parseEntries(entries, shape)
   if ('key' in parsed) return null
@@ -222,7 +224,7 @@ function Value(props: {
   if (view.presentation === 'histogram') {
     return (
       <Histogram
-        asked={asked}
+        request={request}
         slice={view.extent === 'slice' ? slice : ''}
         statistics={statistics}
         dtype={dtype}
@@ -233,7 +235,7 @@ function Value(props: {
     return (
       <Table
         key={`${slice} ${view.which}`}
-        asked={asked}
+        request={request}
         slice={slice}
         grid={grid}
         dtype={dtype}
@@ -245,7 +247,7 @@ function Value(props: {
   }
   return (
     <HeatMap
-      asked={asked}
+      request={request}
       slice={slice}
       grid={grid}
       dtype={dtype}

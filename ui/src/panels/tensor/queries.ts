@@ -5,26 +5,26 @@ import type { ElementRecord, Histogram, NodeRecord, TensorRecord, TensorStatisti
 import { parseAddress } from '~/parts/tensorAddress'
 import { useView } from '~/state/store'
 
-/** A value that is asked for: a tensor at its step, or the difference to the step before. */
-export interface Asked {
+/** A request for a value: a tensor at its step, or the difference to the step before. */
+export interface ValueRequest {
   /** With its step, so that an answer can never be of another step than the one it is shown for. */
   address: string
   which: Which
   tolerance: number
-  /** Another place in the API that answers the same questions, as a comparison does for each of its sides. */
+  /** Another path of the API that answers the same requests, as a comparison does for each of its sides. */
   from?: { path: string; query: Query }
 }
 
 /** Where a part of a value is in the API. */
-function partPath(run: string, asked: Asked, part: string): string {
-  return asked.from ? `${asked.from.path}/${part}` : path(run, `/tensor/${part}`)
+function partPath(run: string, request: ValueRequest, part: string): string {
+  return request.from ? `${request.from.path}/${part}` : path(run, `/tensor/${part}`)
 }
 
 /** What two runs have is the same at whatever step one of them is looked at. */
-function valueKey(run: string, asked: Asked, ...more: unknown[]) {
-  return asked.from
-    ? (['value', asked.from.path, asked.from.query, ...more] as const)
-    : keys.step(run, 'value', query(asked), ...more)
+function valueKey(run: string, request: ValueRequest, ...more: unknown[]) {
+  return request.from
+    ? (['value', request.from.path, request.from.query, ...more] as const)
+    : keys.step(run, 'value', query(request), ...more)
 }
 
 /** The tensor of an address at the step that is shown; null if its node has no such input or output. */
@@ -39,39 +39,39 @@ export function useTensor(address: string) {
   })
 }
 
-function query(asked: Asked): Query {
-  const { address, which, tolerance, from } = asked
+function query(request: ValueRequest): Query {
+  const { address, which, tolerance, from } = request
   if (from) return from.query
   return { address, which, ...(which === 'difference' && tolerance > 0 ? { tolerance } : {}) }
 }
 
-export function useTensorStatistics(asked: Asked, slice: string, enabled: boolean) {
+export function useTensorStatistics(request: ValueRequest, slice: string, enabled: boolean) {
   const run = useView((view) => view.run)
   return useQuery({
-    queryKey: valueKey(run, asked, 'statistics', slice),
+    queryKey: valueKey(run, request, 'statistics', slice),
     queryFn: ({ signal }) =>
-      get<TensorStatistics>(partPath(run, asked, 'statistics'), { ...query(asked), slice }, signal),
+      get<TensorStatistics>(partPath(run, request, 'statistics'), { ...query(request), slice }, signal),
     enabled,
   })
 }
 
-export function useHistogram(asked: Asked, slice: string, bins: number) {
+export function useHistogram(request: ValueRequest, slice: string, bins: number) {
   const run = useView((view) => view.run)
   return useQuery({
-    queryKey: valueKey(run, asked, 'histogram', slice, bins),
+    queryKey: valueKey(run, request, 'histogram', slice, bins),
     queryFn: ({ signal }) =>
-      get<Histogram>(partPath(run, asked, 'histogram'), { ...query(asked), slice, bins }, signal),
+      get<Histogram>(partPath(run, request, 'histogram'), { ...query(request), slice, bins }, signal),
   })
 }
 
 /** The picture of a slice in at most so many cells; while another size is read, the one before stands. */
-export function useHeatMap(asked: Asked, slice: string, rows: number, columns: number) {
+export function useHeatMap(request: ValueRequest, slice: string, rows: number, columns: number) {
   const run = useView((view) => view.run)
-  const key = valueKey(run, asked, 'heat-map', slice)
+  const key = valueKey(run, request, 'heat-map', slice)
   return useQuery({
     queryKey: [...key, rows, columns],
     queryFn: ({ signal }) =>
-      getRaw(partPath(run, asked, 'heat-map'), { ...query(asked), slice, rows, columns }, signal),
+      getRaw(partPath(run, request, 'heat-map'), { ...query(request), slice, rows, columns }, signal),
     enabled: rows > 0 && columns > 0,
     placeholderData: (before, last) =>
       last && JSON.stringify(last.queryKey.slice(0, -2)) === JSON.stringify(key)
@@ -83,34 +83,34 @@ export function useHeatMap(asked: Asked, slice: string, rows: number, columns: n
 export type Find = 'first' | 'largest' | 'next' | 'previous'
 
 /** Where an element is; to be given to `useQuery` or `fetchQuery`. */
-export function elementQuery(run: string, asked: Asked, find: Find, slice = '') {
+export function elementQuery(run: string, request: ValueRequest, find: Find, slice = '') {
   return queryOptions({
-    queryKey: valueKey(run, asked, 'element', find, slice),
+    queryKey: valueKey(run, request, 'element', find, slice),
     queryFn: ({ signal }) =>
-      get<ElementRecord>(partPath(run, asked, 'element'), { ...query(asked), find, slice }, signal),
+      get<ElementRecord>(partPath(run, request, 'element'), { ...query(request), find, slice }, signal),
   })
 }
 
 /** The map of all slices that differ where a slice has an index: three planes of at most so many cells. */
-export function useSliceMap(asked: Asked, slice: string, rows: number, columns: number) {
+export function useSliceMap(request: ValueRequest, slice: string, rows: number, columns: number) {
   const run = useView((view) => view.run)
   return useQuery({
-    queryKey: valueKey(run, asked, 'slices', slice, rows, columns),
+    queryKey: valueKey(run, request, 'slices', slice, rows, columns),
     queryFn: ({ signal }) =>
-      getRaw(partPath(run, asked, 'slices'), { ...query(asked), slice, rows, columns }, signal),
+      getRaw(partPath(run, request, 'slices'), { ...query(request), slice, rows, columns }, signal),
   })
 }
 
 /** A piece of a slice, for the table; to be given to `useQueries`. */
 export function valuesQuery(
   run: string,
-  asked: Asked,
+  request: ValueRequest,
   slice: string,
   enabled: boolean,
 ): UseQueryOptions<RawArray> {
   return {
-    queryKey: valueKey(run, asked, 'values', slice),
-    queryFn: ({ signal }) => getRaw(partPath(run, asked, 'values'), { ...query(asked), slice }, signal),
+    queryKey: valueKey(run, request, 'values', slice),
+    queryFn: ({ signal }) => getRaw(partPath(run, request, 'values'), { ...query(request), slice }, signal),
     enabled,
     gcTime: 30_000,
   }

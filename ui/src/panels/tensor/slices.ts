@@ -46,23 +46,23 @@ export function parseEntry(text: string, dimension: number, length: number): Ent
       return { dimension, key: 'bound', values: { text: bound, least: -length, most: length } }
     }
   }
-  const placed = (bound: number | null | undefined, otherwise: number) =>
+  const clampedTo = (bound: number | null | undefined, otherwise: number) =>
     bound === null || bound === undefined ? otherwise : bound < 0 ? bound + length : bound
   if (step > 0) {
-    return { kind: 'range', start: placed(numbers[0], 0), end: placed(numbers[1], length), step }
+    return { kind: 'range', start: clampedTo(numbers[0], 0), end: clampedTo(numbers[1], length), step }
   }
   return {
     kind: 'range',
-    start: Math.min(placed(numbers[0], length - 1), length - 1),
-    end: placed(numbers[1], -1),
+    start: Math.min(clampedTo(numbers[0], length - 1), length - 1),
+    end: clampedTo(numbers[1], -1),
     step,
   }
 }
 
 /** Where in a range an index is; null if it is not in it. */
-export function rangePlace(range: Entry & { kind: 'range' }, index: number): number | null {
-  const place = (index - range.start) / range.step
-  return Number.isInteger(place) && place >= 0 && place < rangeLength(range) ? place : null
+export function rangePosition(range: Entry & { kind: 'range' }, index: number): number | null {
+  const position = (index - range.start) / range.step
+  return Number.isInteger(position) && position >= 0 && position < rangeLength(range) ? position : null
 }
 
 /** The slice in which an element is: the one that is shown where it has the element, else one like it. */
@@ -72,11 +72,11 @@ export function entriesAt(
   shape: readonly number[],
 ): string[] {
   return shown.map((text, dimension) => {
-    const place = index[dimension] ?? 0
+    const position = index[dimension] ?? 0
     const entry = parseEntry(text, dimension, shape[dimension] ?? 0)
     if ('key' in entry) return ':'
-    if (entry.kind === 'index') return String(place)
-    return rangePlace(entry, place) === null ? ':' : text
+    if (entry.kind === 'index') return String(position)
+    return rangePosition(entry, position) === null ? ':' : text
   })
 }
 
@@ -118,12 +118,12 @@ export function zoomed(
   from: { row: number; column: number },
   to: { row: number; column: number },
 ): string[] {
-  const places = isOneDimension
+  const positions = isOneDimension
     ? [[from.column, to.column] as const]
     : [[from.row, to.row] as const, [from.column, to.column] as const]
   return entries.map((entry) => {
     if (entry.kind === 'index') return String(entry.index)
-    const [first, last] = places.shift() ?? [0, 0]
+    const [first, last] = positions.shift() ?? [0, 0]
     return rangePart(entry, first, last - first + 1)
   })
 }

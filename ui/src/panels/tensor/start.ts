@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { useView } from '~/state/store'
 import type { Statistics } from '~/api/types'
-import { elementQuery, type Asked } from './queries'
+import { elementQuery, type ValueRequest } from './queries'
 import { defaultEntries, entriesAt, parseEntries } from './slices'
 import { MOST_COLUMNS, MOST_ROWS } from './tableLayout'
 import { WRAPPED } from './grid'
@@ -23,7 +23,7 @@ export function nonFinite(statistics: Statistics | null | undefined): number | n
  * Undefined while it is not known, so that nothing is shown that jumps a moment later.
  */
 export function useFirstElement(
-  asked: Asked,
+  request: ValueRequest,
   view: TensorView,
   shape: readonly number[] | null,
   statistics: Statistics | null | undefined,
@@ -31,7 +31,7 @@ export function useFirstElement(
   const run = useView((state) => state.run)
   const elements = shape?.reduce((product, length) => product * length, 1) ?? 0
   const isWorthIt = elements > 0 && (elements <= MOST_SEARCHED || (nonFinite(statistics) ?? 0) > 0)
-  const { data, isPending } = useQuery({ ...elementQuery(run, asked, 'first'), enabled: isWorthIt })
+  const { data, isPending } = useQuery({ ...elementQuery(run, request, 'first'), enabled: isWorthIt })
   if (isWorthIt && isPending && view.entries === null) return undefined
   return data?.index ?? null
 }
@@ -70,9 +70,9 @@ export function reached(
   const ranges = parsed.flatMap((entry, dimension) => (entry.kind === 'range' ? [dimension] : []))
   const limits = ranges.length === 1 ? [MOST_ROWS * WRAPPED] : [MOST_ROWS, MOST_COLUMNS]
   return entries.map((text, dimension) => {
-    const [place, length] = [index[dimension] ?? 0, shape[dimension] ?? 0]
+    const [position, length] = [index[dimension] ?? 0, shape[dimension] ?? 0]
     const limit = limits[ranges.indexOf(dimension)]
-    if (limit === undefined || place < limit) return text
-    return `${Math.max(0, place - AROUND)}:${Math.min(length, place + AROUND)}`
+    if (limit === undefined || position < limit) return text
+    return `${Math.max(0, position - AROUND)}:${Math.min(length, position + AROUND)}`
   })
 }

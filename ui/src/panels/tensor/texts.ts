@@ -39,7 +39,7 @@ export const tensorTexts = texts(
     statusLong: {
       available: 'The value can be read.',
       at_source:
-        'The value is in the memory of the training process. It is read from there when you look, while the process stands still.',
+        'The value is in the memory of the training process. It is read from there when you look, while the process is stopped.',
       statistics_only: 'Of this step only the statistics are known, the values were not kept.',
       not_kept: 'Of this step neither the value nor statistics are known.',
     },

@@ -60,7 +60,7 @@ export function Table({ query, total, step, onSort }: Props) {
   }
   const indexes = Array.from(
     { length: Math.max(0, sight.last - sight.first + 1) },
-    (_, place) => sight.first + place,
+    (_, index) => sight.first + index,
   )
   return (
     <div

@@ -36,7 +36,7 @@ export function useFirstPage(query: TableQuery) {
   return useQuery({ ...useAsk()(query, 0), placeholderData: keepPreviousData })
 }
 
-/** The rows from one place to another, as far as they have been read. */
+/** The rows from one position to another, as far as they have been read. */
 export function useRows(query: TableQuery, first: number, last: number): Map<number, StatisticsRow> {
   const ask = useAsk()
   return useQueries({
@@ -44,7 +44,7 @@ export function useRows(query: TableQuery, first: number, last: number): Map<num
     combine: (pages) =>
       new Map(
         pages.flatMap(({ data }) =>
-          data ? data.rows.map((row, place) => [data.offset + place, row] as const) : [],
+          data ? data.rows.map((row, index) => [data.offset + index, row] as const) : [],
         ),
       ),
   })

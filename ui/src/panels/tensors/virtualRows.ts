@@ -53,6 +53,6 @@ export function pagesOf(first: number, last: number, pageSize: number): number[]
   const from = Math.floor(first / pageSize)
   return Array.from(
     { length: Math.max(0, Math.floor(last / pageSize) - from + 1) },
-    (_, place) => from + place,
+    (_, index) => from + index,
   )
 }

@@ -28,17 +28,17 @@ export interface LaneWords {
   graphs: string
 }
 
-/** Where the places lie, in CSS pixels. */
-export function widthOfPlace(width: number, places: number): number {
-  return Math.max(0.5, (width - LEFT - RIGHT) / Math.max(1, places))
+/** The width of a column, in CSS pixels. */
+export function widthOfColumn(width: number, columns: number): number {
+  return Math.max(0.5, (width - LEFT - RIGHT) / Math.max(1, columns))
 }
 
-export function placeAt(x: number, width: number, places: number): number {
-  return Math.min(places - 1, Math.max(0, Math.floor((x - LEFT) / widthOfPlace(width, places))))
+export function columnAt(x: number, width: number, columns: number): number {
+  return Math.min(columns - 1, Math.max(0, Math.floor((x - LEFT) / widthOfColumn(width, columns))))
 }
 
 export interface Shown {
-  /** Places of the step that is shown, of where the run stands, and under the pointer; −1: none. */
+  /** Columns of the step that is shown, of the step of the run, and under the pointer; −1: none. */
   shown: number
   present: number
   cursor: number
@@ -55,14 +55,14 @@ export function drawTimeline(
 ): void {
   const { width, height } = size
   const ink = INKS[theme]
-  const names = [...new Set(data.steps.map((place) => place.graph).filter(Boolean))]
+  const names = [...new Set(data.steps.map((span) => span.graph).filter(Boolean))]
   const hasGraphs = names.length > 1
   const bottom = height - AXIS
   const kept = bottom - LANE - GAP
   const graphs = hasGraphs ? kept - LANE - GAP : kept
   const hits = graphs - LANE - GAP - 2
-  const per = widthOfPlace(width, data.steps.length)
-  const xOf = (place: number) => LEFT + place * per
+  const per = widthOfColumn(width, data.steps.length)
+  const xOf = (column: number) => LEFT + column * per
   canvas.clearRect(0, 0, width, height)
   canvas.font = PLAIN
   canvas.textBaseline = 'middle'
@@ -79,15 +79,15 @@ export function drawTimeline(
   const end = xOf(data.steps.length)
   canvas.fillStyle = ink.faint
   canvas.fillRect(LEFT, kept, end - LEFT, LANE)
-  data.steps.forEach((place, index) => {
+  data.steps.forEach((span, index) => {
     const x = xOf(index)
     const wide = Math.max(1, per - (per > 4 ? 1 : 0))
-    if (place.values || place.statistics) {
-      canvas.fillStyle = KEPT[theme][place.values ? 'values' : 'statistics']
-      canvas.fillRect(x, place.values ? kept : kept + LANE / 2, wide, place.values ? LANE : LANE / 2)
+    if (span.values || span.statistics) {
+      canvas.fillStyle = KEPT[theme][span.values ? 'values' : 'statistics']
+      canvas.fillRect(x, span.values ? kept : kept + LANE / 2, wide, span.values ? LANE : LANE / 2)
     }
-    if (hasGraphs && place.graph) {
-      canvas.fillStyle = GRAPHS[theme][names.indexOf(place.graph) % 4] ?? ink.line
+    if (hasGraphs && span.graph) {
+      canvas.fillStyle = GRAPHS[theme][names.indexOf(span.graph) % 4] ?? ink.line
       canvas.fillRect(x, graphs, wide, LANE)
     }
   })
@@ -102,7 +102,7 @@ function mark(
   canvas: CanvasRenderingContext2D,
   data: Timeline,
   at: Shown,
-  xOf: (place: number) => number,
+  xOf: (column: number) => number,
   per: number,
   bottom: number,
   ink: Ink,
@@ -134,19 +134,19 @@ function mark(
   }
 }
 
-/** A triangle for each place with hits; where they come too close, a bar for all. */
+/** A triangle for each column with hits; where they come too close, a bar for all. */
 function drawHits(
   canvas: CanvasRenderingContext2D,
   data: Timeline,
-  xOf: (place: number) => number,
+  xOf: (column: number) => number,
   per: number,
   top: number,
   ink: Ink,
 ): void {
   canvas.fillStyle = ink.hit
   let last = -Infinity
-  data.steps.forEach((place, index) => {
-    if (!place.hits) return
+  data.steps.forEach((span, index) => {
+    if (!span.hits) return
     const x = xOf(index) + per / 2
     if (x - last >= 8) {
       canvas.beginPath()
@@ -162,7 +162,7 @@ function drawHits(
 function drawLoss(
   canvas: CanvasRenderingContext2D,
   data: Timeline,
-  xOf: (place: number) => number,
+  xOf: (column: number) => number,
   per: number,
   { top, bottom }: { top: number; bottom: number },
   theme: Theme,
@@ -224,7 +224,7 @@ function drawLoss(
 function drawAxis(
   canvas: CanvasRenderingContext2D,
   data: Timeline,
-  xOf: (place: number) => number,
+  xOf: (column: number) => number,
   per: number,
   bottom: number,
   ink: Ink,
@@ -236,9 +236,9 @@ function drawAxis(
   const distance = roundDistance(steps / Math.max(1, Math.floor((end - LEFT) / 52)))
   canvas.fillStyle = ink.text
   canvas.textAlign = 'center'
-  data.steps.forEach((place, index) => {
-    const round = Math.ceil(place.first / distance) * distance
-    if (round > place.last) return
+  data.steps.forEach((span, index) => {
+    const round = Math.ceil(span.first / distance) * distance
+    if (round > span.last) return
     const x = xOf(index) + per / 2
     canvas.fillRect(Math.round(x), bottom, 1, 3)
     canvas.fillText(String(round), x, bottom + 11)

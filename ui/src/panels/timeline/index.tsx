@@ -12,11 +12,11 @@ import { Failure } from '~/parts/Notice'
 import { short } from '~/parts/numbers'
 import { parseAddress } from '~/parts/tensorAddress'
 import { useView } from '~/state/store'
-import { drawTimeline, KEPT, placeAt, type LaneWords } from './drawing'
+import { drawTimeline, KEPT, columnAt, type LaneWords } from './drawing'
 import { timelineTexts } from './texts'
 import classes from './timeline.module.css'
 
-/** The steps on a line: the loss, hits, what is kept, and where the run stands. */
+/** The steps on a line: the loss, hits, what is kept, and the step of the run. */
 export function Timeline() {
   const { ref, width, height } = useElementSize()
   // In steps, so that a drag of a separator does not ask anew for every pixel.
@@ -48,7 +48,7 @@ function Line(props: {
   width: number
   height: number
   cursor: number
-  setCursor: (place: number) => void
+  setCursor: (column: number) => void
 }) {
   const { data, width, height, cursor, setCursor } = props
   const { t } = useTranslation(timelineTexts)
@@ -56,8 +56,8 @@ function Line(props: {
   const { data: session } = useSession()
   const goToStep = useGoToStep()
   const canvas = useRef<HTMLCanvasElement>(null)
-  const shown = placeOf(data, session?.step ?? -1)
-  const present = placeOf(data, data.present_step)
+  const shown = columnOf(data, session?.step ?? -1)
+  const present = columnOf(data, data.present_step)
   const canGo = session?.capabilities.can_go_to_step === true
   useEffect(() => {
     const context = sized(canvas.current, width, height)
@@ -69,9 +69,9 @@ function Line(props: {
     }
     if (context) drawTimeline(context, data, { width, height }, { shown, present, cursor }, theme, words)
   }, [data, width, height, shown, present, cursor, theme, t])
-  const goTo = (place: number) => {
+  const goTo = (column: number) => {
     // Of several steps the last shows what the others led to.
-    const step = data.steps[place]?.last
+    const step = data.steps[column]?.last
     if (step !== undefined) goToStep(step)
   }
   const onKey = (event: KeyboardEvent) => {
@@ -92,10 +92,10 @@ function Line(props: {
     event.preventDefault()
   }
   const at = (event: { clientX: number; currentTarget: Element }) =>
-    placeAt(event.clientX - event.currentTarget.getBoundingClientRect().left, width, data.steps.length)
-  const place = cursor >= 0 ? cursor : shown
-  const span = data.steps[place]
-  const words = useWords()(data, place)
+    columnAt(event.clientX - event.currentTarget.getBoundingClientRect().left, width, data.steps.length)
+  const column = cursor >= 0 ? cursor : shown
+  const span = data.steps[column]
+  const words = useWords()(data, column)
   return (
     <>
       <canvas ref={canvas} aria-hidden />
@@ -172,11 +172,11 @@ function Key({ colour, label, height }: { colour: string; label: string; height:
 function useWords() {
   const { t } = useTranslation(timelineTexts)
   const { data: session } = useSession()
-  return (data: TimelineData, place: number): string[] => {
-    const span = data.steps[place]
+  return (data: TimelineData, column: number): string[] => {
+    const span = data.steps[column]
     if (!span) return [t('empty')]
-    const value = data.loss?.values[place] ?? null
-    const mark = data.loss?.marks[place] ?? 0
+    const value = data.loss?.values[column] ?? null
+    const mark = data.loss?.marks[column] ?? 0
     const isIn = (step: number | undefined) => step !== undefined && span.first <= step && step <= span.last
     const lossWords = [
       ...(value === null ? [] : [short(value)]),
@@ -197,6 +197,6 @@ function useWords() {
   }
 }
 
-function placeOf(data: TimelineData, step: number): number {
+function columnOf(data: TimelineData, step: number): number {
   return data.steps.findIndex((span) => span.first <= step && step <= span.last)
 }

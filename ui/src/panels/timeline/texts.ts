@@ -25,7 +25,7 @@ export const timelineTexts = texts(
     nan: 'NaN',
     infinite: 'infinite',
     shown: 'shown',
-    present: 'the run stands here',
+    present: 'the run is here',
     click: 'Click: show this step',
     noLoss: 'No loss is known: its tensor is not watched, or none is called so',
     openLoss: 'Select the node of the loss',

@@ -1,4 +1,4 @@
-"""A session of attached processes at a glance: what it is doing, and what can be done with it now."""
+"""The summary of a session of attached processes: what it is doing, and what can be done with it now."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tensight.sessions.records import SessionRecord, State
 if TYPE_CHECKING:
     from tensight.sessions.events import EventLog
     from tensight.sessions.hit_list import HitList
-    from tensight.sessions.live.conductor import Conductor
     from tensight.sessions.live.process import TrainingProcess
     from tensight.sessions.live.recording import Recording
     from tensight.sessions.live.reported_hits import ReportedHits
+    from tensight.sessions.live.run_controller import RunController
     from tensight.sessions.live.shown_step import ShownStep
     from tensight.sessions.records import Capabilities
     from tensight.sessions.watchpoint_list import WatchpointList
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _MOST_MESSAGES = 5
 
 
-class GlancedSession(RunningSession, Protocol):
-    """What is told of a session at a glance; see `LiveSession`."""
+class SummarizedSession(RunningSession, Protocol):
+    """What the summary needs of its session; see `LiveSession`."""
 
     id: str
     name: str
     created: float
     processes: dict[int, TrainingProcess]
-    conductor: Conductor
+    run_controller: RunController
     reported: ReportedHits
     shown: ShownStep
     recording: Recording
@@ -44,8 +44,8 @@ class GlancedSession(RunningSession, Protocol):
         """Return what can be done now."""
 
 
-def glance(session: GlancedSession) -> SessionRecord:
-    """Return the session at a glance."""
+def session_summary(session: SummarizedSession) -> SessionRecord:
+    """Return the summary of a session."""
     ranks = tuple(session.processes[rank].record() for rank in session.ranks)
     is_past = session.shown.step is not None
     return SessionRecord(
@@ -74,24 +74,24 @@ def glance(session: GlancedSession) -> SessionRecord:
     )
 
 
-def capabilities_now(session: GlancedSession) -> dict[str, bool]:
+def capabilities_now(session: SummarizedSession) -> dict[str, bool]:
     """Return what can be done now beyond what every session can."""
     live = session.live
     is_paused = session.state is State.PAUSED
-    at_nodes = is_paused and session.conductor.can_stop_at_nodes
-    can_look_back = session.shown.can_look_back
+    at_nodes = is_paused and session.run_controller.can_stop_at_nodes
+    can_show_past = session.shown.can_show_past
     return {
         "live": True,
-        "can_pause": bool(live) and session.conductor.is_running,
+        "can_pause": bool(live) and session.run_controller.is_running,
         "can_terminate": bool(live) or session.state is State.LOST,
         "can_step": is_paused,
-        "can_step_back": can_look_back and session.step > 0,
-        "can_go_to_step": can_look_back,
+        "can_step_back": can_show_past and session.step > 0,
+        "can_go_to_step": can_show_past,
         "can_next_node": at_nodes,
-        "can_previous_node": is_paused and session.conductor.can_go_back,
+        "can_previous_node": is_paused and session.run_controller.can_go_back,
         "can_run_to_node": at_nodes,
         "can_recheck": is_paused,
-        "can_look_closer": is_paused and session.conductor.can_look_closer,
+        "can_look_closer": is_paused and session.run_controller.can_capture_operators,
         "has_previous_values": bool(live) and all(process.identity.abilities.previous for process in live),
         "has_execution_history": True,
         "has_origin": session.identity.is_agent and not session.recording.statistics.is_empty,
@@ -100,15 +100,15 @@ def capabilities_now(session: GlancedSession) -> dict[str, bool]:
     }
 
 
-def message(session: GlancedSession) -> str:
+def message(session: SummarizedSession) -> str:
     """Return why the session is in its state, for a person; empty if there is nothing to say."""
     if session.shown.step is not None:
-        return f"shows step {session.shown.step}; the training stands at step {session.present_step}"
+        return f"shows step {session.shown.step}; the training is at step {session.present_step}"
     several = session.identity.world_size > 1
     processes = [session.processes[rank] for rank in session.ranks]
     found = [f"rank {one.rank}: {one.message}" if several else one.message for one in processes if one.message]
     if several and len(processes) < session.identity.world_size and session.live:
         found.append(f"{len(processes)} of {session.identity.world_size} ranks are attached")
-    if not found and session.state is State.RUNNING and session.conductor.is_stopping:
+    if not found and session.state is State.RUNNING and session.run_controller.is_stopping:
         found.append("stops when the step that is running is done")
     return "; ".join(found[:_MOST_MESSAGES])

@@ -1,4 +1,4 @@
-"""What processes told of some iterations, as the search for origins looks at it: rows of statistics beside graphs."""
+"""What processes reported of some iterations, as the search for origins reads it: rows of statistics beside graphs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from tensight.graph import Graph, Node
     from tensight.sessions.live.rank_graphs import RankGraphs
 
-TOLD = ("iteration", "graph", "node", "io", "slot", "dtype", "hash", "partial")
+REPORTED_COLUMNS = ("iteration", "graph", "node", "io", "slot", "dtype", "hash", "partial")
 """Columns of a row as the store returns it; its numbers follow."""
 
 
 class ReportedTensor(NamedTuple):
-    """A tensor of which a process told; the attributes are those of `ObservedTensor`."""
+    """A tensor that a process reported; the attributes are those of `ObservedTensor`."""
 
     rank: int
     graph_id: int
@@ -39,7 +39,7 @@ class ReportedTensor(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ToldSteps:
+class ReportedSteps:
     """Rows of some iterations of one rank: `Observations`, and what `shown` needs of a table.
 
     Attributes
@@ -48,7 +48,7 @@ class ToldSteps:
     rows : structured array `ROW`, shape (n,)
     dtypes : list of str
     unseen : tuple of (int, int) or None
-        First and last of the iterations before, if nothing was told of any.
+        First and last of the iterations before, if nothing was reported of any.
     """
 
     tensors: list[ReportedTensor]
@@ -68,7 +68,7 @@ class ToldSteps:
         return self._graphs.graph(name)
 
     def position(self, rank: int, node: Node) -> int:  # noqa: ARG002 - there is only one
-        """Return where a node stands in the order of execution; what is no operator comes last."""
+        """Return the position of a node in the order of execution; what is no operator comes last."""
         position = self._graphs.position(node)
         return UNMATCHED if position is None else position
 
@@ -85,61 +85,61 @@ class ToldSteps:
         return {}
 
     def has_operators(self, iteration: int) -> bool:
-        """Return whether more was told of an iteration than what it left in parameters."""
+        """Return whether more was reported of an iteration than what it left in parameters."""
         return any(one.iteration == iteration and one.op_type not in ("", "Parameter") for one in self.tensors)
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything that ran was told; what nobody watched was not."""
+        """Whether everything that ran was reported; what nobody watched was not."""
         return False
 
     @property
     def is_as_read(self) -> bool:
-        """Return False: what a process tells of a parameter is what the update of the step has left."""
+        """Return False: what a process reports of a parameter is what the update of the step has left."""
         return False
 
     def unseen_before(self, rank: int, iteration: int) -> tuple[int, int] | None:  # noqa: ARG002 - there is only one
-        """Return the iterations before, if nothing was told of any; a running training tells of some steps only."""
+        """Return the iterations before, if nothing was reported of any; a running training reports some steps only."""
         return self.unseen
 
 
-def told_steps(
-    told: Sequence[tuple[Any, ...]], rank: int, graphs: RankGraphs, unseen: tuple[int, int] | None = None
-) -> ToldSteps:
+def reported_steps(
+    reported: Sequence[tuple[Any, ...]], rank: int, graphs: RankGraphs, unseen: tuple[int, int] | None = None
+) -> ReportedSteps:
     """Return rows of the store for the search.
 
     Parameters
     ----------
-    told : sequence of tuple
-        Rows with the columns `TOLD` and `NUMBERS`.
+    reported : sequence of tuple
+        Rows with the columns `REPORTED_COLUMNS` and `NUMBERS`.
     rank : int
     graphs : RankGraphs
         Of the rank.
     unseen : tuple of (int, int), optional
-        First and last of the iterations before, if nothing was told of any.
+        First and last of the iterations before, if nothing was reported of any.
     """
-    rows = np.zeros(len(told), ROW)
-    if told:
-        columns = list(zip(*told, strict=True))
-        numbers = np.array(columns[len(TOLD) :], np.float64)
+    rows = np.zeros(len(reported), ROW)
+    if reported:
+        columns = list(zip(*reported, strict=True))
+        numbers = np.array(columns[len(REPORTED_COLUMNS) :], np.float64)
         for name, column in zip(NUMBERS, numbers, strict=True):
             rows[name] = column if name in MEASURES else np.nan_to_num(column)
-        rows["content_hash"] = [int(one, 16) if one else 0 for one in columns[TOLD.index("hash")]]
-        rows["state"] = np.where(np.array(columns[TOLD.index("partial")], np.bool_), UNKNOWN, KNOWN)
-    ran = _graphs_that_ran(told, graphs)
-    tensors = [_tensor(row, rank, graphs, ran.get(row[0])) for row in told]
-    return ToldSteps(tensors, rows, [row[5] for row in told], unseen, graphs)
+        rows["content_hash"] = [int(one, 16) if one else 0 for one in columns[REPORTED_COLUMNS.index("hash")]]
+        rows["state"] = np.where(np.array(columns[REPORTED_COLUMNS.index("partial")], np.bool_), UNKNOWN, KNOWN)
+    ran = _graphs_that_ran(reported, graphs)
+    tensors = [_tensor(row, rank, graphs, ran.get(row[0])) for row in reported]
+    return ReportedSteps(tensors, rows, [row[5] for row in reported], unseen, graphs)
 
 
-def _graphs_that_ran(told: Iterable[tuple[Any, ...]], graphs: RankGraphs) -> dict[int, Graph]:
-    """Return the graph that ran in each iteration: that which has the most of the operators that were told.
+def _graphs_that_ran(reported: Iterable[tuple[Any, ...]], graphs: RankGraphs) -> dict[int, Graph]:
+    """Return the graph that ran in each iteration: that which has the most of the operators that were reported.
 
     Of several that have as many it is the one after which the process named the most of them, then the smallest, then
     the newest.
     """
     newest = graphs.graphs[::-1]
     operators: dict[int, dict[str, str]] = {}
-    for iteration, name, node_name, *_ in told:
+    for iteration, name, node_name, *_ in reported:
         graph = graphs.graph(name)
         node = graph.get(node_name) if graph is not None else None
         if node is not None and node.is_operator:
@@ -154,7 +154,7 @@ def _that_fits(named: Mapping[str, str], graphs: Iterable[Graph]) -> Graph:
 
 
 def _tensor(row: tuple[Any, ...], rank: int, graphs: RankGraphs, ran: Graph | None) -> ReportedTensor:
-    """Return what a row is about: the node of the graph that ran, if that has it, else of the graph that was told."""
+    """Return the tensor of a row: of the node of the graph that ran, if that has it, else of the graph reported."""
     iteration, graph_name, name, io, slot = row[:5]
     graph = ran if ran is not None and name in ran else graphs.graph(graph_name)
     node = graph.get(name) if graph is not None else None

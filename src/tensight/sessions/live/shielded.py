@@ -1,4 +1,4 @@
-"""Work that nobody can walk away from while it holds a file."""
+"""Work that is shielded from cancellation while it holds a file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 
-async def uninterrupted(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Do some work; a caller that is cancelled in the meantime is held until the work is done."""
+async def shielded(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a coroutine to its end; a caller that is cancelled in the meantime is held until then."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)
@@ -23,6 +23,6 @@ async def uninterrupted(work: Coroutine[Any, Any, _Result]) -> _Result:
         raise
 
 
-async def to_the_end(work: Callable[[], _Result]) -> _Result:
-    """Do some work in a thread, uninterrupted."""
-    return await uninterrupted(asyncio.to_thread(work))
+async def shielded_in_thread(work: Callable[[], _Result]) -> _Result:
+    """Run a function in a thread to its end; see `shielded`."""
+    return await shielded(asyncio.to_thread(work))

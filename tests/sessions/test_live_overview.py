@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from live_stage import CONV, GRAPH, RELU, WEIGHT, Play, Stage, command, network
+from reported_statistics import tell
 from test_live_history import trained
-from told_statistics import tell
 
 from tensight.sessions.errors import NotFoundError
 from tensight.sessions.live.executions import Executions
-from tensight.sessions.live.overview import ToldSource
+from tensight.sessions.live.overview import ReportedSource
 from tensight.sessions.live.reported_tensors import ReportedRow, TensorKey
-from tensight.sessions.live.statistics_store import StatisticsStore, told_of
+from tensight.sessions.live.statistics_store import StatisticsStore, received_statistics
 from tensight.sessions.overview import HIT, INFINITE, NAN, NOTHING, OverviewChoice, overview
 from tensight.tensors import statistics
 
@@ -24,7 +24,9 @@ MAXIMUM = OverviewChoice("max")
 
 def row(value: float, iteration: int, node: str = "a", graph: str = GRAPH, rank: int = 0) -> ReportedRow:
     array = np.array([value, 0.0], np.float32)
-    return ReportedRow(TensorKey(rank, graph, node, "output", 0), iteration, told_of(statistics(array)), "Log", 3)
+    return ReportedRow(
+        TensorKey(rank, graph, node, "output", 0), iteration, received_statistics(statistics(array)), "Log", 3
+    )
 
 
 def test_what_an_agent_told_is_pictured_with_its_hits(on_stage: Play) -> None:
@@ -93,7 +95,7 @@ def test_a_node_of_several_graphs_has_one_row_and_ranks_are_apart(store: Statist
     store.add([row(1.0, 0, graph="kernel_graph_0"), row(8.0, 0, rank=1)])
     store.add([row(2.0, 1, graph="kernel_graph_1"), row(3.0, 1, "b", "kernel_graph_1")])
     variants = {("kernel_graph_1", "a"): "kernel_graph_0"}
-    source = ToldSource(store, 0, first_of=lambda graph, node: variants.get((graph, node), graph))
+    source = ReportedSource(store, 0, first_of=lambda graph, node: variants.get((graph, node), graph))
     found = overview(source, {}, MAXIMUM)
     assert [(one.node, one.graph, one.graphs) for one in found.rows] == [
         ("a", "kernel_graph_1", ("kernel_graph_0", "kernel_graph_1")),
@@ -101,18 +103,18 @@ def test_a_node_of_several_graphs_has_one_row_and_ranks_are_apart(store: Statist
     ]
     assert found.values == ((1, 2), (None, 3))
     # Graphs that run in one step have nodes of their own.
-    assert overview(ToldSource(store, 0), {}, MAXIMUM).values == ((1, None), (None, 2), (None, 3))
-    assert overview(ToldSource(store, 1), {}, MAXIMUM).values == ((8,),)
+    assert overview(ReportedSource(store, 0), {}, MAXIMUM).values == ((1, None), (None, 2), (None, 3))
+    assert overview(ReportedSource(store, 1), {}, MAXIMUM).values == ((8,),)
     store.close()
 
 
 def test_what_is_told_again_or_dropped_is_pictured_as_the_store_has_it(store: StatisticsStore) -> None:
     store.add([row(1.0, 0), row(2.0, 0, "b")])
     store.add([row(5.0, 0)])
-    assert overview(ToldSource(store, 0), {}, MAXIMUM).values == ((5,), (2,))
+    assert overview(ReportedSource(store, 0), {}, MAXIMUM).values == ((5,), (2,))
     for iteration in range(1, 12):
         store.add([row(float(iteration), iteration), row(float(-iteration), iteration, "b")])
-    found = overview(ToldSource(store, 0, offset=10), {}, OverviewChoice("min"))
+    found = overview(ReportedSource(store, 0, offset=10), {}, OverviewChoice("min"))
     assert [iteration + 11 for iteration in store.iterations()] == [span.first for span in found.steps]
     assert found.values[1] == tuple(-iteration for iteration in store.iterations())
     store.close()
@@ -120,16 +122,16 @@ def test_what_is_told_again_or_dropped_is_pictured_as_the_store_has_it(store: St
 
 def test_tensors_that_are_told_of_while_the_picture_is_made_are_left_out(store: StatisticsStore) -> None:
     store.add([row(1.0, 0)])
-    source = ToldSource(store, 0)
+    source = ReportedSource(store, 0)
     store.add([row(2.0, 0, "b"), row(7.0, 0)])
     assert overview(source, {}, MAXIMUM).values == ((7,),)
     store.close()
 
 
 def test_numbers_beyond_single_precision_stay_finite(store: StatisticsStore) -> None:
-    huge = told_of(statistics(np.array([1e300, -1.0])))
+    huge = received_statistics(statistics(np.array([1e300, -1.0])))
     store.add([ReportedRow(TensorKey(0, GRAPH, "a", "output", 0), 0, huge)])
-    found = overview(ToldSource(store, 0), {}, MAXIMUM)
+    found = overview(ReportedSource(store, 0), {}, MAXIMUM)
     assert found.values[0][0] == pytest.approx(3.4028e38, rel=1e-4)
     assert found.marks == ((0,),)
     store.close()

@@ -1,8 +1,8 @@
-"""What the processes of a session are told: they stop and go together, as a person commands.
+"""Runs the processes of a session together, as a person commands.
 
-Every message and every command ends in `Conductor.advance`, which has `orders` decide what each process is told next,
-from where all of them stand, and carries it out. So there is one place that decides, and it can be asked any number of
-times.
+The plan of the run (`run_plans`) says what a person wants of each process. Every message and every command ends in
+`RunController.advance`, which has `orders` decide the next order of each process from the stop states of all of them,
+and carries it out. So one function decides, and it can be called any number of times.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from tensight import wire
 from tensight.errors import InputError, TensightError
 from tensight.sessions.errors import NotFoundError, StateError
-from tensight.sessions.live.orders import Order, left_places, next_orders, owes_step
+from tensight.sessions.live.orders import Order, left_steps, next_orders, owes_step
 from tensight.sessions.live.rank_hashes import differing_tensors
-from tensight.sessions.live.run_control import NextNode, PreviousNode, Recheck, RunToNode, Steps
+from tensight.sessions.live.run_plans import NextNode, PreviousNode, Recheck, RunToNode, Steps
 from tensight.sessions.live.running_session import RunningSession
 from tensight.sessions.live.watching import watch_changes
 from tensight.sessions.records import State
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tensight.sessions.hit_list import SessionHit
-    from tensight.sessions.live.orders import Standing
+    from tensight.sessions.live.orders import StopState
     from tensight.sessions.live.process import TrainingProcess
-    from tensight.sessions.live.run_control import Run
+    from tensight.sessions.live.run_plans import RunPlan
     from tensight.sessions.live.settings import LiveSettings
     from tensight.sessions.records import Command
     from tensight.sessions.watchpoint_list import WatchpointList
     from tensight.wire.debugger_pb2 import EventReply
 
 AT_ANY_TIME = ("pause", "terminate")
-"""Commands for which the training need not stand still."""
+"""Commands for which the training need not be stopped."""
 
 
 class RunTeller(Protocol):
@@ -45,7 +45,7 @@ class RunTeller(Protocol):
     def stops_at_hits(self) -> None:
         """Note that hits are why the training stops."""
 
-    def goes_on(self, run: Run) -> None:
+    def goes_on(self, plan: RunPlan) -> None:
         """Note that a run begins."""
 
     def leaves(self) -> None:
@@ -56,10 +56,10 @@ class KnownHits(Protocol):
     """The hits of a session; see `ReportedHits`."""
 
     def add(self, hits: list[SessionHit]) -> None:
-        """Take in hits of the place at which all stand."""
+        """Take in hits of the step at which all processes are stopped."""
 
     def clear(self) -> None:
-        """Forget the hits of the place at which all stand."""
+        """Forget the hits of the step at which all processes are stopped."""
 
 
 class Past(Protocol):
@@ -69,8 +69,8 @@ class Past(Protocol):
         """Show what the training does now."""
 
 
-class ConductedSession(RunningSession, Protocol):
-    """What the conductor needs of its session; see `LiveSession`."""
+class ControlledSession(RunningSession, Protocol):
+    """What the run controller needs of its session; see `LiveSession`."""
 
     settings: LiveSettings
     watchpoint_list: WatchpointList
@@ -98,34 +98,34 @@ class ConductedSession(RunningSession, Protocol):
         """Note that the run's file must be written."""
 
     def paused(self) -> None:
-        """Note that all processes stand where a command wanted them."""
+        """Note that all processes are stopped where a command wanted them."""
 
     def warn(self, text: str) -> None:
         """Tell the clients about something that went wrong and can be lived with."""
 
 
 class _Command(NamedTuple):
-    """What a run wants a process to do; None if it wants nothing."""
+    """What the plan of a run wants a process to do; None if it wants nothing."""
 
-    run: Run | None
+    plan: RunPlan | None
     reply: EventReply | None
 
     @property
     def wanted(self) -> Literal["train", "check", ""]:
-        if self.run is None:
+        if self.plan is None:
             return ""
-        return "train" if self.run.trains else "check"
+        return "train" if self.plan.trains else "check"
 
 
 _NO_COMMAND = _Command(None, None)
 
 
-class Conductor:
-    """Decides what the processes of one session are told.
+class RunController:
+    """Sends the processes of one session their orders.
 
     Parameters
     ----------
-    session : ConductedSession
+    session : ControlledSession
 
     Attributes
     ----------
@@ -135,9 +135,9 @@ class Conductor:
         Whether every hit stops the run, also one that was reported before or follows from one that was.
     """
 
-    def __init__(self, session: ConductedSession) -> None:
+    def __init__(self, session: ControlledSession) -> None:
         self._session = session
-        self._run: Run | None = None
+        self._plan: RunPlan | None = None
         self._preparing: set[asyncio.Task[None]] = set()
         self._left: set[int] = set()
         self._is_advancing = self._is_due = False
@@ -151,12 +151,12 @@ class Conductor:
     @property
     def is_running(self) -> bool:
         """Whether the processes are to go on, or to check something."""
-        return self._run is not None
+        return self._plan is not None
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the processes stand still as soon as the step that runs is done."""
-        return self._run is None or self._is_pausing
+        """Whether the processes stop as soon as the step that runs is done."""
+        return self._plan is None or self._is_pausing
 
     @property
     def can_stop_at_nodes(self) -> bool:
@@ -172,7 +172,7 @@ class Conductor:
         return has_run and self.can_stop_at_nodes and all(process.identity.abilities.back for process in live)
 
     @property
-    def can_look_closer(self) -> bool:
+    def can_capture_operators(self) -> bool:
         """Whether all processes capture calls of modules, and can capture every operator from the next step on."""
         live = self._session.live
         return bool(live) and all(process.identity.abilities.closer for process in live)
@@ -180,7 +180,7 @@ class Conductor:
     # --- what happens ---
 
     def advance(self) -> None:
-        """Tell every waiting process what it is to be told next, if there is something."""
+        """Send every waiting process its next order, if there is one."""
         self._is_due = True
         if self._is_advancing:
             return
@@ -191,7 +191,7 @@ class Conductor:
                 self._advance_once()
         finally:
             self._is_advancing = False
-        if self._run is None:
+        if self._plan is None:
             self._session.terminal.stopped()
         self._session.announce()
 
@@ -200,8 +200,8 @@ class Conductor:
         for process in live:
             if not process.sent and not len(self._session.watchpoint_list):
                 process.prepared = self.generation
-        last = min((process.place for process in live), default=0)
-        if len(live) > 1 and all(process.is_waiting and process.place == last for process in live):
+        last = min((process.global_step for process in live), default=0)
+        if len(live) > 1 and all(process.is_waiting and process.global_step == last for process in live):
             self._compare(live, last)
         # None is to begin while others of its job are still on their way.
         is_complete = self._gathering is None or len(self._session.processes) >= self._session.identity.world_size
@@ -209,27 +209,27 @@ class Conductor:
             return
         live = self._session.live
         # A run of a process that is lost goes on when it comes back.
-        if self._run is not None and live and all(map(self._is_done, live)):
-            remark = self._run.remark()
+        if self._plan is not None and live and all(map(self._is_done, live)):
+            remark = self._plan.remark()
             self.stop()
             if remark:
                 self._session.warn(remark)
             self._session.paused()
-        if self._run is None:
+        if self._plan is None:
             for process in self._session.live:
                 self._ask(process)
 
     def _carry_out_all(self, live: list[TrainingProcess], *, is_complete: bool) -> bool:
-        """Tell each process what it is to be told; return False if that has to be decided anew."""
-        standings = [process.standing for process in live]
-        self._left = left_places(standings)
-        commands = list(map(self._command_of, live, standings))
-        wanted = [one._replace(wanted=command.wanted) for one, command in zip(standings, commands, strict=True)]
+        """Carry out the order of each process; return False if the orders have to be decided anew."""
+        stop_states = [process.stop_state for process in live]
+        self._left = left_steps(stop_states)
+        commands = list(map(self._command_of, live, stop_states))
+        wanted = [one._replace(wanted=command.wanted) for one, command in zip(stop_states, commands, strict=True)]
         orders = next_orders(wanted, self.generation, is_complete=is_complete)
         for process, order, command in zip(live, orders, commands, strict=True):
             self._carry_out(order, process, command)
             if self._is_due:
-                # What one was told can change what the others are to be told.
+                # The order of one can change those of the others.
                 return False
         return True
 
@@ -241,11 +241,11 @@ class Conductor:
         gathers : bool
             Whether none begins before all ranks of the job have come, or have had the time to.
         """
-        if self._has_begun or self._run is not None:
+        if self._has_begun or self._plan is not None:
             return
         self._has_begun = True
-        self._run = Steps(None)
-        self._session.terminal.goes_on(self._run)
+        self._plan = Steps(None)
+        self._session.terminal.goes_on(self._plan)
         if gathers:
             patience_s = self._session.settings.gather_within_s
             self._gathering = asyncio.get_running_loop().call_later(patience_s, self._gathered)
@@ -257,11 +257,11 @@ class Conductor:
             self._gathering = None
             self.advance()
 
-    def _compare(self, live: list[TrainingProcess], place: int) -> None:
-        """Stop all ranks, which stand at one step, if they do not agree about what they should have in common."""
-        if self._compared == place:
+    def _compare(self, live: list[TrainingProcess], global_step: int) -> None:
+        """Stop all ranks, which are at one step, if they do not agree about what they should have in common."""
+        if self._compared == global_step:
             return
-        self._compared = place
+        self._compared = global_step
         hits = differing_tensors(live, self._session.watchpoint_list.enabled())
         if hits:
             self._session.reported.add(hits)
@@ -269,13 +269,13 @@ class Conductor:
 
     def stop(self) -> None:
         """Let no process go on from where it is next."""
-        self._run = None
+        self._plan = None
         self._is_pausing = False
 
     @property
     def trains(self) -> bool:
-        """Whether the training is to go on; not so while it stands, or while only something is checked there."""
-        return self._run is not None and self._run.trains
+        """Whether the training is to go on; not so while it is stopped, or while only something is checked there."""
+        return self._plan is not None and self._plan.trains
 
     def stop_at_hits(self) -> None:
         """Stop all ranks where they are next, because one has hits; a check of all watchpoints goes on."""
@@ -292,9 +292,9 @@ class Conductor:
         return process.prepared != self.generation and (bool(process.sent) or len(self._session.watchpoint_list) > 0)
 
     def forget(self, process: TrainingProcess) -> None:
-        """Note that a process may not have got what it was told."""
-        if self._run is not None:
-            self._run.told.discard(process)
+        """Note that a process may not have received its command."""
+        if self._plan is not None:
+            self._plan.commanded.discard(process)
 
     def _carry_out(self, order: Order, process: TrainingProcess, command: _Command) -> None:
         if order is Order.EXIT:
@@ -315,36 +315,36 @@ class Conductor:
             process.has_unchecked = False
             self._let_go(process, command, State.SENDING)
         elif order is Order.GO:
-            process.released = process.place
+            process.released = process.global_step
             self._let_go(process, command, State.RUNNING)
 
     def _let_go(self, process: TrainingProcess, command: _Command, state: State) -> None:
-        if command.run is not None and command.reply is not None:
-            command.run.told.add(process)
+        if command.plan is not None and command.reply is not None:
+            command.plan.commanded.add(process)
             process.set_state(state)
             process.reply(command.reply)
 
-    def _command_of(self, process: TrainingProcess, standing: Standing) -> _Command:
+    def _command_of(self, process: TrainingProcess, stop_state: StopState) -> _Command:
         """Return what a process that waits is to do as soon as it may."""
-        if not standing.is_waiting:
+        if not stop_state.is_waiting:
             return _NO_COMMAND
-        owed = Steps(process.place + 1) if owes_step(standing, self._left) else None
-        run = self._run or owed
-        reply = None if run is None else run.command(process)
-        return _NO_COMMAND if run is None or reply is None else _Command(run, reply)
+        owed = Steps(process.global_step + 1) if owes_step(stop_state, self._left) else None
+        plan = self._plan or owed
+        reply = None if plan is None else plan.command(process)
+        return _NO_COMMAND if plan is None or reply is None else _Command(plan, reply)
 
     def _is_done(self, process: TrainingProcess) -> bool:
-        run = self._run
-        return process.is_waiting and not process.queue and (run is None or run.command(process) is None)
+        plan = self._plan
+        return process.is_waiting and not process.queue and (plan is None or plan.command(process) is None)
 
     def _ask(self, process: TrainingProcess) -> None:
-        """Note that a process stands still; have it answer what people want to see."""
-        owes = owes_step(process.standing, self._left)
+        """Note that a process is stopped; send it the pending requests."""
+        owes = owes_step(process.stop_state, self._left)
         if process.is_waiting and process.state is not State.MISMATCH and not owes:
             process.set_state(State.PAUSED)
-            question = process.questions.command()
-            if question is not None:
-                process.reply(question)
+            command = process.requests.command()
+            if command is not None:
+                process.reply(command)
 
     def _prepare(self, process: TrainingProcess) -> None:
         """Work out what a process must be told of watchpoints before it goes on; takes seconds for large graphs."""
@@ -412,7 +412,7 @@ class Conductor:
             "next_node": self._next_node,
             "previous_node": self._previous_node,
             "run_to_node": self._run_to_node,
-            "look_closer": self._look_closer,
+            "look_closer": self._capture_operators,
         }
         action = actions.get(command.action)
         if action is None:
@@ -427,17 +427,17 @@ class Conductor:
             raise InputError("0 steps are none; give a number of steps, or -1 until something stops the training")
         done = max(process.done for process in self._session.live)
         every = command.stop_on == "every"
-        self._start(Steps(None if command.steps < 0 else done + command.steps, stands_always=every))
+        self._start(Steps(None if command.steps < 0 else done + command.steps, stops_each_step=every))
         self.stops_for_every = every
 
     def _pause(self, _: Command) -> None:
-        if self._run is None or not self._session.live:
+        if self._plan is None or not self._session.live:
             raise StateError(f"nothing runs that could be paused; the session is {self._session.state.value}")
-        running = [one for one in self._session.live if one.released == one.place and not one.is_waiting]
+        running = [one for one in self._session.live if one.released == one.global_step and not one.is_waiting]
         in_step = any(one.identity.abilities.pause and not one.is_alone for one in running)
-        if isinstance(self._run, Steps) and in_step and not self._is_pausing:
+        if isinstance(self._plan, Steps) and in_step and not self._is_pausing:
             # The step that runs was let go as one of many, of which no values are kept; they are of the next.
-            self._run = self._run.until(max(one.place for one in running) + 2)
+            self._plan = self._plan.until(max(one.global_step for one in running) + 2)
             self._is_pausing = True
         else:
             self.stop()
@@ -475,22 +475,22 @@ class Conductor:
         if command.node:
             self._start(PreviousNode(self._targets(command)))
         else:
-            asked = live if command.rank is None else [self._session.process_of(command.rank)]
-            self._start(PreviousNode(dict.fromkeys(asked, "")))
+            processes = live if command.rank is None else [self._session.process_of(command.rank)]
+            self._start(PreviousNode(dict.fromkeys(processes, "")))
 
     def _run_to_node(self, command: Command) -> None:
         self._require_nodes()
         self._start(RunToNode(self._targets(command)))
 
-    def _look_closer(self, command: Command) -> None:
-        if not self.can_look_closer:
+    def _capture_operators(self, command: Command) -> None:
+        if not self.can_capture_operators:
             raise StateError(
                 "every operator is captured already"
                 if self.can_stop_at_nodes
                 else "this training cannot capture every operator from a step on"
             )
         for process in self._session.live:
-            process.look_closer()
+            process.capture_operators()
         self._continue(command)
 
     def _targets(self, command: Command) -> dict[TrainingProcess, str]:
@@ -501,21 +501,21 @@ class Conductor:
             found = process.graphs.node(command.graph, command.node)
             if found is not None:
                 if not found[1].is_operator:
-                    raise InputError(f"{command.node[:200]!r} is no operator, so the training never stands at it")
+                    raise InputError(f"{command.node[:200]!r} is no operator, so the training never stops at it")
                 targets[process] = found[1].full_name or found[1].name
         if not targets:
             raise NotFoundError(f"no graph has an operator {command.node[:200]!r}; search the nodes for its name")
         return targets
 
-    def _start(self, run: Run) -> None:
+    def _start(self, plan: RunPlan) -> None:
         self.stop()
         self.stops_for_every = False
         self._has_begun = True
-        self._run = run
-        self._session.terminal.goes_on(run)
+        self._plan = plan
+        self._session.terminal.goes_on(plan)
         for process in self._session.live:
-            if run.trains:
-                process.questions.refuse(StateError("the training goes on; look at values while it stands still"))
+            if plan.trains:
+                process.requests.refuse(StateError("the training goes on; look at values while it is stopped"))
             if process.state is State.PAUSED:
                 process.set_state(State.SENDING)
         self.advance()

@@ -1,4 +1,4 @@
-"""What a process sends of its tensors: values, statistics and views, asked for or of its own accord."""
+"""What a process sends of its tensors: values, statistics and views, requested or of its own accord."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 from tensight import wire
 from tensight.errors import TensightError
 from tensight.sessions.errors import UnavailableError
-from tensight.sessions.live.questions import Asked
+from tensight.sessions.live.pending_requests import RequestKind
 from tensight.sessions.live.recording import storing
 from tensight.sessions.live.reported_tensors import ReportedRow, TensorKey
-from tensight.sessions.live.statistics_store import told_of
+from tensight.sessions.live.shielded import shielded_in_thread
+from tensight.sessions.live.statistics_store import received_statistics
 from tensight.sessions.live.statistics_stream import RecordedRun, ReportingProcess, StatisticsStream
-from tensight.sessions.live.uninterrupted import to_the_end
 from tensight.sessions.live.values import ArrivingTensor, KeptValue, delete
 from tensight.tensors import statistics
 from tensight.wire.telemetry_pb2 import Receipt
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tensight.dumps.recorder import RankRecorder
     from tensight.graph import Graph, Node
-    from tensight.sessions.live.questions import Question, Questions
+    from tensight.sessions.live.pending_requests import PendingRequest, PendingRequests
     from tensight.sessions.live.values import KeptValues, ValueWriters
     from tensight.sessions.records import TensorStatus
     from tensight.wire import ReceivedStatistics, TensorPiece
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class KnownValues(Protocol):
-    """The values of a session, as far as what arrives is kept and told; see `Inspection`."""
+    """The values of a session, where what arrives is kept and announced; see `Inspection`."""
 
     writers: ValueWriters
     kept: KeptValues
@@ -42,8 +42,8 @@ class KnownValues(Protocol):
         """Tell the clients that a tensor has come, or that there is none."""
 
 
-class AskingSession(RecordedRun, Protocol):
-    """The session of a process that answers."""
+class RequestingSession(RecordedRun, Protocol):
+    """The session of a process that responds."""
 
     @property
     def inspection(self) -> KnownValues:
@@ -53,53 +53,53 @@ class AskingSession(RecordedRun, Protocol):
         """Tell the clients how the session looks now."""
 
 
-class AnsweringProcess(ReportingProcess, Protocol):
-    """A process that is asked for tensors; see `TrainingProcess`."""
+class RespondingProcess(ReportingProcess, Protocol):
+    """A process from which tensors are requested; see `TrainingProcess`."""
 
     recorder: RankRecorder
     recording: asyncio.Lock
-    questions: Questions
+    requests: PendingRequests
 
     @property
-    def session(self) -> AskingSession:
+    def session(self) -> RequestingSession:
         """The session that it belongs to."""
 
     @property
     def iteration(self) -> int:
         """The iteration whose values it holds."""
 
-    def still_answers(self) -> None:
-        """Note that it has said something."""
+    def note_alive(self) -> None:
+        """Note that it has sent something."""
 
     async def record_executions(self) -> None:
         """Write down which iterations have run."""
 
 
-class Answers:
+class Responses:
     """Takes in the tensors of one process.
 
     Parameters
     ----------
-    process : AnsweringProcess
+    process : RespondingProcess
 
     Attributes
     ----------
     has_levels : bool
         Whether the process can send statistics without values; MindSpore's first clients could not.
     missing : set of (TensorKey, int)
-        What the process has no value of where it stands, with the iteration.
+        What the process has no value of where it is stopped, with the iteration.
     here : set of (TensorKey, int)
-        What it has told, or sent, since it stands there.
+        What it has reported, or sent, since it stopped there.
     """
 
-    def __init__(self, process: AnsweringProcess) -> None:
+    def __init__(self, process: RespondingProcess) -> None:
         self._process = process
         self.has_levels = True
         self.missing: set[tuple[TensorKey, int]] = set()
         self.here: set[tuple[TensorKey, int]] = set()
 
-    def begin_place(self) -> None:
-        """Note that the process stands elsewhere than before."""
+    def begin_stop(self) -> None:
+        """Note that the process has stopped elsewhere than before."""
         self.missing.clear()
         self.here.clear()
 
@@ -117,7 +117,7 @@ class Answers:
         arriving: _Arriving | None = None
         try:
             async for raw in pieces:
-                self._process.still_answers()
+                self._process.note_alive()
                 if isinstance(problem, wire.WireError):
                     # Nothing after it can be trusted; it is read so that the process is not disturbed.
                     continue
@@ -155,10 +155,10 @@ class Answers:
         process = self._process
         if piece.is_missing:
             return None
-        questions = process.questions.of_request(piece.request)
-        if questions:
-            first = questions[0]
-            place = (first.graph, first.node, first.key, first.iteration)
+        requests = process.requests.matching(piece.request)
+        if requests:
+            first = requests[0]
+            target = (first.graph, first.node, first.key, first.iteration)
         else:
             found = process.graphs.meant(piece.node, piece.graph, process.root_id)
             if found is None:
@@ -166,19 +166,19 @@ class Answers:
             graph, node = found
             key = TensorKey(process.rank, graph.name, node.name, piece.io, piece.slot)
             iteration = -1 if node.is_constant else process.iteration - piece.previous
-            place = (graph, node, key, iteration)
+            target = (graph, node, key, iteration)
         inspection = process.session.inspection
         tensor = ArrivingTensor(piece, process.recorder, inspection.writers, inspection.kept)
-        return _Arriving(tensor, *place, questions)
+        return _Arriving(tensor, *target, requests)
 
     def _miss(self, piece: TensorPiece) -> None:
-        for question in self._process.questions.of_request(piece.request):
-            self.missing.add((question.key, question.iteration))
-            if question.asked is Asked.STATISTICS:
-                question.resolve(None)
+        for request in self._process.requests.matching(piece.request):
+            self.missing.add((request.key, request.iteration))
+            if request.kind is RequestKind.STATISTICS:
+                request.resolve(None)
             else:
-                question.fail(UnavailableError(f"the training process has no value of {piece.node}:{piece.slot} now"))
-            self._process.session.inspection.announce(question.key, question.iteration, "not_kept")
+                request.fail(UnavailableError(f"the training process has no value of {piece.node}:{piece.slot} now"))
+            self._process.session.inspection.announce(request.key, request.iteration, "not_kept")
 
     async def _complete(self, done: _Arriving) -> None:
         try:
@@ -187,13 +187,13 @@ class Answers:
             done.fail(error)
             raise
         self.here.add((done.key, done.iteration))
-        for question in done.questions:
-            if question.asked is Asked.STATISTICS:
+        for request in done.requests:
+            if request.kind is RequestKind.STATISTICS:
                 # It was asked for less, so it does not know that one can.
                 self.has_levels = False
-                question.resolve(told_of(await asyncio.to_thread(lambda: statistics(kept.open()))))
+                request.resolve(received_statistics(await asyncio.to_thread(lambda: statistics(kept.open()))))
             else:
-                question.resolve(kept)
+                request.resolve(kept)
         self._process.session.inspection.announce(done.key, done.iteration, "available")
 
     async def _keep(self, done: _Arriving) -> KeptValue:
@@ -213,7 +213,7 @@ class Answers:
 
         async with process.recording:
             await process.record_executions()
-            kept = await to_the_end(keep)
+            kept = await shielded_in_thread(keep)
         dropped = kept_values.add(done.key, done.iteration, kept)
         if dropped:
             await asyncio.to_thread(delete, dropped)
@@ -222,9 +222,9 @@ class Answers:
     # --- statistics and headers ---
 
     async def send_tensor_stats(self, items: AsyncIterator[TensorSummary]) -> EventReply:
-        """Take in statistics that were asked for, in the order of the questions."""
-        groups = self._process.questions.out_in_groups
-        answered: list[tuple[list[Question], ReceivedStatistics | None]] = []
+        """Take in statistics that were requested, in the order of the requests."""
+        groups = self._process.requests.out_in_groups
+        answered: list[tuple[list[PendingRequest], ReceivedStatistics | None]] = []
         number = 0
         async for item in items:
             reported = wire.received_statistics(item)
@@ -233,62 +233,62 @@ class Answers:
             number += 1
         rows = [
             row
-            for questions, reported in answered
-            for question in questions
-            if (row := self._row(question, reported)) is not None
+            for requests, reported in answered
+            for request in requests
+            if (row := self._row(request, reported)) is not None
         ]
-        # Stored before anybody has the answer: who has it may ask for the history next.
+        # Stored before anybody has the response: who has it may ask for the history next.
         await asyncio.to_thread(self._process.session.recording.statistics.add, rows)
-        for questions, reported in answered:
-            self._resolve(questions, reported)
+        for requests, reported in answered:
+            self._resolve(requests, reported)
         # With the first ones there is a table of statistics.
         self._process.session.announce()
         return wire.ok()
 
     async def send_tensor_base(self, items: AsyncIterator[TensorBase]) -> EventReply:
-        """Take in types and shapes that were asked for, in the order of the questions."""
-        groups = self._process.questions.out_in_groups
+        """Take in types and shapes that were requested, in the order of the requests."""
+        groups = self._process.requests.out_in_groups
         number = 0
         async for item in items:
             base = wire.received_base(item)
-            told = None
+            received = None
             if base is not None:
                 known = {"count": math.prod(base.shape)}
-                told = wire.ReceivedStatistics(base.dtype, base.shape, base.size_bytes, known)
+                received = wire.ReceivedStatistics(base.dtype, base.shape, base.size_bytes, known)
             if number < len(groups):
-                self._resolve(groups[number], told)
+                self._resolve(groups[number], received)
             number += 1
         return wire.ok()
 
-    def _resolve(self, questions: list[Question], told: ReceivedStatistics | None) -> None:
-        for question in questions:
-            question.resolve(told)
-            if told is None:
-                self.missing.add((question.key, question.iteration))
+    def _resolve(self, requests: list[PendingRequest], received: ReceivedStatistics | None) -> None:
+        for request in requests:
+            request.resolve(received)
+            if received is None:
+                self.missing.add((request.key, request.iteration))
 
-    def _row(self, question: Question, told: ReceivedStatistics | None) -> ReportedRow | None:
-        if told is None:
+    def _row(self, request: PendingRequest, received: ReceivedStatistics | None) -> ReportedRow | None:
+        if received is None:
             return None
-        self.here.add((question.key, question.iteration))
-        position = self._process.graphs.number(question.node)
-        return ReportedRow(question.key, question.iteration, told, question.node.type, position)
+        self.here.add((request.key, request.iteration))
+        position = self._process.graphs.number(request.node)
+        return ReportedRow(request.key, request.iteration, received, request.node.type, position)
 
     async def send_statistics(self, batches: AsyncIterator[StatisticsRows]) -> Receipt:
         """Take in statistics that the process sends as it runs."""
         stream = StatisticsStream(self._process)
         async for batch in batches:
-            self._process.still_answers()
+            self._process.note_alive()
             await asyncio.to_thread(stream.take, batch)
         return Receipt(ok=True)
 
     # --- views ---
 
     async def send_views(self, pieces: AsyncIterator[ViewPiece]) -> Receipt:
-        """Take in views that were asked for."""
-        questions = self._process.questions
-        out, assembler = questions.out, questions.assembler
+        """Take in views that were requested."""
+        requests = self._process.requests
+        out, assembler = requests.out, requests.assembler
         async for piece in pieces:
-            self._process.still_answers()
+            self._process.note_alive()
             view = assembler.add(piece) if assembler is not None else None
             if view is None:
                 continue
@@ -311,14 +311,14 @@ class _Arriving:
         node: Node,
         key: TensorKey,
         iteration: int,
-        questions: list[Question],
+        requests: list[PendingRequest],
     ) -> None:
         self.tensor = tensor
         self.graph = graph
         self.node = node
         self.key = key
         self.iteration = iteration
-        self.questions = questions
+        self.requests = requests
 
     @property
     def name(self) -> str:
@@ -328,5 +328,5 @@ class _Arriving:
     def fail(self, error: TensightError) -> None:
         """Give the tensor up."""
         self.tensor.discard()
-        for question in self.questions:
-            question.fail(error)
+        for request in self.requests:
+            request.fail(error)
