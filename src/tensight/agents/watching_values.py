@@ -125,7 +125,7 @@ class ValueColumns:
         columns : dict
             Of the rows under evaluation; receives columns.
         slot_ids : ndarray of int64
-            The place of each row.
+            The slot id of each row.
         open_rows : ndarray of int64
             Those that statistics leave open.
         retention : Retention

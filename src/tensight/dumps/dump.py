@@ -213,7 +213,7 @@ class Dump:
         return self._rank(rank).printed_names(graph)
 
     def node_number(self, rank: int, node: Node) -> int | None:
-        """Return the place of a node in the order of execution of its step, from 1; None for constants.
+        """Return the number of a node in the order of execution of its step, from 1; None for constants.
 
         Parameters
         ----------
@@ -312,7 +312,7 @@ class Dump:
     def at(
         self, rank: int, graph_id: int, iteration: int, node: str, slot: int, io: Literal["input", "output"] = "output"
     ) -> TensorFile | None:
-        """Return one tensor by its place; None if it was not dumped.
+        """Return one tensor by its node and slot; None if it was not dumped.
 
         Parameters
         ----------

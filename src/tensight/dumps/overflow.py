@@ -4,7 +4,7 @@ A record is a file ``Opdebug.Node_OpDebug.{task}.{stream}.{timestamp}`` (an asyn
 is a raw block), or that block as ``….output.0.json``, which MindSpore and the vendor's tools make of it.
 
 The raw block, little-endian. The names and the order of the fields are those of the JSON form, whose meaning CANN
-documents ("Overflow/Underflow Operator Data Collection and Analysis"); the places are public in MindSpore's sources
+documents ("Overflow/Underflow Operator Data Collection and Analysis"); the offsets are public in MindSpore's sources
 (the function that writes the JSON form) and MindStudio's:
 
 * older, 2,048 bytes: 128 bytes "DHA Atomic Add", 128 "L2 Atomic Add", 256 "AI Core", each starting with six uint64

@@ -52,7 +52,7 @@ class OpenTensor:
     Attributes
     ----------
     header : TensorHeader
-        Element type, shape and place of the values.
+        Element type, shape and position of the values.
     """
 
     def __init__(self, tensor: TensorFile, file: OpenFile, slot: AscendSlot | None) -> None:
@@ -120,7 +120,7 @@ def open_tensor(tensor: TensorFile) -> Iterator[OpenTensor]:
 
 
 def tensor_header(tensor: TensorFile) -> TensorHeader:
-    """Return element type, shape and place of a tensor's values, reading a few hundred bytes.
+    """Return element type, shape and position of a tensor's values, reading a few hundred bytes.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class Layers:
     matrix_gradients : mapping of str to str
         The gradient of each of them that an optimizer reads, and the weight.
     depths : mapping of str to int
-        Place of each weight in the forward pass, and that of its gradient.
+        Position of each weight in the forward pass, and that of its gradient.
     may_mask : frozenset of str
         Nodes in which -Inf may have been put on purpose, so that something is not seen.
     zero_provenances : mapping of str to ZeroProvenance
@@ -212,7 +212,7 @@ class _WeightUse(NamedTuple):
     fed : set of str
         These, and what is computed of them.
     depths : dict of str to int
-        Of what is read of `of_weights`, by place in the order of execution.
+        Of what is read of `of_weights`, by position in the order of execution.
     """
 
     of_weights: set[str]

@@ -109,7 +109,7 @@ class ScansAhead(threading.Thread):
         self._nudge()
 
     def share(self, slot_id: int, tensor: DumpedTensor) -> None:
-        """Have a tensor know what was found of the same file at another place."""
+        """Have a tensor know what was found of the same file for another slot."""
         tensor.ahead = _Ahead(self, slot_id)
 
     def row(self, slot_id: int, tensor: DumpedTensor) -> StatisticsColumns | None:
