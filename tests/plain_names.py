@@ -45,6 +45,12 @@ INSTEAD = {
 FINE = ("in place", "under way")
 """Words in a row that mean what they mean everywhere."""
 
+KEPT = {
+    "look_closer": "an action of the HTTP API and the method of the Python client of the same name; scripts use both",
+    "can_look_closer": "the field of the HTTP API with the capability to take that action",
+}
+"""Names that stay, with the reason."""
+
 WORDS = {words: instead for several, instead in INSTEAD.items() for words in several}
 _PYTHON, _TYPESCRIPT = "src/tensight/**/*.py", "ui/src/**/*.ts*"
 _NO_CODE = re.compile(
@@ -59,7 +65,9 @@ def words_of(name: str) -> str:
 
 
 def replaced_word(name: str) -> str:
-    """Return the word of a name that should not be there; empty if there is none."""
+    """Return the word of a name that should not be there; empty if there is none, or if the name is kept."""
+    if name in KEPT:
+        return ""
     words = words_of(name)
     for fine in FINE:
         words = words.replace(f" {fine} ", " ")

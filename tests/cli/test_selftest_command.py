@@ -74,7 +74,7 @@ def test_of_one_that_does_not_it_says_that_nothing_can_be_told(script: Path) -> 
             "import mindspore\n",
             f"MindSpore is not installed for {sys.executable}: run tensight of the",
         ),
-        ("raise SystemExit('wrong dataset')\n", "ended with exit code 1; the last it said:\n  wrong dataset"),
+        ("raise SystemExit('wrong dataset')\n", "ended with exit code 1; the last it printed:\n  wrong dataset"),
     ],
 )
 def test_a_script_that_cannot_be_compared_is_refused_in_words(tmp_path: Path, text: str, words: str) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tensight.client.rows import PAGE, Look, Rows
+from tensight.client.rows import PAGE, RowFormat, Rows
 from tensight.sessions.records import HitParameter, HitRecord, TensorHits
 
-NUMBERS: Look[int] = Look("numbers", ("number", "<b>"), lambda number: [(number, "<script>")])
+NUMBERS: RowFormat[int] = RowFormat("numbers", ("number", "<b>"), lambda number: [(number, "<script>")])
 
 
 class Source:

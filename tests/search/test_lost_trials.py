@@ -10,7 +10,7 @@ from tensight.search.lost_trials import (
     beginning_of,
     gets_on,
     gradients_zero,
-    stands_still,
+    weights_still,
 )
 from tensight.watchpoints.checks import ConditionCheck
 from tensight.watchpoints.watchpoint import Selector
@@ -22,14 +22,14 @@ def test_the_beginning_is_a_tenth_and_no_less_than_ten_steps(steps: int, beginni
 
 
 def test_a_pace_that_reaches_the_least_way_in_all_steps_is_enough() -> None:
-    (threshold,) = stands_still(500).parameters.values()
+    (threshold,) = weights_still(500).parameters.values()
 
     assert threshold * 500 == pytest.approx(LEAST_MOVED)
-    assert stands_still(500).persistence == 50
+    assert weights_still(500).persistence == 50
 
 
 def test_the_catalogue_knows_what_is_watched_for() -> None:
     recoveries = [gets_on(condition, 100) for condition in GETS_NOWHERE]
-    for wanted in (gradients_zero(), stands_still(100), *recoveries):
+    for wanted in (gradients_zero(), weights_still(100), *recoveries):
         assert ConditionCheck(wanted.condition, wanted.parameters).condition.id == wanted.condition
         Selector.parse(wanted.on)

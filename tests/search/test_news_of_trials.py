@@ -64,7 +64,7 @@ def test_a_trial_has_news_when_it_reports_its_target_and_when_it_has_ended(tmp_p
             judged.extend(readings)
             return ""
 
-        assert trial.look(judge) is None
+        assert trial.poll(judge) is None
         assert judged == [Reading(1, 2.0)]
         assert not trial.has_news(), "what was judged is no news"
 
@@ -72,7 +72,7 @@ def test_a_trial_has_news_when_it_reports_its_target_and_when_it_has_ended(tmp_p
         outcome = None
         while outcome is None:
             until(trial.has_news, "the second report, or the end")
-            outcome = trial.look(judge)
+            outcome = trial.poll(judge)
         assert outcome.values == (4.0,)
         assert judged == [Reading(1, 2.0), Reading(2, 4.0)], "each is judged once"
     finally:
@@ -83,7 +83,7 @@ def test_what_a_trial_has_reported_is_no_news_once_it_is_to_end(tmp_path: Path) 
     trial = begin(tmp_path, CONFIGURATION.replace("SOURCE", PATTERN) + "timeout_s: 0.001\n")
     try:
         until(trial.has_news, "the first report")
-        assert trial.look(lambda _: "") is None
+        assert trial.poll(lambda _: "") is None
         assert not trial.has_news(), "nobody waits for its end without a pause"
         (tmp_path / "gate").write_text("")
     finally:

@@ -64,7 +64,7 @@ def test_a_trial_of_another_machine_is_lost_when_nothing_was_heard_of_it_for_lon
     make_silent(tmp_path, GRACE_S - 30)
     study.give_up_lost()
     assert states(study) == {0: "RUNNING"}
-    study.beat([lost])
+    study.heartbeat([lost])
     make_silent(tmp_path, GRACE_S - 30)
     study.give_up_lost()
     assert states(study) == {0: "RUNNING"}, "its last heartbeat counts, not the first one"

@@ -145,15 +145,15 @@ def check(
 def _result(
     watchpoint: Watchpoint, files: Sequence[TensorFile], evaluation: Evaluation, iterations: Collection[int] | None
 ) -> CheckResult:
-    """Return what a watchpoint found in the iterations asked for, out of what was evaluated for it."""
-    asked = np.ones(len(files), np.bool_)
+    """Return what a watchpoint found in the requested iterations, out of what was evaluated for it."""
+    requested = np.ones(len(files), np.bool_)
     if iterations is not None and not watchpoint.check.condition.initial_only:
-        asked = np.isin([file.iteration for file in files], list(iterations))
-    lasting = asked & persistent(watchpoint.persistence, files, evaluation.hit)
+        requested = np.isin([file.iteration for file in files], list(iterations))
+    persisting = requested & persistent(watchpoint.persistence, files, evaluation.hit)
     rows = evaluation.reported.nonzero()[0]
     found = hits(watchpoint, evaluation, files)
-    kept = tuple(hit for row, hit in zip(rows.tolist(), found, strict=True) if lasting[row])
-    return CheckResult(watchpoint, int(asked.sum()), kept, _skipped(evaluation, asked))
+    kept = tuple(hit for row, hit in zip(rows.tolist(), found, strict=True) if persisting[row])
+    return CheckResult(watchpoint, int(requested.sum()), kept, _skipped(evaluation, requested))
 
 
 def _require(given: Collection[int] | None, known: Collection[int], what: str) -> None:
@@ -183,20 +183,20 @@ def _is_initial(dump: Dump, file: TensorFile) -> bool:
 def _with_recorded(
     dump: Dump, ranks: Collection[int] | None, iterations: Collection[int] | None
 ) -> Sequence[TensorFile]:
-    """Return the tensors of a dump, with those of which only statistics were recorded in their places."""
+    """Return the tensors of a dump, with those of which only statistics were recorded in their order."""
     files = dump.tensors(ranks=ranks, iterations=iterations)
     recorded = dump.recorded_tensors(ranks=ranks, iterations=iterations)
     if not recorded:
         return files
 
-    def place(file: TensorFile) -> tuple[object, ...]:
+    def sort_key(file: TensorFile) -> tuple[object, ...]:
         return file.rank, file.graph_id, file.iteration, dump.execution_position(file), file.io, file.slot
 
-    return sorted([*files, *recorded], key=place)
+    return sorted([*files, *recorded], key=sort_key)
 
 
-def _skipped(evaluation: Evaluation, asked: NDArray[np.bool_]) -> tuple[tuple[Status, int], ...]:
-    states, amounts = np.unique(evaluation.status[evaluation.not_checked & asked], return_counts=True)
+def _skipped(evaluation: Evaluation, requested: NDArray[np.bool_]) -> tuple[tuple[Status, int], ...]:
+    states, amounts = np.unique(evaluation.status[evaluation.not_checked & requested], return_counts=True)
     return tuple((Status(int(state)), int(amount)) for state, amount in zip(states, amounts, strict=True))
 
 

@@ -117,11 +117,11 @@ class ThreadEngine:
         """
         ended: SimpleQueue[None] = SimpleQueue()
 
-        def drain_and_say() -> None:
+        def drain_and_report() -> None:
             drain()
             ended.put(None)
 
-        workers = [threading.Thread(target=drain_and_say, daemon=True) for _ in range(count)]
+        workers = [threading.Thread(target=drain_and_report, daemon=True) for _ in range(count)]
         try:
             for worker in workers:
                 worker.start()

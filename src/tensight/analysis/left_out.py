@@ -40,7 +40,7 @@ class LeftOut:
         graph: Graph,
         rows: Mapping[str, Collection[int]],
         before: Mapping[str, int],
-        handed_on: Collection[str] = (),
+        passed_on: Collection[str] = (),
     ) -> frozenset[str]:
         """Return the nodes of the forward pass whose NaN and Inf the step has not gone on with.
 
@@ -54,7 +54,7 @@ class LeftOut:
             The rows of what each node put out in this step.
         before : mapping of str to int
             The last row of each parameter before the step.
-        handed_on : collection of str
+        passed_on : collection of str
             Nodes that other graphs of the step may be given.
         """
         certain = {name: kind for name, own in rows.items() if (kind := self._certain(own))}
@@ -71,7 +71,7 @@ class LeftOut:
             for name in going_on
             if any(one.name in unknown and not one.is_integer for one in spreading.consumers(name))
         }
-        going_on.update(name for name in handed_on if name in certain)
+        going_on.update(name for name in passed_on if name in certain)
         kinds = dict.fromkeys(unknown, _EITHER) | certain
         spreads = spreading.spreading(names, kinds, going_on=going_on, unknown=unknown)
         return frozenset(

@@ -67,7 +67,7 @@ class Observations(Protocol):
         """Return a graph of a rank."""
 
     def position(self, rank: int, node: Node) -> int:
-        """Return where a node stands in the order of execution; what is no operator is outside of it."""
+        """Return the position of a node in the order of execution; what is no operator is outside of it."""
 
     def moments(self, row: int) -> tuple[int, int]:
         """Return when the tensor of a row was there first and last in its iteration; zeros if that is not known."""

@@ -179,8 +179,8 @@ class ObservedStep:
             return frozenset()
         rows = {node.name: tuple(row for *_, row in self.outputs(node)) for node in self.nodes}
         results = (one for _, one in self.graph.results) if self.around is not None else ()
-        handed_on = {producer[0].name for producer in results if producer is not None}
-        return self._left_out.nodes(self.graph, rows, self._before, handed_on)
+        passed_on = {producer[0].name for producer in results if producer is not None}
+        return self._left_out.nodes(self.graph, rows, self._before, passed_on)
 
     @property
     def unseen_before(self) -> tuple[int, int] | None:
@@ -188,7 +188,7 @@ class ObservedStep:
         return self._observed.unseen_before(self.rank, self.iteration)
 
     def order(self, node: Node) -> int:
-        """Return where a node stands in the order of execution."""
+        """Return the position of a node in the order of execution."""
         return self._observed.position(self.rank, node)
 
     def when(self, node: Node) -> int:
@@ -397,8 +397,10 @@ class ObservedStep:
         stays = node.name not in self._updated or self._shows.anomaly is not Anomaly.ALL_ZERO
         if own is not None and stays and not (self._shows.certainly[own] or self._shows.perhaps[own]):
             return own
-        says_more = not is_written and own is not None and self._shows.certainly[own] and self._readers_show_it(node)
-        if is_fresh and not says_more:
+        adds_information = (
+            not is_written and own is not None and self._shows.certainly[own] and self._readers_show_it(node)
+        )
+        if is_fresh and not adds_information:
             return earlier
         return None if node.name in self._updated or is_fresh else own
 

@@ -1,4 +1,4 @@
-"""Where an anomaly was born: the first operator whose output shows it while its inputs do not."""
+"""The origin of an anomaly: the first operator whose output shows it while its inputs do not."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def _with_effect(
 
 
 def in_causal_order(origins: Iterable[Origin]) -> list[Origin]:
-    """Return origins as they are told: NaN, Inf and what led to them first, in the order of execution.
+    """Return origins as they are shown: NaN, Inf and what led to them first, in the order of execution.
 
     Zeros and other large values are often meant. What came from another rank is named after what began somewhere.
 
@@ -273,25 +273,25 @@ def _urgency(origin: Origin) -> tuple[object, ...]:
 
 
 def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects) -> Origin | None:
-    """Return the origin in the first iteration of a rank in which a node brings the anomaly into the world.
+    """Return the origin in the first iteration of a rank in which a node is the root cause of the anomaly.
 
     Of several in it that is the one from which effects have followed, else the first that is not meant.
     """
     for _, executions in groupby(steps, key=lambda step: step.iteration):
-        births = [
-            (step.when(node), at, step, birth)
+        root_causes = [
+            (step.when(node), at, step, cause)
             for at, step in enumerate(executions)
             for node in step.nodes
-            if (birth := _birth(shows, step, node)) is not None
+            if (cause := _root_cause(shows, step, node)) is not None
         ]
-        births.sort(key=lambda birth: (*birth[:2], not birth[3].node.is_operator))
-        chosen = next((birth for birth in births if _may_lead(effects, *birth[2:])), None)
-        chosen = chosen or next((birth for birth in births if not birth[3].is_meant), None)
+        root_causes.sort(key=lambda cause: (*cause[:2], not cause[3].node.is_operator))
+        chosen = next((cause for cause in root_causes if _may_lead(effects, *cause[2:])), None)
+        chosen = chosen or next((cause for cause in root_causes if not cause[3].is_meant), None)
         if chosen is not None:
             position, _, step, first = chosen
             # What is not known to have begun elsewhere may follow from the first.
-            others = (birth for birth in births if birth is not chosen and not birth[3].is_meant)
-            also = tuple(birth.node.name for *_, birth in others if not birth.candidates and not birth.may_read_unseen)
+            others = (cause for cause in root_causes if cause is not chosen and not cause[3].is_meant)
+            also = tuple(cause.node.name for *_, cause in others if not cause.candidates and not cause.may_read_unseen)
             return Origin(
                 anomaly=shows.anomaly,
                 address=TensorAddress(step.rank, step.graph.name, first.shown_by, first.slot, step.iteration),
@@ -312,13 +312,13 @@ def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects)
     return None
 
 
-def _may_lead(effects: Effects, step: ObservedStep, birth: _Birth) -> bool:
-    leads = _leads(effects, step, birth)
-    return leads is True or (leads is None and not birth.is_meant)
+def _may_lead(effects: Effects, step: ObservedStep, cause: _RootCause) -> bool:
+    leads = _leads(effects, step, cause)
+    return leads is True or (leads is None and not cause.is_meant)
 
 
-def _leads(effects: Effects, step: ObservedStep, birth: _Birth) -> bool | None:
-    return effects.follow_from(step.rank, step.graph.name, birth.node.name, step.iteration)
+def _leads(effects: Effects, step: ObservedStep, cause: _RootCause) -> bool | None:
+    return effects.follow_from(step.rank, step.graph.name, cause.node.name, step.iteration)
 
 
 def undecided(
@@ -348,10 +348,10 @@ def undecided(
     return {anomaly: amount for anomaly, amount in amounts.items() if amount}
 
 
-def _is_asked_for(node: Node, sources: Sequence[tuple[int, Node, int | None]]) -> bool:
-    """Whether zeros are what the code asks for: made of constants alone, or multiplied with one that nobody saw.
+def _are_zeros_intended(node: Node, sources: Sequence[tuple[int, Node, int | None]]) -> bool:
+    """Whether zeros are intended by the code: made of constants alone, or multiplied with one that was not observed.
 
-    What a user's own backward pass makes of nothing is no such thing.
+    Zeros that a user's own backward pass makes without inputs are not.
     """
     if plain_type(node.type) in ZERO_MAKERS and not is_gradient_scope(node.name):
         return True
@@ -362,7 +362,9 @@ def _is_asked_for(node: Node, sources: Sequence[tuple[int, Node, int | None]]) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Birth:
+class _RootCause:
+    """A node at which an anomaly began in a step, as far as the step shows."""
+
     node: Node
     shown_by: str
     slot: int
@@ -373,8 +375,8 @@ class _Birth:
     may_read_unseen: bool
 
 
-def _birth(shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
-    """Return how an anomaly began at a node, None if the node does not show it or only passes it on."""
+def _root_cause(shows: Shown, step: ObservedStep, node: Node) -> _RootCause | None:
+    """Return how an anomaly began at a node, None if the node does not show it or only propagates it."""
     anomaly = shows.anomaly
     if anomaly is Anomaly.ALL_ZERO and not node.is_operator:
         # Biases and optimizer states start at zero.
@@ -383,7 +385,7 @@ def _birth(shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
     if not outputs or node.name in step.left_out:
         return None
     sources = list(step.inputs(node))
-    if anomaly is Anomaly.ALL_ZERO and _is_asked_for(node, sources):
+    if anomaly is Anomaly.ALL_ZERO and _are_zeros_intended(node, sources):
         return None
     if shows.masks[outputs[0][2]] and (node.name in graph_layers(step.graph).may_mask or step.is_kept(node)):
         return None
@@ -393,11 +395,11 @@ def _birth(shows: Shown, step: ObservedStep, node: Node) -> _Birth | None:
     )
     if inputs and anomaly is Anomaly.ALL_ZERO and not is_optimizer(node):
         inputs = _that_can_be_zero(step, inputs)
-    if inputs is None or any(_hands_on(shows, entry) for entry in inputs):
+    if inputs is None or any(_propagates(shows, entry) for entry in inputs):
         return None
     is_meant = anomaly is Anomaly.EXPLOSION and _is_written_down(node, step, shows.explosion_limit)
     may_read_unseen = anomaly is not Anomaly.ALL_ZERO and _may_read_unseen(node, inputs)
-    return _Birth(node, *outputs[0], inputs, _candidates(step, node, inputs), is_meant, may_read_unseen)
+    return _RootCause(node, *outputs[0], inputs, _candidates(step, node, inputs), is_meant, may_read_unseen)
 
 
 def _that_can_be_zero(step: ObservedStep, inputs: tuple[OriginInput, ...]) -> tuple[OriginInput, ...] | None:
@@ -410,7 +412,7 @@ def _that_can_be_zero(step: ObservedStep, inputs: tuple[OriginInput, ...]) -> tu
     return own if is_open else None
 
 
-def _hands_on(shows: Shown, entry: OriginInput) -> bool:
+def _propagates(shows: Shown, entry: OriginInput) -> bool:
     """Whether the anomaly came in by an input."""
     return entry.state is InputState.SHOWS_IT or (entry.row >= 0 and bool(shows.passes[entry.row]))
 

@@ -54,7 +54,7 @@ class Origin:
     row : int
         Row of the first output in the statistics table.
     position : int
-        Where the output stands in the order of execution.
+        Position of the output in the order of execution.
     candidates : tuple of str
         Empty when the origin is certain. Else the nodes where it may have begun: this one, and producers whose
         values were not dumped, or of which too little was recorded to tell.

@@ -28,7 +28,7 @@ Columns = dict["ColumnKey", "NDArray[Any]"]
 def iterations_before(
     watchpoint: Watchpoint, every: Sequence[int], iterations: Collection[int] | None
 ) -> frozenset[int]:
-    """Return the iterations that a watchpoint must look at besides those asked for.
+    """Return the iterations that a watchpoint needs besides the requested ones.
 
     Parameters
     ----------
@@ -36,15 +36,15 @@ def iterations_before(
     every : sequence of int
         The dumped iterations, in increasing order.
     iterations : collection of int or None
-        Those asked for; None for all.
+        The requested ones; None for all.
     """
     if iterations is None or not iterations:
         return frozenset()
     steps = watchpoint.persistence - 1
     if watchpoint.check.needs.references:
         steps = len(every)
-    places = [place for place, iteration in enumerate(every) if iteration in iterations]
-    before = {every[at] for place in places for at in range(max(place - steps, 0), place)}
+    positions = [position for position, iteration in enumerate(every) if iteration in iterations]
+    before = {every[at] for position in positions for at in range(max(position - steps, 0), position)}
     return frozenset(before.difference(iterations))
 
 
@@ -60,13 +60,13 @@ def persistent(steps: int, files: Sequence[TensorFile], hit: NDArray[np.bool_]) 
     """
     if steps == 1:
         return np.ones(len(files), np.bool_)
-    lasting = np.zeros(len(files), np.bool_)
+    persisting = np.zeros(len(files), np.bool_)
     held: dict[object, int] = {}
     for row in sorted(range(len(files)), key=lambda row: files[row].iteration):
         key = _identity(files[row])
         held[key] = held.get(key, 0) + 1 if hit[row] else 0
-        lasting[row] = held[key] >= steps
-    return lasting
+        persisting[row] = held[key] >= steps
+    return persisting
 
 
 def rows_to_count(
@@ -98,7 +98,7 @@ def own_columns(dump: Dump, table: StatisticsTable, needs: Needs, rows: NDArray[
         columns["masked"] = np.fromiter((_may_mask(dump, table.files[row]) for row in rows.tolist()), np.bool_)
         columns["left_out"] = _left_out(dump, table, rows)
     if needs.zero_provenance:
-        columns["propagated"] = _handed_on(dump, table, rows)
+        columns["propagated"] = _zero_propagation(dump, table, rows)
     if needs.ranks:
         columns["differs"] = _differing(table, rows)
     for name in needs.references:
@@ -147,8 +147,8 @@ def _left_out(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> ND
     return found
 
 
-def _handed_on(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which tensors, if they are zero, hand on zeros of those among the others that they were computed from."""
+def _zero_propagation(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which tensors, if they are zero, propagate zeros of those among the others that they were computed from."""
     counts, zeros = table.rows["count"][rows], table.rows["zero_count"][rows]
     is_zero = (table.rows["state"][rows] == KNOWN) & (counts > 0) & (counts == zeros)
     files = [table.files[row] for row in rows.tolist()]
@@ -157,12 +157,8 @@ def _handed_on(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> N
     for at in np.flatnonzero(is_zero).tolist():
         file = files[at]
         graph = dump.graph_of(file)
-        if graph is None or file.io != "output":
-            continue
-        provenance = graph_layers(graph).zero_provenances.get(file.node or "")
-        if provenance is not None:
-            keys = ((file.iteration, file.rank, file.graph, name, "output", slot) for name, slot in provenance.sources)
-            found[at] = bool(provenance.propagates(zero.get(key) for key in keys))
+    if needs.zero_provenance:
+        columns["propagated"] = _zero_propagation(dump, table, rows)
     return found
 
 
@@ -182,7 +178,7 @@ def _references(dump: Dump, table: StatisticsTable, name: str, rows: NDArray[np.
     """Return what the norms of some tensors are compared with; each rank has a history of its own."""
     found = np.full(len(rows), np.nan)
     numbers: dict[tuple[object, ...], int] = {}
-    places = np.array(
+    positions = np.array(
         [numbers.setdefault(_identity(table.files[row]), len(numbers)) for row in rows.tolist()], np.int64
     )
     depths = np.array([_depth(dump, table.files[row]) for row in rows.tolist()], np.float64)
@@ -194,7 +190,7 @@ def _references(dump: Dump, table: StatisticsTable, name: str, rows: NDArray[np.
             history = histories.setdefault(rank, References(name))
             chosen = chosen[known[chosen]]
             norms, counts = (table.rows[column][rows[chosen]] for column in ("l2_norm", "count"))
-            found[chosen] = history.step(places[chosen], norms, counts, finite[chosen], depths[chosen])
+            found[chosen] = history.step(positions[chosen], norms, counts, finite[chosen], depths[chosen])
     return found
 
 

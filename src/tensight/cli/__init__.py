@@ -34,17 +34,17 @@ def stoppable_main(run: Callable[[], None]) -> None:
     try:
         run()
     except TensightError as error:
-        _say(str(error))
+        _print_error(str(error))
         sys.exit(WRONG_INPUT)
     except (KeyboardInterrupt, Stopped):
-        _say("stopped; what was read so far is kept")
+        _print_error("stopped; what was read so far is kept")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # The reader (head, less) went away; Python would complain once more while closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
-        _say(f"{error.filename or 'the system'}: {error.strerror or error}")
+        _print_error(f"{error.filename or 'the system'}: {error.strerror or error}")
         sys.exit(WRONG_INPUT)
 
 
@@ -68,7 +68,7 @@ def _run() -> None:
         command_line()
 
 
-def _say(what: str) -> None:
+def _print_error(message: str) -> None:
     from tensight.cli.visible import visible
 
-    sys.stderr.write(f"tensight: {visible(what)}\n")
+    sys.stderr.write(f"tensight: {visible(message)}\n")

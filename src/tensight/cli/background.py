@@ -52,8 +52,8 @@ def start_detached(given: Mapping[str, object], config: Path | None) -> Ready:
     os.close(writing)
     try:
         with open(reading, encoding="utf-8") as report:
-            said = report.read()
-        return _ready(said) if said else _failed(process)
+            report_text = report.read()
+        return _ready(report_text) if report_text else _failed(process)
     except BaseException:
         process.terminate()
         raise
@@ -90,11 +90,11 @@ def _arguments(given: Mapping[str, object], config: Path | None) -> Iterable[str
         yield f"--config={config}"
 
 
-def _ready(said: str) -> Ready:
-    data = json.loads(said)
+def _ready(report_text: str) -> Ready:
+    data = json.loads(report_text)
     return Ready(**{**data, "record": Announcement(**data["record"])})
 
 
 def _failed(process: subprocess.Popen[bytes]) -> NoReturn:
-    said = process.communicate()[1].decode(errors="replace").strip().removeprefix("tensight: ")
-    raise StartError(said or "the server ended before it was ready, without a word")
+    message = process.communicate()[1].decode(errors="replace").strip().removeprefix("tensight: ")
+    raise StartError(message or "the server ended before it was ready, without a word")

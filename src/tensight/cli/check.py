@@ -201,8 +201,8 @@ def _cells(analysis: Analysis, hits: Sequence[Hit]) -> tuple[str, ...]:
     rank = f"(rank {file.rank}) " if file.rank else ""
     slot = str(file.slot) if file.io == "output" else f"input {file.slot}"
     # A recorded bound can decide without telling the value.
-    told = (first.actual[name] for name in first.parameters_hit if not math.isnan(first.actual[name]))
-    actual = ", ".join(map(number, told))
+    actual_values = (first.actual[name] for name in first.parameters_hit if not math.isnan(first.actual[name]))
+    actual = ", ".join(map(number, actual_values))
     values = values_text(analysis.known, int(analysis.rows_of([file])[0]))
     return (spans([hit.tensor.step for hit in hits]), rank + node_name(file), slot, actual or "–", values)
 

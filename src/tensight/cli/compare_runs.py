@@ -220,8 +220,8 @@ def _print_around(out: Console, result: RunComparison) -> None:
     from tensight.compare.runs.words import number_text
 
     compared = result.steps[-1].compared
-    place = next((index for index, one in enumerate(compared) if one is result.first), 0)
-    rows = compared[max(0, place - 3) : place - 3 + ROWS_SHOWN if place >= 3 else ROWS_SHOWN]
+    at = next((index for index, one in enumerate(compared) if one is result.first), 0)
+    rows = compared[max(0, at - 3) : at - 3 + ROWS_SHOWN if at >= 3 else ROWS_SHOWN]
     shown = table("", "operator", "matched by", "difference", "added", right=("difference", "added"))
     for one in rows:
         worst = one.worst

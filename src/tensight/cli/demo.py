@@ -45,7 +45,7 @@ def demo(
 
     problem = "" if scenario is Scenario.DUMP else "PyTorch is not installed here."
     if not problem or importlib.util.find_spec("torch") is None:
-        _say(problem)
+        _print_problem(problem)
         show_dump(cache_dir)
         return
     from tensight.cli.demo_training import TrainingFailedError, show_training
@@ -54,13 +54,13 @@ def demo(
     try:
         found = show_training(scenario.value, stay=stay)
     except TrainingFailedError as error:
-        _say(str(error))
+        _print_problem(str(error))
         show_dump(cache_dir)
         return
     raise typer.Exit(0 if found else FOUND)
 
 
-def _say(problem: str) -> None:
+def _print_problem(problem: str) -> None:
     from rich.markup import escape
 
     if problem:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tensight.client import Server, Session
 
 LINES_KEPT = 12
-LOOK_EVERY_S = 0.5
+CHECK_EVERY_S = 0.5
 ATTACH_WITHIN_S = 120.0
 TOKEN_VARIABLE = "TENSIGHT_TOKEN"  # noqa: S105 - the name of a variable
 END_WITHIN_S = 5.0
@@ -87,8 +87,8 @@ def show_training(scenario: str, *, stay: bool) -> bool:
             out.print(f"[yellow]The training ended at step {record.step}, and nothing hit.[/]")
             return False
         where = f"within step {record.step}, before it printed anything" if record.node else f"at step {record.step}"
-        said = f"; the last line printed: [dim]{escape(training.last_line)}[/]" if training.last_line else ""
-        out.print(f"[red]■[/] stopped {where}{said}\n")
+        last_line = f"; the last line printed: [dim]{escape(training.last_line)}[/]" if training.last_line else ""
+        out.print(f"[red]■[/] stopped {where}{last_line}\n")
         print_findings(out, session)
         if stay:
             _stay(out, address, session)
@@ -120,7 +120,7 @@ def _summary(script: Path) -> str:
 
 def _stay(out: Console, address: _Address, session: Session) -> None:
     """Say how to look around, and wait until the person has seen enough."""
-    out.print("The training stands at this step. See it in the browser:")
+    out.print("The training is stopped at this step. See it in the browser:")
     out.print(f"    [bold]{address.http}/?run={session.id}[/]", soft_wrap=True)
     out.print("or, from another terminal, in Python:")
     out.print("\n".join(f"    {line}" for line in _how_to_go_on(address, session)))
@@ -219,14 +219,14 @@ def _session(server: Server, training: _Training) -> Iterator[Session]:
 
 
 def _attached(server: Server, training: _Training) -> Session:
-    """Return the session of the training as soon as it stands before the first step."""
+    """Return the session of the training as soon as it is stopped before the first step."""
     end = time.monotonic() + ATTACH_WITHIN_S
     while training.process.poll() is None and time.monotonic() < end:
         try:
-            session = server.wait_for_session(LOOK_EVERY_S, name=training.job)
+            session = server.wait_for_session(CHECK_EVERY_S, name=training.job)
         except WaitError:
             continue
         session.wait(ATTACH_WITHIN_S)
         return session
-    said = "\n".join(f"    {line}" for line in (*training.complaints, *training.lines))
-    raise TrainingFailedError(f"The training ended before the debugger was attached; it said\n{said}\n")
+    output = "\n".join(f"    {line}" for line in (*training.complaints, *training.lines))
+    raise TrainingFailedError(f"The training ended before the debugger was attached; it printed\n{output}\n")

@@ -1,4 +1,4 @@
-"""What was found in a live session, for people: the hits of the step at which it stands, and where they began."""
+"""What was found in a live session, for people: the hits of the step at which it is stopped, and where they began."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _print_origin(out: Console, session: Session, origin: OriginRecord) -> None:
     if origin.line is not None:
         print_source(out, origin.line)
         if origin.line.end_line is not None and session.summary.capabilities.can_look_closer:
-            out.print("    [dim]Look closer: session.look_closer() goes on, and names the operator at the next stop[/]")
+            out.print("    [dim]session.look_closer() captures every operator, and the next stop names the one[/]")
     out.print()
 
 
@@ -107,10 +107,10 @@ def _worst(hits: list[NodeHits]) -> NodeHits:
 def _actual(hit: HitRecord) -> str:
     if hit.errors:
         return ", ".join(hit.errors)
-    told = (
+    actual = (
         f"{entry.name} {number(entry.actual)}" for entry in hit.parameters if entry.hit and entry.actual is not None
     )
-    return ", ".join(told)
+    return ", ".join(actual)
 
 
 def _values(statistics: Statistics | None) -> str:

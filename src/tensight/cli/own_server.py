@@ -20,7 +20,7 @@ END_WITHIN_S = 15.0
 
 @contextmanager
 def own_server(workspace: Path) -> Iterator[Announcement]:
-    """Start a server on free ports of this machine, and end it with the context, also if this process is told to end.
+    """Start a server on free ports of this machine, and end it with the context, also at SIGTERM or SIGHUP.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def own_server(workspace: Path) -> Iterator[Announcement]:
     from tensight.server.occupancy import wait_until_free
 
     given = {"workspace": workspace, "host": "127.0.0.1", "port": 0, "debugger_port": 0, "enable_debugger": "true"}
-    with _told_to_end_as_interrupted():
+    with _termination_as_interrupt():
         record = start_detached(given, None).record
         try:
             yield record
@@ -47,8 +47,8 @@ def own_server(workspace: Path) -> Iterator[Announcement]:
 
 
 @contextmanager
-def _told_to_end_as_interrupted() -> Iterator[None]:
-    """Have SIGTERM and the end of the terminal unwind the stack like Ctrl-C; nobody else would end the server."""
+def _termination_as_interrupt() -> Iterator[None]:
+    """Handle SIGTERM and SIGHUP like Ctrl-C, so that the stack is unwound; nobody else would end the server."""
     before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

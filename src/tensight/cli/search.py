@@ -100,10 +100,10 @@ def run_trials(configuration: Configuration, study: Study, most: int, *, jobs: i
 
     with search_progress(configuration, study, most, jobs=jobs, quiet=quiet) as progress:
         for notice in notices_about(configuration):
-            progress.say(notice)
+            progress.notify(notice)
         with guarded() as guard, debugger_for(configuration, guard) as debugger:
             search = Search(configuration, study, folder_of(configuration), command_line, debugger, guard)
-            search.run(most, jobs, progress.ended, progress.say)
+            search.run(most, jobs, progress.ended, progress.notify)
 
 
 @contextlib.contextmanager

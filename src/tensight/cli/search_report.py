@@ -53,7 +53,7 @@ class SearchProgress:
         self._durations_s: list[float] = []
         self.bar: tuple[Progress, Any] | None = None
 
-    def say(self, notice: str) -> None:
+    def notify(self, notice: str) -> None:
         """Print something that a person must know."""
         if self._out is not None:
             self._out.print(f"[yellow]{escape(notice)}[/]")
@@ -65,9 +65,9 @@ class SearchProgress:
             return
         outcome = ended.outcome
         state = "complete" if outcome.values else "pruned" if outcome.is_pruned else "failed"
-        said = values_text(self._targets, outcome.values) or _one_line(outcome.reason)
+        result = values_text(self._targets, outcome.values) or _one_line(outcome.reason)
         done = self._study.counted()
-        trial = f"[{_COLOURS[state]}]trial {ended.suggestion.number} {state}[/]: {escape(said)}"
+        trial = f"[{_COLOURS[state]}]trial {ended.suggestion.number} {state}[/]: {escape(result)}"
         self._out.print(f"{trial}  [dim]{escape(params_text(ended.suggestion.values))}[/]")
         status = f"{done} of {self._most}; {self._best()}{self._left(done)}"
         if self.bar is None:

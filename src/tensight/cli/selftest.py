@@ -68,7 +68,7 @@ def _print(out: Console, runs: dict[str, Measured], verdict: Verdict, stops: int
     if not verdict.attached:
         run = runs[DEBUGGED]
         out.print(f"[bold red]✗ The debugger saw {run.debugged_steps} of {count(run.steps, 'step')}[/]; it said:")
-        out.print(f"  {escape(run.said) or 'nothing'}")
+        out.print(f"  {escape(run.messages) or 'nothing'}")
         return
     if verdict.unstable:
         which = f"{len(verdict.unstable)} of {count(verdict.compared, 'tensor')}"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tensight.client import Server, Session
     from tensight.server.occupancy import Announcement
 
-LOOK_EVERY_S = 0.5
+CHECK_EVERY_S = 0.5
 
 _JOB = "selftest"
 NOTICED_WITHIN_S = 10.0
@@ -52,7 +52,7 @@ class Measured:
         What tells apart the bits of each parameter, buffer and tensor of an optimizer's state.
     debugged_steps : int
         How many steps the debugger saw.
-    said : str
+    messages : str
         What the debugger wrote to stderr.
     framework : str
         As it is imported.
@@ -63,7 +63,7 @@ class Measured:
     peak_bytes: int
     digests: Mapping[str, str]
     debugged_steps: int = 0
-    said: str = ""
+    messages: str = ""
     framework: str = ""
 
 
@@ -200,7 +200,7 @@ class _Following:
     def _session(self, server: Server) -> Session | None:
         while not self._over.is_set():
             with contextlib.suppress(WaitError):
-                return server.wait_for_session(LOOK_EVERY_S, name=_JOB)
+                return server.wait_for_session(CHECK_EVERY_S, name=_JOB)
         return None
 
 
@@ -235,13 +235,13 @@ def run_steps(
     reading, writing = os.pipe()
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     arguments = [sys.executable, "-m", *runner, str(writing), str(steps), *command]
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(  # noqa: S603 - what the person asked for
             arguments,
             env={**environment, **variables},
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             pass_fds=(writing,),
             start_new_session=True,
         )
@@ -255,8 +255,8 @@ def run_steps(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        said.seek(0)
-        return _measured(outcome, said.read().decode(errors="replace"), process.returncode, " ".join(command))
+        output.seek(0)
+        return _measured(outcome, output.read().decode(errors="replace"), process.returncode, " ".join(command))
 
 
 def _read_outcome(pipe: IO[bytes], on_step: Callable[[], None]) -> dict[str, Any] | None:
@@ -274,23 +274,23 @@ def _read_outcome(pipe: IO[bytes], on_step: Callable[[], None]) -> dict[str, Any
     return outcome
 
 
-def _measured(outcome: dict[str, Any] | None, said: str, code: int, what: str) -> Measured:
+def _measured(outcome: dict[str, Any] | None, output: str, code: int, what: str) -> Measured:
     if code != 0 or outcome is None:
-        last = "\n".join(f"  {line}" for line in said.splitlines()[-LINES_SHOWN:])
+        last = "\n".join(f"  {line}" for line in output.splitlines()[-LINES_SHOWN:])
         missing = [known.name for known in FRAMEWORKS if f"No module named {known.module!r}" in last]
         hint = "".join(f"\n{name} is not installed for {sys.executable}: {_WHERE}" for name in missing)
-        raise InputError(f"{what}: ended with exit code {code}; the last it said:\n{last}{hint}")
+        raise InputError(f"{what}: ended with exit code {code}; the last it printed:\n{last}{hint}")
     if outcome["steps"] == 0:
         frameworks = " or ".join(known.name for known in FRAMEWORKS)
         raise InputError(f"{what}: no optimizer of {frameworks} took a step in this process; nothing can be compared")
     seconds = outcome["step_seconds"]
-    lines = [line for line in said.splitlines() if line.startswith("tensight: ")]
+    lines = [line for line in output.splitlines() if line.startswith("tensight: ")]
     return Measured(
         steps=outcome["steps"],
         step_s=statistics.median(seconds) if seconds else float("nan"),
         peak_bytes=outcome["peak_bytes"],
         digests=outcome["digests"],
         debugged_steps=outcome["debugged_steps"],
-        said="\n".join(lines),
+        messages="\n".join(lines),
         framework=outcome["framework"],
     )

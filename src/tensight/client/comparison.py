@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from tensight.client.connection import part
 from tensight.client.errors import WaitError
 from tensight.client.events import Events
+from tensight.client.formatting import COMPARED, UNMATCHED, comparison_html
 from tensight.client.graph_reading import address_of
-from tensight.client.looks import COMPARED, UNMATCHED, comparison_html
 from tensight.client.part import SessionPart, spoken
 from tensight.client.rows import Rows
 from tensight.client.tensor import Values
@@ -207,7 +207,7 @@ class Comparison:
         >>> len(comparison.operators(step=1, only="different"))
         0
         """
-        asked = {
+        parameters = {
             "query": query or None,
             "rank": rank,
             "step": step,
@@ -218,7 +218,7 @@ class Comparison:
         }
 
         def fetch(offset: int, limit: int) -> tuple[int, tuple[ComparedOperator, ...]]:
-            page = self._get(ComparedOperatorPage, "operators", **asked, offset=offset, limit=limit)
+            page = self._get(ComparedOperatorPage, "operators", **parameters, offset=offset, limit=limit)
             return page.total, page.rows
 
         self.wait()
@@ -318,8 +318,8 @@ class Comparison:
     def _path(self, *names: str) -> str:
         return "/".join(("/comparisons", part(self.id), *names))
 
-    def _get(self, kind: type[T], name: str, **asked: Any) -> T:
-        return self._connection.get(kind, self._path(name), **asked)
+    def _get(self, kind: type[T], name: str, **parameters: Any) -> T:
+        return self._connection.get(kind, self._path(name), **parameters)
 
     def __repr__(self) -> str:
         """Return id and verdict, as far as it is known; nothing is asked for that could fail."""
@@ -364,7 +364,7 @@ class ComparedTensor(Values):
     ) -> None:
         super().__init__(connection, path, a, "difference")
         self._b, self._side = b, which
-        self._asked = {"a": str(a), "b": None if b is None else str(b), "which": which}
+        self._parameters = {"a": str(a), "b": None if b is None else str(b), "which": which}
 
     @property
     def a(self) -> ComparedTensor:
@@ -417,8 +417,8 @@ class ComparedTensor(Values):
         >>> comparison.tensor(comparison.operators(step=1)[0].outputs[0]).compared().measures.bit_equal
         True
         """
-        asked = {name: value for name, value in self._asked.items() if name != "which"}
-        return self._get(ComparedStatistics, "statistics", **asked)
+        parameters = {name: value for name, value in self._parameters.items() if name != "which"}
+        return self._get(ComparedStatistics, "statistics", **parameters)
 
     def __repr__(self) -> str:
         """Return which it is, and the address in A."""

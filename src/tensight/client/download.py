@@ -79,7 +79,7 @@ def _fetch(
             with connection.stream(path, _wanted(before, tag), **parameters) as response:
                 tag = response.headers.get("etag", "")
                 note(tag)
-                _place(target, response)
+                _seek_to_body(target, response)
                 for piece in response.iter_raw():
                     target.write(piece)
             return
@@ -101,7 +101,7 @@ def _wanted(done: int, tag: str) -> dict[str, str]:
     return headers
 
 
-def _place(target: BinaryIO, response: httpx.Response) -> None:
+def _seek_to_body(target: BinaryIO, response: httpx.Response) -> None:
     """Move to where the body begins."""
     found = _RANGE.match(response.headers.get("content-range", "")) if response.status_code == 206 else None
     if found is not None and int(found[1]) <= target.tell():

@@ -61,7 +61,7 @@ class Events:
         self._timeout_s = timeout_s
         self._ends = ends
         self._ready: deque[Event] = deque()
-        self._asked = after
+        self._requested = after
         self.last = after
         self.missed = False
 
@@ -82,7 +82,7 @@ class Events:
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._ready:
             left = POLL_S if end is None else min(POLL_S, max(end - time.monotonic(), 0.0))
-            page = self._connection.get(dict[str, Any], self._path, after=self._asked, wait_s=left)
+            page = self._connection.get(dict[str, Any], self._path, after=self._requested, wait_s=left)
             self._read(page)
             if end is not None and not self._ready and time.monotonic() >= end:
                 return None
@@ -112,7 +112,7 @@ class Events:
 
     def _read(self, page: dict[str, Any]) -> None:
         try:
-            self._asked, self.missed, events = int(page["last"]), bool(page.get("missed")), list(page["events"])
+            self._requested, self.missed, events = int(page["last"]), bool(page.get("missed")), list(page["events"])
         except (KeyError, TypeError, ValueError) as error:
             raise ServerError(f"{self._path} of the server is no page of events: {error!r}") from error
         self._ready.extend(event for event in map(_known, events) if event is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.client.looks import EXECUTIONS, FOUND, SOURCES, TREE
+from tensight.client.formatting import EXECUTIONS, FOUND, SOURCES, TREE
 from tensight.client.part import SessionPart
 from tensight.graph.naming import unclear
 from tensight.sessions.errors import NotFoundError

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tensight.client.connection import Connection
-    from tensight.client.rows import Look
+    from tensight.client.rows import RowFormat
     from tensight.sessions.records import Record
 
 P = TypeVar("P")
@@ -83,14 +83,14 @@ class SessionPart:
         parameters: dict[str, Any],
         page: type[P],
         rows: Callable[[P], tuple[int, Sequence[R]]],
-        look: Look[R],
+        row_format: RowFormat[R],
     ) -> Rows[R]:
         """Return a list that comes in pages; `rows` takes the total and the rows out of one."""
 
         def fetch(offset: int, limit: int) -> tuple[int, Sequence[R]]:
             return rows(self._get(page, path, **parameters, offset=offset, limit=limit))
 
-        return Rows(fetch, look)
+        return Rows(fetch, row_format)
 
 
 def spoken(kind: type[Record], **values: Any) -> dict[str, Any]:

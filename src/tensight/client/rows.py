@@ -1,4 +1,4 @@
-"""Long lists of the server, fetched page by page as they are looked at, and shown as tables in a notebook."""
+"""Long lists of the server, fetched page by page as they are read, and shown as tables in a notebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Cells = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Look(Generic[R]):
+class RowFormat(Generic[R]):
     """How rows are shown as a table.
 
     Attributes
@@ -42,7 +42,7 @@ class Rows(Sequence[R]):
     ----------
     fetch : callable
         Gets offset and limit and returns how many rows there are in all, and those from the offset on.
-    look : Look
+    row_format : RowFormat
         For notebooks.
 
     Examples
@@ -54,24 +54,24 @@ class Rows(Sequence[R]):
     ['Load', 'Conv2D']
     """
 
-    def __init__(self, fetch: Callable[[int, int], tuple[int, Sequence[R]]], look: Look[R]) -> None:
+    def __init__(self, fetch: Callable[[int, int], tuple[int, Sequence[R]]], row_format: RowFormat[R]) -> None:
         self._fetch = fetch
-        self._look = look
+        self._format = row_format
         self._total, first = fetch(0, PAGE)
         self._pages: dict[int, Sequence[R]] = {0: first}
 
     @classmethod
-    def of(cls, rows: Sequence[R], look: Look[R]) -> Rows[R]:
+    def of(cls, rows: Sequence[R], row_format: RowFormat[R]) -> Rows[R]:
         """Return a list that is here already.
 
         Parameters
         ----------
         rows : sequence
             What the server returned, all of it.
-        look : Look
-            How they look as a table.
+        row_format : RowFormat
+            How they are shown as a table.
         """
-        return cls(lambda offset, limit: (len(rows), rows[offset : offset + limit]), look)
+        return cls(lambda offset, limit: (len(rows), rows[offset : offset + limit]), row_format)
 
     def __len__(self) -> int:
         return self._total
@@ -85,11 +85,11 @@ class Rows(Sequence[R]):
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(self._total))]
         number = index + self._total if index < 0 else index
-        page, place = divmod(number, PAGE)
+        page, row = divmod(number, PAGE)
         rows = self._page(page) if 0 <= number < self._total else ()
-        if place >= len(rows):
-            raise IndexError(f"there are {self._total} {self._look.noun}, and {index} is asked for")
-        return rows[place]
+        if row >= len(rows):
+            raise IndexError(f"there are {self._total} {self._format.noun}, and {index} is asked for")
+        return rows[row]
 
     def __iter__(self) -> Iterator[R]:
         for page in range(-(-self._total // PAGE)):
@@ -98,14 +98,14 @@ class Rows(Sequence[R]):
     def __repr__(self) -> str:
         """Return how many there are, and the first of them."""
         first = "".join(f"\n  {row!r}" for row in self[:3])
-        return f"<{self._total} {self._look.noun}>{first}" + ("\n  …" if self._total > 3 else "")
+        return f"<{self._total} {self._format.noun}>{first}" + ("\n  …" if self._total > 3 else "")
 
     def _repr_html_(self) -> str:
-        lines = [cells for row in self[:SHOWN] for cells in self._look.cells(row)]
-        rest = f"{self._total} {self._look.noun}"
+        lines = [cells for row in self[:SHOWN] for cells in self._format.cells(row)]
+        rest = f"{self._total} {self._format.noun}"
         if self._total > SHOWN:
             rest += f", the first {SHOWN} shown"
-        return f"{table(self._look.titles, lines)}<p>{escape(rest)}</p>"
+        return f"{table(self._format.titles, lines)}<p>{escape(rest)}</p>"
 
     def _page(self, page: int) -> Sequence[R]:
         if page not in self._pages:

@@ -1,4 +1,4 @@
-"""Running a session: forward, back, to a node, and waiting for it to stand still."""
+"""Running a session: forward, back, to a node, and waiting for it to stop."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Running(SessionPart):
     def look_closer(self, steps: int = -1) -> Self:
         """Capture every operator from the next step on, and go on until something hits.
 
-        What a container, the script or a loss function computes between two calls of modules is told as a range of
+        What a container, the script or a loss function computes between two calls of modules is reported as a range of
         lines. If it goes wrong again, the operator is named now, and its line. What hits first is new, whatever was
         reported before. See the capability ``can_look_closer``.
 
@@ -160,8 +160,8 @@ class Running(SessionPart):
     def go_to(self, step: int) -> Self:
         """Show a step; 0 is the state before the first update.
 
-        Any step of a dump or a recorded run. Of a training with Tensight's agent, while it stands still, a step that
-        has passed: nothing moves there, and going on goes on from where it stands.
+        Any step of a dump or a recorded run. Of a training with Tensight's agent, while it is stopped, a step that
+        has passed: nothing moves there, and going on goes on from where it is stopped.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class Running(SessionPart):
         return self._command("recheck")
 
     def wait(self, timeout_s: float | None = None) -> SessionRecord:
-        """Wait until the session stands still: paused, or at its end.
+        """Wait until the session is stopped: paused, or at its end.
 
         Parameters
         ----------
@@ -216,7 +216,7 @@ class Running(SessionPart):
         Returns
         -------
         SessionRecord
-            `state` says why it stands, `hits` on how many tensors a watchpoint hit.
+            `state` says why it is stopped, `hits` on how many tensors a watchpoint hit.
 
         Raises
         ------
@@ -244,7 +244,7 @@ class Running(SessionPart):
         return record
 
     def wait_until(self, holds: Callable[[SessionRecord], bool], timeout_s: float | None = None) -> SessionRecord:
-        """Wait until something is true of the session at a glance, whether it runs or stands still.
+        """Wait until something is true of the summary of the session, whether it runs or is stopped.
 
         Parameters
         ----------

@@ -13,8 +13,8 @@ from tensight.client.comparison import Comparison, begin_comparison
 from tensight.client.connection import Certificate, Connection, Verify
 from tensight.client.errors import WaitError
 from tensight.client.events import Events
+from tensight.client.formatting import DUMPS, session_html
 from tensight.client.hold import Hold
-from tensight.client.looks import DUMPS, session_html
 from tensight.client.rows import Rows
 from tensight.client.session import Session
 from tensight.errors import DumpError, InputError
@@ -274,8 +274,8 @@ class Server:
 
     def _nobody_came(self, name: str, timeout_s: float | None, live: list[SessionRecord]) -> str:
         what = f"of the name {name!r} " if name else ""
-        said = f"no training process {what}has attached to {self.url} within {timeout_s:g} s"
-        return f"{said}; attached before: {_names(live)}: server.session(NAME) returns one" if live else said
+        message = f"no training process {what}has attached to {self.url} within {timeout_s:g} s"
+        return f"{message}; attached before: {_names(live)}: server.session(NAME) returns one" if live else message
 
     def compare(
         self,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.client.comparison import begin_comparison
 from tensight.client.events import Events
+from tensight.client.formatting import ORIGINS, STATISTICS, TENSORS, session_html
 from tensight.client.graph_reading import GraphReading, address_of
-from tensight.client.looks import ORIGINS, STATISTICS, TENSORS, session_html
 from tensight.client.rows import Rows
 from tensight.client.running import Running
 from tensight.client.tensor import Tensor

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from tensight.client.download import fetch_to_file, fetch_to_memory
 from tensight.client.errors import ServerError
-from tensight.client.looks import STATISTICS, statistics_html
+from tensight.client.formatting import STATISTICS, statistics_html
 from tensight.client.rows import Rows
 from tensight.errors import InputError
 from tensight.sessions.errors import NotFoundError
@@ -66,7 +66,7 @@ class Values:
         self._connection = connection
         self._path = path
         self._where = address
-        self._asked: dict[str, Any] = {"address": str(address), "which": which, "tolerance": tolerance}
+        self._parameters: dict[str, Any] = {"address": str(address), "which": which, "tolerance": tolerance}
 
     @property
     def address(self) -> str:
@@ -169,7 +169,7 @@ class Values:
         >>> tensor.locate("largest").index is not None
         True
         """
-        return self._get(ElementRecord, "element", **self._asked, find=find, slice=text or None)
+        return self._get(ElementRecord, "element", **self._parameters, find=find, slice=text or None)
 
     def histogram(self, bins: int = 40) -> HistogramRecord:
         """Return how the finite values are distributed.
@@ -185,7 +185,7 @@ class Values:
         >>> len(histogram.counts), len(histogram.edges)
         (10, 11)
         """
-        return self._get(HistogramRecord, "histogram", **self._asked, bins=bins)
+        return self._get(HistogramRecord, "histogram", **self._parameters, bins=bins)
 
     def statistics(self) -> Statistics:
         """Return minimum, maximum, mean, counts of NaN and so on, of all elements.
@@ -195,7 +195,7 @@ class Values:
         >>> tensor.statistics().nan_count
         0
         """
-        return self._get(StatisticsAnswer, "statistics", **self._asked).statistics
+        return self._get(StatisticsAnswer, "statistics", **self._parameters).statistics
 
     def _repr_html_(self) -> str:
         return statistics_html(self.statistics())
@@ -205,7 +205,7 @@ class Values:
 
     def _array(self, name: str, **parameters: Any) -> NDArray[Any]:
         path = f"{self._path}/tensor/{name}"
-        return raw_array(self._connection.answer(path, **self._asked, **parameters, format="raw"))
+        return raw_array(self._connection.answer(path, **self._parameters, **parameters, format="raw"))
 
 
 class Difference(Values):

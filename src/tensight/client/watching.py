@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from tensight.client.looks import HITS, WATCHPOINTS
+from tensight.client.formatting import HITS, WATCHPOINTS
 from tensight.client.part import SessionPart, spoken
 from tensight.client.rows import Rows
 from tensight.errors import InputError

@@ -318,9 +318,9 @@ def _is_rounded(wide: NDArray[Any], result: NDArray[Any], narrow: np.dtype[Any])
         return False
     if result.dtype.itemsize == 2 and result.dtype != narrow:
         return False
-    return _rounds_to(wide[:_FEW], result[:_FEW], narrow) and _rounds_to(wide, result, narrow)
+    return _equals_rounded(wide[:_FEW], result[:_FEW], narrow) and _equals_rounded(wide, result, narrow)
 
 
-def _rounds_to(wide: NDArray[Any], result: NDArray[Any], narrow: np.dtype[Any]) -> bool:
+def _equals_rounded(wide: NDArray[Any], result: NDArray[Any], narrow: np.dtype[Any]) -> bool:
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         return not _apart(wide.astype(narrow).astype(np.float64), result.astype(np.float64)).any()

@@ -50,9 +50,9 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """A hit and its place among the hits of its iteration."""
+    """A hit and its position among the hits of its iteration."""
 
-    place: tuple[int, int, int, int]
+    position: tuple[int, int, int, int]
     hit: WatchpointHit
 
 
@@ -89,7 +89,7 @@ def check_watchpoints(
 
     hits: list[WatchpointHit] = []
     for iteration in sorted(ranked.keys() | missing.keys()):
-        hits.extend(entry.hit for entry in sorted(ranked.get(iteration, ()), key=lambda entry: entry.place))
+        hits.extend(entry.hit for entry in sorted(ranked.get(iteration, ()), key=lambda entry: entry.position))
         hits.extend(missing.get(iteration, ()))
     return hits
 
@@ -145,11 +145,11 @@ def _evaluate(
         if watched and not (check.needs.overflow and synchronous)
     }
     evaluations = analysis.evaluate(list(requests.values()), non_finite="report") if requests else []
-    answers = {
+    results = {
         index: verdicts(analysis, conditions[index].param_dict, request.check, request.files, evaluation)
         for (index, request), evaluation in zip(requests.items(), evaluations, strict=True)
     }
-    return [answers.get(index) for index in range(len(checks))]
+    return [results.get(index) for index in range(len(checks))]
 
 
 def _hits(

@@ -376,21 +376,21 @@ def parse_configuration(content: bytes | str, source: str) -> Configuration:
 
 def _sentence(error: ErrorDetails) -> str:
     """Return the nested key with what is wrong there, in one line."""
-    places = list(error["loc"])
+    location = list(error["loc"])
     kind, given = error["type"], error["input"]
     context: dict[str, Any] = dict(error.get("ctx") or {})
     if kind == "missing":
-        return f"{_key(places)}: is missing; {_what_to_write(str(places[-1]))}"
+        return f"{_key(location)}: is missing; {_what_to_write(str(location[-1]))}"
     if kind == "extra_forbidden":
-        return f"{_key(places)}: there is no such key; {_keys_of(places[:-1])}"
+        return f"{_key(location)}: there is no such key; {_keys_of(location[:-1])}"
     if kind == "literal_error":
         choices = str(context.get("expected", "")).replace("'", "")
-        return f"{_key(places)}: is {_short(given)}; choose one of {choices}"
+        return f"{_key(location)}: is {_short(given)}; choose one of {choices}"
     if kind == "wrong":
-        return f"{_key(places)}: {context['sentence']}" if places else str(context["sentence"])
+        return f"{_key(location)}: {context['sentence']}" if location else str(context["sentence"])
     if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
-        return f"{_key(places)}: is {_short(given)}; {error['msg'].removeprefix('Input should be ')} is possible"
-    return f"{_key(places)}: is {_short(given)}; {_EXPECTED.get(kind, error['msg'])}"
+        return f"{_key(location)}: is {_short(given)}; {error['msg'].removeprefix('Input should be ')} is possible"
+    return f"{_key(location)}: is {_short(given)}; {_EXPECTED.get(kind, error['msg'])}"
 
 
 _EXPECTED = {
@@ -404,9 +404,9 @@ _EXPECTED = {
 }
 
 
-def _key(places: list[str | int]) -> str:
+def _key(location: list[str | int]) -> str:
     """Return a nested key with dots, as ``parameters.learning_rate.bounds``."""
-    return ".".join("from" if place == "source" and "parameters" not in places else str(place) for place in places)
+    return ".".join("from" if key == "source" and "parameters" not in location else str(key) for key in location)
 
 
 def _what_to_write(key: str) -> str:
@@ -428,15 +428,15 @@ _MODELS: dict[str, type[BaseModel]] = {
 }
 
 
-def _keys_of(places: list[str | int]) -> str:
-    """Say which keys there are at a place."""
-    path = [str(place) for place in places if not isinstance(place, int)]
+def _keys_of(location: list[str | int]) -> str:
+    """Return a sentence with the keys that there are at a location."""
+    path = [str(key) for key in location if not isinstance(key, int)]
     if path[:1] == ["parameters"]:
         model: type[BaseModel] = Parameter
     elif path[-1:] in (["source"], ["from"]):
         model = From
     else:
-        model = _MODELS.get(".".join("target" if place == "targets" else place for place in path), Configuration)
+        model = _MODELS.get(".".join("target" if key == "targets" else key for key in path), Configuration)
     names = sorted(field.alias or name for name, field in model.model_fields.items())
     return f"there are {', '.join(names)}"
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-STANDS_STILL = "weight_change_too_small"
+WEIGHTS_STILL = "weight_change_too_small"
 GRADIENTS_ZERO = "tensor_all_zero"
 
 GETS_NOWHERE: Mapping[str, str] = {
     "weight_not_changed": "nothing moves",
-    STANDS_STILL: "weights stand still",
+    WEIGHTS_STILL: "weights stand still",
     GRADIENTS_ZERO: "gradients stay zero",
 }
 """Conditions of a training that gets nowhere, each in words, if they hit on all tensors that are watched for them.
@@ -107,7 +107,7 @@ def beginning_of(steps: int) -> int:
     return max(LEAST_STEPS, math.ceil(BEGINNING * steps))
 
 
-def stands_still(steps: int) -> LostWatchpoint:
+def weights_still(steps: int) -> LostWatchpoint:
     """Return what finds trainings in which no weight matrix would move by `LEAST_MOVED` to the end.
 
     In each step of the beginning every matrix changes so little that at this pace it never gets anywhere. Only the
@@ -119,7 +119,7 @@ def stands_still(steps: int) -> LostWatchpoint:
         Of the whole trial, as others had them.
     """
     pace = {"abs_mean_update_ratio_lt": LEAST_MOVED / steps}
-    return LostWatchpoint("weights stand still", STANDS_STILL, "matrices", beginning_of(steps), pace)
+    return LostWatchpoint("weights stand still", WEIGHTS_STILL, "matrices", beginning_of(steps), pace)
 
 
 def gets_on(condition: str, steps: int) -> LostWatchpoint:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensight.search import guard
-from tensight.search.studies import BEAT_EVERY_S, Outcome
+from tensight.search.studies import HEARTBEAT_EVERY_S, Outcome
 from tensight.search.trials import TrialProcess
 from tensight.search.watching import Watch
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tensight.search.studies import Study, Suggestion
     from tensight.search.targets import Reading
 
-LOOK_EVERY_S, LOOK_FOR_NEWS_EVERY_S = 0.05, 0.005
-"""How often each trial is looked at, and how often whether one has news, for which it is looked at sooner."""
+CHECK_EVERY_S, CHECK_FOR_NEWS_EVERY_S = 0.05, 0.005
+"""How often each trial is polled, and how often it is checked whether one has news, for which it is polled sooner."""
 
 ASK_AGAIN_EVERY_S = 1.0
 """Whether a trial is to be tried again, of which none was left."""
@@ -101,10 +101,10 @@ class Search:
         self._debugger = debugger
         self._guard = guard
         self._active: list[tuple[TrialProcess, float]] = []
-        self._next_beat = 0.0
+        self._next_heartbeat = 0.0
         self._next_ask = 0.0
 
-    def run(self, most: int, jobs: int, ended: Callable[[Ended], None], say: Callable[[str], None]) -> None:
+    def run(self, most: int, jobs: int, ended: Callable[[Ended], None], notify: Callable[[str], None]) -> None:
         """Run trials until the study has as many as wanted.
 
         Parameters
@@ -114,9 +114,9 @@ class Search:
         jobs : int
             How many run at a time.
         ended : callable
-            Told of each trial that has ended.
-        say : callable
-            Told what else a person must know.
+            Called with each trial that has ended.
+        notify : callable
+            Called with what else a person must know.
 
         Raises
         ------
@@ -125,21 +125,21 @@ class Search:
         """
         self._study.fill_grid()
         pause = threading.Event()
-        is_said = False
+        is_notified = False
         try:
             while True:
                 was_idle = not self._active
                 others_run = was_idle and self._study.others_run(most)
                 self._begin(most, jobs, ended)
                 if self._active:
-                    self._look(ended)
-                    self._beat()
+                    self._poll(ended)
+                    self._send_heartbeat()
                     self._wait(pause)
                 elif others_run:
                     # If their worker dies, they are tried again here.
-                    if not is_said:
-                        say(OTHERS_RUN)
-                    is_said = True
+                    if not is_notified:
+                        notify(OTHERS_RUN)
+                    is_notified = True
                     pause.wait(ASK_AGAIN_EVERY_S)
                 elif was_idle:
                     return
@@ -147,10 +147,10 @@ class Search:
             self._stop()
 
     def _wait(self, pause: threading.Event) -> None:
-        """Wait until it is time to look again: what a trial does after it was to be ended is for nothing."""
-        end = time.monotonic() + LOOK_EVERY_S
+        """Wait until it is time to poll again: what a trial does after it was to be ended is for nothing."""
+        end = time.monotonic() + CHECK_EVERY_S
         while time.monotonic() < end and not any(trial.has_news() for trial, _ in self._active):
-            pause.wait(LOOK_FOR_NEWS_EVERY_S)
+            pause.wait(CHECK_FOR_NEWS_EVERY_S)
 
     def _begin(self, most: int, jobs: int, ended: Callable[[Ended], None]) -> None:
         while len(self._active) < jobs and time.monotonic() >= self._next_ask:
@@ -186,11 +186,11 @@ class Search:
             )
         return TrialProcess(suggestion, self._configuration, self._base, self._resolve, watch)
 
-    def _look(self, ended: Callable[[Ended], None]) -> None:
+    def _poll(self, ended: Callable[[Ended], None]) -> None:
         for active in list(self._active):
             trial, began = active
             suggestion = trial.suggestion
-            outcome = trial.look(partial(self._judge, trial))
+            outcome = trial.poll(partial(self._judge, trial))
             if outcome is not None:
                 self._study.tell(suggestion, outcome)
                 self._active.remove(active)
@@ -228,10 +228,10 @@ class Search:
     def _shown(self, reading: Reading) -> str:
         return f"{self._configuration.all_targets[0].name} {reading.value:.5g} at step {reading.step}"
 
-    def _beat(self) -> None:
-        if time.monotonic() >= self._next_beat:
-            self._next_beat = time.monotonic() + BEAT_EVERY_S
-            self._study.beat([trial.suggestion for trial, _ in self._active])
+    def _send_heartbeat(self) -> None:
+        if time.monotonic() >= self._next_heartbeat:
+            self._next_heartbeat = time.monotonic() + HEARTBEAT_EVERY_S
+            self._study.heartbeat([trial.suggestion for trial, _ in self._active])
 
     def _stop(self) -> None:
         """End what still runs, and have it tried again."""

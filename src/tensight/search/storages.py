@@ -30,15 +30,15 @@ class StorageError(TensightError):
     """The storage of a search cannot be opened or does not fit."""
 
 
-def open_storage(url: str, beat_every_s: int, grace_s: int) -> optuna.storages.RDBStorage:
+def open_storage(url: str, heartbeat_every_s: int, grace_s: int) -> optuna.storages.RDBStorage:
     """Open the database of a search, and make it if there is none.
 
     Parameters
     ----------
     url : str
         As SQLAlchemy names databases.
-    beat_every_s, grace_s : int
-        Seconds between two signs of life of a worker, and without any until its trial counts as lost.
+    heartbeat_every_s, grace_s : int
+        Seconds between two heartbeats of a worker, and without any until its trial counts as lost.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def open_storage(url: str, beat_every_s: int, grace_s: int) -> optuna.storages.R
     attempts = OPENED_WITHIN
     while True:
         try:
-            return _open(url, beat_every_s, grace_s)
+            return _open(url, heartbeat_every_s, grace_s)
         except (  # noqa: PERF203 - to try again is what the loop is for
             sqlalchemy.exc.SQLAlchemyError,
             optuna.exceptions.OptunaError,
@@ -78,7 +78,7 @@ def without_password(url: str) -> str:
         return url
 
 
-def _open(url: str, beat_every_s: int, grace_s: int) -> optuna.storages.RDBStorage:
+def _open(url: str, heartbeat_every_s: int, grace_s: int) -> optuna.storages.RDBStorage:
     import sqlalchemy
 
     address = sqlalchemy.engine.make_url(url)
@@ -90,7 +90,7 @@ def _open(url: str, beat_every_s: int, grace_s: int) -> optuna.storages.RDBStora
     storage = _storage(
         url,
         engine_kwargs={"connect_args": {"timeout": _LOCKED_FOR_S}} if is_sqlite else {"pool_pre_ping": True},
-        heartbeat_interval=beat_every_s,
+        heartbeat_interval=heartbeat_every_s,
         grace_period=grace_s,
     )
     if has_file:

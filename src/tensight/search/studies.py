@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from tensight.search.configuration import Configuration, Value
 
-BEAT_EVERY_S = 10
+HEARTBEAT_EVERY_S = 10
 GRACE_S = 120
 """A trial of another machine of which nothing was heard for so long counts as lost."""
 
@@ -167,7 +167,7 @@ class Study(StudyReading):
     """
 
     def __init__(self, configuration: Configuration, url: str, *, must_exist: bool = False) -> None:
-        self._storage = open_storage(url, BEAT_EVERY_S, GRACE_S)
+        self._storage = open_storage(url, HEARTBEAT_EVERY_S, GRACE_S)
         self._losses: dict[int, dict[str, float]] = {}
         super().__init__(configuration, url, self._open(configuration, url, must_exist=must_exist))
 
@@ -410,7 +410,7 @@ class Study(StudyReading):
 
     # --- workers ---
 
-    def beat(self, suggestions: Sequence[Suggestion]) -> None:
+    def heartbeat(self, suggestions: Sequence[Suggestion]) -> None:
         """Let other machines know that trials are still being run."""
         for suggestion in suggestions:
             self._storage.record_heartbeat(self._id_of(suggestion.number))

@@ -38,7 +38,7 @@ class TargetReader(ABC):
     Attributes
     ----------
     is_quick : bool
-        Whether looking for new values takes so little that it may be done all the time.
+        Whether reading new values takes so little that it may be done all the time.
     """
 
     is_quick = False
@@ -55,11 +55,11 @@ class TargetReader(ABC):
             The trial has ended: what is there now is all.
         """
         before = len(self.readings)
-        self._look(ended=ended)
+        self._read(ended=ended)
         return self.readings[before:]
 
     @abstractmethod
-    def _look(self, *, ended: bool) -> None:
+    def _read(self, *, ended: bool) -> None:
         """Add new values to the readings."""
 
     @property
@@ -117,7 +117,7 @@ class PatternReader(TargetReader):
         self._pattern = re.compile(pattern)
         self._group: str | int = "value" if "value" in self._pattern.groupindex else _only_group(self._pattern)
 
-    def _look(self, *, ended: bool) -> None:
+    def _read(self, *, ended: bool) -> None:
         for line in self._tail.lines(ended=ended):
             for match in self._pattern.finditer(line):
                 value = _number(match[self._group])
@@ -144,7 +144,7 @@ class JsonLinesReader(TargetReader):
         self._path, self._key = path, key
         self._tail = _Tail(path)
 
-    def _look(self, *, ended: bool) -> None:
+    def _read(self, *, ended: bool) -> None:
         for line in self._tail.lines(ended=ended):
             try:
                 record = json.loads(line)
@@ -170,7 +170,7 @@ class EventsReader(TargetReader):
         self._size = -1
         self._wrong = ""
 
-    def _look(self, *, ended: bool) -> None:
+    def _read(self, *, ended: bool) -> None:
         size = _size_of(self._folder)
         if size == self._size and not ended:
             return
@@ -184,9 +184,9 @@ class EventsReader(TargetReader):
             points = zip(curve.steps.tolist(), curve.values.tolist(), strict=True)
             self.readings += [Reading(step, value) for step, value in points if step > last]
         if ended and not self.readings:
-            self._look_at_lineage()
+            self._read_lineage()
 
-    def _look_at_lineage(self) -> None:
+    def _read_lineage(self) -> None:
         for path in sorted(self._folder.rglob(f"*{ENDING}")):
             value = read_lineage(path).get(self._key)
             if value is not None:
@@ -205,7 +205,7 @@ class AgentReader(TargetReader):
         super().__init__()
         self._losses = losses
 
-    def _look(self, *, ended: bool) -> None:  # noqa: ARG002 - the debugger knows
+    def _read(self, *, ended: bool) -> None:  # noqa: ARG002 - the debugger knows
         last = self.readings[-1].step if self.readings else -1
         self.readings += [Reading(step, value) for step, value in self._losses() if step > last]
 

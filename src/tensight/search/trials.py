@@ -82,7 +82,7 @@ class TrialProcess:
         self._configuration = configuration
         self._ending: tuple[Outcome, float] | None = None
         self._unjudged: list[Reading] = []
-        self._is_told_to_end = False
+        self._is_termination_sent = False
         self.folder.mkdir(parents=True)
         values = {**suggestion.values, "summary_dir": str(self.folder), "trial": suggestion.number}
         words = command_words(configuration.command, values)
@@ -150,8 +150,8 @@ class TrialProcess:
         readings, self._unjudged = [*self._unjudged, *self._readers[0].new(ended=ended)], []
         return readings
 
-    def look(self, judge: Callable[[list[Reading]], str]) -> Outcome | None:
-        """See how it goes; return what came of it when it has ended.
+    def poll(self, judge: Callable[[list[Reading]], str]) -> Outcome | None:
+        """Check how it goes; return its outcome once it has ended.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class TrialProcess:
             self._tell_to_end()
         if self.watch is not None and self.watch.illness is None:
             knew = self.watch.may_be_lost
-            self.watch.look()
+            self.watch.poll()
             if self.watch.illness is not None:
                 # It says more than that others are better.
                 reason = self.watch.illness.sentence
@@ -203,9 +203,9 @@ class TrialProcess:
         # What it has started, and not waited for, ends with it.
         self._signal(signal.SIGKILL)
         if exit_code != 0:
-            said = "\n".join(self.last_lines())
+            output = "\n".join(self.last_lines())
             how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
-            return self._closed(Outcome(reason=f"{how}: {said}" if said else how), exit_code)
+            return self._closed(Outcome(reason=f"{how}: {output}" if output else how), exit_code)
         if self._is_compared:
             # Others are compared with it; it has done its work, whatever is said of it.
             judge(self._new_readings(ended=True))
@@ -265,9 +265,9 @@ class TrialProcess:
             self.watch.close()
 
     def _tell_to_end(self) -> None:
-        """Tell it once: what ends well at a first signal may break off at a second."""
-        if not self._is_told_to_end:
-            self._is_told_to_end = True
+        """Send SIGTERM once: what ends well at a first signal may break off at a second."""
+        if not self._is_termination_sent:
+            self._is_termination_sent = True
             self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> None:

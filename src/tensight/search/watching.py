@@ -1,6 +1,6 @@
 """Trials under the debugger: what its recommended watchpoints hit, and whether the trial is lost.
 
-A trial that is hit stands still until it is looked at: it goes on at once after a warning, and is ended after an error.
+A trial that is hit is stopped until it is polled: it goes on at once after a warning, and is ended after an error.
 What says that a training gets nowhere is a warning, and known as long as it is true: whether it ends the trial depends
 on what others have reached.
 """
@@ -21,7 +21,7 @@ from tensight.search.lost_trials import (
     gradients_zero,
     half_of,
     is_late,
-    stands_still,
+    weights_still,
 )
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.records import State
@@ -200,8 +200,8 @@ class Watch:
         }
         return {"TENSIGHT_DEBUG": "1", **as_variables(chosen)}
 
-    def look(self) -> None:
-        """See whether the training stands at a hit; note it, and let it go on unless it is lost."""
+    def poll(self) -> None:
+        """Check whether the training is stopped at a hit; note it, and let it go on unless it is lost."""
         if self.illness is not None:
             return
         try:
@@ -253,11 +253,11 @@ class Watch:
         self.nowhere = self._recovery = None
 
     def _prepare(self, session: Session) -> None:
-        """Set the watchpoints that find lost trials; the training stands at its start."""
+        """Set the watchpoints that find lost trials; the training is stopped at its start."""
         self._is_prepared = True
         self._set(session, gradients_zero())
         if self.whole_steps is not None:
-            point = self._set(session, stands_still(self.whole_steps))
+            point = self._set(session, weights_still(self.whole_steps))
             if point is not None:
                 # The first update is known one step later where nothing is known of the state before it.
                 self._ends[point] = beginning_of(self.whole_steps) + 1

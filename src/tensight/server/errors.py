@@ -131,8 +131,8 @@ def install(app: FastAPI) -> None:
     """Answer every exception of the application in the error model."""
     handlers: dict[type[Exception], Any] = {
         TensightError: _refused,
-        RequestValidationError: _badly_asked,
-        WebSocketRequestValidationError: _badly_asked,
+        RequestValidationError: _invalid_request,
+        WebSocketRequestValidationError: _invalid_request,
         HTTPException: _not_routed,
     }
     for kind, handler in handlers.items():
@@ -163,11 +163,11 @@ async def _refused(connection: HTTPConnection, error: Exception) -> Response | N
     return await _answer(connection, reply_to(error, connection.scope["path"]))
 
 
-async def _badly_asked(connection: HTTPConnection, error: Exception) -> Response | None:
+async def _invalid_request(connection: HTTPConnection, error: Exception) -> Response | None:
     assert isinstance(error, RequestValidationError | WebSocketRequestValidationError)  # noqa: S101 - as above
     problems = error.errors()
-    where = _places(problems[:1])
-    message = "; ".join(f"{_places([problem])}: {problem['msg']}" for problem in problems[:10])
+    where = _locations(problems[:1])
+    message = "; ".join(f"{_locations([problem])}: {problem['msg']}" for problem in problems[:10])
     return await _answer(connection, reply(422, "invalid", message, where))
 
 
@@ -202,7 +202,7 @@ async def _answer(connection: HTTPConnection, response: Response) -> Response | 
     return None
 
 
-def _places(problems: Iterable[Mapping[str, Any]]) -> str:
+def _locations(problems: Iterable[Mapping[str, Any]]) -> str:
     return ", ".join(".".join(map(str, problem["loc"])) for problem in problems)
 
 

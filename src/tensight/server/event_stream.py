@@ -92,7 +92,7 @@ class EventStreams:
         page = log.after(after, limit)
         if page.events or wait_s == 0 or self._stopped:
             return page
-        with self._place():
+        with self._subscription():
             return await self._unless_gone(log.wait_after(after, wait_s, limit), request) or log.after(after, limit)
 
     async def wait(self, request: Request, happened: asyncio.Event, wait_s: float) -> None:
@@ -103,7 +103,7 @@ class EventStreams:
         LimitError
             As many as allowed are waiting, or following, already.
         """
-        with self._place():
+        with self._subscription():
             await self._unless_gone(_within(happened, wait_s), request)
 
     async def follow(self, websocket: WebSocket, log: EventLog, after: int, *, until_closed: bool) -> None:
@@ -124,7 +124,7 @@ class EventStreams:
         LimitError
             As many as allowed are following, or waiting, already.
         """
-        with self._place():
+        with self._subscription():
             await websocket.accept(_subprotocol(websocket))
             close = await self._unless_gone(self._send_events(websocket, log, after, until_closed), websocket)
             if close is None and self._stopped:
@@ -133,7 +133,8 @@ class EventStreams:
                 await _close(websocket, close)
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
+    def _subscription(self) -> Iterator[None]:
+        """Count as a subscriber for a while. LimitError if there are as many as allowed."""
         if self.subscribers >= self._most:
             raise LimitError(f"{self.subscribers} subscribers follow events already; ask again later")
         self.subscribers += 1

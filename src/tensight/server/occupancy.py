@@ -198,8 +198,8 @@ def _occupied(workspace: Path) -> str:
     server = running_server(workspace)
     who = "a server that is starting or stopping"
     if server is not None:
-        place = "" if server.here else f" on {server.machine}"
-        who = f"the server at {server.http} (process {server.pid}{place})"
+        where = "" if server.here else f" on {server.machine}"
+        who = f"the server at {server.http} (process {server.pid}{where})"
     return (
         f"the workspace {workspace} is in use by {who}; "
         f"stop it with `tensight stop --workspace {workspace}`, or name another folder with --workspace"

@@ -117,9 +117,9 @@ def _add_access(document: dict[str, Any], *, needs_token: bool) -> None:
 
 
 def _add_examples(operation: dict[str, Any]) -> None:
-    asked, answered = EXAMPLES.get(operation["operationId"], (None, None))
-    if asked is not None:
-        operation["requestBody"]["content"]["application/json"]["example"] = asked
+    request_example, response_example = EXAMPLES.get(operation["operationId"], (None, None))
+    if request_example is not None:
+        operation["requestBody"]["content"]["application/json"]["example"] = request_example
     for status, response in operation["responses"].items():
         if int(status) == 400:
             # The HTTP server's own word, in plain text.
@@ -129,5 +129,5 @@ def _add_examples(operation: dict[str, Any]) -> None:
             example = {"error": {"code": code, "message": message, "where": where}}
             # Also where the operation itself answers with something else than JSON.
             response["content"] = {"application/json": {"schema": _ERROR_SCHEMA, "example": example}}
-        elif answered is not None and "application/json" in response.get("content", {}):
-            response["content"]["application/json"]["example"] = answered
+        elif response_example is not None and "application/json" in response.get("content", {}):
+            response["content"]["application/json"]["example"] = response_example

@@ -260,7 +260,7 @@ class TensorFileResponse(Response):
     Parameters
     ----------
     file : TensorFile
-    asked : Headers
+    request_headers : Headers
         Of the request: Range, If-Range, If-None-Match.
     headers : dict
         Further headers of the answer.
@@ -271,9 +271,9 @@ class TensorFileResponse(Response):
         The range lies outside of the file.
     """
 
-    def __init__(self, file: TensorFile, asked: Headers, headers: dict[str, str]) -> None:
+    def __init__(self, file: TensorFile, request_headers: Headers, headers: dict[str, str]) -> None:
         self._file = file
-        self._part = _chosen_part(asked, file)
+        self._part = _chosen_part(request_headers, file)
         headers = {**headers, "ETag": file.tag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache"}
         if self._part.status == 206:
             headers["Content-Range"] = f"bytes {self._part.start}-{self._part.end - 1}/{file.size_bytes}"
@@ -309,13 +309,13 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-def _chosen_part(asked: Headers, file: TensorFile) -> _Part:
+def _chosen_part(request_headers: Headers, file: TensorFile) -> _Part:
     whole = _Part(200, 0, file.size_bytes)
-    if file.tag in (tag.strip() for tag in asked.get("if-none-match", "").split(",")):
+    if file.tag in (tag.strip() for tag in request_headers.get("if-none-match", "").split(",")):
         return _Part(304, 0, 0)
-    if asked.get("if-range", file.tag) != file.tag:
+    if request_headers.get("if-range", file.tag) != file.tag:
         return whole  # what the reader has is of another file
-    match = _RANGE.fullmatch(asked.get("range", "").replace(" ", ""))
+    match = _RANGE.fullmatch(request_headers.get("range", "").replace(" ", ""))
     if match is None:
         return whole  # no range, or several, or another unit: HTTP lets us send all
     first, last = (int(number) if number else None for number in match.groups())

@@ -51,7 +51,7 @@ def _curves(points: Sequence[Mapping[str, Any]], marks: Sequence[int | None]) ->
         picture.ruler(value, f"{value:.4g}")
     _mark(picture, points, marks)
     for side, colour in (("a", _A), ("b", _B)):
-        picture.line([(_place(points, at), one[side]) for at, one in enumerate(points)], colour, dashed=side == "b")
+        picture.line([(_position(points, at), one[side]) for at, one in enumerate(points)], colour, dashed=side == "b")
     picture.legend((("A", _A), ("B", _B)))
     return picture.html()
 
@@ -67,16 +67,16 @@ def _differences(points: Sequence[Mapping[str, Any]], marks: Sequence[int | None
     for at, one in enumerate(points):
         colour = RED if one["is_outside"] else _A
         title = f"{one['step']:,}: {_difference(one['relative_difference'])}"
-        picture.point(_place(points, at), one["relative_difference"], title, colour)
+        picture.point(_position(points, at), one["relative_difference"], title, colour)
     allowed = [
-        (_place(points, at), one["allowed_difference"] / abs(one["a"]) if one["a"] else math.nan)
+        (_position(points, at), one["allowed_difference"] / abs(one["a"]) if one["a"] else math.nan)
         for at, one in enumerate(points)
     ]
     picture.line(allowed, "#888", dashed=True)
     return picture.html()
 
 
-def _place(points: Sequence[Mapping[str, Any]], at: int) -> float:
+def _position(points: Sequence[Mapping[str, Any]], at: int) -> float:
     return (at + 0.5) / len(points)
 
 
@@ -84,7 +84,7 @@ def _mark(picture: Picture, points: Sequence[Mapping[str, Any]], marks: Sequence
     for step in marks:
         at = next((at for at, one in enumerate(points) if step is not None and one["step"] >= step), None)
         if at is not None:
-            picture.mark(_place(points, at))
+            picture.mark(_position(points, at))
 
 
 def _difference(relative: float) -> str:

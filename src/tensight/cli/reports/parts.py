@@ -105,14 +105,14 @@ def table(
     """
     chosen = set(marked)
 
-    def cell(tag: str, place: int, text: object) -> str:
-        kind = "number" if place in numbers else "name"
+    def cell(tag: str, column: int, text: object) -> str:
+        kind = "number" if column in numbers else "name"
         return f'<{tag} class="{kind}">{html.escape(str(text))}</{tag}>'
 
-    head = "".join(cell("th", place, text) for place, text in enumerate(header))
+    head = "".join(cell("th", column, text) for column, text in enumerate(header))
     lines = [
         f"<tr{' class=first' if number in chosen else ''}>"
-        + "".join(cell("td", place, text) for place, text in enumerate(row))
+        + "".join(cell("td", column, text) for column, text in enumerate(row))
         + "</tr>"
         for number, row in enumerate(rows)
     ]
@@ -149,28 +149,28 @@ class Picture:
         self._parts.append(f'<line x1="{self._MARGIN}" x2="{self._WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#8883"/>')
         self._parts.append(f'<text x="0" y="{y + 4:.1f}">{html.escape(text)}</text>')
 
-    def mark(self, place: float) -> None:
+    def mark(self, position: float) -> None:
         """Draw a vertical line.
 
         Parameters
         ----------
-        place : float
+        position : float
             From 0 at the left to 1 at the right.
         """
-        x = self._across(place)
+        x = self._across(position)
         self._parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{self._HEIGHT}" stroke="{RED}"/>')
 
-    def point(self, place: float, value: float, title: str, colour: str, radius: int = 2) -> None:
+    def point(self, position: float, value: float, title: str, colour: str, radius: int = 2) -> None:
         """Draw a point whose title is shown below the pointer."""
-        where = f'cx="{self._across(place):.1f}" cy="{self._height(value):.1f}"'
+        where = f'cx="{self._across(position):.1f}" cy="{self._height(value):.1f}"'
         self._parts.append(f'<circle {where} r="{radius}" fill="{colour}"><title>{html.escape(title)}</title></circle>')
 
     def line(self, points: Iterable[tuple[float, float]], colour: str, *, dashed: bool = False) -> None:
-        """Draw a line through points, as place and number; numbers that are not finite are gaps."""
+        """Draw a line through points, as position and number; numbers that are not finite are gaps."""
         strokes: list[list[str]] = [[]]
-        for place, value in points:
+        for position, value in points:
             if math.isfinite(value):
-                strokes[-1].append(f"{self._across(place):.1f},{self._height(value):.1f}")
+                strokes[-1].append(f"{self._across(position):.1f},{self._height(value):.1f}")
             elif strokes[-1]:
                 strokes.append([])
         dashes = ' stroke-dasharray="6 4"' if dashed else ""
@@ -182,8 +182,8 @@ class Picture:
 
     def legend(self, colours: Iterable[tuple[str, str]]) -> None:
         """Say what colours mean, as text and colour."""
-        for place, (text, colour) in enumerate(colours):
-            x = self._MARGIN + 10 + 90 * place
+        for index, (text, colour) in enumerate(colours):
+            x = self._MARGIN + 10 + 90 * index
             self._parts.append(f'<circle cx="{x}" cy="8" r="4" fill="{colour}"/>')
             self._parts.append(f'<text x="{x + 8}" y="12">{html.escape(text)}</text>')
 
@@ -191,8 +191,8 @@ class Picture:
         """Return what was drawn."""
         return "".join(self._parts) + "</svg>"
 
-    def _across(self, place: float) -> float:
-        return self._MARGIN + place * (self._WIDTH - self._MARGIN)
+    def _across(self, position: float) -> float:
+        return self._MARGIN + position * (self._WIDTH - self._MARGIN)
 
     def _height(self, value: float) -> float:
         if self._is_logarithmic:

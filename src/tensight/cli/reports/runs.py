@@ -90,7 +90,7 @@ def _operators(result: Mapping[str, Any]) -> str:
         ("phase", "A", "B, if another name", "matched by", "difference", "added"),
         [row for row, _ in rows],
         numbers=(4, 5),
-        marked={place for place, (_, is_first) in enumerate(rows) if is_first},
+        marked={number for number, (_, is_first) in enumerate(rows) if is_first},
     )
 
 
@@ -104,13 +104,13 @@ def _picture(compared: Sequence[Mapping[str, Any]], first: str | None) -> str:
         is_first = one["name"] == first
         if (at % every and not is_first) or not one["outputs"]:
             continue
-        place = (at + 0.5) / len(compared)
+        position = (at + 0.5) / len(compared)
         if is_first:
-            picture.mark(place)
+            picture.mark(position)
         worst = one["outputs"][0]
         colour = RED if is_first else _PHASES.get(one["phase"], "#888")
         title = f"{one['name']}: {_relative(worst)}"
-        picture.point(place, _value(worst), title, colour, 4 if is_first else 2)
+        picture.point(position, _value(worst), title, colour, 4 if is_first else 2)
     picture.legend(_PHASES.items())
     return picture.html()
 

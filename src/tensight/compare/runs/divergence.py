@@ -329,11 +329,11 @@ class StepComparer:
         if pair.a.phase is Phase.UPDATE:
             return self._compare_update(pair, outputs, inputs)
         known_inputs = [found for _, found in inputs]
-        judged = [
+        verdicts = [
             self._judge(pair, self._as_inputs_are_known(pair, slot, found, known_inputs), known_inputs, through)
             for slot, found in outputs
         ]
-        return _compared(pair, outputs, inputs, judged, through)
+        return _compared(pair, outputs, inputs, verdicts, through)
 
     def _judge(
         self, pair: Pair, found: TensorDifference, inputs: list[TensorDifference], through: tuple[Operation, ...]
@@ -430,14 +430,14 @@ class StepComparer:
         inputs: tuple[tuple[Slot, TensorDifference], ...],
     ) -> Compared:
         """Compare what an optimizer wrote: by element, without those whose gradient or state is known too inexactly."""
-        judged = []
+        verdicts = []
         for slot, found in outputs:
             if found.is_comparable:
                 excess, limit = self._update_error(pair, slot, found, inputs)
-                judged.append((excess > limit, limit))
+                verdicts.append((excess > limit, limit))
             else:
-                judged.append(self._judge(pair, found, [one for _, one in inputs], ()))
-        return _compared(pair, outputs, inputs, judged, ())
+                verdicts.append(self._judge(pair, found, [one for _, one in inputs], ()))
+        return _compared(pair, outputs, inputs, verdicts, ())
 
     def _update_error(
         self,
@@ -473,7 +473,7 @@ class StepComparer:
             return None
         counts = np.ones(a.shape, np.bool_)
         before, errors, unseen = None, [], 0.0
-        for place, given in enumerate(pair.a.inputs):
+        for index, given in enumerate(pair.a.inputs):
             row_b = self._counter_row(given)
             one, two = self._runs[0].values(given.row), self._runs[1].values(row_b)
             if one is None or two is None:
@@ -488,7 +488,7 @@ class StepComparer:
             larger = np.maximum(np.abs(one), np.abs(two))
             error = np.divide(np.abs(one - two), larger, out=np.zeros_like(larger), where=larger > 0)
             counts &= error <= _MASKED_ABOVE
-            if given.name == slot.name or (place == 0 and pair.a.type.endswith("_")):
+            if given.name == slot.name or (index == 0 and pair.a.type.endswith("_")):
                 before = one, error
             else:
                 errors.append(error)
@@ -562,18 +562,18 @@ def _compared(
     pair: Pair,
     outputs: tuple[tuple[Slot, TensorDifference], ...],
     inputs: tuple[tuple[Slot, TensorDifference], ...],
-    judged: list[tuple[bool, float]],
+    verdicts: list[tuple[bool, float]],
     through: tuple[Operation, ...],
 ) -> Compared:
     """Put together what was found; the worst output comes first, one that differs by itself before others."""
     ranked = sorted(
-        zip(outputs, judged, strict=True), key=lambda entry: (entry[1][0], _order(entry[0][1])), reverse=True
+        zip(outputs, verdicts, strict=True), key=lambda entry: (entry[1][0], _order(entry[0][1])), reverse=True
     )
     outputs = tuple(output for output, _ in ranked)
     limit, found = (ranked[0][1][1], ranked[0][0][1]) if ranked else (0.0, None)
     allowed = limit / found.norm if found is not None and found.norm else 0.0
     added = 0.0 if found is None or not found.is_comparable else found.relative - _worst([one for _, one in inputs])
-    return Compared(pair, outputs, inputs, allowed, max(0.0, added), through, any(beyond for beyond, _ in judged))
+    return Compared(pair, outputs, inputs, allowed, max(0.0, added), through, any(beyond for beyond, _ in verdicts))
 
 
 def _is_beyond(found: TensorDifference, limit: float, inputs: list[TensorDifference]) -> bool:

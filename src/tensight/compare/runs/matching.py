@@ -475,12 +475,12 @@ class _Aligner:
             keys_a, keys_b = _keys(ops_a, 0, key), _keys(ops_b, 1, key)
             at_a = at_b = 0
             for block in SequenceMatcher(None, keys_a, keys_b, autojunk=False).get_matching_blocks():
-                for place in range(block.size):
-                    a, b = ops_a[block.a + place], ops_b[block.b + place]
+                for offset in range(block.size):
+                    a, b = ops_a[block.a + offset], ops_b[block.b + offset]
                     if rule is Rule.STRUCTURE and not self._is_evident(a, b):
                         continue
-                    left.append((ops_a[at_a : block.a + place], ops_b[at_b : block.b + place]))
-                    at_a, at_b = block.a + place + 1, block.b + place + 1
+                    left.append((ops_a[at_a : block.a + offset], ops_b[at_b : block.b + offset]))
+                    at_a, at_b = block.a + offset + 1, block.b + offset + 1
                     self._pair(a, b, rule, pairs)
             left.append((ops_a[at_a:], ops_b[at_b:]))
         return [gap for gap in left if gap[0] or gap[1]]
@@ -582,7 +582,7 @@ class _Readers:
 
 def _keys(ops: Sequence[Operation], side: int, key: Callable[[Operation, int], Hashable | None]) -> list[Hashable]:
     """Return the keys of operators; one without a key has one of its own."""
-    return [found if (found := key(op, side)) is not None else (side, place) for place, op in enumerate(ops)]
+    return [found if (found := key(op, side)) is not None else (side, index) for index, op in enumerate(ops)]
 
 
 def precisions(run_a: RunToCompare, run_b: RunToCompare, pairs: Sequence[Pair]) -> tuple[str, str] | None:

@@ -38,16 +38,16 @@ def across_ranks(results: Sequence[RunComparison]) -> None:
     for result in results:
         if not _is_put_together(result):
             continue
-        earlier = [one for one in own if one.rank != result.rank and _place(one) <= _place(result)]
+        earlier = [one for one in own if one.rank != result.rank and _when(one) <= _when(result)]
         if earlier:
-            origin = min(earlier, key=_place)
+            origin = min(earlier, key=_when)
             result.verdict, result.finding, result.from_rank = origin.verdict, Finding.ANOTHER_RANK, origin.rank
 
 
 def first_of_all(results: Sequence[RunComparison]) -> RunComparison:
     """Return the result that a person is to read first: of the verdicts the worst, of several the earliest."""
     return min(
-        results, key=lambda one: (one.verdict.severity, one.finding is Finding.ANOTHER_RANK, _place(one), one.rank)
+        results, key=lambda one: (one.verdict.severity, one.finding is Finding.ANOTHER_RANK, _when(one), one.rank)
     )
 
 
@@ -55,7 +55,7 @@ def _is_put_together(result: RunComparison) -> bool:
     return result.first is not None and is_collective(result.first.pair.a.type)
 
 
-def _place(result: RunComparison) -> tuple[int, int]:
-    """Return when a result found something: step, and place within it."""
-    place = _ORDER.index(result.finding) if result.finding in _ORDER else len(_ORDER)
-    return result.step or 0, place
+def _when(result: RunComparison) -> tuple[int, int]:
+    """Return when a result found something: the step, and the order of the finding within it."""
+    index = _ORDER.index(result.finding) if result.finding in _ORDER else len(_ORDER)
+    return result.step or 0, index

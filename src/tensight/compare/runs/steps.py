@@ -265,12 +265,12 @@ class _StepReader:
         ]
         nodes.sort(key=lambda entry: (entry[0], entry[1], entry[3].name))
         phases = [phase_of(node) for *_, node in nodes]
-        last = max((place for place, phase in enumerate(phases) if phase is Phase.BACKWARD), default=len(phases))
+        last = max((index for index, phase in enumerate(phases) if phase is Phase.BACKWARD), default=len(phases))
         # What runs between the backward pass and the update, such as clipping, belongs to the update.
         phases[last:] = [Phase.UPDATE if phase is Phase.FORWARD else phase for phase in phases[last:]]
         operations = [
-            Operation(node, phases[place], place, tuple(self._read_by(graph, node)), tuple(self._written(graph, node)))
-            for place, (_, _, graph, node) in enumerate(nodes)
+            Operation(node, phases[index], index, tuple(self._read_by(graph, node)), tuple(self._written(graph, node)))
+            for index, (_, _, graph, node) in enumerate(nodes)
         ]
         graphs = tuple(sorted(self._names))
         data = self._data(graphs)
@@ -294,11 +294,11 @@ class _StepReader:
         if is_optimizer(node) and not own:
             # What an optimizer wrote to is what it put out.
             signature = OPTIMIZER_SIGNATURES.get(node.type)
-            for place, producer in enumerate(graph.flat_producers(node)):
+            for index, producer in enumerate(graph.flat_producers(node)):
                 if producer is None or not producer[0].is_parameter:
                     continue
                 name = producer[0].name
-                if name in self._run.trained if signature is None else place in signature.variables + signature.states:
+                if name in self._run.trained if signature is None else index in signature.variables + signature.states:
                     yield Slot(name, 0, self._after(graph, name), is_parameter=True)
             return
         for index in sorted(own):

@@ -134,15 +134,15 @@ async def list_comparisons(context: Context) -> JsonResponse:
     summary="Compare two runs",
     responses=CHANGE_ERRORS | documented(NotFoundError, StateError, LimitError),
 )
-async def compare_runs(context: Context, asked: CompareRuns) -> JsonResponse:
+async def compare_runs(context: Context, request: CompareRuns) -> JsonResponse:
     """Begin to compare two runs; the comparison of the same runs with the same options is returned if there is one.
 
     The answer comes at once; `comparison` events of the server tell how far it is. A training that is attached is
     compared as far as it has reported, while it is paused. One comparison is made at a time, others wait, and of those
     that are done the newest eight are kept.
     """
-    options = ComparisonOptions.model_validate(asked.model_dump(exclude={"a", "b", "fresh"}))
-    comparison = await context.sessions.comparisons.compare(asked.a, asked.b, options, fresh=asked.fresh)
+    options = ComparisonOptions.model_validate(request.model_dump(exclude={"a", "b", "fresh"}))
+    comparison = await context.sessions.comparisons.compare(request.a, request.b, options, fresh=request.fresh)
     return await json_response(comparison.record(), 201)
 
 

@@ -127,15 +127,17 @@ class _Files(StaticFiles):
         """Return one of the files, or that the browser has it."""
         path = Path(full_path)
         headers = {"Cache-Control": self._caching, "Vary": "Accept-Encoding"}
-        asked = Headers(scope=scope)
+        request_headers = Headers(scope=scope)
         packed = path.with_name(f"{path.name}.gz")
-        if "gzip" in asked.get("accept-encoding", "") and packed.is_file():
+        if "gzip" in request_headers.get("accept-encoding", "") and packed.is_file():
             headers["Content-Encoding"] = "gzip"
             response = FileResponse(packed, status_code, headers, _media_type(path))
             response.set_stat_headers(packed.stat())
         else:
             response = FileResponse(path, status_code, headers, _media_type(path), stat_result=stat_result)
-        return NotModifiedResponse(response.headers) if self.is_not_modified(response.headers, asked) else response
+        if self.is_not_modified(response.headers, request_headers):
+            return NotModifiedResponse(response.headers)
+        return response
 
 
 def _media_type(path: Path) -> str:

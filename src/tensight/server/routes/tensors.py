@@ -110,7 +110,7 @@ FILE: dict[int | str, dict[str, Any]] = {
 FILE[304] = {"description": "The file is still the one that `If-None-Match` names."}
 FILE[416] = {"model": ErrorReply, "description": RangeError.__doc__}
 
-_ASKED_HEADERS = {
+_REQUEST_HEADERS = {
     "Range": (
         "Which bytes: `bytes=0-1023`, `bytes=1024-`, `bytes=-100`; several ranges are answered with all.",
         "bytes=0-",
@@ -121,7 +121,7 @@ _ASKED_HEADERS = {
     ),
     "If-None-Match": ("The tag of the file that is there already; it is not sent again.", '"5d41"'),
 }
-ASKED: dict[str, Any] = {
+FILE_REQUEST: dict[str, Any] = {
     "parameters": [
         {
             "name": name,
@@ -131,7 +131,7 @@ ASKED: dict[str, Any] = {
             "schema": {"type": "string"},
             "example": example,
         }
-        for name, (text, example) in _ASKED_HEADERS.items()
+        for name, (text, example) in _REQUEST_HEADERS.items()
     ]
 }
 
@@ -351,7 +351,7 @@ async def get_history(session: CurrentSession, address: Address) -> JsonResponse
     response_class=Response,
     summary="Download a tensor",
     responses=FILE | VALUE_ERRORS,
-    openapi_extra=ASKED,
+    openapi_extra=FILE_REQUEST,
 )
 @router.head("/tensor/file", response_class=Response, include_in_schema=False)
 async def get_file(session: CurrentSession, address: Address, request: Request) -> Response:

@@ -1,10 +1,10 @@
-"""How records of the server look as tables in a notebook."""
+"""How records of the server are formatted as tables in a notebook."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.client.rows import Cells, Look, table
+from tensight.client.rows import Cells, RowFormat, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,25 +154,27 @@ def _unmatched(row: UnmatchedRow) -> Iterator[Cells]:
     yield row.kind, row.name, row.type, row.phase
 
 
-HITS: Look[NodeHits] = Look(
+HITS: RowFormat[NodeHits] = RowFormat(
     "nodes with hits", ("rank", "node", "slot", "watchpoint", "condition", "threshold (actual value)", "line"), _hits
 )
-FOUND: Look[FoundNode] = Look("nodes", ("rank", "graph", "node", "type", "roles", "hits"), _found)
-TREE: Look[TreeEntry] = Look("entries", ("name", "kind", "type", "nodes", "watched", "hits"), _entry)
-STATISTICS: Look[StatisticsRow] = Look("tensors", ("rank", "node", "slot", "step", "type", *_STATISTICS_TITLES), _row)
-TENSORS: Look[TensorRecord] = Look(
+FOUND: RowFormat[FoundNode] = RowFormat("nodes", ("rank", "graph", "node", "type", "roles", "hits"), _found)
+TREE: RowFormat[TreeEntry] = RowFormat("entries", ("name", "kind", "type", "nodes", "watched", "hits"), _entry)
+STATISTICS: RowFormat[StatisticsRow] = RowFormat(
+    "tensors", ("rank", "node", "slot", "step", "type", *_STATISTICS_TITLES), _row
+)
+TENSORS: RowFormat[TensorRecord] = RowFormat(
     "tensors", ("slot", "address", "dtype", "shape", "status", "value", "min", "max", "mean", "hits"), _tensor
 )
-SOURCES: Look[SourceFile] = Look("files of code", ("file", "line", "code", "nodes"), _source)
-WATCHPOINTS: Look[WatchpointRecord] = Look(
+SOURCES: RowFormat[SourceFile] = RowFormat("files of code", ("file", "line", "code", "nodes"), _source)
+WATCHPOINTS: RowFormat[WatchpointRecord] = RowFormat(
     "watchpoints", ("id", "name", "condition", "tensors", "nodes", "enabled", "hits"), _watchpoint
 )
-DUMPS: Look[DumpRecord] = Look("dumps", ("name", "ranks", "written by", "session", "problem"), _dump)
-ORIGINS: Look[OriginRecord] = Look("origins", ("what", "step", "line", ""), _origin)
-EXECUTIONS: Look[Execution] = Look("executions", ("step", "graph", "with", "has data"), _execution)
-COMPARED: Look[ComparedOperator] = Look(
+DUMPS: RowFormat[DumpRecord] = RowFormat("dumps", ("name", "ranks", "written by", "session", "problem"), _dump)
+ORIGINS: RowFormat[OriginRecord] = RowFormat("origins", ("what", "step", "line", ""), _origin)
+EXECUTIONS: RowFormat[Execution] = RowFormat("executions", ("step", "graph", "with", "has data"), _execution)
+COMPARED: RowFormat[ComparedOperator] = RowFormat(
     "compared operators",
     ("", "step", "phase", "A", "B, if another name", "type", "matched by", "difference", "added", "line"),
     _compared,
 )
-UNMATCHED: Look[UnmatchedRow] = Look("without a counterpart", ("", "name", "type", "phase"), _unmatched)
+UNMATCHED: RowFormat[UnmatchedRow] = RowFormat("without a counterpart", ("", "name", "type", "phase"), _unmatched)
