@@ -2,7 +2,7 @@
 
 - ui/openapi.json, the server's description of its API, from which the page's types are generated;
 - ui/src/api/statistics.json and conditions.json, the words of statistics and the names of conditions on the page;
-- the tables of conditions in docs/reference/conditions.md.
+- the tables of conditions in docs/reference/conditions.md, and that of error codes in docs/reference/errors.md.
 
 `make api` runs this. The files are committed, so that the page can be built without the server, and so that a change
 shows in review; a test fails when they say something else than the code.
@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tensight.error_catalogue import CATALOGUE
 from tensight.server.http import HttpSettings, create_http_app
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
@@ -26,6 +27,7 @@ from tensight.watchpoints.advice import ADVICE, BilingualText
 ROOT = Path(__file__).resolve().parent
 UI = ROOT / "ui"
 CONDITIONS_PAGE = ROOT / "docs" / "reference" / "conditions.md"
+ERRORS_PAGE = ROOT / "docs" / "reference" / "errors.md"
 NEUTRAL = "v1"
 """Instead of the release, with which the API does not change."""
 
@@ -37,6 +39,7 @@ def files() -> dict[Path, str]:
         UI / "src" / "api" / "statistics.json": _json(schema.as_json()),
         UI / "src" / "api" / "conditions.json": _json(_condition_words()),
         CONDITIONS_PAGE: _with_tables(CONDITIONS_PAGE.read_text(encoding="utf-8")),
+        ERRORS_PAGE: _with_codes(ERRORS_PAGE.read_text(encoding="utf-8")),
     }
 
 
@@ -64,6 +67,15 @@ def _row(one: Condition) -> str:
     parameters = ", ".join(f"`{each.name}`" for each in one.parameters) or "–"
     number = f"{one.wire_number} `{one.wire_name}`"
     return f"| `{one.id}` | {one.abbreviation or '–'} | {number} | {one.target.value} | {parameters} |\n"
+
+
+def _with_codes(page: str) -> str:
+    """Return the page with its table of error codes as the catalogue has them."""
+    rows = "".join(
+        f"| `{error.code}` | `{error.raised_as}` | {error.meaning} | {error.advice} |\n" for error in CATALOGUE.values()
+    )
+    head = r"(\| Code \| Error \| Meaning \| What to do \|\n\|[-|]+\|\n)(?:\|.*\n)+"
+    return re.sub(head, lambda found: found[1] + rows, page)
 
 
 def _described() -> str:

@@ -83,5 +83,6 @@ def require_one_version(folder: str | None = None) -> None:
         both = " and ".join(f"{match['name'].replace('_', '-')} {match['version']}" for match in records)
         raise TensightError(
             f"{both} are installed over each other in {folder}; "
-            "`pip uninstall tensight tensight-agent`, then install one of them: tensight holds the agent, too"
+            "`pip uninstall tensight tensight-agent`, then install one of them: tensight holds the agent, too",
+            code="installation-mixed",
         )

@@ -171,7 +171,7 @@ def test_a_server_of_another_machine_is_left_alone(workspace: Path, tensight: Ca
         (workspace / "server.json").write_text(json.dumps(record | {"machine": "elsewhere"}))
         outcome = tensight("stop", "--workspace", workspace)
         assert outcome.code == 2
-        assert outcome.err == f"tensight: the server of {workspace} runs on elsewhere; stop it there\n"
+        assert outcome.err == f"tensight: the server of {workspace} runs on elsewhere; stop it there [wrong-state]\n"
         assert "it runs on elsewhere; ask there" in tensight("status", "--workspace", workspace).out
         assert httpx.get(f"{server.url}/api/v1/sessions").status_code == 200
 

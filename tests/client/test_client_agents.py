@@ -174,8 +174,9 @@ def test_trainings_that_stand_are_compared_by_what_they_have_told(train: Callabl
     assert "<td>→</td>" in later.operators(only="divergent")._repr_html_()
     assert FORWARD[2] in later._repr_html_()
     one.continue_()
-    with pytest.raises(StateError, match=f"session {one.id} .* is running; pause it"):
+    with pytest.raises(StateError, match=f"session {one.id} .* is running; pause it") as refused:
         other.compare(one)
+    assert refused.value.code == "not-paused"
     one.pause().wait(PATIENCE_S)
 
 

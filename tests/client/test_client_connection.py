@@ -133,7 +133,7 @@ def test_fields_of_a_newer_server_are_ignored() -> None:
 
 
 def test_an_error_of_a_kind_that_only_a_newer_server_knows_is_still_told() -> None:
-    error = {"error": {"code": "on_strike", "message": "the server is on strike", "where": "/api/v1/server"}}
+    error = {"error": {"code": "on-strike", "message": "the server is on strike", "where": "/api/v1/server"}}
     with answering(json.dumps(error).encode(), 503) as (url, _), pytest.raises(ServerError, match=r"^the server is on"):
         tensight.connect(url)
 

@@ -57,10 +57,11 @@ def test_a_dump_that_is_open_already_is_the_same_session(server: Server, session
 
 
 def test_a_dump_or_session_that_does_not_exist_is_refused_in_words(server: Server, session: Session) -> None:
-    with pytest.raises(NotFoundError, match="no-such-dump"):
+    with pytest.raises(NotFoundError, match="no-such-dump") as dump:
         server.open("no-such-dump")
-    with pytest.raises(NotFoundError, match=rf"no session 'nobody'.*{session.id} \({SICK}"):
+    with pytest.raises(NotFoundError, match=rf"no session 'nobody'.*{session.id} \({SICK}") as nobody:
         server.session("nobody")
+    assert (dump.value.code, nobody.value.code) == ("dump-unknown", "session-unknown")
 
 
 def test_more_dumps_than_allowed_cannot_be_open(
@@ -78,8 +79,9 @@ def test_more_dumps_than_allowed_cannot_be_open(
 
 def test_a_closed_session_is_gone(server: Server, session: Session) -> None:
     session.close()
-    with pytest.raises(NotFoundError, match=session.id):
+    with pytest.raises(NotFoundError, match=session.id) as gone:
         _ = session.summary
+    assert gone.value.code == "session-unknown"
     assert "there is no session" in session._repr_html_()
 
 
@@ -172,14 +174,16 @@ def test_a_watchpoint_can_be_changed_switched_off_and_deleted(session: Session) 
 
 
 def test_wrong_watchpoints_are_refused_with_what_would_be_right(session: Session) -> None:
-    with pytest.raises(InputError, match="no_such_condition"):
+    with pytest.raises(InputError, match="no_such_condition") as unknown:
         session.watch("no_such_condition")
+    assert unknown.value.code == "condition-unknown"
     with pytest.raises(InputError, match="max_gt"):
         session.watch("tensor_too_large", largest=3)
     with pytest.raises(InputError, match="name"):
         session.watch("tensor_overflow", name="x" * 1000)
-    with pytest.raises(NotFoundError, match="99"):
+    with pytest.raises(NotFoundError, match="99") as missing:
         session.change_watchpoint(99, enabled=False)
+    assert missing.value.code == "watchpoint-unknown"
     with pytest.raises(InputError, match="from 1"):
         session.change_watchpoint(0, enabled=False)
 
@@ -221,8 +225,9 @@ def test_a_node_is_described_and_a_misspelt_one_leads_to_similar_ones(session: S
         session.node("fc2.wieght")
     with pytest.raises(NotFoundError, match="could be network"):
         session.tensor("weight")
-    with pytest.raises(NotFoundError, match="nothing is named"):
+    with pytest.raises(NotFoundError) as unknown:
         session.tensors("there is nothing like it")
+    assert unknown.value.code == "node-unknown"
 
 
 def test_scopes_open_as_rows_and_as_a_picture(session: Session) -> None:

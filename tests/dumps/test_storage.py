@@ -10,13 +10,12 @@ import pytest
 from tensight.dumps.storage import (
     FsspecStorage,
     LocalStorage,
-    MissingFileError,
     Storage,
     is_url,
     open_file,
     open_storage,
 )
-from tensight.errors import DumpError
+from tensight.errors import DumpError, MissingFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -268,7 +268,7 @@ def test_a_program_sends_a_websockets_token_as_a_header(locked_server: Served) -
 
 
 def test_a_body_beyond_the_limit_is_not_read(client: httpx.Client) -> None:
-    assert error_of(client.post("/sessions", json={"dump": "x" * 2**20})) == (413, "too_large")
+    assert error_of(client.post("/sessions", json={"dump": "x" * 2**20})) == (413, "body-too-large")
 
 
 def test_a_body_that_does_not_say_its_length_is_bounded_too(client: httpx.Client) -> None:
@@ -278,13 +278,13 @@ def test_a_body_that_does_not_say_its_length_is_bounded_too(client: httpx.Client
             yield b"x" * 2**16
 
     answer = client.post("/sessions", content=pieces(), headers={"Content-Type": "application/json"})
-    assert error_of(answer) == (413, "too_large")
+    assert error_of(answer) == (413, "body-too-large")
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_a_body_must_be_declared_as_json(client: httpx.Client, media_type: str) -> None:
     answer = client.post("/sessions", content=b'{"dump": "x"}', headers={"Content-Type": media_type})
-    assert error_of(answer) == (415, "invalid")
+    assert error_of(answer) == (415, "content-type-invalid")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_body_must_be_declared_as_json(client: httpx.Client, media_type: str) 
 )
 def test_a_body_that_makes_no_sense_is_explained(client: httpx.Client, body: bytes) -> None:
     answer = client.post("/sessions", content=body, headers={"Content-Type": "application/json"})
-    assert error_of(answer) == (422, "invalid")
+    assert error_of(answer) == (422, "input-invalid")
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_body_harms_nobody(client: httpx.Client, open_server: Served) -> None:
@@ -329,8 +329,8 @@ def test_every_answer_has_the_headers_that_browsers_heed(client: httpx.Client, p
 
 
 def test_an_unknown_path_and_a_wrong_method_are_answered_in_the_error_model(client: httpx.Client) -> None:
-    assert error_of(client.get("/no-such-path")) == (404, "not_found")
-    assert error_of(client.put("/server", json={})) == (405, "invalid")
+    assert error_of(client.get("/no-such-path")) == (404, "not-found")
+    assert error_of(client.put("/server", json={})) == (405, "method-invalid")
     assert client.delete("/server").headers["Allow"] == "GET"
     assert client.patch("/sessions", json={}).headers["Allow"] == "GET, POST"
     assert client.post("/sessions/1/tensor/file", json={}).headers["Allow"] == "GET, HEAD"

@@ -35,7 +35,7 @@ def full_disk(server: RunningServer, largest_file: int) -> Iterator[None]:
 
 
 def assert_no_room(answer: httpx.Response, workspace: Path) -> None:
-    assert (answer.status_code, answer.json()["error"]["code"]) == (507, "storage")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (507, "storage-failed")
     assert str(workspace) in answer.json()["error"]["message"]
 
 

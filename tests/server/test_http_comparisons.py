@@ -228,7 +228,7 @@ def test_a_trace_is_listed_and_compared_without_values(client: httpx.Client) -> 
     path, asked = f"/comparisons/{differs['id']}/tensor", {"a": output["address"]}
     assert client.get(f"{path}/values", params={**asked, "which": "a"}).status_code == 200
     refused = client.get(f"{path}/values", params=asked)
-    assert error_of(refused) == (404, "unavailable")
+    assert error_of(refused) == (404, "statistics-only")
     assert "only statistics were recorded in B" in refused.json()["error"]["message"]
     both = client.get(f"{path}/statistics", params=asked).json()
     assert both["difference"] is None
@@ -307,7 +307,7 @@ def test_comparisons_wait_for_one_another_can_be_cancelled_and_are_bounded(clien
     running, waiting, *others = [answer.json()["id"] for answer in asked[:4]]
     for number in (waiting, running):
         assert client.delete(f"/comparisons/{number}").status_code == 204
-        assert error_of(client.get(f"/comparisons/{number}")) == (404, "not_found")
+        assert error_of(client.get(f"/comparisons/{number}")) == (404, "not-found")
     assert [finished(client, number)["state"] for number in others] == ["done", "done"]
     events = client.get("/events", params={"after": last}).json()["events"]
     states: dict[str, list[str]] = {}
@@ -325,7 +325,7 @@ def test_a_rank_that_is_not_in_both_is_refused_in_words(client: httpx.Client) ->
     failed = compare(client, ranks=[5])
     assert (failed["state"], failed["verdict"]) == ("failed", None)
     assert "no rank in common" in failed["message"]
-    assert error_of(client.get(f"/comparisons/{failed['id']}/operators")) == (409, "wrong_state")
+    assert error_of(client.get(f"/comparisons/{failed['id']}/operators")) == (409, "wrong-state")
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_there_may_be_only_so_many_subscribers(client: httpx.Client, server: Ser
         with pytest.raises(InvalidStatus) as refusal, follow(server):
             pass
         assert refusal.value.response.status_code == 429
-        assert json.loads(refusal.value.response.body or b"")["error"]["code"] == "limit"
+        assert json.loads(refusal.value.response.body or b"")["error"]["code"] == "limit-exceeded"
         assert client.get("/events?wait_s=1").status_code == 429
         assert client.get("/events").status_code == 200
     until(lambda: server.streams.subscribers == 0)

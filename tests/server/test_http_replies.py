@@ -43,16 +43,16 @@ class OtherError(TensightError):
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
-        (NotFoundError, 404, "not_found"),
-        (UnavailableError, 404, "unavailable"),
-        (StateError, 409, "wrong_state"),
-        (InputError, 422, "invalid"),
-        (DumpError, 422, "invalid"),
-        (GraphError, 422, "invalid"),
-        (TensorFileError, 422, "invalid"),
-        (LimitError, 429, "limit"),
-        (StorageError, 507, "storage"),
-        (OtherError, 422, "invalid"),
+        (NotFoundError, 404, "not-found"),
+        (UnavailableError, 404, "value-unavailable"),
+        (StateError, 409, "wrong-state"),
+        (InputError, 422, "input-invalid"),
+        (DumpError, 422, "dump-unreadable"),
+        (GraphError, 422, "graph-unreadable"),
+        (TensorFileError, 422, "tensor-unreadable"),
+        (LimitError, 429, "limit-exceeded"),
+        (StorageError, 507, "storage-failed"),
+        (OtherError, 422, "error"),
     ],
 )
 def test_every_error_has_its_status_and_code(error: type[TensightError], status: int, code: str) -> None:
@@ -63,9 +63,14 @@ def test_every_error_has_its_status_and_code(error: type[TensightError], status:
     }
 
 
-@pytest.mark.parametrize("kind", errors.TABLE)
+def test_a_narrower_code_is_answered_with_the_status_of_its_class() -> None:
+    response = errors.reply_to(StateError("step 0 is the first", code="end-reached"), "/api/v1/sessions/1/command")
+    assert (response.status_code, json.loads(response.body)["error"]["code"]) == (409, "end-reached")
+
+
+@pytest.mark.parametrize("kind", errors.STATUS)
 def test_every_error_of_the_table_is_described(kind: type[TensightError]) -> None:
-    status, _ = errors.TABLE[kind]
+    status = errors.STATUS[kind]
     HTTPStatus(status)
     assert errors.documented(kind)[status]["description"]
 
@@ -87,7 +92,7 @@ def test_what_nobody_thought_of_is_logged_and_not_told(
     with caplog.at_level(logging.ERROR, "tensight"):
         answer = client.get("/dumps")
     assert answer.status_code == 500
-    assert answer.json()["error"]["code"] == "internal"
+    assert answer.json()["error"]["code"] == "server-failed"
     assert "42" not in answer.text
     assert "X-Content-Type-Options" in answer.headers
     (record,) = [record for record in caplog.records if record.name.startswith("tensight.server")]

@@ -160,7 +160,7 @@ def test_the_head_of_a_file_can_be_asked_for(browser: httpx.Client) -> None:
 def test_no_spelling_of_a_path_leads_out_of_the_page(server: Served, path: str) -> None:
     answer = raw_answer(server, PREFIX + path)
     assert answer.split(" ", 2)[1] == "404", answer[:300]
-    assert '"code":"not_found"' in answer
+    assert '"code":"not-found"' in answer
 
 
 def test_nothing_can_be_done_to_a_page_but_reading_it(browser: httpx.Client) -> None:

@@ -116,7 +116,7 @@ def test_commands_are_refused_in_words_while_the_training_runs_and_after_it_ende
     for action in ("recheck", "continue", "next_node"):
         answer = session.try_command(action)
         assert answer.status_code == 409
-        assert answer.json()["error"]["code"] == "wrong_state"
+        assert answer.json()["error"]["code"] == "not-paused"
         assert answer.json()["error"]["message"]
     session.command("terminate")
     training.release()

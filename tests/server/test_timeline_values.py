@@ -123,7 +123,7 @@ def test_a_tensor_that_the_process_does_not_have_is_named_missing(attach: Callab
     training, session = attach("gpu")
     session.proceed(steps=1)
     answer = session.try_values(address(DENSE, step=1))
-    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unavailable")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "value-unavailable")
     assert DENSE in answer.json()["error"]["message"]
     assert training.wait_for("> SendTensors")["tensors"] == [{"tensor": f"{DENSE}:0", "bytes": 0}]
     assert {each["status"] for each in session.tensors(DENSE) if each["io"] == "output"} == {"not_kept"}
@@ -139,7 +139,7 @@ def test_with_partial_memory_only_nodes_watched_from_the_start_have_values(attac
     session.watch("tensor_too_large", CONV, max_gt=-1e9)
     session.proceed(steps=1)
     answer = session.try_values(address(CONV, step=2), slice="[0, 0, :, :]")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unavailable")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "value-unavailable")
     assert session.hit_list() == []
     sent = [tensor for each in training.all("> SendTensors") for tensor in each["tensors"]]
     assert sent[-1] == {"tensor": f"{CONV}:0", "bytes": 0}

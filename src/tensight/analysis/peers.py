@@ -157,8 +157,12 @@ def _zero_propagation(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64
     for at in np.flatnonzero(is_zero).tolist():
         file = files[at]
         graph = dump.graph_of(file)
-    if needs.zero_provenance:
-        columns["propagated"] = _zero_propagation(dump, table, rows)
+        if graph is None or file.io != "output":
+            continue
+        provenance = graph_layers(graph).zero_provenances.get(file.node or "")
+        if provenance is not None:
+            keys = ((file.iteration, file.rank, file.graph, name, "output", slot) for name, slot in provenance.sources)
+            found[at] = bool(provenance.propagates(zero.get(key) for key in keys))
     return found
 
 

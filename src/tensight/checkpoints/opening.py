@@ -15,8 +15,8 @@ from tensight.checkpoints.mindspore_files import read_mindspore
 from tensight.checkpoints.numpy_files import read_npy, read_npz
 from tensight.checkpoints.pytorch_files import read_pytorch
 from tensight.checkpoints.safetensors_files import read_safetensors
-from tensight.dumps.storage import LocalFile, LocalStorage, MissingFileError, OpenFile
-from tensight.errors import CheckpointError, DumpError, Problem
+from tensight.dumps.storage import LocalFile, LocalStorage, OpenFile
+from tensight.errors import CheckpointError, DumpError, MissingFileError, Problem
 
 Reader = Callable[[Checkpoint, OpenFile, str], None]
 

@@ -182,7 +182,8 @@ class _Machine:
             if action is None:
                 raise CheckpointError(
                     f"{self.where}: the pickled data has opcode {code:#04x} at byte {self.position - 1:,}, which is no "
-                    "data; it is refused."
+                    "data; it is refused.",
+                    code="checkpoint-refused",
                 )
             action(self)
         raise CheckpointError(
@@ -251,7 +252,8 @@ class _Machine:
         if maker is None:
             raise CheckpointError(
                 f"{self.where}: loading it would use {f'{module}.{name}'[:200]!r}, which is no plain data; "
-                "nothing was run, and the file is refused."
+                "nothing was run, and the file is refused.",
+                code="checkpoint-refused",
             )
         self.push(maker)
 

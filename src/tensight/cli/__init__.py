@@ -12,6 +12,8 @@ from tensight.cli.exit_codes import INTERRUPTED, WRONG_INPUT, Stopped
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tensight.errors import TensightError
+
 
 def main() -> None:
     """Run the command line; errors meant for a person become one line on stderr, never a traceback."""
@@ -34,7 +36,7 @@ def stoppable_main(run: Callable[[], None]) -> None:
     try:
         run()
     except TensightError as error:
-        _print_error(str(error))
+        _print_error(_with_code(error))
         sys.exit(WRONG_INPUT)
     except (KeyboardInterrupt, Stopped):
         _print_error("stopped; what was read so far is kept")
@@ -66,6 +68,12 @@ def _run() -> None:
         agent_command_line(sys.argv[1:])
     else:
         command_line()
+
+
+def _with_code(error: TensightError) -> str:
+    """Return the message with the code behind its first line, where it does not disturb lists and excerpts below."""
+    first, newline, rest = str(error).partition("\n")
+    return f"{first} [{error.code}]{newline}{rest}"
 
 
 def _print_error(message: str) -> None:

@@ -23,6 +23,8 @@ CRASH_NAME = "stderr.log"
 class StartError(TensightError):
     """The server that was started in the background ended before it was ready."""
 
+    code = "server-not-started"
+
 
 def start_detached(given: Mapping[str, object], config: Path | None) -> Ready:
     """Start a server in a process of its own, and return when it is ready.

@@ -43,6 +43,8 @@ END_WITHIN_S = 5.0
 class TrainingFailedError(TensightError):
     """The training of the demo did not come far enough to be debugged."""
 
+    code = "training-failed"
+
 
 def show_training(scenario: str, *, stay: bool) -> bool:
     """Train until a watchpoint hits, and say what hit, where it began and at which line.

@@ -406,7 +406,9 @@ class ComparedTensor(Values):
         both = self.compared()
         found = {"a": both.a, "b": both.b, "difference": both.difference}[self._side]
         if found is None:
-            raise UnavailableError(f"of {self.address} or its counterpart only statistics were recorded")
+            raise UnavailableError(
+                f"of {self.address} or its counterpart only statistics were recorded", code="statistics-only"
+            )
         return found
 
     def compared(self) -> ComparedStatistics:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from tensight.client.errors import BY_CODE, AccessError, ServerError, UnreachableError
+from tensight.client.errors import AccessError, ServerError, UnreachableError, refused
 from tensight.errors import InputError
 from tensight.version import __version__
 
@@ -176,7 +176,8 @@ class Connection:
             where = ".".join(map(str, problem["loc"])) or "the answer"
             raise ServerError(
                 f"{response.request.url} answered something that this version of Tensight ({__version__}) cannot read: "
-                f"{where}: {problem['msg']}; is it a Tensight server, and of this version?"
+                f"{where}: {problem['msg']}; is it a Tensight server, and of this version?",
+                code="answer-unreadable",
             ) from error
 
     def _refusal(self, response: httpx.Response) -> Exception:
@@ -189,7 +190,8 @@ class Connection:
             hint = f"it points to {location}; connect there" if location else "is this the address that it printed?"
             return ServerError(
                 f"{response.request.url} answered {response.status_code} {response.reason_phrase}, which is no answer "
-                f"of a Tensight server; {hint}"
+                f"of a Tensight server; {hint}",
+                code="answer-unreadable",
             )
         if code == "unauthorized":
             has_token = "Authorization" in response.request.headers
@@ -198,7 +200,7 @@ class Connection:
         # A path says nothing that the caller does not know.
         if where and not where.startswith("/") and where not in message:
             message = f"{where}: {message}"
-        return BY_CODE.get(code, ServerError)(message)
+        return refused(code, response.status_code, message)
 
     def _unreachable(self, error: httpx.RequestError) -> Exception:
         if isinstance(error, httpx.ReadTimeout):
@@ -206,7 +208,8 @@ class Connection:
         if certificate := _certificate_problem(error):
             return AccessError(
                 f"the connection to {self.url} is not trusted: {certificate}; "
-                "name the file with its certificate (or that of its authority) with verify=…"
+                "name the file with its certificate (or that of its authority) with verify=…",
+                code="certificate-untrusted",
             )
         if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
             return UnreachableError(

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tensight.errors import DumpError, InputError, TensightError
+from tensight.error_catalogue import CATALOGUE
+from tensight.errors import (
+    CheckpointError,
+    CurveError,
+    DumpError,
+    GraphError,
+    InputError,
+    MissingFileError,
+    TensightError,
+    TensorFileError,
+)
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError, UnavailableError
 
 
@@ -13,6 +23,8 @@ class ClientError(TensightError):
 class UnreachableError(ClientError, ConnectionError):
     """No server answers at this address, or the connection broke and did not come back."""
 
+    code = "server-unreachable"
+
 
 class AccessError(ClientError):
     """The server asks for a token, or refuses the one given; or a certificate is not trusted."""
@@ -21,22 +33,62 @@ class AccessError(ClientError):
 class ServerError(ClientError):
     """The server failed, or answered something that is not an answer of Tensight."""
 
+    code = "server-failed"
+
 
 class WaitError(ClientError, TimeoutError):
     """What was waited for did not happen in time."""
 
+    code = "timed-out"
 
-BY_CODE: dict[str, type[TensightError]] = {
-    "not_found": NotFoundError,
-    "invalid": InputError,
-    "wrong_state": StateError,
-    "limit": LimitError,
-    "unavailable": UnavailableError,
-    "storage": StorageError,
-    "forbidden": AccessError,
-    "unauthorized": AccessError,
-    "too_large": LimitError,
-    "dump": DumpError,
-    "internal": ServerError,
+
+_RAISED: dict[str, type[TensightError]] = {
+    kind.__name__: kind
+    for kind in (
+        AccessError,
+        CheckpointError,
+        CurveError,
+        DumpError,
+        GraphError,
+        InputError,
+        LimitError,
+        MissingFileError,
+        NotFoundError,
+        ServerError,
+        StateError,
+        StorageError,
+        TensorFileError,
+        UnavailableError,
+    )
 }
-"""What is raised for each ``code`` in the body of an error."""
+"""Classes that the catalogue names, as far as a server answers with them."""
+_OF_STATUS: dict[int, type[TensightError]] = {
+    401: AccessError,
+    403: AccessError,
+    404: NotFoundError,
+    409: StateError,
+    413: LimitError,
+    415: InputError,
+    416: InputError,
+    422: InputError,
+    429: LimitError,
+    507: StorageError,
+}
+"""For codes that only a newer server has."""
+
+
+def refused(code: str, status: int, message: str) -> TensightError:
+    """Return the error that the server answered with: of the same class, with the same code.
+
+    Parameters
+    ----------
+    code : str
+        What the body of the answer has.
+    status : int
+        Of the answer.
+    message : str
+        For a person.
+    """
+    known = CATALOGUE.get(code)
+    kind = _RAISED.get(known.raised_as) if known is not None else None
+    return (kind or _OF_STATUS.get(status, ServerError))(message, code=code)

@@ -256,7 +256,7 @@ class GraphReading(SessionPart):
         found = self._get(NodesMeant, "nodes/meant", name=typed, rank=rank, graph=graph or None, step=step)
         if found.total != 1:
             where = f"rank {rank} of session {self.id} ({self.name})"
-            raise NotFoundError(f"{where}: {unclear(typed, found.names, found.similar)}")
+            raise NotFoundError(f"{where}: {unclear(typed, found.names, found.similar)}", code="node-unknown")
         return found.graphs[0], found.names[0]
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Generic, TypeVar, overload
 
+from tensight.sessions.records.printing import MOST_ROWS_IN_NOTEBOOK, table_lines
+
 PAGE = 500
 """Rows that are fetched at once."""
-SHOWN = 25
-"""Rows that a notebook shows."""
 
 R = TypeVar("R")
 Cells = tuple[object, ...]
@@ -96,15 +96,14 @@ class Rows(Sequence[R]):
             yield from self._page(page)
 
     def __repr__(self) -> str:
-        """Return how many there are, and the first of them."""
-        first = "".join(f"\n  {row!r}" for row in self[:3])
-        return f"<{self._total} {self._format.noun}>{first}" + ("\n  …" if self._total > 3 else "")
+        """Return how many there are, and the first of them as a table."""
+        return "\n".join([f"<{self._total} {self._format.noun}>", *table_lines(self, self._total)])
 
     def _repr_html_(self) -> str:
-        lines = [cells for row in self[:SHOWN] for cells in self._format.cells(row)]
+        lines = [cells for row in self[:MOST_ROWS_IN_NOTEBOOK] for cells in self._format.cells(row)]
         rest = f"{self._total} {self._format.noun}"
-        if self._total > SHOWN:
-            rest += f", the first {SHOWN} shown"
+        if self._total > MOST_ROWS_IN_NOTEBOOK:
+            rest += f", the first {MOST_ROWS_IN_NOTEBOOK} shown"
         return f"{table(self._format.titles, lines)}<p>{escape(rest)}</p>"
 
     def _page(self, page: int) -> Sequence[R]:

@@ -232,7 +232,8 @@ class Server:
             )
         if not found:
             wanted = "there is no session" if which is None else f"there is no session {which!r}"
-            raise NotFoundError(f"{wanted}; there are: {_names(records)}" if records else f"{wanted}; there are none")
+            known = f"there are: {_names(records)}" if records else "there are none"
+            raise NotFoundError(f"{wanted}; {known}", code="session-unknown")
         return Session(self._connection, found[0])
 
     def wait_for_session(self, timeout_s: float | None = None, *, name: str = "") -> Session:

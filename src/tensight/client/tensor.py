@@ -369,7 +369,9 @@ def raw_array(response: httpx.Response) -> NDArray[Any]:
         shape = tuple(int(size) for size in response.headers["x-tensight-shape"].strip("[]()").split(",") if size)
         return np.frombuffer(response.content, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
     except (KeyError, TypeError, ValueError) as error:
-        raise ServerError(f"{response.request.url} sent values that cannot be read: {error}") from error
+        raise ServerError(
+            f"{response.request.url} sent values that cannot be read: {error}", code="answer-unreadable"
+        ) from error
 
 
 def npy_array(content: memoryview) -> NDArray[Any]:
@@ -384,7 +386,7 @@ def npy_array(content: memoryview) -> NDArray[Any]:
         flat = np.frombuffer(content, dtype, offset=header.tell())
         return flat.reshape(shape, order="F" if fortran_order else "C")
     except ValueError as error:
-        raise ServerError(f"the server sent a file that is no npy file: {error}") from error
+        raise ServerError(f"the server sent a file that is no npy file: {error}", code="answer-unreadable") from error
 
 
 def _dtype(name: str) -> np.dtype[Any]:

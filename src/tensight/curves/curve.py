@@ -315,9 +315,12 @@ def choose_series(points: Mapping[str, Sequence[Point]], column: str | None, sou
     if not names:
         raise CurveError(
             f"{source}: no loss in it; lines such as 'step 10 loss=2.3' are recognised. For another form give "
-            "--pattern, a regular expression with the groups (?P<step>…) and (?P<loss>…)"
+            "--pattern, a regular expression with the groups (?P<step>…) and (?P<loss>…)",
+            code="loss-not-found",
         )
-    raise CurveError(f"{source}: none of its series is called loss; choose one with --column: {listed}")
+    raise CurveError(
+        f"{source}: none of its series is called loss; choose one with --column: {listed}", code="loss-not-found"
+    )
 
 
 def _named(names: Sequence[str], column: str, source: str, listed: str) -> str:
@@ -332,7 +335,7 @@ def _named(names: Sequence[str], column: str, source: str, listed: str) -> str:
             raise CurveError(
                 f"{source}: --column {column!r} may be {', '.join(fitting[:_NAMES_LISTED])}; give it in full"
             )
-    raise CurveError(f"{source}: no series {column!r}; it has {listed or 'none'}")
+    raise CurveError(f"{source}: no series {column!r}; it has {listed or 'none'}", code="loss-not-found")
 
 
 def is_loss(name: str) -> bool:

@@ -59,7 +59,7 @@ def read_curve(path: str | os.PathLike[str], *, column: str | None = None, patte
     except OSError as error:
         raise CurveError(f"{source} cannot be read: {error.strerror or error}") from None
     except CurveError as error:
-        raise CurveError(f"{source}: {error}") from None
+        raise CurveError(f"{source}: {error}", code=error.code) from None
     return make_curve(series, source, column)
 
 

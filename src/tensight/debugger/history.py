@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensight.dumps.execution import parse_history
-from tensight.dumps.storage import MissingFileError, open_storage
-from tensight.errors import DumpError
+from tensight.dumps.storage import open_storage
+from tensight.errors import DumpError, MissingFileError
 
 if TYPE_CHECKING:
     from tensight.debugger.nodes import DumpNodes

@@ -158,7 +158,8 @@ def read_statistics(dump: Dump, rank: int, iteration: int) -> StatisticsByTensor
         A file is no statistics file.
     """
     from tensight.dumps.statistic_csv import read_statistics as read_rows
-    from tensight.dumps.storage import MissingFileError, open_storage
+    from tensight.dumps.storage import open_storage
+    from tensight.errors import MissingFileError
 
     storage = open_storage(dump.path)
     found: StatisticsByTensor = {}

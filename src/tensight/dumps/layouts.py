@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from tensight.dumps.msprobe.rank import MSPROBE
 from tensight.dumps.rank_folders import quiet_folders
 from tensight.dumps.rank_index import MINDSPORE
-from tensight.dumps.storage import MissingFileError, Storage, open_storage
+from tensight.dumps.storage import Storage, open_storage
 from tensight.dumps.trace_layout import TRACES
-from tensight.errors import DumpError, Problem
+from tensight.errors import DumpError, MissingFileError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,7 +101,9 @@ def find_dump(path: str | os.PathLike[str]) -> LocatedDump:
     if below:
         listed = "\n  ".join(dump.storage.root for dump in below[:20])
         more = f"\n  … and {len(below) - 20} more" if len(below) > 20 else ""
-        raise DumpError(f"{storage.root}: holds {len(below)} dumps; name one of them:\n  {listed}{more}")
+        raise DumpError(
+            f"{storage.root}: holds {len(below)} dumps; name one of them:\n  {listed}{more}", code="dump-ambiguous"
+        )
     why = f"is no dump: {'; '.join(map(str, problems))}." if problems else _why_not(storage)
     raise DumpError(f"{storage.root}: {why}")
 

@@ -8,8 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tensight.dumps.storage import MissingFileError
-from tensight.errors import DumpError, Problem
+from tensight.errors import DumpError, MissingFileError, Problem
 from tensight.frameworks import name_of
 
 if TYPE_CHECKING:

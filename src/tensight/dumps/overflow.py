@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tensight.dumps.ascend_names import UNKNOWN_STREAM, AscendName, parse_ascend_name
-from tensight.dumps.storage import MissingFileError
-from tensight.errors import DumpError, Problem, TensorFileError
+from tensight.errors import DumpError, MissingFileError, Problem, TensorFileError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

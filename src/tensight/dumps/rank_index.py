@@ -18,9 +18,9 @@ from tensight.dumps.overflow import find_overflows
 from tensight.dumps.rank_folders import RankFolder, TensorFolders, may_be_ranks, rank_folders, tensor_folders
 from tensight.dumps.reader import Layout, LocatedRank, RankReader
 from tensight.dumps.statistic_csv import read_statistics
-from tensight.dumps.storage import MissingFileError, printable
+from tensight.dumps.storage import printable
 from tensight.dumps.tensor_file import CONSTANTS
-from tensight.errors import DumpError, Problem
+from tensight.errors import DumpError, MissingFileError, Problem
 from tensight.graph import Graph, parse_graph
 from tensight.graph.given import printed_names
 from tensight.graph.run_order import RunOrder

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from tensight.errors import DumpError, Problem
+from tensight.errors import DumpError, MissingFileError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,10 +30,6 @@ MAX_TEXT_BYTES = 256 * 2**20
 
 #: What an entry of a folder can be, other than a file. Gone: removed since the folder was opened.
 _FOLDER, _REFUSED, _GONE = "folder", "refused", "gone"
-
-
-class MissingFileError(DumpError):
-    """A file or folder is not there."""
 
 
 class FileEntry(NamedTuple):

@@ -114,7 +114,7 @@ class Graph:
         if node is None:
             similar = self._similar_names(name)
             hint = f"; similar: {', '.join(similar)}" if similar else ""
-            raise InputError(f"graph {self.name!r} has no node {name!r}{hint}")
+            raise InputError(f"graph {self.name!r} has no node {name!r}{hint}", code="node-unknown")
         return node
 
     def inputs(self, node: Node) -> tuple[Node, ...]:

@@ -38,7 +38,7 @@ def the_one_meant(names: Iterable[str], typed: str) -> str:
     found = meant(known, typed)
     if len(found) == 1:
         return found[0]
-    raise InputError(unclear(typed, found, () if found else nearest(known, typed)))
+    raise InputError(unclear(typed, found, () if found else nearest(known, typed)), code="node-unknown")
 
 
 def unclear(typed: str, found: Sequence[str], near: Sequence[str]) -> str:

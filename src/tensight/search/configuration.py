@@ -57,6 +57,8 @@ Value = bool | int | float | str
 class ConfigurationError(InputError):
     """A configuration of a search cannot be used; the message has one line for each thing that is wrong."""
 
+    code = "configuration-invalid"
+
 
 def _wrong(sentence: str) -> NoReturn:
     """Refuse the value of the key that is being read."""

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from tensight.errors import InputError
 from tensight.search.attributes import CONFIGURATION
-from tensight.search.storages import StorageError
+from tensight.search.storages import StudyStorageError
 from tensight.search.studies import StudyReading
 from tensight.sessions.discovery import SEARCH_DATABASE
 from tensight.sessions.records import SearchRecord
@@ -56,7 +56,7 @@ def list_studies(folder: Path, name: str) -> list[SearchRecord]:
         with _opened(folder) as storage:
             names = [study.study_name for study in storage.get_all_studies()]
             return [_record(folder, storage, f"{name}/{study}", study, modified) for study in names]
-    except (StorageError, InputError) as error:
+    except (StudyStorageError, InputError) as error:
         return [SearchRecord(name=f"{name}/", modified=modified, problem=str(error))]
 
 
@@ -65,7 +65,7 @@ def read_study(folder: Path, study: str) -> SearchResult:
 
     Raises
     ------
-    StorageError
+    StudyStorageError
         The database cannot be read, or holds no such study of `tensight search`.
     InputError
         What a search needs is not installed.
@@ -85,7 +85,7 @@ def _record(
 
     try:
         configuration, reading = _reading(folder, storage, study)
-    except StorageError as error:
+    except StudyStorageError as error:
         return SearchRecord(name=name, study=study, modified=modified, problem=str(error))
     states = [state_of(trial) for trial in reading.trials()]
     best = reading.best()
@@ -113,10 +113,10 @@ def _reading(folder: Path, storage: optuna.storages.RDBStorage, name: str) -> tu
     try:
         study = optuna.load_study(study_name=name, storage=storage, sampler=optuna.samplers.RandomSampler())
     except KeyError:
-        raise StorageError(f"{where}: there is no study {name[:200]!r}") from None
+        raise StudyStorageError(f"{where}: there is no study {name[:200]!r}") from None
     written = study.user_attrs.get(CONFIGURATION)
     if written is None:
-        raise StorageError(
+        raise StudyStorageError(
             f"{where}: the study {name!r} does not say what is searched, another program or an earlier version made"
             " it; `tensight search --config` on it adds that"
         )
@@ -125,7 +125,7 @@ def _reading(folder: Path, storage: optuna.storages.RDBStorage, name: str) -> tu
         configuration = Configuration.model_validate_json(json.dumps(written))
     except ValidationError as error:
         what = error.errors()[0]["msg"]
-        raise StorageError(f"{where}: the configuration of {name!r} cannot be used: {what}") from None
+        raise StudyStorageError(f"{where}: the configuration of {name!r} cannot be used: {what}") from None
     return configuration, StudyReading(configuration, f"sqlite:///{where}", study)
 
 
@@ -148,7 +148,7 @@ def _opened(folder: Path) -> Iterator[optuna.storages.RDBStorage]:
             yield storage
     except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError, ValueError) as error:
         what = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-        raise StorageError(f"{path}: it cannot be read as the database of a search: {what}") from None
+        raise StudyStorageError(f"{path}: it cannot be read as the database of a search: {what}") from None
     finally:
         if storage is not None:
             storage.remove_session()

@@ -26,8 +26,10 @@ _LOCKED_FOR_S = 100
 """Several workers write to a file of SQLite in turn; each waits so long for the others."""
 
 
-class StorageError(TensightError):
+class StudyStorageError(TensightError):
     """The storage of a search cannot be opened or does not fit."""
+
+    code = "search-unreadable"
 
 
 def open_storage(url: str, heartbeat_every_s: int, grace_s: int) -> optuna.storages.RDBStorage:
@@ -42,7 +44,7 @@ def open_storage(url: str, heartbeat_every_s: int, grace_s: int) -> optuna.stora
 
     Raises
     ------
-    StorageError
+    StudyStorageError
         It cannot be opened.
     """
     import optuna
@@ -64,7 +66,7 @@ def open_storage(url: str, heartbeat_every_s: int, grace_s: int) -> optuna.stora
             # Of workers that begin at once, one makes the tables of a server, and others find them half made.
             if not isinstance(error, sqlalchemy.exc.DBAPIError) or not attempts:
                 what = str(error).splitlines()[0][:300]
-                raise StorageError(f"{without_password(url)}: the storage cannot be opened: {what}") from None
+                raise StudyStorageError(f"{without_password(url)}: the storage cannot be opened: {what}") from None
             time.sleep(AGAIN_AFTER_S)
 
 

@@ -29,7 +29,7 @@ from tensight.search.attributes import (
 from tensight.search.peers import Peers
 from tensight.search.samplers import make_pruner, make_sampler
 from tensight.search.spaces import combinations, suggest
-from tensight.search.storages import StorageError, open_storage, without_password
+from tensight.search.storages import StudyStorageError, open_storage, without_password
 from tensight.sessions.live.presence import beginning_of
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Study(StudyReading):
 
     Raises
     ------
-    StorageError
+    StudyStorageError
         The storage cannot be opened, or holds another study of this name.
     """
 
@@ -185,11 +185,11 @@ class Study(StudyReading):
         try:
             study = optuna.load_study(study_name=name, storage=self._storage, pruner=pruner)
         except KeyError:
-            raise StorageError(
+            raise StudyStorageError(
                 f"{without_password(url)}: there is no study {name!r}; `tensight search --config` makes one"
             ) from None
         if [direction.name.lower() for direction in study.directions] != directions:
-            raise StorageError(
+            raise StudyStorageError(
                 f"{without_password(url)}: the study {name!r} has other targets;"
                 " write another `name` into the configuration"
             )
@@ -280,7 +280,7 @@ class Study(StudyReading):
                 return suggest(trial, self._configuration.parameters)
         except ValueError as error:
             self._study.tell(trial, state=TrialState.FAIL)
-            raise StorageError(
+            raise StudyStorageError(
                 f"{self.shown_url}: the parameters are others than those of the study"
                 f" {self._study.study_name!r} ({error}); write another `name` into the configuration"
             ) from None

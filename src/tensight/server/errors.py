@@ -1,38 +1,29 @@
-"""What the HTTP API answers when something cannot be done: one table from exceptions to status and error model."""
+"""What the HTTP API answers when something cannot be done: one table from exceptions to status, and their codes."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
+from pydantic import WithJsonSchema
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.routing import Match
 from starlette.websockets import WebSocket
 
-from tensight.errors import DumpError, InputError, TensightError
+from tensight.error_catalogue import CATALOGUE
+from tensight.errors import InputError, TensightError
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError, UnavailableError
 from tensight.sessions.records import Record
 
 logger = logging.getLogger(__name__)
 
-ErrorCode = Literal[
-    "not_found",
-    "invalid",
-    "wrong_state",
-    "limit",
-    "unavailable",
-    "storage",
-    "forbidden",
-    "unauthorized",
-    "too_large",
-    "internal",
-]
+ErrorCode = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(CATALOGUE)})]
 
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
@@ -44,7 +35,7 @@ class ErrorDetail(Record):
     """What went wrong."""
 
     code: ErrorCode
-    """For programs."""
+    """For programs, from the list in the reference of errors."""
     message: str
     """For a person: what was wrong, where, and what to do."""
     where: str = ""
@@ -60,39 +51,46 @@ class ErrorReply(Record):
 class UnauthorizedError(TensightError):
     """The request brings no token, or a wrong one."""
 
+    code = "unauthorized"
+
 
 class ForbiddenError(TensightError):
     """The request comes from a page, or asks for a host, that this server does not serve."""
+
+    code = "forbidden"
 
 
 class BodyTooLargeError(TensightError):
     """The body of the request has more bytes than the server reads."""
 
+    code = "body-too-large"
+
 
 class ContentTypeError(TensightError):
     """The body of the request is not declared to be JSON."""
 
+    code = "content-type-invalid"
 
-TABLE: dict[type[TensightError], tuple[int, ErrorCode]] = {
-    UnauthorizedError: (401, "unauthorized"),
-    ForbiddenError: (403, "forbidden"),
-    NotFoundError: (404, "not_found"),
-    UnavailableError: (404, "unavailable"),
-    StateError: (409, "wrong_state"),
-    BodyTooLargeError: (413, "too_large"),
-    ContentTypeError: (415, "invalid"),
-    InputError: (422, "invalid"),
-    DumpError: (422, "invalid"),
-    LimitError: (429, "limit"),
-    StorageError: (507, "storage"),
-    TensightError: (422, "invalid"),
+
+STATUS: dict[type[TensightError], int] = {
+    UnauthorizedError: 401,
+    ForbiddenError: 403,
+    NotFoundError: 404,
+    UnavailableError: 404,
+    StateError: 409,
+    BodyTooLargeError: 413,
+    ContentTypeError: 415,
+    LimitError: 429,
+    StorageError: 507,
+    TensightError: 422,
 }
 """The nearest base class of an exception decides."""
 
-_STATUS_CODES: dict[int, ErrorCode] = {404: "not_found", 405: "invalid", 413: "too_large", 416: "invalid"}
+_CODE_OF_STATUS = {404: NotFoundError.code, 405: "method-invalid", 413: BodyTooLargeError.code}
+"""Of what is refused before any code of ours is asked."""
 
 
-def reply(status: int, code: ErrorCode, message: str, where: str, headers: Mapping[str, str] | None = None) -> Response:
+def reply(status: int, code: str, message: str, where: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an answer in the error model."""
     detail = ErrorDetail(code=code, message=_printable(message)[:LONGEST_MESSAGE], where=_printable(where)[:200])
     body = ErrorReply(error=detail).model_dump_json()
@@ -108,9 +106,14 @@ def reply_to(error: TensightError, where: str) -> Response:
     where : str
         Path of the request.
     """
-    status, code = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+    status = status_of(type(error))
     headers = {"WWW-Authenticate": "Bearer"} if status == HTTPStatus.UNAUTHORIZED else None
-    return reply(status, code, str(error), where, headers)
+    return reply(status, error.code, str(error), where, headers)
+
+
+def status_of(kind: type[TensightError]) -> int:
+    """Return the status of an answer that is an error of this class."""
+    return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
 
 
 def reply_to_unexpected(error: Exception, where: str) -> Response:
@@ -121,7 +124,7 @@ def reply_to_unexpected(error: Exception, where: str) -> Response:
     logger.error("request failed", extra={"path": where}, exc_info=error)
     return reply(
         500,
-        "internal",
+        "server-failed",
         f"the server failed ({type(error).__name__}); its log says why. The session may be used on.",
         where,
     )
@@ -143,7 +146,7 @@ def documented(*kinds: type[TensightError]) -> dict[int | str, dict[str, Any]]:
     """Return what OpenAPI says of the errors of an operation; that it may be asked badly goes without saying."""
     wanted: dict[int, list[str]] = {}
     for kind in (*kinds, InputError):
-        wanted.setdefault(TABLE[kind][0], []).append((kind.__doc__ or "").strip())
+        wanted.setdefault(status_of(kind), []).append((kind.__doc__ or "").strip())
     return {
         status: {"model": ErrorReply, "description": " ".join(dict.fromkeys(texts))}
         for status, texts in sorted(wanted.items())
@@ -168,13 +171,13 @@ async def _invalid_request(connection: HTTPConnection, error: Exception) -> Resp
     problems = error.errors()
     where = _locations(problems[:1])
     message = "; ".join(f"{_locations([problem])}: {problem['msg']}" for problem in problems[:10])
-    return await _answer(connection, reply(422, "invalid", message, where))
+    return await _answer(connection, reply(422, InputError.code, message, where))
 
 
 async def _not_routed(connection: HTTPConnection, error: Exception) -> Response | None:
     assert isinstance(error, HTTPException)  # noqa: S101 - as above
     path = connection.scope["path"]
-    code = _STATUS_CODES.get(error.status_code, "invalid")
+    code = _CODE_OF_STATUS.get(error.status_code, InputError.code)
     message = {
         404: f"nothing is found at {path}; /openapi.json below the API's path describes what there is",
         405: f"{connection.scope.get('method', '')} is not possible at {path}",

@@ -22,6 +22,8 @@ MOST_FILES = 65_536
 class PortError(TensightError):
     """A port cannot be listened on."""
 
+    code = "port-unavailable"
+
 
 def open_socket(host: str, port: int, option: str) -> socket.socket:
     """Return a socket that listens on an address.

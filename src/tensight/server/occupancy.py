@@ -22,6 +22,8 @@ RECORD_NAME = "server.json"
 class OccupiedError(TensightError):
     """Another server serves this workspace."""
 
+    code = "workspace-occupied"
+
 
 @dataclass(frozen=True, slots=True)
 class Announcement:

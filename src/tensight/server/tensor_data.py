@@ -253,6 +253,8 @@ class _Part:
 class RangeError(InputError):
     """The range that was asked for lies outside of the file."""
 
+    code = "range-invalid"
+
 
 class TensorFileResponse(Response):
     """An answer that sends a file, or the range of it that was asked for, piece by piece.

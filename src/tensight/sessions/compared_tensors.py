@@ -158,7 +158,8 @@ class ComparedTensors:
         file = self._tables[side].files[row]
         if file.recorded is not None:
             raise UnavailableError(
-                f"of {address_of(file)} only statistics were recorded in {'AB'[side]}, there are no values"
+                f"of {address_of(file)} only statistics were recorded in {'AB'[side]}, there are no values",
+                code="statistics-only",
             )
         return self._memory.read(self._owner, file)
 

@@ -153,7 +153,9 @@ class Discovery:
         if found is None or not await asyncio.to_thread(self._is_still_inside, found):
             where = f"below {self._base_dir}" if self._base_dir else "in the workspace; no base directory is set"
             more = f" (only the first {MOST_ENTRIES:,} entries were looked at)" if self._incomplete else ""
-            raise NotFoundError(f"there is no dump {name[:200]!r} {where}{more}; list the dumps to see their names")
+            raise NotFoundError(
+                f"there is no dump {name[:200]!r} {where}{more}; list the dumps to see their names", code="dump-unknown"
+            )
         return found
 
     def _search_all(self) -> tuple[list[FoundDump], list[FoundSearch], bool]:

@@ -12,18 +12,28 @@ class SessionError(TensightError):
 class NotFoundError(SessionError):
     """There is no such session, rank, graph, node, watchpoint, tensor or file."""
 
+    code = "not-found"
+
 
 class StateError(SessionError):
     """The session cannot do this now, or not at all; the message says in which state it could."""
+
+    code = "wrong-state"
 
 
 class LimitError(SessionError):
     """A bound would be exceeded: sessions, subscribers, bytes, elements."""
 
+    code = "limit-exceeded"
+
 
 class UnavailableError(SessionError):
     """The value was not kept, or the training process did not answer."""
 
+    code = "value-unavailable"
+
 
 class StorageError(SessionError):
     """The workspace cannot be written: disk full, no permission."""
+
+    code = "storage-failed"

@@ -67,7 +67,8 @@ def graph_level(
     if len(view.index) > most_nodes:
         raise StateError(
             f"graph {view.index.graph.name!r} has {len(view.index):,} nodes; graphs of up to {most_nodes:,} are drawn"
-            " (--max-graph-node-size). It can still be listed and searched"
+            " (--max-graph-node-size). It can still be listed and searched",
+            code="graph-too-large",
         )
     stretch = view.stretch(scope)
     rows = view.rows(stretch)

@@ -203,7 +203,7 @@ class GraphView(TreeView):
         try:
             return self.index.graph.node(name)
         except InputError as error:
-            raise NotFoundError(str(error)) from None
+            raise NotFoundError(str(error), code="node-unknown") from None
 
     def node_record(
         self, name: str, position: int | None, graphs: tuple[str, ...] = (), *, apart: bool = False

@@ -66,7 +66,8 @@ def recorded_losses(dump: Dump, source: str, *, rank: int | None = None, folder:
     losses = [curve for curve in opened.curves(chosen, {}, _POINTS).curves if curve.name == "loss"]
     if not losses or not losses[0].steps:
         raise CurveError(
-            f"{source}: no tensor that looks like a loss was recorded in it; give a log of the training instead"
+            f"{source}: no tensor that looks like a loss was recorded in it; give a log of the training instead",
+            code="loss-not-found",
         )
     found = losses[0]
     values: dict[int, float] = {}

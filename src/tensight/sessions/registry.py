@@ -117,7 +117,10 @@ class Sessions:
         """Return a session. NotFoundError if there is none with this id."""
         session = self._sessions.get(session_id)
         if session is None:
-            raise NotFoundError(f"there is no session {session_id[:80]!r}; list the sessions to see which there are")
+            raise NotFoundError(
+                f"there is no session {session_id[:80]!r}; list the sessions to see which there are",
+                code="session-unknown",
+            )
         if session.lease is not None:
             session.lease.use()
         return session
@@ -353,7 +356,8 @@ def _require_stopped(training: LiveSession) -> None:
     """Refuse to compare a training that goes on meanwhile."""
     if training.state is not State.PAUSED and not training.state.has_ended:
         raise StateError(
-            f"session {training.id} ({training.name}) is {training.state.value}; pause it, then compare it"
+            f"session {training.id} ({training.name}) is {training.state.value}; pause it, then compare it",
+            code="not-paused",
         )
 
 

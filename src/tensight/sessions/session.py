@@ -273,7 +273,9 @@ class Session(ABC):
             They may not; the message says when they may.
         """
         if self.state is not State.PAUSED:
-            raise StateError(f"watchpoints can be changed while the run is paused; it is {self.state.value}")
+            raise StateError(
+                f"watchpoints can be changed while the run is paused; it is {self.state.value}", code="not-paused"
+            )
 
     async def watchpoints_changed(self) -> None:
         """Take notice of changed watchpoints; by default clients are told that the session looks different.
@@ -334,7 +336,9 @@ class Session(ABC):
         if not found:
             if not self.graphs(rank):
                 raise NotFoundError(f"rank {rank} has no graph yet; wait until its process has sent one")
-            raise NotFoundError(f"no graph of rank {rank} has a node {node[:200]!r}{self._similar(rank, node)}")
+            raise NotFoundError(
+                f"no graph of rank {rank} has a node {node[:200]!r}{self._similar(rank, node)}", code="node-unknown"
+            )
         return found
 
     def _similar(self, rank: int, name: str) -> str:

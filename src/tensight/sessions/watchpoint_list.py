@@ -152,7 +152,7 @@ class WatchpointList:
         found = self._watchpoints.get(number)
         if found is None:
             known = ", ".join(map(str, list(self._watchpoints)[:20])) or "there are none"
-            raise NotFoundError(f"there is no watchpoint {number}; {known}")
+            raise NotFoundError(f"there is no watchpoint {number}; {known}", code="watchpoint-unknown")
         return found
 
     def create(self, spec: WatchpointSpec) -> SessionWatchpoint:

@@ -162,7 +162,7 @@ class Workspace:
             If the folder cannot be created.
         """
         if not session_id.isascii() or not session_id.isdigit() or len(session_id) > 18:
-            raise NotFoundError(f"{session_id[:40]!r} is no id of a session; ids are numbers")
+            raise NotFoundError(f"{session_id[:40]!r} is no id of a session; ids are numbers", code="session-unknown")
         path = self.runs / session_id
         _make_folder(path)
         return path

@@ -251,7 +251,7 @@ def condition(name: str) -> Condition:
     if found is None:
         close = difflib.get_close_matches(name.strip().lower()[:80], _names, n=3)
         advice = f"did you mean {' or '.join(close)}?" if close else f"known ones: {', '.join(_registry)}"
-        raise InputError(f"there is no condition {name[:80]!r}; {advice}")
+        raise InputError(f"there is no condition {name[:80]!r}; {advice}", code="condition-unknown")
     return _registry[found]
 
 

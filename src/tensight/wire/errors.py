@@ -7,3 +7,5 @@ from tensight.errors import TensightError
 
 class WireError(TensightError):
     """A message of a peer makes no sense, or something cannot be said in the protocol."""
+
+    code = "message-invalid"

@@ -199,7 +199,8 @@ def _read_check(message: WatchCondition) -> ConditionCheck | None:
     if not conditions:
         raise InputError(
             f"condition {message.condition} is not known to this agent; install the version of tensight that the server"
-            " has"
+            " has",
+            code="condition-unknown",
         )
     found = conditions[0]
     given = {text(parameter.name, _LONGEST_PARAMETER_NAME): parameter for parameter in message.params}

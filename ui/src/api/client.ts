@@ -54,7 +54,7 @@ async function refusal(response: Response): Promise<ApiError> {
     const { error } = (await response.json()) as { error: ErrorDetail }
     return new ApiError(response.status, error.code, error.message, error.where)
   } catch {
-    return new ApiError(response.status, 'internal', `${response.status} ${response.statusText}`)
+    return new ApiError(response.status, 'server-failed', `${response.status} ${response.statusText}`)
   }
 }
 

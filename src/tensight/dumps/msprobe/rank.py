@@ -13,9 +13,8 @@ from tensight.dumps.msprobe.folders import DUMP_FILE, may_be_msprobe, step_folde
 from tensight.dumps.msprobe.program import MAX_GRAPHS, Names, Program, build_program, signature, tensors_in_slots
 from tensight.dumps.reader import Layout, LocatedRank, RankReader
 from tensight.dumps.statistic_csv import StatisticRow
-from tensight.dumps.storage import MissingFileError
 from tensight.dumps.tensor_file import TensorFile
-from tensight.errors import DumpError, Problem
+from tensight.errors import DumpError, MissingFileError, Problem
 from tensight.graph.node import PARAMETER
 
 if TYPE_CHECKING:

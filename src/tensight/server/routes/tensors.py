@@ -368,7 +368,9 @@ async def get_file(session: CurrentSession, address: Address, request: Request) 
     try:
         return TensorFileResponse(file, request.headers, headers)
     except RangeError as error:
-        return errors.reply(416, "invalid", str(error), "header.range", {"Content-Range": f"bytes */{file.size_bytes}"})
+        return errors.reply(
+            416, error.code, str(error), "header.range", {"Content-Range": f"bytes */{file.size_bytes}"}
+        )
 
 
 @router.get("/statistics", response_model=StatisticsPage, summary="List the statistics of all tensors")

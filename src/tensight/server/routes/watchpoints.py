@@ -173,7 +173,9 @@ async def list_origins(session: CurrentSession) -> JsonResponse:
 def _watchpoint(session: Session, number: int) -> WatchpointRecord:
     found = next((one for one in session.watchpoints() if one.id == number), None)
     if found is None:
-        raise NotFoundError(f"there is no watchpoint {number}; list the watchpoints to see which there are")
+        raise NotFoundError(
+            f"there is no watchpoint {number}; list the watchpoints to see which there are", code="watchpoint-unknown"
+        )
     return found
 
 

@@ -197,7 +197,8 @@ class Inspection:
         if process.state is not State.PAUSED:
             raise StateError(
                 f"{tensor.address} has to come from the training process, and that is"
-                f" {process.state.value}; pause the training first"
+                f" {process.state.value}; pause the training first",
+                code="not-paused",
             )
         earlier = self._is_earlier(tensor)
         previous = not earlier and not self._is_current(tensor)
@@ -215,7 +216,8 @@ class Inspection:
             silent_s = time.monotonic() - max(sent_at, process.last_answer)
             if silent_s >= patience_s:
                 raise UnavailableError(
-                    f"{request.key.at(request.iteration)}: the training process did not answer in {patience_s:g} s"
+                    f"{request.key.at(request.iteration)}: the training process did not answer in {patience_s:g} s",
+                    code="training-silent",
                 )
             await asyncio.wait({response}, timeout=patience_s - silent_s)
         return response.result()
@@ -280,7 +282,9 @@ class Inspection:
     def _node(self, process: TrainingProcess, graph: str, name: str) -> tuple[Graph, Node]:
         found = process.graphs.node(graph, name) if graph else None
         if found is None:
-            raise NotFoundError(f"graph {graph[:200]!r} of rank {process.rank} has no node {name[:200]!r}")
+            raise NotFoundError(
+                f"graph {graph[:200]!r} of rank {process.rank} has no node {name[:200]!r}", code="node-unknown"
+            )
         return found
 
     def _tensor(self, process: TrainingProcess, graph: Graph, node: Node, address: TensorAddress) -> _Tensor | None:

@@ -595,7 +595,7 @@ class TrainingProcess:
             return
         self.is_connected = False
         self._invalidate_sent()
-        self.requests.close(UnavailableError("the connection to the training process broke"))
+        self.requests.close(UnavailableError("the connection to the training process broke", code="training-silent"))
         patience_s = self.session.settings.lost_after_s
         self.set_state(self.state, f"the connection broke; the process has {patience_s:g} s to come back")
         why = f"the connection broke, and the process did not come back in {patience_s:g} s"

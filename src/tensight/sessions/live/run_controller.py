@@ -416,7 +416,9 @@ class RunController:
         }
         action = actions.get(command.action)
         if action is None:
-            raise StateError(f"a training cannot do {command.action!r}; open its recorded run when it has ended")
+            raise StateError(
+                f"a training cannot do {command.action!r}; open its recorded run when it has ended", code="unsupported"
+            )
         if command.action not in AT_ANY_TIME:
             self._require_paused()
         self._session.shown.return_to_present()
@@ -447,7 +449,9 @@ class RunController:
         processes = list(self._session.processes.values())
         gone = [process for process in processes if process.state is State.LOST]
         if not gone and not self._session.live:
-            raise StateError(f"the training has ended already; the session is {self._session.state.value}")
+            raise StateError(
+                f"the training has ended already; the session is {self._session.state.value}", code="training-ended"
+            )
         self.stop()
         self._session.terminal.leaves()
         for process in processes:
@@ -504,7 +508,9 @@ class RunController:
                     raise InputError(f"{command.node[:200]!r} is no operator, so the training never stops at it")
                 targets[process] = found[1].full_name or found[1].name
         if not targets:
-            raise NotFoundError(f"no graph has an operator {command.node[:200]!r}; search the nodes for its name")
+            raise NotFoundError(
+                f"no graph has an operator {command.node[:200]!r}; search the nodes for its name", code="node-unknown"
+            )
         return targets
 
     def _start(self, plan: RunPlan) -> None:
@@ -515,7 +521,9 @@ class RunController:
         self._session.terminal.goes_on(plan)
         for process in self._session.live:
             if plan.trains:
-                process.requests.refuse(StateError("the training goes on; look at values while it is stopped"))
+                process.requests.refuse(
+                    StateError("the training goes on; look at values while it is stopped", code="not-paused")
+                )
             if process.state is State.PAUSED:
                 process.set_state(State.SENDING)
         self.advance()
@@ -523,8 +531,8 @@ class RunController:
     def _require_paused(self) -> None:
         state = self._session.state
         if state is not State.PAUSED:
-            raise StateError(f"this needs a paused training; the session is {state.value}")
+            raise StateError(f"this needs a paused training; the session is {state.value}", code="not-paused")
 
     def _require_nodes(self) -> None:
         if not self.can_stop_at_nodes:
-            raise StateError("this training can only stop at the end of a step, not at operators")
+            raise StateError("this training can only stop at the end of a step, not at operators", code="unsupported")

@@ -380,7 +380,7 @@ class LiveSession(Session):
             await self._until_sent()
         async with self.lock:
             if self.is_closing:
-                raise StateError("the session is being closed")
+                raise StateError("the session is being closed", code="session-closed")
             if command.action in ("step_back", "go_to_step"):
                 await self.shown.obey(command)
             else:
@@ -420,9 +420,14 @@ class LiveSession(Session):
         if self.state is State.PAUSED:
             return
         if not all(process.identity.is_agent for process in self.live):
-            raise StateError(f"watchpoints can be changed while the training is paused; it is {self.state.value}")
+            raise StateError(
+                f"watchpoints can be changed while the training is paused; it is {self.state.value}", code="not-paused"
+            )
         if self.state not in (State.RUNNING, State.SENDING):
-            raise StateError(f"watchpoints can be changed while a training is attached; it is {self.state.value}")
+            raise StateError(
+                f"watchpoints can be changed while a training is attached; it is {self.state.value}",
+                code="training-ended",
+            )
 
     async def watchpoints_changed(self) -> None:
         """Note that the processes must be told of watchpoints before they go on."""

@@ -87,9 +87,14 @@ class ShownStep:
         """
         session = self._session
         if not session.identity.is_agent:
-            raise StateError(f"this training cannot do {command.action!r}; open its recorded run when it has ended")
+            raise StateError(
+                f"this training cannot do {command.action!r}; open its recorded run when it has ended",
+                code="unsupported",
+            )
         if session.state is not State.PAUSED:
-            raise StateError(f"earlier steps are shown while the training is paused; it is {session.state.value}")
+            raise StateError(
+                f"earlier steps are shown while the training is paused; it is {session.state.value}", code="not-paused"
+            )
         present = session.present_step
         known = await asyncio.to_thread(self._known_steps, present)
         if command.action == "step_back":

@@ -251,7 +251,7 @@ class DumpSession(Session):
             It is not opened yet, cannot be, or is closed.
         """
         if self._state.has_ended:
-            raise StateError(self._message or "the session was closed; open the dump again")
+            raise StateError(self._message or "the session was closed; open the dump again", code="session-closed")
         if self._opened is None:
             raise StateError("the dump is still being opened; its progress is among the events")
         return self._opened

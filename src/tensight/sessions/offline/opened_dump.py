@@ -176,14 +176,18 @@ class OpenedDump:
             raise UnavailableError(f"{address} was not recorded in step {address.step}")
         file = self.table.files[row]
         if file.recorded is not None:
-            raise UnavailableError(f"of {address} only statistics were recorded, there are no values")
+            raise UnavailableError(
+                f"of {address} only statistics were recorded, there are no values", code="statistics-only"
+            )
         return memory.read(owner, file)
 
     def _require_slot(self, address: TensorAddress) -> None:
         """Refuse the address of what no graph has; NotFoundError. What belongs to no node is in no graph."""
         node = self.index.node(address.rank, address.graph, address.node)
         if node is None and address.graph:
-            raise NotFoundError(f"there is no node {address.node[:200]!r} in graph {address.graph[:200]!r}")
+            raise NotFoundError(
+                f"there is no node {address.node[:200]!r} in graph {address.graph[:200]!r}", code="node-unknown"
+            )
         if node is not None and not self.index.has_slot(address):
             raise NotFoundError(
                 f"{node.name} has no {address.io} {address.slot}; look at its record to see which it has"

@@ -66,7 +66,8 @@ class Replay:
         index = 0 if position is None else position.index + 1
         if index >= len(order):
             raise StateError(
-                f"{order[-1][1]} is the last operator of step {step_of(iteration)}; continue to the next step"
+                f"{order[-1][1]} is the last operator of step {step_of(iteration)}; continue to the next step",
+                code="end-reached",
             )
         return _position(rank, order, index)
 
@@ -81,7 +82,9 @@ class Replay:
         order = self._executed(rank, iteration)
         index = len(order) - 1 if position is None else position.index - 1
         if index < 0:
-            raise StateError(f"{order[0][1]} is the first operator of step {step_of(iteration)}; go back a step")
+            raise StateError(
+                f"{order[0][1]} is the first operator of step {step_of(iteration)}; go back a step", code="end-reached"
+            )
         return _position(rank, order, index)
 
     def at(self, ranks: Sequence[int], iteration: int, graph: str, node: str) -> ReplayPosition:

@@ -154,10 +154,15 @@ class OfflineSession(DumpSession):
             if command.action != "terminate":
                 self._required()
             if command.action not in ("pause", "terminate") and self._state is not State.PAUSED:
-                raise StateError(f"{command.action} is possible while the session is paused; it is {self._state.value}")
+                raise StateError(
+                    f"{command.action} is possible while the session is paused; it is {self._state.value}",
+                    code="not-paused",
+                )
             action = actions.get(command.action)
             if action is None:
-                raise StateError(f"a dump cannot do {command.action!r}; that is for a training that runs")
+                raise StateError(
+                    f"a dump cannot do {command.action!r}; that is for a training that runs", code="unsupported"
+                )
             await action(command)
         return self.record()
 
@@ -166,7 +171,9 @@ class OfflineSession(DumpSession):
             raise InputError("continue by 0 steps goes nowhere; give a number of steps, or -1 for all")
         steps = list(self._upcoming())
         if not steps:
-            raise StateError(f"step {self._step} is the last one of the dump; go back to check again")
+            raise StateError(
+                f"step {self._step} is the last one of the dump; go back to check again", code="end-reached"
+            )
         steps = steps if command.steps < 0 else steps[: command.steps]
         points = self.watchpoint_list.enabled()
         if not points:
@@ -203,7 +210,7 @@ class OfflineSession(DumpSession):
         steps = (0, *self._required().steps)
         before = bisect_left(steps, self._step)
         if not before:
-            raise StateError("step 0 is the first; there is nothing before it")
+            raise StateError("step 0 is the first; there is nothing before it", code="end-reached")
         self._move_to(steps[max(before - max(command.steps, 1), 0)])
 
     async def _next_node(self, command: Command) -> None:

@@ -54,7 +54,9 @@ def tensor_records(
     """
     slots = _slots(index, at)
     if not slots:
-        raise NotFoundError(f"rank {at.rank} has no node {at.node[:200]!r} in graph {at.graph[:200]!r}")
+        raise NotFoundError(
+            f"rank {at.rank} has no node {at.node[:200]!r} in graph {at.graph[:200]!r}", code="node-unknown"
+        )
     rows = {address: row for address in slots if (row := index.row(address)) is not None}
     analysis.statistics(np.fromiter(rows.values(), np.int64, len(rows)))
     return tuple(

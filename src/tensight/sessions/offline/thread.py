@@ -96,4 +96,4 @@ class AnalysisThread:
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
-            raise StateError("the session was closed; open the dump again")
+            raise StateError("the session was closed; open the dump again", code="session-closed")

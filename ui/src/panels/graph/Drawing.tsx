@@ -164,8 +164,7 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
 
   if (level.error && !level.data) {
     const { error: reason } = level
-    const isTooLarge =
-      reason instanceof ApiError && reason.status === 409 && reason.message.includes('--max-graph')
+    const isTooLarge = reason instanceof ApiError && reason.code === 'graph-too-large'
     if (!isTooLarge) return <Failure error={reason} retry={() => void level.refetch()} />
     return (
       <Notice

@@ -1,0 +1,249 @@
+"""How records are printed: one line for a record, a short table for several.
+
+`SHOWN` says which fields of a record a person looks for. Whatever is empty, unknown or as it is by default is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from html import escape
+from typing import Any
+
+MOST_LINES = 10
+"""Lines of a table that is printed, with its head."""
+MOST_ROWS_IN_NOTEBOOK = 25
+
+_MOST_SHOWN = 3
+"""Elements of a list that are printed."""
+_LONGEST_SHOWN = 80
+_LONGEST_ADDRESS = 200
+_LONGEST_CELL = 60
+
+_STATISTICS = ("dtype", "shape", "min", "max", "nan_count", "neg_inf_count", "pos_inf_count")
+_OF_TENSOR = tuple(f"statistics.{name}" for name in _STATISTICS)
+
+SHOWN: dict[str, tuple[str, ...]] = {
+    "AddedError": ("path", "kind", "added", "divergent"),
+    "ComparedOperator": ("name", "type", "step", "phase", "text", "added", "source"),
+    "ComparedSlot": ("address", "name", "slot", "text"),
+    "ComparisonRecord": ("id", "a.title", "b.title", "state", "verdict", "message"),
+    "ConditionRecord": ("id", "abbreviation", "target", "unavailable_because"),
+    "DumpRecord": ("name", "ranks", "framework", "session", "problem"),
+    "ElementRecord": ("address", "index", "value"),
+    "Event": ("number", "kind", "data"),
+    "Execution": ("step", "graph", "graphs", "has_data"),
+    "FoundNode": ("entry.path", "entry.type", "rank", "entry.roles", "entry.hits"),
+    "Frame": ("file", "lines", "code"),
+    "GraphLevel": ("scope", "graph", "rank", "entries", "edges"),
+    "GraphRecord": ("name", "rank", "operators", "parameters", "problems"),
+    "HitParameter": ("name", "preset", "actual"),
+    "HitRecord": ("condition", "name", "parameters", "errors"),
+    "NodeHits": ("node", "rank", "type", "step", "tensors", "line"),
+    "NodeRecord": ("name", "rank", "type", "kind", "position"),
+    "OriginRecord": ("address", "type", "step", "anomaly", "line"),
+    "RankComparison": ("rank", "verdict", "sentence"),
+    "RankComparisonDetail": ("rank", "verdict", "sentence"),
+    "RankRecord": ("rank", "state", "step", "node", "message"),
+    "RelatedNode": ("name", "type", "distance", "abbreviations"),
+    "SessionRecord": ("id", "name", "state", "step", "hits", "message"),
+    "Slot": ("slot", "io", "dtype", "shape", "peer"),
+    "SourceFile": ("file", "lines"),
+    "SourceLine": ("line", "code", "nodes"),
+    "Statistics": _STATISTICS,
+    "StatisticsRow": ("address", "type", *_OF_TENSOR),
+    "TensorHits": ("address", "hits"),
+    "TensorRecord": ("address", "type", "dtype", "shape", "status", "scalar", *_OF_TENSOR[2:], "abbreviations"),
+    "TreeEntry": ("path", "kind", "type", "nodes", "hits"),
+    "UnmatchedRow": ("name", "kind", "type", "phase"),
+    "WatchpointRecord": ("id", "text", "name", "selection", "nodes", "hits"),
+}
+"""The fields of each record that are printed, the first without its name; of a record that is not here, all."""
+
+ROWS: dict[str, str] = {
+    "ComparedOperatorPage": "rows",
+    "EventPage": "events",
+    "ExecutionPage": "executions",
+    "HitPage": "nodes",
+    "SearchPage": "nodes",
+    "SourcePage": "files",
+    "StatisticsPage": "rows",
+    "TreePage": "entries",
+    "UnmatchedPage": "rows",
+}
+"""The field of each page that has its rows."""
+
+
+def _hit(hit: Any) -> str:
+    measures = ", ".join(shown(parameter) for parameter in hit.parameters if parameter.hit)
+    return f"{hit.condition}({measures or ', '.join(hit.errors)})"
+
+
+def _threshold(parameter: Any) -> str:
+    actual = "" if parameter.actual is None else f" (is {parameter.actual:.6g})"
+    return f"{parameter.name}={shown(parameter.preset)}{actual}"
+
+
+WITHIN: dict[str, Callable[[Any], str]] = {
+    "Frame": lambda frame: frame.file if frame.line is None else f"{frame.file}:{frame.lines}",
+    "HitParameter": _threshold,
+    "HitRecord": _hit,
+    "TensorHits": lambda tensor: "; ".join(map(_hit, tensor.hits)),
+}
+"""How records look that are a field of another one, where that is no line of its own."""
+
+
+def line_of(record: Any) -> str:
+    """Return a record as one line.
+
+    Parameters
+    ----------
+    record : Record
+        Any of them.
+    """
+    kind = type(record).__name__
+    head, *facts = _facts(record)
+    named = [f"{name}={text}" for name, text in facts if text]
+    unnamed = [_cut(head[1], _LONGEST_ADDRESS)] if kind in SHOWN else [f"{head[0]}={head[1]}"] if head[1] else []
+    return f"<{' '.join([kind, *unnamed, *named])}>"
+
+
+def page_of(record: Any) -> str:
+    """Return a page as a table, or another record as one line.
+
+    Parameters
+    ----------
+    record : Record
+        Any of them.
+    """
+    kind = type(record).__name__
+    if kind not in ROWS:
+        return line_of(record)
+    rows = getattr(record, ROWS[kind])
+    total = getattr(record, "total", len(rows))
+    return "\n".join([f"<{kind} of {total}>", *table_lines(rows, total)])
+
+
+def table_lines(rows: Sequence[Any], total: int) -> list[str]:
+    """Return the lines of a table of records below a line that says what they are.
+
+    Parameters
+    ----------
+    rows : sequence of Record
+        All of one class. So many are read as there is room for.
+    total : int
+        How many there are in all.
+    """
+    most = MOST_LINES - 2
+    titles, cells = _table(rows[: most if total <= most else most - 1])
+    more = ["  …"] if total > len(cells) else []
+    if not cells:
+        return more
+    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+    lines = ("  ".join(map(str.ljust, line, widths)) for line in (titles, *cells))
+    return [*(f"  {line}".rstrip() for line in lines), *more]
+
+
+def html_of(record: Any) -> str:
+    """Return a record as HTML: the rows of a page, or all fields that say something; names stay text.
+
+    Parameters
+    ----------
+    record : Record
+        Any of them.
+    """
+    if (name := ROWS.get(type(record).__name__)) is not None:
+        titles, cells = _table(getattr(record, name)[:MOST_ROWS_IN_NOTEBOOK])
+        lines = [_html_row("th", titles), *(_html_row("td", line) for line in cells)]
+    else:
+        lines = [
+            f"<tr><th>{escape(field)}</th><td>{escape(shown(value))}</td></tr>"
+            for field, value in record
+            if not _says_nothing(value)
+        ]
+    return f"<table>{''.join(lines)}</table>"
+
+
+def shown(value: Any) -> str:
+    """Return a value of a record as a person reads it, cut where it is long: text as it is, a list in brackets.
+
+    Parameters
+    ----------
+    value : object
+        Of a field.
+    """
+    if isinstance(value, Enum):
+        return shown(value.value)
+    if within := WITHIN.get(type(value).__name__):
+        return _cut(_printable(within(value)), _LONGEST_SHOWN)
+    if isinstance(value, (tuple, list)) and len(value) > _MOST_SHOWN and not _is_numbers(value):
+        return f"[{len(value)} items]"
+    if isinstance(value, (tuple, list)):
+        return _cut(f"[{', '.join(map(shown, value))}]", _LONGEST_SHOWN)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return _cut(_printable(value if isinstance(value, str) else repr(value)), _LONGEST_SHOWN)
+
+
+def _says_nothing(value: Any) -> bool:
+    """Whether a value is left out wherever a record is printed: it is None or empty."""
+    return value is None or (isinstance(value, (str, tuple, list, dict)) and not value)
+
+
+def _table(rows: Sequence[Any]) -> tuple[list[str], list[list[str]]]:
+    """Return titles and cells of a table of records; columns of which no row says anything are left out."""
+    facts = [dict(_facts(row)) for row in rows]
+    titles = [title for title in (facts[0] if facts else ()) if any(each[title] for each in facts)]
+    return titles, [[_cut(each[title], _LONGEST_CELL) for title in titles] for each in facts]
+
+
+def _html_row(tag: str, cells: Iterable[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
+def _facts(record: Any) -> list[tuple[str, str]]:
+    """Return names and texts of what is printed of a record; a text is empty where there is nothing to say."""
+    kind = type(record)
+    head, *paths = SHOWN.get(kind.__name__, tuple(kind.model_fields))
+    value = _at(record, head)[0]
+    text = _printable(value) if isinstance(value, str) else shown(value)
+    facts = [(_title(head), text)]
+    for path in paths:
+        value, default = _at(record, path)
+        is_left_out = _says_nothing(value) or value == default
+        facts.append((_title(path), "" if is_left_out else shown(value)))
+    return facts
+
+
+def _title(path: str) -> str:
+    """Return what a field is called: its name, or of the two runs of a comparison the run."""
+    return path.removesuffix(".title").rpartition(".")[2]
+
+
+def _at(record: Any, path: str) -> tuple[Any, Any]:
+    """Return the value at a path, and what it is by default; None for both below a record that is not there."""
+    value, default = record, None
+    for name in path.split("."):
+        if value is None:
+            return None, None
+        field = type(value).model_fields.get(name)
+        default = None if field is None or field.is_required() else field.default
+        value = getattr(value, name)
+    return value, default
+
+
+def _is_numbers(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, int) for value in values)
+
+
+def _printable(text: str) -> str:
+    """Return a text on one line that no terminal takes for a command; names come from files of strangers."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def _cut(text: str, most: int) -> str:
+    """Return a text without its middle where it is long: the end of an address says which tensor it is."""
+    if len(text) <= most:
+        return text
+    kept = most - 1
+    return f"{text[: kept // 3]}…{text[len(text) - (kept - kept // 3) :]}"
