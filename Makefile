@@ -77,6 +77,7 @@ lint: $(READY) node docs ## Check style, types, the direction of imports, and th
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tests/circles_of_files.py
+	$(BIN)/python tests/plain_names.py
 	$(NPM) run check
 
 # An environment of its own: docstrings are read, not imported, so the site needs nothing of ours or of the frameworks.

@@ -159,7 +159,7 @@ def html_of(record: Any) -> str:
         lines = [
             f"<tr><th>{escape(field)}</th><td>{escape(shown(value))}</td></tr>"
             for field, value in record
-            if not _says_nothing(value)
+            if not _is_empty(value)
         ]
     return f"<table>{''.join(lines)}</table>"
 
@@ -185,7 +185,7 @@ def shown(value: Any) -> str:
     return _cut(_printable(value if isinstance(value, str) else repr(value)), _LONGEST_SHOWN)
 
 
-def _says_nothing(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     """Whether a value is left out wherever a record is printed: it is None or empty."""
     return value is None or (isinstance(value, (str, tuple, list, dict)) and not value)
 
@@ -210,7 +210,7 @@ def _facts(record: Any) -> list[tuple[str, str]]:
     facts = [(_title(head), text)]
     for path in paths:
         value, default = _at(record, path)
-        is_left_out = _says_nothing(value) or value == default
+        is_left_out = _is_empty(value) or value == default
         facts.append((_title(path), "" if is_left_out else shown(value)))
     return facts
 
