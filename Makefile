@@ -14,6 +14,8 @@ AGENT_SOURCES := $(shell find src/tensight agent tests/installed -name __pycache
   -not -name "*_pb2*" -not -name "*.so" -not -path "*/server/page/*" -print)
 DOCS := .venvs/docs
 DOCS_READY := $(DOCS)/.ready
+RELEASE := .venvs/release
+RELEASE_READY := $(RELEASE)/.ready
 NPM := $(BIN)/python build_page.py npm --silent
 AGENT ?= oldest newest
 AGENT_TRIED := .venvs/.agent-tried
@@ -23,8 +25,8 @@ INSTALLED ?= mindspore-2.7 pytorch-2.6 mindspore-2.10 pytorch-2.15
 export PYTHONDONTWRITEBYTECODE :=
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help demo test test-long coverage lint docs sanitize format page api node browser mindspores installed agent screenshots bench \
-  healthy fixtures conformance lock clean
+.PHONY: help demo test test-long coverage lint docs sanitize format page api node browser mindspores dist installed agent screenshots \
+  bench healthy fixtures conformance lock clean
 
 help: ## Show what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -122,9 +124,23 @@ browser:
 mindspores: $(READY)
 	@for name in mindspore-2.10 mindspore-2.7; do tests/conformance/make_env.sh .venvs $$name || test $$? = 3 || exit 1; done
 
-# The tests have the PyTorch between the oldest and the newest. The newest brings 5 GB.
+$(RELEASE_READY): requirements/release.lock
+	@test -x $(RELEASE)/bin/python || $(PYTHON) -m venv $(RELEASE)
+	@$(RELEASE)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r requirements/release.lock
+	@touch $@
+
+# The wheel of tensight is built from its sdist, as cibuildwheel does it.
+dist: $(RELEASE_READY) $(PAGE) ## Build what a release uploads, for this machine, and check it as the package index does
+	@rm -rf dist
+	$(RELEASE)/bin/python -m build --outdir dist .
+	$(RELEASE)/bin/python -m build --outdir dist agent
+	$(RELEASE)/bin/twine check --strict dist/*
+
+# The tests have the PyTorch between the oldest and the newest. The newest brings 5 GB. What is built for `agent` and for
+# `dist` writes the same files of the sources, so one comes after the other.
 installed: $(AGENT_TRIED) ## Install the wheel beside MindSpore and the oldest and newest PyTorch as users do, and use it there
-	$(BIN)/python tests/installed/installed.py $(INSTALLED)
+	@$(MAKE) --no-print-directory dist
+	$(BIN)/python tests/installed/installed.py --wheel dist/tensight-*.whl $(INSTALLED)
 
 # The larger matrix: $(BIN)/python tests/installed/agent.py, and with --fresh --full as users do.
 agent: $(FRAMEWORKS) ## Install the light agent alone beside old and new NumPy, protobuf and gRPC, and train there
@@ -179,7 +195,7 @@ conformance: $(FRAMEWORKS) ## Run the original debugger and compare it with ours
 
 lock: ## Resolve the development dependencies anew
 	@$(PYTHON) -m venv .venvs/uv && .venvs/uv/bin/python -m pip install --quiet uv
-	for group in dev docs; do \
+	for group in dev docs release; do \
 	  .venvs/uv/bin/uv pip compile $$(test $$group = dev && echo pyproject.toml) --group $$group --universal --python-version 3.10 \
 	    --generate-hashes --no-emit-index-url --no-header --upgrade --quiet --output-file requirements/$$group.lock; \
 	done

@@ -21,7 +21,7 @@ from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
 from tensight.tensors import schema
 from tensight.watchpoints import CONDITIONS, Condition
-from tensight.watchpoints.advice import ADVICE, Said
+from tensight.watchpoints.advice import ADVICE, BilingualText
 
 ROOT = Path(__file__).resolve().parent
 UI = ROOT / "ui"
@@ -43,11 +43,11 @@ def files() -> dict[Path, str]:
 def _condition_words() -> dict[str, dict[str, str]]:
     """Return the names of conditions in both languages, and the Chinese advice by the English one."""
     names = {
-        language: {name: advice.titles[place] for name, advice in ADVICE.items()}
-        for place, language in enumerate(("en", "zh"))
+        language: {name: advice.titles[index] for name, advice in ADVICE.items()}
+        for index, language in enumerate(("en", "zh"))
     }
-    said = dict.fromkeys(text for advice in ADVICE.values() for text in (advice.summary, *advice.steps))
-    return {**names, "advice": {text: text.chinese for text in said if isinstance(text, Said)}}
+    texts = dict.fromkeys(text for advice in ADVICE.values() for text in (advice.summary, *advice.steps))
+    return {**names, "advice": {text: text.chinese for text in texts if isinstance(text, BilingualText)}}
 
 
 def _with_tables(page: str) -> str:

@@ -44,7 +44,7 @@ def main() -> None:
         right, began_s = 0, time.perf_counter()
         for target in random.Random(15).sample(whole.operators, options.faults):  # noqa: S311 - the same ones every time
             lines.clear()
-            notices._said.clear()
+            notices._logged.clear()
             faults = flips.Faults(target)
             with contextlib.suppress(SystemExit):
                 flips.train(faults=faults, against=trace)

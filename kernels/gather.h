@@ -120,9 +120,9 @@ struct Source {
   // How many elements may be asked for at once.
   int64_t most() const { return elements ? PART : BLOCK; }
 
-  const uint8_t *at(int64_t place, int64_t count, int64_t bytes) const {
-    if (elements) return elements + place * bytes;
-    gather(*apart, *axes, first + place, count, scratch);
+  const uint8_t *at(int64_t position, int64_t count, int64_t bytes) const {
+    if (elements) return elements + position * bytes;
+    gather(*apart, *axes, first + position, count, scratch);
     return scratch;
   }
 };

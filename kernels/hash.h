@@ -49,8 +49,8 @@ struct BlockHash {
     for (int64_t at = 0; at < size; at += 8) {
       uint64_t word = 0;
       __builtin_memcpy(&word, rest + at, size - at < 8 ? size - at : 8);
-      int64_t place = (line * LINE + at) / 8;
-      uint64_t one = word ^ KEYS.first[place], two = word + KEYS.second[place];
+      int64_t position = (line * LINE + at) / 8;
+      uint64_t one = word ^ KEYS.first[position], two = word + KEYS.second[position];
       first += (one & 0xFFFFFFFF) * (one >> 32);
       second += (two & 0xFFFFFFFF) * (two >> 32);
     }

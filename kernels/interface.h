@@ -40,7 +40,7 @@ struct Elements {
   Kind kind;
   const uint8_t *address;
   int64_t count;
-  int64_t first_block;  // place in the tensor of the block that begins with the first element; below 0: no hash
+  int64_t first_block;  // position in the tensor of the block that begins with the first element; below 0: no hash
 };
 
 struct Axes {

@@ -6,9 +6,9 @@
 
 struct Kept {
   PyObject_HEAD
-  PyObject *values;      // mapping of place to (tensor, version, size in bytes, whether it is a copy)
-  PyObject *identities;  // dict of id of a tensor to the place that holds it
-  PyObject *copied;      // set of the places whose values are copied
+  PyObject *values;      // mapping of slot id to (tensor, version, size in bytes, whether it is a copy)
+  PyObject *identities;  // dict of id of a tensor to the slot id that holds it
+  PyObject *copied;      // set of the slot ids whose values are copied
   long long bytes, budget;
 };
 
@@ -50,19 +50,20 @@ static int kept_init(PyObject *self, PyObject *arguments, PyObject *) {
   return 0;
 }
 
-// Whether nothing is known of a place and of a tensor, by its identity, so that keeping it is one new entry.
-static bool is_new(const Kept *kept, PyObject *place, PyObject *identity) {
-  return PySequence_Contains(kept->values, place) == 0 && PyDict_Contains(kept->identities, identity) == 0 &&
-         PySet_Contains(kept->copied, place) == 0;
+// Whether nothing is known of a slot and of a tensor, by its identity, so that keeping it is one new entry.
+static bool is_new(const Kept *kept, PyObject *slot_id, PyObject *identity) {
+  return PySequence_Contains(kept->values, slot_id) == 0 && PyDict_Contains(kept->identities, identity) == 0 &&
+         PySet_Contains(kept->copied, slot_id) == 0;
 }
 
-// Keep the value of a place of which nothing is known; false, and nothing is done, where there is no room for it.
-static bool keep(Kept *kept, PyObject *place, PyObject *identity, PyObject *version, PyObject *size, PyObject *tensor) {
+// Keep the value of a slot of which nothing is known; false, and nothing is done, where there is no room for it.
+static bool keep(Kept *kept, PyObject *slot_id, PyObject *identity, PyObject *version, PyObject *size,
+                 PyObject *tensor) {
   int64_t bytes = PyLong_AsLongLong(size);
   if (bytes < 0 || kept->bytes > kept->budget - bytes) return false;
   PyObject *value = PyTuple_Pack(4, tensor, version, size, Py_False);
-  bool is_kept = value && !PyObject_SetItem(kept->values, place, value) &&
-                 !PyDict_SetItem(kept->identities, identity, place);
+  bool is_kept = value && !PyObject_SetItem(kept->values, slot_id, value) &&
+                 !PyDict_SetItem(kept->identities, identity, slot_id);
   Py_XDECREF(value);
   if (is_kept) kept->bytes += bytes;
   return is_kept;

@@ -86,11 +86,11 @@ static PyObject *rows_set_tensors(PyObject *self, PyObject *const *given, Py_ssi
   Py_RETURN_NONE;
 }
 
-// 1 if the row of a place was written, 0 where more than a scan is needed, -1 after an exception.
-static int write_row(Rows *rows, int64_t place, const Elements &elements, const Axes &axes, PyObject *shape) {
-  if (place < 0 || place >= rows->ready || elements.count < 0 || elements.count > MOST_PARTS * PART) return 0;
-  Reals *reals = rows->reals + place;
-  Counts *counts = rows->counts + place;
+// 1 if the row of a slot was written, 0 where more than a scan is needed, -1 after an exception.
+static int write_row(Rows *rows, int64_t slot_id, const Elements &elements, const Axes &axes, PyObject *shape) {
+  if (slot_id < 0 || slot_id >= rows->ready || elements.count < 0 || elements.count > MOST_PARTS * PART) return 0;
+  Reals *reals = rows->reals + slot_id;
+  Counts *counts = rows->counts + slot_id;
   if (axes.count || elements.count > ALONE) {
     static const Team NOBODY = {};
     scan_parts(elements.count > ALONE ? rows->team : NOBODY, elements, axes, reals, counts);
@@ -100,10 +100,10 @@ static int write_row(Rows *rows, int64_t place, const Elements &elements, const 
   }
   if (is_double(elements.kind) && is_out_of_range(*reals)) return 0;
   Py_INCREF(shape);
-  if (PyList_SetItem(rows->shapes, place, shape)) return -1;
-  rows->codes[place] = elements.kind;
-  rows->exponents[place] = 0;
-  rows->iterations[place] = rows->iteration;
+  if (PyList_SetItem(rows->shapes, slot_id, shape)) return -1;
+  rows->codes[slot_id] = elements.kind;
+  rows->exponents[slot_id] = 0;
+  rows->iterations[slot_id] = rows->iteration;
   return 1;
 }
 
@@ -237,15 +237,15 @@ static bool find_elements(const Rows *rows, PyObject *tensor, Elements *elements
   return !PyErr_Occurred() && address && is_in_memory(tensor, extent_of(elements->count, *axes));
 }
 
-// Whether the row of a place was written from a tensor: one of PyTorch's own, whose elements lie in this process as they
+// Whether the row of a slot was written from a tensor: one of PyTorch's own, whose elements lie in this process as they
 // are; false for every other one, and no exception is set.
-static bool write_from(Rows *rows, int64_t place, int64_t first_block, PyObject *tensor) {
+static bool write_from(Rows *rows, int64_t slot_id, int64_t first_block, PyObject *tensor) {
   Elements elements = {FLOAT32, nullptr, 0, first_block};
   Axes axes;
   axes.count = 0;
   PyObject *shape = nullptr;
   bool is_written = find_elements(rows, tensor, &elements, &axes, &shape) &&
-                    write_row(rows, place, elements, axes, shape) > 0;
+                    write_row(rows, slot_id, elements, axes, shape) > 0;
   Py_XDECREF(shape);
   // Sparse, nested and wrapped tensors have no such thing.
   if (PyErr_Occurred()) {
@@ -262,7 +262,7 @@ static PyObject *rows_write_tensor(PyObject *self, PyObject *const *given, Py_ss
   return PyBool_FromLong(write_from((Rows *)self, number[0], number[1], given[2]));
 }
 
-// Whether the row of a place was written to that of another one, with another shape; false where there is no such row.
+// Whether the row of a slot was written to that of another one, with another shape; false where there is no such row.
 static PyObject *rows_copy(PyObject *self, PyObject *const *given, Py_ssize_t count) {
   Rows *rows = (Rows *)self;
   int64_t number[2];
@@ -284,7 +284,7 @@ static PyObject *rows_copy(PyObject *self, PyObject *const *given, Py_ssize_t co
 
 // ---- what a training shows
 
-// What is wanted of a tensor: numbers of `agents/places.py`. Tests of the observer fail where they are others.
+// What is wanted of a tensor: numbers of `agents/slots.py`. Tests of the observer fail where they are others.
 enum Need : int64_t { FINITE = 1, ROW = 2, VALUE = 4, HASH = 32 };
 
 struct Observer {
@@ -328,8 +328,8 @@ static bool is_finite(const Rows *rows, PyObject *tensor) {
   return is_known && !find_non_finite(rows->team, elements.kind, elements.address, elements.count);
 }
 
-// Keep the value of a place of which nothing is known; false where it cannot be.
-static bool keep_new(Kept *kept, PyObject *place, PyObject *identity, PyObject *tensor) {
+// Keep the value of a slot of which nothing is known; false where it cannot be.
+static bool keep_new(Kept *kept, PyObject *slot_id, PyObject *identity, PyObject *tensor) {
   PyObject *version = PyObject_GetAttr(tensor, names.version);
   if (!version && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
     // Tensors of inference mode count nothing.
@@ -337,21 +337,21 @@ static bool keep_new(Kept *kept, PyObject *place, PyObject *identity, PyObject *
     version = PyLong_FromLong(0);
   }
   PyObject *size = version ? PyObject_GetAttr(tensor, names.nbytes) : nullptr;
-  bool is_kept = size && keep(kept, place, identity, version, size, tensor);
+  bool is_kept = size && keep(kept, slot_id, identity, version, size, tensor);
   Py_XDECREF(size);
   Py_XDECREF(version);
   return is_kept;
 }
 
 // Whether all that is wanted of a tensor was found out and kept; if not, it may have been in part.
-static bool look(const Observer *observer, PyObject *place, int64_t number, int64_t need, PyObject *tensor) {
+static bool observe_here(const Observer *observer, PyObject *slot_id, int64_t number, int64_t need, PyObject *tensor) {
   Rows *rows = (Rows *)observer->rows;
   Kept *kept = (Kept *)observer->kept;
   PyObject *identity = nullptr;
   if (need & VALUE) {
     if ((PyObject *)kept == Py_None || !rows->types || !is_one_of(Py_TYPE(tensor), rows->types)) return false;
     identity = PyLong_FromVoidPtr(tensor);
-    if (!identity || !is_new(kept, place, identity)) {
+    if (!identity || !is_new(kept, slot_id, identity)) {
       Py_XDECREF(identity);
       return false;
     }
@@ -361,19 +361,19 @@ static bool look(const Observer *observer, PyObject *place, int64_t number, int6
     is_done = write_from(rows, number, need & HASH ? 0 : -1, tensor);
   else if (need & FINITE)
     is_done = is_finite(rows, tensor);
-  if (is_done && identity) is_done = keep_new(kept, place, identity, tensor);
+  if (is_done && identity) is_done = keep_new(kept, slot_id, identity, tensor);
   Py_XDECREF(identity);
   return is_done;
 }
 
 // A tensor of which no more is wanted than its row, or whether it is finite, and that it is kept, is dealt with here, if
-// it can be; every other one is handed on.
+// it can be; every other one is passed on.
 static PyObject *observe(PyObject *self, PyObject *const *given, Py_ssize_t count) {
   Observer *observer = (Observer *)self;
   if (count != 3 && count != 4) return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 3 are needed", count);
   int64_t number = PyLong_AsLongLong(given[0]), need = PyLong_AsLongLong(given[2]);
   if (PyErr_Occurred()) return nullptr;
-  if (count == 3 && (need & (ROW | FINITE | VALUE)) && look(observer, given[0], number, need, given[1])) {
+  if (count == 3 && (need & (ROW | FINITE | VALUE)) && observe_here(observer, given[0], number, need, given[1])) {
     if (PyList_Append(observer->seen, given[0])) return nullptr;
     Py_RETURN_NONE;
   }

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.agents.agent import Agent
-from tensight.agents.places import Need
 from tensight.agents.program import Program, StackFrame, TracedNode
 from tensight.agents.reader import Framework
 from tensight.agents.settings import AgentSettings
+from tensight.agents.slots import Need
 from tensight.graph import OutputSlot
 from tensight.wire import data_type_of
 
@@ -66,8 +66,8 @@ class ArrayReader:
         into[...] = tensor
         return into
 
-    def scan(self, tensor: NDArray[Any], columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
-        return columns.scan(place, tensor, hashed=hashed)
+    def scan(self, tensor: NDArray[Any], columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
+        return columns.scan(slot_id, tensor, hashed=hashed)
 
     def has_non_finite(self, tensor: NDArray[Any]) -> bool:
         return not bool(np.isfinite(tensor).all())
@@ -206,8 +206,8 @@ class NumpyDebugger:
             **{f"momentum_buffer.{name}": value for name, value in self.network.moments.items()},
         }
         for traced in self.parameters:
-            node = self.agent.places.node(traced.name, traced.type, traced.role)
-            self._observe(self.agent.places.place(node, 0), values[traced.name])
+            node = self.agent.slot_table.node(traced.name, traced.type, traced.role)
+            self._observe(self.agent.slot_table.slot_id(node, 0), values[traced.name])
 
     def _see(self, name: str, type_: str, sources: tuple[Any, ...], inputs: tuple[Any, ...], outputs: Any) -> None:
         frame = sys._getframe(1)
@@ -216,19 +216,19 @@ class NumpyDebugger:
         links = tuple((source, 0) if isinstance(source, str) else source for source in sources)
         self.nodes.append(TracedNode(name, type_, "operator", links, tuple(map(_slot, outputs)), stack, {"width": 16}))
         agent = self.agent
-        node = agent.places.node(name, type_)
+        node = agent.slot_table.node(name, type_)
         need = 0
         for slot, value in enumerate(() if self._outputs_alone else inputs):
-            need |= self._observe(agent.places.place(node, slot, "input"), value)
+            need |= self._observe(agent.slot_table.slot_id(node, slot, "input"), value)
         for slot, value in enumerate(outputs):
-            need |= self._observe(agent.places.place(node, slot), value)
+            need |= self._observe(agent.slot_table.slot_id(node, slot), value)
         if agent.stops_at_nodes or need & Need.NOW:
             agent.node_done(node)
 
-    def _observe(self, place: int, value: Any) -> int:
-        need = self.agent.places.needs[place]
+    def _observe(self, slot_id: int, value: Any) -> int:
+        need = self.agent.slot_table.needs[slot_id]
         if need:
-            self.agent.observe(place, value, need)
+            self.agent.observe(slot_id, value, need)
         return need
 
 

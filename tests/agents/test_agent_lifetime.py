@@ -147,9 +147,9 @@ def test_nothing_is_told_after_the_end(debug: Debug) -> None:
     agent.close()
     agent.step_done(Program("kernel_graph_9", 9, ()))
     agent.attach(Program("kernel_graph_9", 9, ()))
-    agent.node_done(agent.places.node(FORWARD[0], "MatMul"))
+    agent.node_done(agent.slot_table.node(FORWARD[0], "MatMul"))
     assert session.summary.state is State.FINISHED
-    assert not any(agent.places.needs)
+    assert not any(agent.slot_table.needs)
 
 
 def test_the_end_of_the_interpreter_is_the_end_of_the_session(
@@ -277,7 +277,7 @@ for number in range(20):
     if not child:
         debugger.train(2)
         debugger.agent.close()
-        assert not debugger.agent.capturing and not any(debugger.agent.places.needs)
+        assert not debugger.agent.capturing and not any(debugger.agent.slot_table.needs)
         sys.exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 print(debugger.agent.step, debugger.agent._attachment.is_attached)
@@ -365,10 +365,10 @@ def test_a_tensor_that_cannot_be_read_is_passed_over(
     scene, session = debug(steps=6)
     scan = scene.debugger.reader.scan
 
-    def scan_most(tensor: object, columns: object, place: int, *, hashed: bool) -> bool:
-        if scene.debugger.agent.places[place].node.name == FORWARD[1]:
+    def scan_most(tensor: object, columns: object, slot_id: int, *, hashed: bool) -> bool:
+        if scene.debugger.agent.slot_table[slot_id].node.name == FORWARD[1]:
             raise RuntimeError("this one not")
-        return scan(tensor, columns, place, hashed=hashed)
+        return scan(tensor, columns, slot_id, hashed=hashed)
 
     monkeypatch.setattr(scene.debugger.reader, "scan", scan_most)
     session.step(2).wait(30)

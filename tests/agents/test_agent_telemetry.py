@@ -102,10 +102,10 @@ def test_a_block_of_thousands_of_rows_travels(debug: Debug) -> None:
         agent = scene.debugger.agent
         if agent.capturing:
             for number in range(2_500):
-                place = agent.places.place(agent.places.node(f"many.{number:04}", "Parameter", "buffer"), 0)
-                need = agent.places.needs[place]
+                slot_id = agent.slot_table.slot_id(agent.slot_table.node(f"many.{number:04}", "Parameter", "buffer"), 0)
+                need = agent.slot_table.needs[slot_id]
                 if need:
-                    agent.observe(place, np.full(3, step + number, np.float32), need)
+                    agent.observe(slot_id, np.full(3, step + number, np.float32), need)
 
     scene, session = debug(steps=3, before_step=see_many)
     session.step(2).wait(60)

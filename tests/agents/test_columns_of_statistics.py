@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from own_team import OwnTeam
 
-from tensight.agents.columns import MOST_PLACES, NEVER, StatisticsColumns
+from tensight.agents.columns import MOST_ROWS, NEVER, StatisticsColumns
 from tensight.errors import InputError
 from tensight.tensors import SEGMENT_ELEMENTS, TensorStatistics, native, statistics
 
@@ -80,23 +80,23 @@ def test_without_a_hash_everything_else_is_the_same(way: str, array: np.ndarray[
 def test_a_hash_that_nobody_asked_for_is_not_taken_and_can_be_had_later() -> None:
     array = np.arange(SEGMENT_ELEMENTS + 5, dtype=np.float32)
     columns = StatisticsColumns()
-    for place, part in enumerate((array[:100], array)):
-        columns.scan(place, part, hashed=False)
-        assert not columns.has_hash(place)
-        assert columns.take([place]).hashes.tolist() == [0]
-        columns.scan(place, part)
-        assert columns.has_hash(place)
-        assert columns.take([place]).hashes.tolist() == [statistics(part).content_hash]
+    for slot_id, part in enumerate((array[:100], array)):
+        columns.scan(slot_id, part, hashed=False)
+        assert not columns.has_hash(slot_id)
+        assert columns.take([slot_id]).hashes.tolist() == [0]
+        columns.scan(slot_id, part)
+        assert columns.has_hash(slot_id)
+        assert columns.take([slot_id]).hashes.tolist() == [statistics(part).content_hash]
 
 
 @BOTH_WAYS
 @given(arrays=st.lists(tensors(), min_size=1, max_size=4))
 def test_rows_are_those_of_the_statistics_of_each_array(way: str, arrays: Sequence[np.ndarray[Any, Any]]) -> None:
     columns = StatisticsColumns()
-    for place, array in enumerate(arrays):
-        assert columns.scan(7 * place, array)
-    for place, array in enumerate(arrays):
-        assert_same(columns.statistics(7 * place), statistics(array))
+    for slot_id, array in enumerate(arrays):
+        assert columns.scan(7 * slot_id, array)
+    for slot_id, array in enumerate(arrays):
+        assert_same(columns.statistics(7 * slot_id), statistics(array))
 
 
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)
@@ -156,9 +156,9 @@ def test_rows_do_not_depend_on_how_many_threads_scan(
     values[[5, size // 2, -1]] = math.nan, -math.inf, math.inf
     columns, own = StatisticsColumns(), OwnTeam(threads)
     columns.team = own.team
-    for place, hashed in enumerate((True, False)):
-        assert columns.scan(place, values, hashed=hashed)
-        assert columns.has_hash(place) == hashed or dtype == np.float64
+    for slot_id, hashed in enumerate((True, False)):
+        assert columns.scan(slot_id, values, hashed=hashed)
+        assert columns.has_hash(slot_id) == hashed or dtype == np.float64
     expected = statistics(values)
     assert_same(columns.statistics(0), expected)
     found = columns.statistics(1)
@@ -246,23 +246,23 @@ def test_a_row_that_is_copied_is_the_same_and_stays_so() -> None:
     assert not columns.non_finite(100_000)
 
 
-def test_there_is_room_for_any_number_of_places() -> None:
+def test_there_is_room_for_any_number_of_slots() -> None:
     columns = StatisticsColumns()
-    arrays = {place: np.full(3, place, np.float32) for place in (0, 255, 256, 5000, 70_000)}
-    for place, array in arrays.items():
-        columns.scan(place, array)
-    for place, array in arrays.items():
-        assert_same(columns.statistics(place), statistics(array))
+    arrays = {slot_id: np.full(3, slot_id, np.float32) for slot_id in (0, 255, 256, 5000, 70_000)}
+    for slot_id, array in arrays.items():
+        columns.scan(slot_id, array)
+    for slot_id, array in arrays.items():
+        assert_same(columns.statistics(slot_id), statistics(array))
     assert columns.statistics(999_999) is None
 
 
 def test_columns_hold_what_watchpoints_are_evaluated_on() -> None:
     columns = StatisticsColumns()
     arrays = [np.array([[1.0, -2.0], [0.0, np.inf]], np.float32), np.array([], np.int32), np.array([-0.0])]
-    for place, array in enumerate(arrays):
-        columns.scan(place, array)
+    for slot_id, array in enumerate(arrays):
+        columns.scan(slot_id, array)
     found = columns.columns([2, 0, 1, 9])
-    rows = [statistics(arrays[place]) for place in (2, 0, 1)]
+    rows = [statistics(arrays[slot_id]) for slot_id in (2, 0, 1)]
     for name, values in found.items():
         assert values.shape == (4,)
         np.testing.assert_array_equal(values[:3], [getattr(row, name) for row in rows], err_msg=name)
@@ -298,16 +298,18 @@ def test_rows_that_were_computed_elsewhere_are_taken_over(way: str, array: np.nd
 def test_threads_write_their_rows_side_by_side(way: str) -> None:
     columns = StatisticsColumns()
     columns.reserve(400)
-    arrays = [np.random.default_rng(place).standard_normal(place * 900).astype(np.float16) for place in range(200)]
+    arrays = [
+        np.random.default_rng(slot_id).standard_normal(slot_id * 900).astype(np.float16) for slot_id in range(200)
+    ]
 
     def write(first: int) -> None:
-        for place in range(first, 200, 4):
-            columns.scan(place, arrays[place])
+        for slot_id in range(first, 200, 4):
+            columns.scan(slot_id, arrays[slot_id])
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
-    for place, array in enumerate(arrays):
-        assert_same(columns.statistics(place), statistics(array))
+    for slot_id, array in enumerate(arrays):
+        assert_same(columns.statistics(slot_id), statistics(array))
 
 
 def test_a_process_that_scans_imports_nothing_heavy() -> None:
@@ -344,9 +346,9 @@ def test_rows_never_move_while_threads_write_to_them() -> None:
     assert all(columns.statistics(number * 300 + thread) for number in range(1, 61) for thread in range(4))
 
 
-def test_there_is_an_end_to_places() -> None:
+def test_there_is_an_end_to_slots() -> None:
     columns = StatisticsColumns()
-    columns.scan(MOST_PLACES - 1, np.ones(2))
-    assert columns.statistics(MOST_PLACES - 1) is not None
-    with pytest.raises(InputError, match="more than 1,048,576 places"):
-        columns.scan(MOST_PLACES, np.ones(2))
+    columns.scan(MOST_ROWS - 1, np.ones(2))
+    assert columns.statistics(MOST_ROWS - 1) is not None
+    with pytest.raises(InputError, match="more than 1,048,576 slots"):
+        columns.scan(MOST_ROWS, np.ones(2))

@@ -14,8 +14,8 @@ from running import running_server
 import tensight
 from tensight.agents.commands import Order
 from tensight.agents.node_cursor import NodeCursor
-from tensight.agents.places import PlaceTable
 from tensight.agents.program import Program, TracedNode
+from tensight.agents.slots import SlotTable
 from tensight.errors import TensightError
 from tensight.graph import OutputSlot
 from tensight.sessions.errors import StateError
@@ -59,7 +59,7 @@ def walk(agent_server: RunningServer, person: Server) -> Iterator[Walk]:
         scene.abandon(session)
 
 
-def place(session: Session) -> tuple[int, str]:
+def position(session: Session) -> tuple[int, str]:
     record = session.wait(PATIENCE_S)
     assert record.state is State.PAUSED
     return record.step, record.node
@@ -88,11 +88,11 @@ def test_a_person_goes_through_a_step_that_is_done_and_on_into_the_next(walk: Wa
     scene, session = walk(steps=3)
     assert session.summary.capabilities.can_next_node
     assert not session.summary.capabilities.can_previous_node
-    seen = [place(session.next_node()) for _ in OPERATORS]
+    seen = [position(session.next_node()) for _ in OPERATORS]
     assert seen == [(1, node) for node in OPERATORS]
     assert scene.steps == 1
-    assert place(session.next_node()) == (1, "")
-    assert place(session.next_node()) == (2, OPERATORS[0])
+    assert position(session.next_node()) == (1, "")
+    assert position(session.next_node()) == (2, OPERATORS[0])
     assert scene.steps == 2
     assert session.continue_().wait(PATIENCE_S).state is State.FINISHED
     assert scene.finish() == 3
@@ -100,39 +100,39 @@ def test_a_person_goes_through_a_step_that_is_done_and_on_into_the_next(walk: Wa
 
 def test_a_person_goes_back_to_the_first_operator_and_forward_again(walk: Walk) -> None:
     scene, session = walk(steps=4)
-    assert place(session.step(2)) == (2, "")
+    assert position(session.step(2)) == (2, "")
     assert session.summary.capabilities.can_previous_node
-    back = [place(session.previous_node())[1] for _ in OPERATORS]
+    back = [position(session.previous_node())[1] for _ in OPERATORS]
     assert back == list(reversed(OPERATORS))
-    assert place(session.previous_node()) == (2, OPERATORS[0])
-    assert place(session.next_node()) == (2, OPERATORS[1])
-    assert place(session.run_to(LOSS)) == (2, LOSS)
+    assert position(session.previous_node()) == (2, OPERATORS[0])
+    assert position(session.next_node()) == (2, OPERATORS[1])
+    assert position(session.run_to(LOSS)) == (2, LOSS)
     assert scene.steps == 2
-    assert place(session.previous_node(FORWARD[1])) == (2, FORWARD[1])
+    assert position(session.previous_node(FORWARD[1])) == (2, FORWARD[1])
     # Of what has not run there is nothing to go back to.
-    assert place(session.previous_node(LOSS)) == (2, FORWARD[1])
+    assert position(session.previous_node(LOSS)) == (2, FORWARD[1])
     # Forward, it is reached in the next step.
-    assert place(session.run_to(FORWARD[1])) == (3, FORWARD[1])
+    assert position(session.run_to(FORWARD[1])) == (3, FORWARD[1])
     assert scene.steps == 3
 
 
 def test_steps_count_from_the_one_that_is_gone_through(walk: Walk) -> None:
     scene, session = walk(steps=6)
-    assert place(session.next_node()) == (1, OPERATORS[0])
-    assert place(session.step()) == (1, "")
+    assert position(session.next_node()) == (1, OPERATORS[0])
+    assert position(session.step()) == (1, "")
     assert scene.steps == 1
     session.previous_node().wait(PATIENCE_S)
-    assert place(session.step(3)) == (3, "")
+    assert position(session.step(3)) == (3, "")
     assert scene.steps == 3
 
 
 def test_values_are_what_they_were_when_the_operator_had_run(walk: Walk) -> None:
     _, session = walk(steps=3)
     known = truth(2)
-    assert place(session.step()) == (1, "")
+    assert position(session.step()) == (1, "")
     first = session.tensor(WEIGHTS[0]).numpy().copy()
     np.testing.assert_array_equal(first, known[1, WEIGHTS[0]])
-    assert place(session.run_to(FORWARD[1])) == (2, FORWARD[1])
+    assert position(session.run_to(FORWARD[1])) == (2, FORWARD[1])
     np.testing.assert_array_equal(session.tensor(FORWARD[1]).numpy(), known[2, FORWARD[1]])
     for later in (FORWARD[2], WEIGHTS[0]):
         with pytest.raises(TensightError):
@@ -141,63 +141,63 @@ def test_values_are_what_they_were_when_the_operator_had_run(walk: Walk) -> None
         (record,) = [one for one in session.tensors(later) if one.io == "output"]
         assert record.step == 1
         assert record.status in ("at_source", "available")
-    assert place(session.run_to(UPDATES[0])) == (2, UPDATES[0])
+    assert position(session.run_to(UPDATES[0])) == (2, UPDATES[0])
     np.testing.assert_array_equal(session.tensor(WEIGHTS[0]).numpy(), known[2, WEIGHTS[0]])
     with pytest.raises(TensightError):
         session.tensor(WEIGHTS[1]).numpy()
-    assert place(session.step()) == (2, "")
+    assert position(session.step()) == (2, "")
     np.testing.assert_array_equal(session.tensor(WEIGHTS[1]).numpy(), known[2, WEIGHTS[1]])
 
 
 def test_going_back_takes_away_what_came_later(walk: Walk) -> None:
     _, session = walk(steps=3)
     known = truth(2)
-    assert place(session.step(2)) == (2, "")
+    assert position(session.step(2)) == (2, "")
     np.testing.assert_array_equal(session.tensor(LOSS).numpy(), known[2, LOSS])
-    assert place(session.run_to(LOSS)) == (3, LOSS)
-    assert place(session.previous_node()) == (3, FORWARD[2])
+    assert position(session.run_to(LOSS)) == (3, LOSS)
+    assert position(session.previous_node()) == (3, FORWARD[2])
     with pytest.raises(TensightError):
         session.tensor(LOSS).numpy()
     record = session.tensors(LOSS)[-1]
     assert record.step == 2
     assert record.statistics is not None
     assert record.statistics.max == pytest.approx(float(known[2, LOSS]))
-    assert place(session.next_node()) == (3, LOSS)
+    assert position(session.next_node()) == (3, LOSS)
     assert session.tensors(LOSS)[-1].step == 3
 
 
 def test_only_what_has_run_is_in_the_table(walk: Walk) -> None:
     _, session = walk(steps=3)
-    assert place(session.next_node()) == (1, FORWARD[0])
-    assert place(session.next_node()) == (1, FORWARD[1])
+    assert position(session.next_node()) == (1, FORWARD[0])
+    assert position(session.next_node()) == (1, FORWARD[1])
     assert {row.node for row in session.statistics()} == {FORWARD[0], FORWARD[1]}
-    assert place(session.step()) == (1, "")
+    assert position(session.step()) == (1, "")
     assert {row.node for row in session.statistics()} >= {*FORWARD, *GRADIENTS, *WEIGHTS, *MOMENTS}
 
 
 def test_watchpoints_hit_at_the_operator_on_the_way(walk: Walk) -> None:
     _, session = walk(steps=4, network={"nan_at": 2})
     session.watch("tensor_overflow")
-    assert place(session.step()) == (1, "")
-    assert place(session.run_to(UPDATES[1])) == (2, FORWARD[2])
+    assert position(session.step()) == (1, "")
+    assert position(session.run_to(UPDATES[1])) == (2, FORWARD[2])
     assert hit_nodes(session) == [FORWARD[2]]
     # What follows from it stops nothing, and is shown.
-    assert place(session.run_to(GRADIENTS[0])) == (2, GRADIENTS[0])
+    assert position(session.run_to(GRADIENTS[0])) == (2, GRADIENTS[0])
     assert hit_nodes(session) == [FORWARD[2], LOSS, GRADIENTS[0]]
-    assert place(session.previous_node()) == (2, LOSS)
-    assert place(session.run_to(GRADIENTS[1])) == (2, GRADIENTS[1])
-    assert place(session.step()) == (2, "")
+    assert position(session.previous_node()) == (2, LOSS)
+    assert position(session.run_to(GRADIENTS[1])) == (2, GRADIENTS[1])
+    assert position(session.step()) == (2, "")
     assert {*hit_nodes(session)} >= {FORWARD[2], LOSS, *GRADIENTS, *WEIGHTS}
 
 
 def test_a_training_that_runs_by_steps_stops_at_the_end_of_the_one_that_hits(walk: Walk) -> None:
     _, session = walk(steps=8, network={"nan_at": 4})
     session.watch("tensor_overflow")
-    assert place(session.continue_()) == (4, "")
+    assert position(session.continue_()) == (4, "")
     assert hit_nodes(session)[:4] == [FORWARD[2], LOSS, *GRADIENTS]
     # Values of what nobody watched are there, too.
     assert session.tensor(FORWARD[1]).numpy().shape == (32, 16)
-    back = [place(session.previous_node())[1] for _ in OPERATORS]
+    back = [position(session.previous_node())[1] for _ in OPERATORS]
     assert back == list(reversed(OPERATORS))
     session.delete_watchpoints()
     assert session.continue_().wait(PATIENCE_S).state is State.FINISHED
@@ -205,29 +205,29 @@ def test_a_training_that_runs_by_steps_stops_at_the_end_of_the_one_that_hits(wal
 
 def test_a_watchpoint_that_is_set_within_a_step_counts_for_what_comes(walk: Walk) -> None:
     _, session = walk(steps=3)
-    assert place(session.next_node()) == (1, FORWARD[0])
+    assert position(session.next_node()) == (1, FORWARD[0])
     session.watch("tensor_too_large", on=f"name:{LOSS}", max_gt=-1e9)
-    assert place(session.run_to(UPDATES[0])) == (1, LOSS)
+    assert position(session.run_to(UPDATES[0])) == (1, LOSS)
     assert hit_nodes(session) == [LOSS]
-    assert place(session.previous_node()) == (1, FORWARD[2])
+    assert position(session.previous_node()) == (1, FORWARD[2])
     assert session.recheck().wait(PATIENCE_S).hits == 0
-    assert place(session.continue_()) == (1, "")
+    assert position(session.continue_()) == (1, "")
     assert hit_nodes(session) == [LOSS]
 
 
 def test_an_operator_that_runs_in_some_steps_only_is_reached_when_it_runs(walk: Walk) -> None:
     _, session = walk(steps=6, network={"other_at": (2, 5)})
-    assert place(session.step(2)) == (2, "")
-    assert place(session.run_to(SPLIT)) == (5, SPLIT)
-    assert place(session.next_node()) == (5, "Default/Concat-op0")
-    assert place(session.previous_node()) == (5, SPLIT)
+    assert position(session.step(2)) == (2, "")
+    assert position(session.run_to(SPLIT)) == (5, SPLIT)
+    assert position(session.next_node()) == (5, "Default/Concat-op0")
+    assert position(session.previous_node()) == (5, SPLIT)
 
 
 def test_what_goes_into_an_operator_is_what_its_source_made(walk: Walk) -> None:
     _, session = walk(steps=3, outputs_alone=True)
     known = truth(2)
-    assert place(session.step()) == (1, "")
-    assert place(session.run_to(FORWARD[2])) == (2, FORWARD[2])
+    assert position(session.step()) == (1, "")
+    assert position(session.run_to(FORWARD[2])) == (2, FORWARD[2])
     active, weight = (record for record in session.tensors(FORWARD[2]) if record.io == "input")
     assert (active.step, weight.step) == (2, 1)
     np.testing.assert_array_equal(session.tensor(FORWARD[2], io="input").numpy(), known[2, FORWARD[1]])
@@ -237,12 +237,12 @@ def test_what_goes_into_an_operator_is_what_its_source_made(walk: Walk) -> None:
 def test_the_ranks_of_a_job_go_back_together(walk: Walk) -> None:
     ranks = [walk(steps=4, job="cursor-ranks", rank=rank, world_size=2, waits=bool(rank)) for rank in (0, 1)]
     session = ranks[0][1]
-    assert place(session.step(2)) == (2, "")
-    assert place(session.previous_node()) == (2, OPERATORS[-1])
+    assert position(session.step(2)) == (2, "")
+    assert position(session.previous_node()) == (2, OPERATORS[-1])
     assert [rank.node for rank in session.summary.ranks] == [OPERATORS[-1]] * 2
-    assert place(session.previous_node(rank=1)) == (2, OPERATORS[-1])
+    assert position(session.previous_node(rank=1)) == (2, OPERATORS[-1])
     assert [rank.node for rank in session.summary.ranks] == [OPERATORS[-1], OPERATORS[-2]]
-    assert place(session.step()) == (2, "")
+    assert position(session.step()) == (2, "")
     assert [scene.steps for scene, _ in ranks] == [2, 2]
     assert session.continue_().wait(PATIENCE_S).state is State.FINISHED
 
@@ -254,7 +254,7 @@ def test_a_training_whose_server_goes_away_at_an_operator_goes_on(tmp_path: Path
         with tensight.connect(server.url) as person:
             session = session_named(person, "cursor-alone")
             session.wait(PATIENCE_S)
-            assert place(session.next_node()) == (1, OPERATORS[0])
+            assert position(session.next_node()) == (1, OPERATORS[0])
     assert scene.finish() == 4
 
 
@@ -262,12 +262,12 @@ def test_before_the_first_step_there_is_no_way_back(walk: Walk) -> None:
     _, session = walk(steps=2)
     with pytest.raises(StateError, match="no operator has run yet"):
         session.previous_node()
-    assert place(session.next_node()) == (1, OPERATORS[0])
+    assert position(session.next_node()) == (1, OPERATORS[0])
 
 
 def test_a_training_that_is_terminated_at_an_operator_ends(walk: Walk) -> None:
     scene, session = walk(steps=5)
-    assert place(session.next_node()) == (1, OPERATORS[0])
+    assert position(session.next_node()) == (1, OPERATORS[0])
     session.terminate()
     assert isinstance(scene.finish(), SystemExit)
     assert session.wait(PATIENCE_S).state is State.TERMINATED
@@ -275,36 +275,36 @@ def test_a_training_that_is_terminated_at_an_operator_ends(walk: Walk) -> None:
 
 def test_an_adapter_that_shows_whole_steps_is_never_asked_to_stop_within_one(walk: Walk) -> None:
     scene, session = walk(steps=3)
-    assert place(session.next_node()) == (1, OPERATORS[0])
+    assert position(session.next_node()) == (1, OPERATORS[0])
     assert not scene.debugger.agent.stops_at_nodes
 
 
 def cursor_of(*nodes: TracedNode, seen: Sequence[str]) -> tuple[NodeCursor, dict[str, int]]:
-    """A cursor at the end of a step that ran these nodes, and the places of those that are not operators."""
-    table = PlaceTable()
-    places = {node.name: table.place(table.node(node.name, node.type, node.role), 0) for node in nodes}
+    """A cursor at the end of a step that ran these nodes, and the slot ids of those that are not operators."""
+    table = SlotTable()
+    slot_ids = {node.name: table.slot_id(table.node(node.name, node.type, node.role), 0) for node in nodes}
     cursor = NodeCursor(table)
-    cursor.begin(Program("kernel_graph_0", 0, nodes), [places[name] for name in seen], ())
-    return cursor, places
+    cursor.begin(Program("kernel_graph_0", 0, nodes), [slot_ids[name] for name in seen], ())
+    return cursor, slot_ids
 
 
 def traced(name: str, type_: str, *sources: str, role: Role = "operator") -> TracedNode:
     return TracedNode(name, type_, role, tuple((source, 0) for source in sources), (OutputSlot.of_tensor(43, (2,)),))
 
 
-def walked(cursor: NodeCursor, places: dict[str, int], name: str) -> str:
+def walked(cursor: NodeCursor, slot_ids: dict[str, int], name: str) -> str:
     """The operator from which on something has its value of the step; "start" or "end" if that is none."""
     cursor.rewind()
     cursor.follow(Order(None, at_nodes=True))
-    if cursor.has_run(places[name]):
+    if cursor.has_run(slot_ids[name]):
         return "start"
-    while not cursor.has_run(places[name]):
+    while not cursor.has_run(slot_ids[name]):
         cursor.follow(Order(None, at_nodes=True))
     return cursor.node or "end"
 
 
 def test_what_lasts_has_its_value_from_the_operator_that_writes_it() -> None:
-    cursor, places = cursor_of(
+    cursor, slot_ids = cursor_of(
         traced("weight", "Parameter", role="weight"),
         traced("moments.weight", "Parameter", role="state"),
         traced("alone.weight", "Parameter", role="weight"),
@@ -339,7 +339,7 @@ def test_what_lasts_has_its_value_from_the_operator_that_writes_it() -> None:
         "moving_mean": "Default/BatchNorm-op0",
         "Default/MatMul-op1": "Default/MatMul-op1",
     }
-    assert {name: walked(cursor, places, name) for name in expected} == expected
+    assert {name: walked(cursor, slot_ids, name) for name in expected} == expected
 
 
 def test_operators_of_a_branch_that_was_not_taken_are_passed_over_but_not_those_without_results() -> None:

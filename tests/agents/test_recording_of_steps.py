@@ -17,12 +17,12 @@ from numpy_training import FORWARD, LOSS, MOMENTS, ArrayReader, Network
 
 from tensight.agents.columns import StatisticsColumns
 from tensight.agents.notices import LOGGER
-from tensight.agents.places import PlaceTable
 from tensight.agents.program import Program, Source, TracedNode
 from tensight.agents.reader import Framework
 from tensight.agents.recording import Recorder
 from tensight.agents.retention import Retention
 from tensight.agents.settings import AgentSettings
+from tensight.agents.slots import SlotTable
 from tensight.dumps import open_dump, read_tensor
 from tensight.graph import OutputSlot
 from tensight.tensors import statistics
@@ -45,7 +45,7 @@ class RecordedTraining:
     ) -> None:
         self.network = Network(**network)
         self.reader = ArrayReader()
-        self.places = PlaceTable()
+        self.slot_table = SlotTable()
         self.columns = StatisticsColumns()
         self.retention = Retention(self.reader, budget)
         settings = AgentSettings(record=record, record_folder=str(folder))
@@ -81,10 +81,10 @@ class RecordedTraining:
             self.record(iteration, nodes)
 
     def observe(self, name: str, type_: str, slot: int, io: Any, value: NDArray[Any], iteration: int) -> None:
-        place = self.places.place(self.places.node(name, type_), slot, io)
-        self.order.append(place)
-        self.columns.scan(place, value)
-        self.retention.keep(place, value)
+        slot_id = self.slot_table.slot_id(self.slot_table.node(name, type_), slot, io)
+        self.order.append(slot_id)
+        self.columns.scan(slot_id, value)
+        self.retention.keep(slot_id, value)
         self.values[name, slot, io, iteration] = value.copy()
 
     def record(self, iteration: int, nodes: list[TracedNode]) -> None:
@@ -103,7 +103,7 @@ class RecordedTraining:
             ]
             self.programs[names] = Program(f"kernel_graph_{number}", number, (*traced, *nodes))
         program = self.programs[names]
-        self.recorder.record(iteration, program, self.order, self.places, self.columns, self.retention)
+        self.recorder.record(iteration, program, self.order, self.slot_table, self.columns, self.retention)
 
 
 def slot_of(value: NDArray[Any]) -> OutputSlot:
@@ -317,7 +317,7 @@ def test_files_are_only_for_their_owner(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk() -> Iterator[None]:
-    """No file may grow beyond 2,000 bytes: what a full disk says, at the same places."""
+    """No file may grow beyond 2,000 bytes: what a full disk says, at the same points."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     yield

@@ -129,7 +129,7 @@ def test_what_is_written_to_in_every_step_is_only_shown_later_as_a_copy() -> Non
     kept.copy_values(1, wanted=False)
     kept.keep(0, weight)
     kept.keep(1, state)
-    assert [value_of(kept.current(place)) for place in (0, 1)] == [1, 2]
+    assert [value_of(kept.current(slot_id)) for slot_id in (0, 1)] == [1, 2]
     # what a fused optimizer does: nothing counts it
     weight.value = state.value = 9
     kept.turn_over()
@@ -139,12 +139,12 @@ def test_what_is_written_to_in_every_step_is_only_shown_later_as_a_copy() -> Non
 
 
 def test_what_nobody_wants_copied_is_not() -> None:
-    kept = retention(wants_copies=lambda place: place == 1)
+    kept = retention(wants_copies=lambda slot_id: slot_id == 1)
     tensors = [Tensor(), Tensor()]
     for _ in range(6):
         kept.turn_over()
-        for place, tensor in enumerate(tensors):
-            kept.keep(place, tensor)
+        for slot_id, tensor in enumerate(tensors):
+            kept.keep(slot_id, tensor)
             tensor.write(7)
     assert kept.current(0) is None
     assert kept.why_missing(0) == "the training has written over its value of this step"
@@ -160,7 +160,7 @@ def test_a_tensor_seen_at_several_places_counts_once_and_is_known_again() -> Non
     kept.keep(9, tensor)
     kept.keep(2, tensor)
     assert kept.kept_bytes == 100
-    assert all(kept.current(place) is tensor for place in (4, 9, 2))
+    assert all(kept.current(slot_id) is tensor for slot_id in (4, 9, 2))
     tensor.write(1)
     assert kept.same_as(tensor) is None
     kept.turn_over()
@@ -183,7 +183,7 @@ def test_the_oldest_values_give_way_with_all_their_places() -> None:
     kept.keep(3, Tensor(4))
     assert kept.current(0) is kept.current(1) is None
     assert kept.same_as(second) is None
-    assert [value_of(kept.current(place)) for place in (2, 3)] == [3, 4]
+    assert [value_of(kept.current(slot_id)) for slot_id in (2, 3)] == [3, 4]
     assert kept.kept_bytes == 200
 
 
@@ -199,9 +199,9 @@ def test_a_value_larger_than_everything_drives_nothing_out() -> None:
 def test_without_a_budget_nothing_is_kept() -> None:
     kept = retention(budget=0)
     kept.copy_values(1)
-    for place in range(2):
-        kept.keep(place, Tensor())
-        assert kept.current(place) is None
+    for slot_id in range(2):
+        kept.keep(slot_id, Tensor())
+        assert kept.current(slot_id) is None
     assert kept.kept_bytes == 0
 
 
@@ -212,7 +212,7 @@ def test_a_value_that_another_one_replaces_leaves_its_memory_to_the_places_that_
     kept.keep(1, shared)
     kept.keep(0, other)
     assert kept.kept_bytes == 200
-    assert [value_of(kept.current(place)) for place in (0, 1)] == [2, 1]
+    assert [value_of(kept.current(slot_id)) for slot_id in (0, 1)] == [2, 1]
     assert kept.same_as(shared) == 1
     kept.keep(1, other)
     assert kept.kept_bytes == 100
@@ -250,10 +250,10 @@ def test_whatever_happens_a_value_is_that_of_its_step_or_missing(
             kept.turn_over()
             before, now = now, {}
         assert 0 <= kept.kept_bytes <= budget
-        for place in range(6):
-            assert value_of(kept.current(place)) in (None, now.get(place))
-            assert value_of(kept.previous(place)) in (None, before.get(place))
-            assert bool(kept.why_missing(place)) == (kept.current(place) is None)
+        for slot_id in range(6):
+            assert value_of(kept.current(slot_id)) in (None, now.get(slot_id))
+            assert value_of(kept.previous(slot_id)) in (None, before.get(slot_id))
+            assert bool(kept.why_missing(slot_id)) == (kept.current(slot_id) is None)
         for tensor in tensors:
             same = kept.same_as(tensor)
             assert same is None or kept.current(same) is tensor

@@ -50,17 +50,17 @@ def piped() -> Iterator[Callable[[], bytes]]:
 def test_a_pipe_that_nobody_reads_holds_no_training() -> None:
     with piped() as read:
         for number in range(5_000):
-            notices.say(f"line {number} " + "x" * 100)
+            notices.log(f"line {number} " + "x" * 100)
         said = read().decode().splitlines()
         assert said[0].startswith("tensight: line 0 ")
         assert 100 < len(said) < 5_000
-        notices.say("somebody reads again")
+        notices.log("somebody reads again")
         assert read() == b"tensight: somebody reads again\n"
 
 
 def test_what_a_terminal_cannot_write_or_would_obey_is_written_as_escapes() -> None:
     with piped() as read:
-        notices.say("网络 \x1b[31mred\x07\nnext\tcolumn")
+        notices.log("网络 \x1b[31mred\x07\nnext\tcolumn")
         assert read() == b"tensight: \\u7f51\\u7edc \\x1b[31mred\\x07 next\tcolumn\n"
 
 
@@ -72,7 +72,7 @@ def test_without_a_stderr_nothing_happens(stderr: str) -> None:
         if stderr == "closed":
             stream.close()
         with redirect_stderr(None if stderr == "none" else stream):
-            notices.say("nobody is told")
+            notices.log("nobody is told")
 
 
 def test_a_line_begins_below_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,13 +80,13 @@ def test_a_line_begins_below_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "stderr", terminal)
     with tqdm(total=2, file=terminal, ncols=40) as bar:
         bar.update()
-        notices.say("stopped")
+        notices.log("stopped")
         notices.report("waits")
     before, *lines = terminal.getvalue().split("\n")
     assert before.startswith("\r")
     assert lines[:2] == ["tensight: stopped", "tensight: waits"]
     monkeypatch.setattr(notices, "_BURST_S", 0.0)
-    notices.say("the bar is gone")
+    notices.log("the bar is gone")
     assert terminal.getvalue().endswith("\ntensight: the bar is gone\n")
 
 
@@ -97,7 +97,7 @@ def test_who_wants_quiet_hears_of_trouble_only(capsys: pytest.CaptureFixture[str
         notices.report("goes on")
         notices.be_quiet()
         notices.report("stopped")
-        notices.say("no debug server")
+        notices.log("no debug server")
     finally:
         logger.setLevel(level)
     assert capsys.readouterr().err.splitlines() == ["tensight: goes on", "tensight: no debug server"]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from test_watching_steps import Process, found
 
-from tensight.agents.places import Need
 from tensight.agents.program import Program, Role, TracedNode
+from tensight.agents.slots import Need
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import DT_TENSOR
 
@@ -38,14 +38,14 @@ class Network(Process):
     def traced(
         self, name: str, type_: str, role: Role = "operator", inputs: tuple[str, ...] = (), shape: Any = None
     ) -> TracedNode:
-        self.place(name, type_, role)
+        self.slot_id(name, type_, role)
         outputs = (OutputSlot(DT_TENSOR, "float32", shape),) if shape else ()
         return TracedNode(name, type_, role, tuple((source, 0) for source in inputs), outputs)
 
     def named(self, name: str) -> int:
-        place = self.places.find(name, 0)
-        assert place is not None
-        return place
+        slot_id = self.slot_table.find(name, 0)
+        assert slot_id is not None
+        return slot_id
 
     def see(self, values: dict[str, Any]) -> list[tuple[int, str]]:
         return found(self.step({self.named(name): value for name, value in values.items()}))
@@ -70,39 +70,39 @@ def test_places_are_found_by_their_part_in_the_network(selection: str, names: li
     network.watch("TO", selection)
     every = [node.name for node in network.nodes]
     assert network.see({key: [np.nan] for key in every}) == [(1, name) for name in every if name in names]
-    assert len(names) == sum(bool(need) for need in network.places.needs)
+    assert len(names) == sum(bool(need) for need in network.slot_table.needs)
 
 
 def test_what_is_learnt_of_the_network_counts_for_watchpoints_that_are_there_already() -> None:
     process = Process()
     process.watch("TO", "matrices")
-    weight = process.place("w", "Parameter", "weight")
-    assert process.places.needs[weight] == Need.NOTHING
+    weight = process.slot_id("w", "Parameter", "weight")
+    assert process.slot_table.needs[weight] == Need.NOTHING
     shape = (OutputSlot(DT_TENSOR, "float32", (2, 2)),)
     process.watches.learn(Program("kernel_graph_0", 0, (TracedNode("w", "Parameter", "weight", outputs=shape),)))
-    assert process.places.needs[weight] == Need.FINITE
+    assert process.slot_table.needs[weight] == Need.FINITE
 
 
 def test_the_step_in_which_a_network_is_first_seen_counts() -> None:
     network = Network("one", "head")
     before = Process()
     before.watch("tensor_all_zero persist=2", "hidden")
-    place = before.place("Default/one/Linear-op0", "Linear")
-    gradient = before.place("Gradients/Default/one/LinearGrad-op0", "LinearGrad")
-    assert before.places.needs[place] == Need.ROW
-    assert before.places.needs[gradient] == Need.NOTHING
+    slot_id = before.slot_id("Default/one/Linear-op0", "Linear")
+    gradient = before.slot_id("Gradients/Default/one/LinearGrad-op0", "LinearGrad")
+    assert before.slot_table.needs[slot_id] == Need.ROW
+    assert before.slot_table.needs[gradient] == Need.NOTHING
     before.iteration = before.columns.current_iteration = 0
-    before.observe(place, [0.0])
+    before.observe(slot_id, [0.0])
     before.watches.learn(Program("kernel_graph_0", 0, tuple(network.nodes)))
-    assert before.watches.check_step(before.columns, before.retention, 0, [place]) == []
-    assert found(before.step({place: [0.0]})) == [(1, "Default/one/Linear-op0")]
+    assert before.watches.check_step(before.columns, before.retention, 0, [slot_id]) == []
+    assert found(before.step({slot_id: [0.0]})) == [(1, "Default/one/Linear-op0")]
 
 
 def test_dead_units_hit_after_some_steps_and_only_in_hidden_layers() -> None:
     network = Network("one", "head")
     network.watch("dead_units(dead_unit_percentage_gt=50) persist=3", "hidden_activation:relu")
     hidden, last = "Default/one/ReLU-op0", "Default/head/ReLU-op0"
-    assert network.places.needs[network.named(hidden)] == Need.ROW | Need.VALUE
+    assert network.slot_table.needs[network.named(hidden)] == Need.ROW | Need.VALUE
     dying = np.zeros((16, 10), np.float32)
     dying[3, :4] = 1
     alive = dying.copy()
@@ -161,17 +161,19 @@ def test_minus_infinity_of_a_mask_is_meant_and_everything_else_is_not() -> None:
 def test_before_the_network_is_known_minus_infinity_waits_for_the_end_of_the_step() -> None:
     process = Process(check_at_nodes=True)
     process.watch("unintended_overflow")
-    place = process.place("Default/log-op0", "log")
+    slot_id = process.slot_id("Default/log-op0", "log")
     process.iteration = process.columns.current_iteration = 0
-    process.observe(place, [-np.inf])
-    node = process.places.nodes[0]
+    process.observe(slot_id, [-np.inf])
+    node = process.slot_table.nodes[0]
     assert process.watches.check_node(process.columns, node, 0) == []
-    assert found(process.watches.check_step(process.columns, process.retention, 0, [place])) == [(1, "Default/log-op0")]
+    assert found(process.watches.check_step(process.columns, process.retention, 0, [slot_id])) == [
+        (1, "Default/log-op0")
+    ]
     log = TracedNode("Default/log-op0", "log")
     neg = TracedNode("Default/neg-op0", "neg", inputs=(("Default/log-op0", 0),))
     process.watches.learn(Program("kernel_graph_0", 0, (log, neg)))
     process.columns.current_iteration = 1
-    process.observe(place, [-np.inf])
+    process.observe(slot_id, [-np.inf])
     assert found(process.watches.check_node(process.columns, node, 1)) == [(1, "Default/log-op0")]
 
 
@@ -179,14 +181,14 @@ def test_overflows_that_loss_scaling_provokes_are_no_hits_unless_they_go_on() ->
     network = Network("one", "head", check_at_nodes=True)
     network.watch("unintended_overflow")
     gradient = GRADIENT.format("one")
-    place = network.named(gradient)
-    node = network.places[place].node
+    slot_id = network.named(gradient)
+    node = network.slot_table[slot_id].node
     for number in range(22):
         network.watches.loss_scaled = True
         network.iteration = network.columns.current_iteration = number
-        network.observe(place, [np.inf])
+        network.observe(slot_id, [np.inf])
         assert network.watches.check_node(network.columns, node, number) == []
-        hits = network.watches.check_step(network.columns, network.retention, number, [place], scaled_skip=True)
+        hits = network.watches.check_step(network.columns, network.retention, number, [slot_id], scaled_skip=True)
         assert found(hits) == ([(1, gradient)] if number >= 20 else [])
         assert not network.watches.loss_scaled
 
@@ -277,7 +279,7 @@ def test_zeros_are_explained_by_what_goes_in_in_the_graph_that_runs() -> None:
     network = Network("one", "head")
     network.watch("unintended_zeros persist=3", "hidden")
     hidden = "Default/one/Linear-op0"
-    network.place("state", "Parameter", "input")
+    network.slot_id("state", "Parameter", "input")
     others = [
         replace(node, inputs=(("state", 0), ("one.weight", 0))) if node.name == hidden else node
         for node in [*network.nodes, network.traced("state", "Parameter", "input")]
@@ -295,13 +297,13 @@ def test_what_goes_into_tensors_is_looked_at_only_where_it_matters() -> None:
     network.watch("unintended_zeros persist=2", "hidden")
     source = network.named("x")
     linear = "Default/one/Linear-op0"
-    assert network.places.needs[source] == Need.NOTHING
+    assert network.slot_table.needs[source] == Need.NOTHING
     assert network.see({"x": [0.0], linear: [1.0]}) == []
-    assert network.places.needs[source] == Need.NOTHING
+    assert network.slot_table.needs[source] == Need.NOTHING
     assert network.see({"x": [0.0], linear: [0.0]}) == []
-    assert network.places.needs[source] == Need.ROW
+    assert network.slot_table.needs[source] == Need.ROW
     network.watch("unintended_zeros persist=2", "hidden")
-    assert network.places.needs[source] == Need.ROW
+    assert network.slot_table.needs[source] == Need.ROW
     assert network.see({"x": [0.0], linear: [0.0]}) == []
 
 
@@ -338,15 +340,15 @@ def test_what_works_on_scaled_gradients_is_passed_over_and_what_came_before_them
     network.watches.loss_scaled = True
     network.iteration = network.columns.current_iteration = 0
     at_nodes = []
-    for place in order:
-        network.observe(place, [np.inf])
-        at_nodes += found(network.watches.check_node(network.columns, network.places[place].node, 0))
+    for slot_id in order:
+        network.observe(slot_id, [np.inf])
+        at_nodes += found(network.watches.check_node(network.columns, network.slot_table[slot_id].node, 0))
     assert at_nodes == [(1, "Default/one/Linear-op0")]
     hits = network.watches.check_step(network.columns, network.retention, 0, order, scaled_skip=True, again=False)
     assert hits == []
     network.watches.loss_scaled = True
     network.iteration = network.columns.current_iteration = 1
-    for place in order:
-        network.observe(place, [np.inf])
+    for slot_id in order:
+        network.observe(slot_id, [np.inf])
     hits = network.watches.check_step(network.columns, network.retention, 1, order)
     assert len(hits) == 3

@@ -1,4 +1,4 @@
-"""What watchpoints find in a training process: on which places, in which order, and after how many steps."""
+"""What watchpoints find in a training process: on which slots, in which order, and after how many steps."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tensight.agents.columns import StatisticsColumns
-from tensight.agents.places import Need, PlaceTable
 from tensight.agents.retention import Retention
+from tensight.agents.slots import Need, SlotTable
 from tensight.agents.watching import Watches
 from tensight.watchpoints import Selector, Watchpoint, parse_watch
 from tensight.wire import set_command
@@ -43,8 +43,8 @@ class ArrayReader:
     def copy(self, tensor: Any) -> NDArray[Any]:
         return np.array(tensor)
 
-    def scan(self, tensor: Any, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
-        return columns.scan(place, tensor, hashed=hashed)
+    def scan(self, tensor: Any, columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
+        return columns.scan(slot_id, tensor, hashed=hashed)
 
     def has_non_finite(self, tensor: Any) -> bool:
         return not np.isfinite(tensor).all()
@@ -54,14 +54,14 @@ class ArrayReader:
 
 
 class Process:
-    """A training process without a training: places, statistics and watchpoints."""
+    """A training process without a training: slots, statistics and watchpoints."""
 
     def __init__(self, *, check_at_nodes: bool = False) -> None:
-        self.places = PlaceTable()
+        self.slot_table = SlotTable()
         self.columns = StatisticsColumns()
         reader = ArrayReader()
         self.retention = Retention(reader, 2**20)
-        self.watches = Watches(self.places, reader, check_at_nodes=check_at_nodes)
+        self.watches = Watches(self.slot_table, reader, check_at_nodes=check_at_nodes)
         self.iteration = -1
 
     def watch(self, text: str, on: str = "all", number: int = 1) -> str:
@@ -69,42 +69,42 @@ class Process:
         point = Watchpoint(number, "", check, Selector.parse(on), persistence=persistence)
         return self.watches.set(set_command(point, (), selection=on))
 
-    def place(self, name: str, type_: str = "Mul", role: Role = "operator", slot: int = 0) -> int:
-        return self.places.place(self.places.node(name, type_, role), slot)
+    def slot_id(self, name: str, type_: str = "Mul", role: Role = "operator", slot: int = 0) -> int:
+        return self.slot_table.slot_id(self.slot_table.node(name, type_, role), slot)
 
-    def observe(self, place: int, values: Any) -> None:
-        need = self.places.needs[place]
+    def observe(self, slot_id: int, values: Any) -> None:
+        need = self.slot_table.needs[slot_id]
         array = np.asarray(values)
         if need & (Need.ROW | Need.CHANGE) or (need and not np.isfinite(array).all()):
-            self.columns.scan(place, array)
+            self.columns.scan(slot_id, array)
         if need & (Need.VALUE | Need.CHANGE):
-            self.retention.keep(place, array)
+            self.retention.keep(slot_id, array)
 
     def step(self, values: dict[int, Any]) -> list[AgentHit]:
-        """Do a step in which places are seen in this order."""
+        """Do a step in which slots are seen in this order."""
         self.iteration += 1
         self.columns.current_iteration = self.iteration
         self.retention.turn_over()
-        for place, value in values.items():
-            self.observe(place, value)
+        for slot_id, value in values.items():
+            self.observe(slot_id, value)
         return self.watches.check_step(self.columns, self.retention, self.iteration, list(values))
 
 
 def found(hits: list[AgentHit]) -> list[tuple[int, str]]:
-    return [(hit.watchpoint, hit.place.node.name) for hit in hits]
+    return [(hit.watchpoint, hit.tensor_slot.node.name) for hit in hits]
 
 
 def test_nothing_is_needed_of_any_place_while_nothing_is_watched() -> None:
     process = Process()
-    place = process.place("Default/a-op0")
-    assert process.places.needs[place] == Need.NOTHING
+    slot_id = process.slot_id("Default/a-op0")
+    assert process.slot_table.needs[slot_id] == Need.NOTHING
     assert not process.watches.any
-    assert process.step({place: [np.nan]}) == []
+    assert process.step({slot_id: [np.nan]}) == []
 
 
 def test_a_watchpoint_hits_where_its_condition_holds_in_the_order_of_execution() -> None:
     process = Process()
-    first, second, third = (process.place(f"Default/{name}-op0") for name in "abc")
+    first, second, third = (process.slot_id(f"Default/{name}-op0") for name in "abc")
     assert process.watch("tensor_too_large(max_gt=2)") == ""
     hits = process.step({third: [3.0, 1.0], first: [1.0, 2.0], second: [0.5, 9.0]})
     assert found(hits) == [(1, "Default/c-op0"), (1, "Default/b-op0")]
@@ -114,7 +114,7 @@ def test_a_watchpoint_hits_where_its_condition_holds_in_the_order_of_execution()
 
 def test_only_what_was_seen_in_a_step_is_looked_at() -> None:
     process = Process()
-    one, other = process.place("Default/a-op0"), process.place("Default/b-op0")
+    one, other = process.slot_id("Default/a-op0"), process.slot_id("Default/b-op0")
     process.watch("TL(max_gt=2)")
     assert len(process.step({one: [5.0], other: [5.0]})) == 2
     assert found(process.step({other: [6.0]})) == [(1, "Default/b-op0")]
@@ -123,35 +123,35 @@ def test_only_what_was_seen_in_a_step_is_looked_at() -> None:
 def test_places_that_come_later_are_watched_too() -> None:
     process = Process()
     process.watch("TO")
-    early = process.place("Default/a-op0")
+    early = process.slot_id("Default/a-op0")
     process.step({early: [1.0]})
-    late = process.place("Default/b-op0")
-    assert process.places.needs[late] == Need.FINITE
+    late = process.slot_id("Default/b-op0")
+    assert process.slot_table.needs[late] == Need.FINITE
     assert found(process.step({early: [1.0], late: [np.inf]})) == [(1, "Default/b-op0")]
 
 
 def test_only_nan_and_inf_need_no_statistics_of_sound_tensors() -> None:
     process = Process()
-    place = process.place("Default/a-op0")
+    slot_id = process.slot_id("Default/a-op0")
     process.watch("TO")
-    assert process.places.needs[place] == Need.FINITE
-    assert process.step({place: [1.0]}) == []
-    assert process.columns.iteration[place] != process.iteration
-    assert found(process.step({place: [np.nan]})) == [(1, "Default/a-op0")]
+    assert process.slot_table.needs[slot_id] == Need.FINITE
+    assert process.step({slot_id: [1.0]}) == []
+    assert process.columns.iteration[slot_id] != process.iteration
+    assert found(process.step({slot_id: [np.nan]})) == [(1, "Default/a-op0")]
 
 
 def test_what_the_agent_needs_besides_is_added_and_taken_away() -> None:
     process = Process()
-    place = process.place("Default/a-op0")
+    slot_id = process.slot_id("Default/a-op0")
     process.watch("TO")
     process.watches.require(Need.VALUE | Need.ROW)
-    assert process.places.needs[place] == Need.VALUE | Need.ROW | Need.FINITE
-    late = process.place("Default/b-op0")
-    assert process.places.needs[late] == Need.VALUE | Need.ROW | Need.FINITE
+    assert process.slot_table.needs[slot_id] == Need.VALUE | Need.ROW | Need.FINITE
+    late = process.slot_id("Default/b-op0")
+    assert process.slot_table.needs[late] == Need.VALUE | Need.ROW | Need.FINITE
     process.watches.require(Need.NOTHING)
-    assert process.places.needs[place] == process.places.needs[late] == Need.FINITE
+    assert process.slot_table.needs[slot_id] == process.slot_table.needs[late] == Need.FINITE
     process.watches.delete(1)
-    assert process.places.needs[place] == Need.NOTHING
+    assert process.slot_table.needs[slot_id] == Need.NOTHING
 
 
 @pytest.mark.parametrize(
@@ -171,27 +171,27 @@ def test_what_the_agent_needs_besides_is_added_and_taken_away() -> None:
 def test_a_selection_finds_its_nodes(selection: str, names: list[str]) -> None:
     process = Process()
     assert process.watch("TO", selection) == ""
-    places = [
-        process.place("Default/conv/Conv2d-op0", "Conv2d"),
-        process.place("Default/act/ReLU-op0", "ReLU"),
-        process.place("Gradients/Default/conv/Conv2dGrad-op0", "Conv2dGrad"),
-        process.place("conv.w", "Parameter", "weight"),
+    slot_ids = [
+        process.slot_id("Default/conv/Conv2d-op0", "Conv2d"),
+        process.slot_id("Default/act/ReLU-op0", "ReLU"),
+        process.slot_id("Gradients/Default/conv/Conv2dGrad-op0", "Conv2dGrad"),
+        process.slot_id("conv.w", "Parameter", "weight"),
     ]
-    hits = process.step({place: [np.nan] for place in places})
+    hits = process.step({slot_id: [np.nan] for slot_id in slot_ids})
     assert found(hits) == [(1, name) for name in names]
 
 
 def test_inputs_of_nodes_are_not_watched() -> None:
     process = Process()
-    node = process.places.node("Default/a-op0", "Mul")
+    node = process.slot_table.node("Default/a-op0", "Mul")
     process.watch("TO")
-    place = process.places.place(node, 0, "input")
-    assert process.places.needs[place] == Need.NOTHING
+    slot_id = process.slot_table.slot_id(node, 0, "input")
+    assert process.slot_table.needs[slot_id] == Need.NOTHING
 
 
 def test_nodes_are_found_by_full_name_and_parameters_with_a_scope_before_it() -> None:
     process = Process()
-    operator, weight = process.place("Default/a-op0"), process.place("conv1.weight", "Parameter", "weight")
+    operator, weight = process.slot_id("Default/a-op0"), process.slot_id("conv1.weight", "Parameter", "weight")
     command = process_command("TO", ["Default/a-op0", "Default/network-Net/conv1.weight"])
     assert process.watches.set(command) == ""
     hits = process.step({operator: [np.nan], weight: [np.inf]})
@@ -208,7 +208,7 @@ def process_command(text: str, names: list[str], number: int = 1) -> SetCMD:
 
 def test_a_condition_must_hold_in_several_steps_in_a_row() -> None:
     process = Process()
-    one, other = process.place("Default/a-op0"), process.place("Default/b-op0")
+    one, other = process.slot_id("Default/a-op0"), process.slot_id("Default/b-op0")
     process.watch("TL(max_gt=2) persist=3")
     large, small = [3.0], [1.0]
     assert process.step({one: large, other: large}) == []
@@ -221,19 +221,19 @@ def test_a_condition_must_hold_in_several_steps_in_a_row() -> None:
 
 def test_nan_in_several_steps_in_a_row_is_counted_without_statistics_of_sound_tensors() -> None:
     process = Process()
-    place = process.place("Default/a-op0")
+    slot_id = process.slot_id("Default/a-op0")
     process.watch("TO persist=2")
-    assert process.step({place: [np.nan]}) == []
-    assert process.step({place: [1.0]}) == []
-    assert process.step({place: [np.nan]}) == []
-    assert found(process.step({place: [np.inf]})) == [(1, "Default/a-op0")]
+    assert process.step({slot_id: [np.nan]}) == []
+    assert process.step({slot_id: [1.0]}) == []
+    assert process.step({slot_id: [np.nan]}) == []
+    assert found(process.step({slot_id: [np.inf]})) == [(1, "Default/a-op0")]
 
 
 def test_a_weight_that_did_not_change_is_known_by_its_hash() -> None:
     process = Process()
-    weight = process.place("w", "Parameter", "weight")
+    weight = process.slot_id("w", "Parameter", "weight")
     process.watch("weight_not_changed(rtol=0, atol=0)", "weights")
-    assert process.places.needs[weight] == Need.ROW | Need.HASH
+    assert process.slot_table.needs[weight] == Need.ROW | Need.HASH
     values = np.array([1.0, 2.0])
     assert process.step({weight: values}) == []
     assert found(process.step({weight: values})) == [(1, "w")]
@@ -242,7 +242,7 @@ def test_a_weight_that_did_not_change_is_known_by_its_hash() -> None:
 
 def test_how_far_a_weight_moved_is_read_from_its_values_where_statistics_leave_it_open() -> None:
     process = Process()
-    weight = process.place("w", "Parameter", "weight")
+    weight = process.slot_id("w", "Parameter", "weight")
     process.watch("weight_change_too_large(abs_mean_update_ratio_gt=0.5)", "weights")
     assert list(process.watches.wants_changes) == [weight]
     assert process.step({weight: np.array([1.0, -1.0])}) == []
@@ -254,19 +254,19 @@ def test_how_far_a_weight_moved_is_read_from_its_values_where_statistics_leave_i
 
 def test_elements_in_a_range_are_counted_where_statistics_leave_it_open() -> None:
     process = Process()
-    place = process.place("Default/act/Tanh-op0", "Tanh")
+    slot_id = process.slot_id("Default/act/Tanh-op0", "Tanh")
     process.watch(
         "activation_range(range_start_inclusive=-0.5, range_end_inclusive=0.5, range_percentage_lt=30)", "activations"
     )
-    assert process.places.needs[place] == Need.ROW | Need.VALUE
-    assert process.step({place: np.array([0.1, 0.2, 0.9, -0.9])}) == []
-    hits = process.step({place: np.array([0.1, 0.8, 0.9, -0.9])})
+    assert process.slot_table.needs[slot_id] == Need.ROW | Need.VALUE
+    assert process.step({slot_id: np.array([0.1, 0.2, 0.9, -0.9])}) == []
+    hits = process.step({slot_id: np.array([0.1, 0.8, 0.9, -0.9])})
     assert dict(hits[0].actual) == {"range_percentage_lt": 25.0}
 
 
 def test_the_initial_state_is_checked_by_the_condition_for_it_alone() -> None:
     process = Process()
-    weight = process.place("w", "Parameter", "weight")
+    weight = process.slot_id("w", "Parameter", "weight")
     process.watch("weight_initialization(zero_percentage_ge=100)", "weights", 1)
     process.watch("tensor_all_zero", "all", 2)
     process.columns.current_iteration = -1
@@ -277,14 +277,14 @@ def test_the_initial_state_is_checked_by_the_condition_for_it_alone() -> None:
 
 def test_a_node_is_checked_as_soon_as_it_has_run_and_not_again_at_the_end_of_the_step() -> None:
     process = Process(check_at_nodes=True)
-    one, other = process.place("Default/a-op0"), process.place("Default/b-op0")
+    one, other = process.slot_id("Default/a-op0"), process.slot_id("Default/b-op0")
     process.watch("TO")
     process.watch("TL(max_gt=2) persist=2", number=2)
     assert process.watches.wants_now
     process.iteration = process.columns.current_iteration = 0
     process.observe(one, [np.nan])
     process.observe(other, [1.0])
-    nodes = process.places.nodes
+    nodes = process.slot_table.nodes
     assert found(process.watches.check_node(process.columns, nodes[0], 0)) == [(1, "Default/a-op0")]
     assert process.watches.check_node(process.columns, nodes[1], 0) == []
     assert process.watches.check_step(process.columns, process.retention, 0, [one, other]) == []
@@ -292,9 +292,9 @@ def test_a_node_is_checked_as_soon_as_it_has_run_and_not_again_at_the_end_of_the
 
 def test_a_hit_tells_every_parameter_of_its_condition() -> None:
     process = Process()
-    place = process.place("Default/a-op0", slot=1)
+    slot_id = process.slot_id("Default/a-op0", slot=1)
     process.watch("TL(max_gt=2, mean_gt=100)")
-    (hit,) = process.step({place: [3.0, np.nan]})
+    (hit,) = process.step({slot_id: [3.0, np.nan]})
     message = hit.message("kernel_graph_1")
     assert (message.id, message.graph, message.error_code) == (1, b"kernel_graph_1", 1)
     assert (message.tensor.node_name, message.tensor.slot) == (b"Default/a-op0", b"1")
@@ -318,22 +318,22 @@ def test_what_cannot_be_watched_is_refused_in_words() -> None:
 
 def test_a_watchpoint_without_any_threshold_never_hits() -> None:
     process = Process()
-    place = process.place("Default/a-op0")
+    slot_id = process.slot_id("Default/a-op0")
     command = SetCMD(id=1, watch_condition={"condition": 15, "params": [{"name": b"max_gt", "disabled": True}]})
     command.watch_nodes.add(node_name=b"Default/a-op0")
     assert process.watches.set(command) == ""
-    assert process.step({place: [1e30]}) == []
+    assert process.step({slot_id: [1e30]}) == []
 
 
 def test_a_step_that_is_checked_again_tells_its_hits_again_and_does_not_count_twice() -> None:
     process = Process()
-    place, weight = process.place("Default/a-op0"), process.place("w", "Parameter", "weight")
+    slot_id, weight = process.slot_id("Default/a-op0"), process.slot_id("w", "Parameter", "weight")
     process.watch("TL(max_gt=2) persist=2", number=1)
     process.watch("TO", number=2)
     process.watch("weight_not_changed(rtol=0, atol=0)", "weights", number=3)
-    again = {"columns": process.columns, "retention": process.retention, "order": [place, weight], "again": True}
-    process.step({place: [1.0], weight: [1.0]})
-    assert found(process.step({place: [3.0, np.nan], weight: [1.0]})) == [(2, "Default/a-op0"), (3, "w")]
+    again = {"columns": process.columns, "retention": process.retention, "order": [slot_id, weight], "again": True}
+    process.step({slot_id: [1.0], weight: [1.0]})
+    assert found(process.step({slot_id: [3.0, np.nan], weight: [1.0]})) == [(2, "Default/a-op0"), (3, "w")]
     assert found(process.watches.check_step(iteration=1, **again)) == [(2, "Default/a-op0"), (3, "w")]
-    assert found(process.step({place: [3.0], weight: [2.0]})) == [(1, "Default/a-op0")]
+    assert found(process.step({slot_id: [3.0], weight: [2.0]})) == [(1, "Default/a-op0")]
     assert found(process.watches.check_step(iteration=2, **again)) == [(1, "Default/a-op0")]

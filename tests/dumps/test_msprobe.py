@@ -19,7 +19,7 @@ from tensight.analysis import Analysis, check, origins
 from tensight.analysis.recorded_statistics import BOUNDED
 from tensight.dumps import Dump, open_dump, read_tensor, tensor_header
 from tensight.dumps.msprobe.entries import MAX_NAME, read_step
-from tensight.dumps.msprobe.program import Names, build_program, placed_tensors
+from tensight.dumps.msprobe.program import Names, build_program, tensors_in_slots
 from tensight.errors import DumpError, Problem, TensorFileError
 from tensight.graph import kinds, search
 from tensight.graph.layers import graph_layers
@@ -498,6 +498,6 @@ def test_whatever_the_files_say_nothing_but_our_errors_is_raised(data: Any, pare
     for node in graph.nodes:
         assert node.attributes is not None
         assert len(graph.producers(node)) == len(node.inputs)
-    for placed in placed_tensors(step, names, program):
-        assert placed.place.node in graph
-        str(placed).encode()
+    for tensor_in_slot in tensors_in_slots(step, names, program):
+        assert tensor_in_slot.node_slot.node in graph
+        str(tensor_in_slot).encode()

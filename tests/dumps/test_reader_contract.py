@@ -25,7 +25,7 @@ from test_trace_files import written as write_trace
 
 from tensight.dumps import CONSTANTS, Dump, open_dump, read_tensor, tensor_header
 from tensight.dumps.execution import UNMATCHED
-from tensight.dumps.layouts import LAYOUTS, find_dump, looks_like_dump
+from tensight.dumps.layouts import LAYOUTS, find_dump, may_be_dump
 from tensight.dumps.metadata import DumpMetadata
 from tensight.dumps.reader import RankReader, identity_of
 from tensight.dumps.storage import open_storage
@@ -212,7 +212,7 @@ def test_a_dump_is_recognised_by_its_own_layout_and_by_no_other(name: str, root:
     storage = open_storage(root)
 
     def recognises(layout: Layout) -> tuple[bool, bool]:
-        return layout.looks_like(*names_in(storage)), bool(layout.find(storage, []))
+        return layout.may_match(*names_in(storage)), bool(layout.find(storage, []))
 
     recognised = {layout.name: recognises(layout) for layout in LAYOUTS}
     assert recognised == {layout.name: (layout.name == DUMPS[name].layout,) * 2 for layout in LAYOUTS}
@@ -224,7 +224,7 @@ def test_a_folder_of_something_else_is_no_dump_of_any_layout(tmp_path: Path) -> 
         for file in ("readme.txt", "index.json", "values.npy"):
             (tmp_path / folder / file).write_bytes(b"hello")
     storage = open_storage(tmp_path)
-    assert not looks_like_dump(*names_in(storage))
+    assert not may_be_dump(*names_in(storage))
     for layout in LAYOUTS:
         assert layout.find(storage, []) == ()
 

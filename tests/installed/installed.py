@@ -1,10 +1,10 @@
 """Installs the wheel beside each supported framework as its users do, and uses it there.
 
-    python tests/installed/installed.py [--folder .venvs] [--keep] [NAME...]
+    python tests/installed/installed.py [--wheel dist/tensight-*.whl] [--folder .venvs] [--keep] [NAME...]
 
-In a fresh environment of each NAME: ``pip install`` of the wheel and of the framework, with nothing pinned by hand;
-``pip check``; every command once; a training that is compared bit by bit, and one that attaches to a server and stops
-where it goes wrong. The environment is removed when all of that worked.
+In a fresh environment of each NAME: ``pip install`` of the wheel (built here, unless one is named) and of the
+framework, with nothing pinned by hand; ``pip check``; every command once; a training that is compared bit by bit, and
+one that attaches to a server and stops where it goes wrong. The environment is removed when all of that worked.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def main() -> int:
     """Install and use the wheel beside each framework that was named; return 1 if one of them failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", default=list(ENVIRONMENTS), help=", ".join(ENVIRONMENTS))
+    parser.add_argument("--wheel", type=Path, help="as `make dist` builds it; without, it is built here")
     parser.add_argument("--folder", type=Path, default=ROOT / ".venvs")
     parser.add_argument("--keep", action="store_true", help="leave the environments")
     options = parser.parse_args()
@@ -92,7 +93,7 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     folder = options.folder.resolve() / "installed"
-    wheel = build_wheel(folder)
+    wheel = options.wheel.resolve() if options.wheel else build_wheel(folder)
 
     def is_well(name: str) -> bool:
         began_s = time.monotonic()

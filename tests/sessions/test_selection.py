@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from still_session import constant, cpu_seconds, operator, parameter, shared_large_graph
 
 from tensight.agents.graph_messages import graph_message
-from tensight.agents.places import DeclaredNode, Place
 from tensight.agents.program import Program, TracedNode
+from tensight.agents.slots import DeclaredNode, TensorSlot
 from tensight.agents.watching_selection import Selection, layers_of
 from tensight.dumps import open_dump
 from tensight.errors import InputError
@@ -332,8 +332,8 @@ def test_a_selector_means_the_same_in_a_training_a_session_and_a_dump(data: st.D
             assert shown == selected_nodes(graph, selector, graphs), text
             for at, node in enumerate(program.nodes):
                 role = "weight" if node.name in trained else node.role
-                place = Place(at, DeclaredNode(at, node.name, node.type, role), 0, "output")
-                assert selects(place) == (node.name in shown), (text, node.name)
+                tensor_slot = TensorSlot(at, DeclaredNode(at, node.name, node.type, role), 0, "output")
+                assert selects(tensor_slot) == (node.name in shown), (text, node.name)
 
 
 def test_a_module_of_the_forward_pass_may_be_called_after_gradients() -> None:

@@ -120,11 +120,11 @@ def test_an_overflow_is_unintended_unless_a_mask_put_it_there() -> None:
 
 def test_zeros_are_unintended_unless_they_were_handed_on() -> None:
     columns = columns_for([np.zeros(16), np.zeros(16), np.ones(16), np.array([])])
-    columns["handed_on"] = np.array([False, True, True, True])
+    columns["propagated"] = np.array([False, True, True, True])
     assert evaluate(parse_check("UZ"), columns).hit.tolist() == [True, False, False, False]
     assert evaluate(parse_check("TZ"), columns).hit.tolist() == [True, True, False, False]
     assert evaluate(parse_check("DU(dead_unit_percentage_gt=50)"), columns).hit.tolist() == [True, False, False, False]
-    del columns["handed_on"]
+    del columns["propagated"]
     assert evaluate(parse_check("UZ"), columns).hit.tolist() == [True, True, False, False]
 
 

@@ -184,8 +184,8 @@ def _values(**changes: Any) -> ViewPiece:
 @pytest.mark.parametrize(
     ("view", "piece", "message"),
     [
-        (View("values"), _values(index=1), "arrives at place 1"),
-        (View("values"), _values(index=-1), "arrives at place -1"),
+        (View("values"), _values(index=1), "arrives at position 1"),
+        (View("values"), _values(index=-1), "arrives at position -1"),
         (View("values"), _values(content=b"1"), "ends after 1"),
         (View("values"), _values(content=bytes(17)), "arrives with more"),
         (View("values"), _values(dims=[1]), r"with the shape \[4, 1\]"),

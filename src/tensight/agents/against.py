@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tensight.agents.notices import report, say
+from tensight.agents.notices import log, report
 from tensight.agents.tracing import traced_rows
 from tensight.errors import InputError, TensightError
 from tensight.graph.steps import step_of
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.agents.columns import StatisticsColumns
-    from tensight.agents.places import Place, PlaceTable
     from tensight.agents.program import Program, TracedNode
     from tensight.agents.reader import Framework
     from tensight.agents.settings import AgentSettings
+    from tensight.agents.slots import SlotTable, TensorSlot
     from tensight.dumps.trace_files import Trace, TracedStep
 
 Kind = Literal["weight", "input", "operator", "update", "program"]
@@ -86,7 +86,7 @@ class Divergence:
     there: Row | None = None
 
     def lines(self, program: Program | None) -> list[str]:
-        """Return what a person is told.
+        """Return what is reported to a person.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class TraceComparison:
     Attributes
     ----------
     is_on : bool
-        Whether there is still something to compare: then every place is wanted with its content hash.
+        Whether there is still something to compare: then every slot is wanted with its content hash.
     """
 
     def __init__(self, settings: AgentSettings, framework: Framework) -> None:
@@ -162,18 +162,18 @@ class TraceComparison:
             try:
                 self._open(settings, framework)
             except (OSError, TensightError) as error:
-                say(f"nothing is compared: {error}")
+                log(f"nothing is compared: {error}")
 
     def advance(
-        self, seen: Sequence[int], places: PlaceTable, columns: StatisticsColumns, *, is_done: bool = False
+        self, seen: Sequence[int], slot_table: SlotTable, columns: StatisticsColumns, *, is_done: bool = False
     ) -> Divergence | None:
         """Compare what was seen since the last call; return the first difference, after which nothing is compared.
 
         Parameters
         ----------
         seen : sequence of int
-            Places of the step, in the order in which they were seen.
-        places : PlaceTable
+            Slots of the step, in the order in which they were seen.
+        slot_table : SlotTable
         columns : StatisticsColumns
         is_done : bool
             The step is over.
@@ -181,12 +181,12 @@ class TraceComparison:
         step = self._expected(columns.current_iteration)
         if step is None:
             return None
-        # A place that is looked at again has the row that it had.
-        new = [place for place in dict.fromkeys(seen[self._position :]) if place not in step.compared]
+        # A slot that is looked at again has the row that it had.
+        new = [slot_id for slot_id in dict.fromkeys(seen[self._position :]) if slot_id not in step.compared]
         self._position = len(seen)
-        found = self._compare(step, new, places, columns)
+        found = self._compare(step, new, slot_table, columns)
         if found is None and is_done:
-            found = self._compare(step, step.postponed, places, columns, is_done=True) or step.missing(places)
+            found = self._compare(step, step.postponed, slot_table, columns, is_done=True) or step.missing(slot_table)
             self._steps += step.iteration >= 0
         if found is not None:
             self.is_on = False
@@ -198,7 +198,7 @@ class TraceComparison:
             self.is_on = False
             more = len([one for one in self._trace.steps if one >= 0]) - self._steps
             rest = f"; the trace has {more} more steps" if more > 0 else ""
-            say(f"no difference from the trace in {self._steps} steps, {self._compared:,} tensors{rest}")
+            log(f"no difference from the trace in {self._steps} steps, {self._compared:,} tensors{rest}")
 
     # --- the trace ---
 
@@ -252,7 +252,7 @@ class TraceComparison:
         self,
         step: _ExpectedStep,
         numbers: Sequence[int],
-        places: PlaceTable,
+        slot_table: SlotTable,
         columns: StatisticsColumns,
         *,
         is_done: bool = False,
@@ -262,17 +262,18 @@ class TraceComparison:
         taken = columns.take(np.array(numbers, np.int64))
         written = (taken.iterations == columns.current_iteration) & (taken.codes >= 0)
         if not written.all():
-            taken = columns.take(taken.places[written])
+            taken = columns.take(taken.slot_ids[written])
         rows, shapes = traced_rows(taken)
         dtypes = taken.dtypes
-        for index, number in enumerate(taken.places.tolist()):
+        for index, number in enumerate(taken.slot_ids.tolist()):
             step.compared.add(number)
-            place = places[number]
-            tensor = self._known.get((place.node.name, place.io, place.slot), -1)
+            tensor_slot = slot_table[number]
+            tensor = self._known.get((tensor_slot.node.name, tensor_slot.io, tensor_slot.slot), -1)
             # Weights and states that the trace knows are not in all of its steps.
-            is_unknown = tensor < 0 or place.node.role not in _PERSISTENT
-            if is_unknown and not step.has_node(place.node.name):
-                return _difference(place, step.iteration, "program", _row(rows[index], dtypes[index], shapes[index]))
+            is_unknown = tensor < 0 or tensor_slot.node.role not in _PERSISTENT
+            if is_unknown and not step.has_node(tensor_slot.node.name):
+                mine = _row(rows[index], dtypes[index], shapes[index])
+                return _difference(tensor_slot, step.iteration, "program", mine)
             expected = step.row_of.get(tensor)
             if expected is None:
                 continue
@@ -285,9 +286,9 @@ class TraceComparison:
             here = rows[index]
             same = here["content_hash"] == there["content_hash"] and here["count"] == there["count"]
             if not same or dtypes[index] != dtype or shapes[index] != shape:
-                kind = _kind(place, step.iteration)
+                kind = _kind(tensor_slot, step.iteration)
                 mine = _row(here, dtypes[index], shapes[index])
-                return _difference(place, step.iteration, kind, mine, _row(there, dtype, shape))
+                return _difference(tensor_slot, step.iteration, kind, mine, _row(there, dtype, shape))
         return None
 
 
@@ -312,9 +313,9 @@ class _ExpectedStep:
         found = self.rows[row]
         return self._trace.header.dtypes[found["dtype"]], self._trace.shapes[found["shape"]]
 
-    def missing(self, places: PlaceTable) -> Divergence | None:
+    def missing(self, slot_table: SlotTable) -> Divergence | None:
         """Return the first operator of the trace that was not seen, in a step that is over."""
-        seen = {places[number].node.name for number in self.compared}
+        seen = {slot_table[number].node.name for number in self.compared}
         for row, tensor in enumerate(self.rows["tensor"].tolist()):
             traced = self._trace.tensors[tensor]
             if traced.node not in seen and traced.type != "Parameter":
@@ -323,16 +324,16 @@ class _ExpectedStep:
         return None
 
 
-def _kind(place: Place, iteration: int) -> Kind:
-    if place.node.role == "input":
+def _kind(tensor_slot: TensorSlot, iteration: int) -> Kind:
+    if tensor_slot.node.role == "input":
         return "input"
-    if place.node.role in _PERSISTENT:
+    if tensor_slot.node.role in _PERSISTENT:
         return "weight" if iteration < 0 else "update"
     return "operator"
 
 
-def _difference(place: Place, iteration: int, kind: Kind, here: Row, there: Row | None = None) -> Divergence:
-    return Divergence(kind, iteration, place.node.name, place.node.type, place.slot, here, there)
+def _difference(tensor_slot: TensorSlot, iteration: int, kind: Kind, here: Row, there: Row | None = None) -> Divergence:
+    return Divergence(kind, iteration, tensor_slot.node.name, tensor_slot.node.type, tensor_slot.slot, here, there)
 
 
 def _row(row: np.void, dtype: str, shape: tuple[int, ...]) -> Row:

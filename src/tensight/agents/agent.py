@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.agents.against import TraceComparison
-from tensight.agents.answering import Answers
-from tensight.agents.attachment import Attachment, Standing
+from tensight.agents.attachment import Attachment, StopState
 from tensight.agents.columns import StatisticsColumns
 from tensight.agents.commands import CommandLoop, Terminated
 from tensight.agents.endings import at_end, described, uncaught
 from tensight.agents.forking import silent_in_children
 from tensight.agents.introduction import Introduction
 from tensight.agents.known_programs import KnownPrograms
-from tensight.agents.lasting import LastingPlaces
 from tensight.agents.node_cursor import NodeCursor
-from tensight.agents.notices import be_quiet, say, say_once
-from tensight.agents.places import Need, PlaceTable
+from tensight.agents.notices import be_quiet, log, log_once
+from tensight.agents.persistent_slots import PersistentSlots
 from tensight.agents.recording import Recorder
+from tensight.agents.responses import TensorResponses
 from tensight.agents.retention import Retention
 from tensight.agents.row_sending import RowSender
 from tensight.agents.scalars import Scalars
+from tensight.agents.slots import Need, SlotTable
 from tensight.agents.step_needs import StepNeeds
 from tensight.agents.stops import Stops
 from tensight.agents.telemetry import Telemetry
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tensight.agents.against import Divergence
-    from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Program
     from tensight.agents.reader import Framework, TensorReader
     from tensight.agents.settings import AgentSettings
+    from tensight.agents.slots import DeclaredNode
     from tensight.agents.watching_rules import AgentHit
     from tensight.wire.debugger_pb2 import WatchpointHit
 
@@ -71,7 +71,7 @@ class Agent:
 
     Attributes
     ----------
-    places : PlaceTable
+    slot_table : SlotTable
         Where tensors are observed.
     columns : StatisticsColumns
     retention : Retention
@@ -86,14 +86,14 @@ class Agent:
         Whether anything is wanted of the step that begins; else an adapter's hooks do nothing.
     stops_at_nodes : bool
         Whether `node_done` is to be called after each node.
-    looks_closer : bool
+    wants_operators : bool
         Whether somebody wants every operator captured from the step that begins on, of an adapter that has offered it.
-    observe : callable (place, tensor, need, same=None)
-        Looks at a tensor of the framework's: ``need`` is what `places.needs` says of the place, ``same`` a place that
+    observe : callable (slot_id, tensor, need, same=None)
+        Observes a tensor of the framework's: ``need`` is what `slot_table.needs` says of the slot, ``same`` a slot that
         has shown the same elements in the same order; the shape may be another one.
     running_program : callable or None
         Set by an adapter that stops at nodes: returns what has run so far in a step.
-    unwritten : callable (place) -> tensor or None, or None
+    unwritten : callable (slot_id) -> tensor or None, or None
         Set by an adapter: returns a weight that nobody has written to since the last step was observed.
     """
 
@@ -112,10 +112,10 @@ class Agent:
         at_nodes = settings.capture == "ops" if stops_at_nodes is None else stops_at_nodes
         self.settings = settings
         self.framework = framework
-        self.places = PlaceTable()
+        self.slot_table = SlotTable()
         self.columns = StatisticsColumns()
         self.watches = Watches(
-            self.places,
+            self.slot_table,
             reader,
             check_at_nodes=at_nodes and not cursor,
             keep_values=settings.partial_memory,
@@ -126,7 +126,7 @@ class Agent:
         self.scalars = Scalars(reader, self.columns, losses_every_s=settings.losses_every_s)
         self.comparison = TraceComparison(settings, framework)
         self._needs = StepNeeds(
-            *(settings, self.places, self.watches, self.recorder, self.tracer, self.comparison),
+            *(settings, self.slot_table, self.watches, self.recorder, self.tracer, self.comparison),
             is_attached=lambda: self._attachment.is_attached,
             walks=cursor,
         )
@@ -134,7 +134,7 @@ class Agent:
         self.step = 0
         self.capturing = True
         self.stops_at_nodes = False
-        self.looks_closer = False
+        self.wants_operators = False
         self.running_program: Callable[[], Program] | None = None
         self.unwritten: Callable[[int], Any | None] | None = None
         self._reader = reader
@@ -145,10 +145,10 @@ class Agent:
         self._anomalies = self._anomalies_before = np.zeros(0, np.bool_)
         self._anomalies_at = -1
         self._learned_at = -1
-        self._lasting = LastingPlaces(self.places, self.retention)
-        self._cursor = NodeCursor(self.places) if cursor else None
+        self._persistent = PersistentSlots(self.slot_table, self.retention)
+        self._cursor = NodeCursor(self.slot_table) if cursor else None
         has_run = _everything_has_run if self._cursor is None else self._cursor.has_run
-        telemetry = self._telemetry = Telemetry(self.places)
+        telemetry = self._telemetry = Telemetry(self.slot_table)
         introduction = self._introduction = Introduction(
             settings, framework, script, stops_at_nodes=at_nodes, goes_back=cursor
         )
@@ -163,14 +163,14 @@ class Agent:
         self._loop = CommandLoop(
             attachment.connection,
             self.watches,
-            Answers(
-                *(self.places, self.columns, self.retention, reader, self.recorder),
+            TensorResponses(
+                *(self.slot_table, self.columns, self.retention, reader, self.recorder),
                 has_run=has_run,
                 as_left=self._as_left,
                 program=lambda: programs.latest,
             ),
             check_again=self._check_again,
-            look_closer=self._look_closer,
+            capture_operators=self._capture_operators,
             announce=attachment.introduce_again,
             hit_messages=self._hit_messages,
         )
@@ -178,7 +178,7 @@ class Agent:
         self._stops = Stops(
             *(attachment, self._loop, self._rows, self._needs, self._cursor),
             check_again=lambda: self._check(again=True),
-            standing=self._standing,
+            stop_state=self._stop_state,
             terminated=self.close,
         )
         self._needs.begin()
@@ -187,9 +187,9 @@ class Agent:
 
     # --- what an adapter tells ---
 
-    def offer_closer_look(self) -> None:
+    def offer_operator_capture(self) -> None:
         """Tell the server, when it is found, that every operator can be captured instead of calls of modules."""
-        self._introduction.looks_closer = True
+        self._introduction.can_capture_operators = True
 
     @property
     def wants_setup(self) -> bool:
@@ -214,7 +214,7 @@ class Agent:
         try:
             self._programs.learn(program)
             self._record(program)
-            self._attachment.begin(self._standing())
+            self._attachment.begin(self._stop_state())
             differs = self._compare(is_done=True)
             if self._attachment.is_attached:
                 if differs is not None:
@@ -228,10 +228,10 @@ class Agent:
             self._next_step()
             raise
 
-    def _observe(self, place: int, tensor: Any, need: int, same: int | None = None) -> None:
+    def _observe(self, slot_id: int, tensor: Any, need: int, same: int | None = None) -> None:
         """Look at a tensor that cannot be read where it lies, is known already, or has to be copied; see `observe`."""
         try:
-            self._seen.append(place)
+            self._seen.append(slot_id)
             if need & _ROW:
                 hashed = need & _HASH != 0
                 shape = None if same is None else tuple(tensor.shape)
@@ -241,30 +241,30 @@ class Agent:
                     or self.columns.iteration[same] != self.columns.current_iteration
                     or (hashed and not self.columns.has_hash(same))
                 ):
-                    self._reader.scan(tensor, self.columns, place, hashed=hashed)
-                elif same != place:
-                    self.columns.copy_row(same, place, shape=shape)
+                    self._reader.scan(tensor, self.columns, slot_id, hashed=hashed)
+                elif same != slot_id:
+                    self.columns.copy_row(same, slot_id, shape=shape)
             elif need & _FINITE and self._reader.has_non_finite(tensor):
-                self._reader.scan(tensor, self.columns, place)
+                self._reader.scan(tensor, self.columns, slot_id)
             if need & _VALUE:
-                self.retention.keep(place, tensor)
+                self.retention.keep(slot_id, tensor)
         except Exception as error:
-            self._skip(place, error)
+            self._skip(slot_id, error)
 
     @property
     def shows_news(self) -> bool:
         """Whether something has shown in this step, so far, that was not in the step before: NaN, Inf, an explosion."""
         if self._anomalies_at != self.step:
             self._anomalies_before, self._anomalies_at = self._anomalies, self.step
-        self._anomalies = self.columns.anomalies(len(self.places))
+        self._anomalies = self.columns.anomalies(len(self.slot_table))
         before = self._anomalies_before
         return bool((self._anomalies[: len(before)] & ~before).any() or self._anomalies[len(before) :].any())
 
-    def observe_once(self, place: int, tensor: Any) -> None:
+    def observe_once(self, slot_id: int, tensor: Any) -> None:
         """Take the row of a tensor of which only the first value in a step counts."""
         columns = self.columns
-        if place >= len(columns.iteration) or columns.iteration[place] != columns.current_iteration:
-            self.observe(place, tensor, _ROW | _HASH)
+        if slot_id >= len(columns.iteration) or columns.iteration[slot_id] != columns.current_iteration:
+            self.observe(slot_id, tensor, _ROW | _HASH)
 
     def node_done(self, node: DeclaredNode) -> None:
         """Note that a node has run; the training may stop here."""
@@ -277,17 +277,17 @@ class Agent:
             if hits:
                 self._learn_running(node.name)
                 hits = self.watches.with_held_back(self.columns, hits, self.step, self.retention)
-                hits = self.watches.judged(hits, self.columns, self.running_program)
-            stands = self._stops.stands_at(node.name)
+                hits = self.watches.marked(hits, self.columns, self.running_program)
+            stops_here = self._stops.stops_at(node.name)
             # Other ranks may wait for this one within the step: none of them would arrive anywhere.
             stops = self.framework.world_size == 1 and any(hit.is_new for hit in hits)
-            if not (stops or stands) or self.framework.world_size > 1:
+            if not (stops or stops_here) or self.framework.world_size > 1:
                 self._hits_within += hits
                 hits = []
             if differs and self._attachment.is_attached:
                 self._ask_to_stop()
                 stops = self.framework.world_size == 1
-            if stops or stands:
+            if stops or stops_here:
                 self._learn_running()
                 self._stops.at_node(node.name, hits)
         except Exception as error:
@@ -341,7 +341,7 @@ class Agent:
 
     def report(self, text: str) -> None:
         """Tell the person something, at the terminal and wherever the session is looked at."""
-        say_once(text)
+        log_once(text)
         if not self._is_over:
             self._background.offer_notice(text)
 
@@ -365,17 +365,17 @@ class Agent:
             self.silence()
         finally:
             # Whatever failed: a thread that went on talking with the server would say that the training runs.
-            self._say_goodbye()
+            self._report_end()
 
-    def _say_goodbye(self) -> None:
+    def _report_end(self) -> None:
         last = None
         try:
             try:
-                last = self._rows.last(iteration_of(self.step), len(self.places))
+                last = self._rows.last(iteration_of(self.step), len(self.slot_table))
             finally:
-                self._attachment.end(Standing(self.step, self._programs.latest), last)
+                self._attachment.end(StopState(self.step, self._programs.latest), last)
         except Exception as error:
-            say(f"the debug server could not be told all of the training's end: {error!r}")
+            log(f"the debug server did not receive all of the training's end: {error!r}")
         finally:
             self.recorder.close()
             self.tracer.close()
@@ -391,10 +391,10 @@ class Agent:
     def silence(self) -> Attachment:
         """Do nothing from now on; return what a forked process must never free."""
         self._is_over = True
-        self.capturing = self.stops_at_nodes = self.looks_closer = False
-        needs = self.places.needs
+        self.capturing = self.stops_at_nodes = self.wants_operators = False
+        needs = self.slot_table.needs
         needs[:] = bytes(len(needs))
-        self.places.decide_needs(lambda _: Need.NOTHING)
+        self.slot_table.decide_needs(lambda _: Need.NOTHING)
         return self._attachment
 
     # --- a step ---
@@ -434,9 +434,9 @@ class Agent:
     def _record(self, program: Program) -> None:
         if self.recorder.is_on:
             iteration = self.columns.current_iteration
-            self.recorder.record(iteration, program, self._seen, self.places, self.columns, self.retention)
+            self.recorder.record(iteration, program, self._seen, self.slot_table, self.columns, self.retention)
         if self.tracer.is_on:
-            self.tracer.record(self.columns.current_iteration, program, self._seen, self.places, self.columns)
+            self.tracer.record(self.columns.current_iteration, program, self._seen, self.slot_table, self.columns)
 
     def _compare(self, node: str = "", *, is_done: bool = False) -> Divergence | None:
         """Compare what was seen with the trace; report the first difference, and end there if nobody can look at it.
@@ -450,7 +450,7 @@ class Agent:
         """
         if not self.comparison.is_on:
             return None
-        found = self.comparison.advance(self._seen, self.places, self.columns, is_done=is_done)
+        found = self.comparison.advance(self._seen, self.slot_table, self.columns, is_done=is_done)
         if found is None:
             return None
         program = self._programs.latest
@@ -458,7 +458,7 @@ class Agent:
             program = self.running_program()
         lines = found.lines(program)
         for line in lines:
-            say(line)
+            log(line)
         if self._attachment.is_attached:
             self._background.offer_notice("; ".join(line.strip() for line in lines))
         elif not self.settings.keep_going:
@@ -467,7 +467,7 @@ class Agent:
         return found
 
     def _ask_to_stop(self) -> None:
-        """Have the server stop the run where it stands next."""
+        """Have the server stop the run where it can stop next."""
         if not self.settings.keep_going:
             self._background.ask_to_stop()
 
@@ -478,27 +478,27 @@ class Agent:
             self._attachment.lose()
             self._stops.go_on()
             if self.settings.on_disconnect == "wait":
-                self._attachment.wait(self._standing())
+                self._attachment.wait(self._stop_state())
                 self._stops.ask_soon()
-        elif background.is_back and not self._attachment.is_attached and self._attachment.come_back(self._standing()):
+        elif background.is_back and not self._attachment.is_attached and self._attachment.come_back(self._stop_state()):
             self._stops.ask_soon()
 
     def _next_step(self) -> None:
         """Decide what is wanted of the step that comes, and let go of the values of the one before the last."""
         attached = self._attachment.is_attached
-        looks_at_all = attached and (self._stops.is_near or self._background.wants_stop)
+        is_inspected = attached and (self._stops.is_near or self._background.wants_stop)
         watches = attached and self.watches.any
         compares = self.comparison.is_on
-        self.capturing = looks_at_all or watches or self.recorder.is_on or self.tracer.is_on or compares
+        self.capturing = is_inspected or watches or self.recorder.is_on or self.tracer.is_on or compares
         at_nodes = (attached and self._stops.order.at_nodes) or compares
         self.stops_at_nodes = at_nodes and self._cursor is None
         is_reported = attached and self._introduction.is_ours
-        self.scalars.begin(is_reported=is_reported, is_shown=looks_at_all, may_stop=watches or compares)
-        self._lasting.look()
-        self._rows.keep_weights(self._lasting.numbers if watches or looks_at_all else None)
+        self.scalars.begin(is_reported=is_reported, is_shown=is_inspected, may_stop=watches or compares)
+        self._persistent.add_new()
+        self._rows.keep_weights(self._persistent.slot_ids if watches or is_inspected else None)
         if self.capturing:
-            self._needs.decide(self.step, self._lasting, looks_at_all=looks_at_all, watches=watches)
-            self._lasting.forget_uncopied()
+            self._needs.decide(self.step, self._persistent, is_inspected=is_inspected, watches=watches)
+            self._persistent.forget_uncopied()
             self.retention.turn_over()
             self._has_values = True
         elif self._has_values:
@@ -510,10 +510,10 @@ class Agent:
         self.watches.runs_anew = False
         self.columns.current_iteration = self.step
 
-    # --- standing still ---
+    # --- stopped ---
 
     def _check(self, *, scaled_skip: bool = False, again: bool = False) -> list[AgentHit]:
-        """Check all watchpoints on the values of the step at which the training stands, or do so once more."""
+        """Check all watchpoints on the values of the step at which the training is stopped, or do so once more."""
         if not self.watches.any:
             return []
         if self.columns.current_iteration < 0:
@@ -527,22 +527,22 @@ class Agent:
             again=again,
         )
 
-    def _as_left(self, place: int) -> Any | None:
+    def _as_left(self, slot_id: int) -> Any | None:
         """Return a weight that is still as the last step has left it; None at the end of a step, or if not certain."""
         is_within = self.step == self.columns.current_iteration
-        return self.unwritten(place) if is_within and self.unwritten is not None else None
+        return self.unwritten(slot_id) if is_within and self.unwritten is not None else None
 
-    def _look_closer(self) -> None:
-        """Have every operator captured from the next step on, because a person asks for it."""
-        if not self._introduction.looks_closer:
+    def _capture_operators(self) -> None:
+        """Have every operator captured from the next step on, because a person requests it."""
+        if not self._introduction.can_capture_operators:
             return
-        self.looks_closer = True
+        self.wants_operators = True
         self._introduction.captures_operators()
         self._needs.captures_modules = False
-        self.watches.look_closer()
+        self.watches.begin_node_checks()
 
     def _check_again(self) -> list[AgentHit]:
-        """Check all watchpoints once more, because a person asks for it; return the hits on what has run."""
+        """Check all watchpoints once more, because a person requests it; return the hits on what has run."""
         hits = self._check(again=True)
         return hits if self._cursor is None else self._cursor.tell_again(hits)
 
@@ -553,25 +553,25 @@ class Agent:
         self._learned_at = self.step
         self._programs.learn(self.running_program())
 
-    def _standing(self, node: str = "") -> Standing:
+    def _stop_state(self, node: str = "") -> StopState:
         compares = self.framework.world_size > 1 and not node
         hashes = self.watches.hashes(self.columns) if compares else ()
         oldest = self.recorder.oldest_iteration if self.settings.record else None
-        return Standing(step_of(self.columns.current_iteration), self._programs.latest, node, hashes, oldest)
+        return StopState(step_of(self.columns.current_iteration), self._programs.latest, node, hashes, oldest)
 
     def _hit_messages(self, hits: Iterable[AgentHit]) -> list[WatchpointHit]:
         graph_of, iteration = self._programs.graph_of, self.columns.current_iteration
         if not self._loop.is_ours:
             return [hit.message() for hit in hits]
-        return [hit.message(graph_of(hit.place.node.name), None if hit.is_new else iteration) for hit in hits]
+        return [hit.message(graph_of(hit.tensor_slot.node.name), None if hit.is_new else iteration) for hit in hits]
 
     # --- mistakes of our own ---
 
-    def _skip(self, place: int, error: Exception) -> None:
-        """Look at a place no more: something about its tensors is not understood."""
-        self.places.needs[place] = 0
-        at = self.places[place]
-        say_once(f"{at.node.name}:{at.slot} is not observed: {error!r}")
+    def _skip(self, slot_id: int, error: Exception) -> None:
+        """Observe a slot no more: something about its tensors is not understood."""
+        self.slot_table.needs[slot_id] = 0
+        tensor_slot = self.slot_table[slot_id]
+        log_once(f"{tensor_slot.node.name}:{tensor_slot.slot} is not observed: {error!r}")
 
     def _interrupted(self) -> None:
         """Go on without end, should anything follow: a script may take an interruption for what it likes."""
@@ -583,10 +583,10 @@ class Agent:
         if is_of_handler(error):
             self._interrupted()
             raise error
-        say(f"internal error, debugging ends here and the training goes on: {error!r}")
+        log(f"internal error, debugging ends here and the training goes on: {error!r}")
         self.close()
 
 
-def _everything_has_run(_place: int) -> bool:
-    """Say so of a place of an adapter that sees steps while they run."""
+def _everything_has_run(_slot_id: int) -> bool:
+    """Return whether a slot has its value, for an adapter that sees steps while they run."""
     return True

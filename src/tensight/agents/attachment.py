@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tensight.agents.background import POLL_EVERY_S, SENT_APART_S, Background
 from tensight.agents.commands import ON, LostError, RefusedError
 from tensight.agents.connection import Connection
-from tensight.agents.notices import report, say, say_once
+from tensight.agents.notices import log, log_once, report
 from tensight.agents.termination import Termination
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tensight.agents.telemetry import StepRows, Telemetry
     from tensight.wire.debugger_pb2 import ContentHash, Metadata
 
-_LOOK_EVERY_S = 0.5
+_SEARCH_EVERY_S = 0.5
 _ANSWER_WITHIN_S = 1.0
 """Where nothing listens, that is known at once; a network that swallows what is sent delays a training by this."""
 
@@ -29,8 +29,8 @@ _WAIT_S = 5.0
 _DONE_WITHIN_S = 1.0
 
 
-class Standing(NamedTuple):
-    """Where a training stands.
+class StopState(NamedTuple):
+    """Where a training is stopped.
 
     Attributes
     ----------
@@ -74,9 +74,9 @@ class Attachment:
         self._settings = settings
         self._introduction = introduction
         self._telemetry = telemetry
-        self._standing = Standing(0, None)
+        self._stop_state = StopState(0, None)
         self._refusals = 0
-        self._look_again_s = 0.0
+        self._retry_s = 0.0
         self._loop: CommandLoop | None = None
         self.connection = Connection(settings, introduction.key)
         send_every_s = min(POLL_EVERY_S, max(settings.losses_every_s or POLL_EVERY_S, SENT_APART_S))
@@ -90,43 +90,43 @@ class Attachment:
 
     # --- coming ---
 
-    def begin(self, standing: Standing) -> None:
-        """Look for the server; without one the training begins, unless the settings have it wait."""
-        self._standing = standing
+    def begin(self, stop_state: StopState) -> None:
+        """Search for the server; without one the training begins, unless the settings have it wait."""
+        self._stop_state = stop_state
         if not self.connection.is_usable or not self._settings.connects:
             return
         settings = self._settings
         why = self._find(self._patience_s(_WAIT_S if settings.break_at_start else 0.0))
         if why and settings.on_disconnect == "wait":
-            say(f"{self._introduction.absence(self.connection, why)}; the training waits")
+            log(f"{self._introduction.absence(self.connection, why)}; the training waits")
             with self._termination.noticed():
                 why = self._find(None)
         elif why:
             without = " without the debugger" if self._introduction.is_refused else ", and attaches when there is one"
-            say(f"{self._introduction.absence(self.connection, why)}; the training goes on{without}")
+            log(f"{self._introduction.absence(self.connection, why)}; the training goes on{without}")
         if not why and self._announce(run_at_start=not settings.break_at_start):
             self._report_attached()
         if not self.is_attached:
             self.background.absent()
         self.background.start()
 
-    def come_back(self, standing: Standing) -> bool:
+    def come_back(self, stop_state: StopState) -> bool:
         """Attach to a server that is there, again or at last; return whether that was possible."""
-        self._standing = standing
-        if time.monotonic() < self._look_again_s or not self._announce(run_at_start=True):
+        self._stop_state = stop_state
+        if time.monotonic() < self._retry_s or not self._announce(run_at_start=True):
             self.background.absent()
             return False
         self._report_attached()
         return True
 
-    def wait(self, standing: Standing) -> None:
+    def wait(self, stop_state: StopState) -> None:
         """Wait until there is a server again."""
-        say(f"the training waits for the debug server at {self.connection.address}")
-        self._standing = standing
+        log(f"the training waits for the debug server at {self.connection.address}")
+        self._stop_state = stop_state
         self.background.absent()
         with self._termination.noticed():
             while not (self._find(None) or self._announce(run_at_start=True)):
-                time.sleep(_LOOK_EVERY_S)
+                time.sleep(_SEARCH_EVERY_S)
 
     def _report_attached(self) -> None:
         """Write that the training is attached; our server has that written itself, with the address of the page."""
@@ -138,22 +138,22 @@ class Attachment:
         return otherwise_s if chosen is None else chosen
 
     def _find(self, within_s: float | None) -> str:
-        """Look for a server again and again; return why there is none, empty if there is one.
+        """Search for a server again and again; return why there is none, empty if there is one.
 
-        Without a time it is looked for until there is one, or the process is told to end.
+        Without a time it is searched for until there is one, or the process is told to end.
         """
         end_s = None if within_s is None else time.monotonic() + within_s
         while True:
-            left_s = _LOOK_EVERY_S if end_s is None else end_s - time.monotonic()
+            left_s = _SEARCH_EVERY_S if end_s is None else end_s - time.monotonic()
             why = self._introduction.find_out(self.connection, timeout_s=max(min(left_s, 5.0), _ANSWER_WITHIN_S))
             is_late = end_s is not None and (time.monotonic() >= end_s or self._introduction.is_refused)
-            is_over = is_late or self._termination.is_asked_for
+            is_over = is_late or self._termination.is_requested
             if not why or is_over:
                 return why
             time.sleep(min(0.1, max(left_s, 0.0)))
 
     def _announce(self, *, run_at_start: bool) -> bool:
-        why = self._introduction.announce(self.connection, self._standing.step, run_at_start=run_at_start)
+        why = self._introduction.announce(self.connection, self._stop_state.step, run_at_start=run_at_start)
         self.is_attached = not why
         if why:
             self._leave(why)
@@ -165,9 +165,9 @@ class Attachment:
         self.background.attached()
         return True
 
-    # --- standing still ---
+    # --- stopped ---
 
-    def stand(self, standing: Standing) -> Order:
+    def stop(self, stop_state: StopState) -> Order:
         """Do what the server commands until it says to go on; on without end if it is gone and the training may go on.
 
         Raises
@@ -175,26 +175,26 @@ class Attachment:
         Terminated
             A person ends the training.
         """
-        self._standing = standing
+        self._stop_state = stop_state
         loop = self._loop
-        if loop is None or self._termination.is_asked_for:
+        if loop is None or self._termination.is_requested:
             return ON
         self.background.runs(False)
         with self._termination.noticed():
             order = self._obey(loop)
-        if self._termination.is_asked_for:
-            say("SIGTERM: the training goes on to its end, and is not stopped any more")
+        if self._termination.is_requested:
+            log("SIGTERM: the training goes on to its end, and is not stopped any more")
         return order
 
     def _obey(self, loop: CommandLoop) -> Order:
         while True:
             try:
-                order = loop.stand(self.where)
+                order = loop.obey(self.where)
             except RefusedError as error:
                 self._leave(str(error))
                 return ON
             except LostError as error:
-                if self._termination.is_asked_for:
+                if self._termination.is_requested:
                     self.background.runs(True)
                     return ON
                 if self._returns(str(error)):
@@ -205,8 +205,8 @@ class Attachment:
             return order
 
     def where(self) -> Metadata:
-        """Return where the training stands, as a message."""
-        at = self._standing
+        """Return where the training is stopped, as a message."""
+        at = self._stop_state
         return self._introduction.metadata(
             at.step, at.program, at.node, hashes=at.hashes, oldest_iteration=at.oldest_iteration
         )
@@ -215,46 +215,46 @@ class Attachment:
         """Tell the server once more who the process is; return why it refuses."""
         if self._loop is not None:
             self._loop.forget_watchpoints()
-        return self._introduction.announce(self.connection, self._standing.step, run_at_start=False)
+        return self._introduction.announce(self.connection, self._stop_state.step, run_at_start=False)
 
     def _returns(self, why: str) -> bool:
-        """Wait for a server that went away while the training stood still; return whether it came back."""
+        """Wait for a server that went away while the training was stopped; return whether it came back."""
         self.is_attached = False
         self.background.absent()
         waits = self._settings.on_disconnect == "wait"
         within_s = None if waits else self._patience_s(_WAIT_S)
         patience = "" if within_s is None else f" {within_s:g} s"
-        say(f"lost the debug server at {self.connection.address} ({why}); the training waits for it{patience}")
+        log(f"lost the debug server at {self.connection.address} ({why}); the training waits for it{patience}")
         if not self._find(within_s) and self._announce(run_at_start=False):
             self._report_attached()
             return True
-        if not self._termination.is_asked_for:
-            say("the training goes on without the debug server, and attaches again when it is back")
+        if not self._termination.is_requested:
+            log("the training goes on without the debug server, and attaches again when it is back")
         self.background.absent()
         return False
 
     # --- going ---
 
     def _leave(self, why: str) -> None:
-        """Go on without a server that refuses the process; it is asked again, less and less often."""
+        """Go on without a server that refuses the process; it is tried again, less and less often."""
         self._refusals += 1
-        self._look_again_s = time.monotonic() + min(2.0**self._refusals, 60.0)
+        self._retry_s = time.monotonic() + min(2.0**self._refusals, 60.0)
         self.is_attached = False
         self.background.absent()
-        say_once(f"the debug server at {self.connection.address} refuses the training ({why}); it goes on without")
+        log_once(f"the debug server at {self.connection.address} refuses the training ({why}); it goes on without")
 
     def lose(self) -> None:
         """Note that the server is gone, while the training runs."""
         self.is_attached = False
 
-    def end(self, standing: Standing, rows: StepRows | None) -> None:
-        """Say that the training has ended; takes two seconds at most."""
+    def end(self, stop_state: StopState, rows: StepRows | None) -> None:
+        """Report that the training has ended; takes two seconds at most."""
         try:
             self.background.end()
             if self.is_attached and not self.background.is_lost:
                 if rows is not None and self._introduction.is_ours:
                     self._telemetry.send(self.connection, rows, within_s=_DONE_WITHIN_S)
-                done = self._introduction.metadata(standing.step, standing.program, done=True)
+                done = self._introduction.metadata(stop_state.step, stop_state.program, done=True)
                 self.connection.call("SendMetadata", done, timeout_s=_DONE_WITHIN_S)
         finally:
             self.is_attached = False

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from tensight.agents.notices import say, say_once
+from tensight.agents.notices import log, log_once
 from tensight.wire import NOTICE, OVER, STOP, encoded
 from tensight.wire.debugger_pb2 import Heartbeat
 from tensight.wire.telemetry_pb2 import PollRequest
@@ -24,11 +24,11 @@ POLL_EVERY_S = 0.2
 SENT_APART_S = 0.02
 """What comes oftener than this is sent together: each sending takes some of the training's time."""
 
-BEAT_EVERY_S = 30.0
-LOOK_EVERY_S = 2.0
-"""How often it is looked whether there is a server, again or at last; more often at first, for one that is starting."""
+HEARTBEAT_EVERY_S = 30.0
+SEARCH_EVERY_S = 2.0
+"""How often a server is searched for; more often at first, for one that is starting."""
 
-_LOOK_SOON_S, _SOON_FOR_S = 0.2, 10.0
+_SEARCH_SOON_S, _SOON_FOR_S = 0.2, 10.0
 _REFUSED_S = 30.0
 """The same of a server that asks for an access token which the process does not have."""
 
@@ -39,7 +39,7 @@ _MOST_NOTICES = 100
 _REST_S = 0.5
 _RETRY_S = 0.5
 _ANSWER_WITHIN_S = 5.0
-_MOST_FAILED_BEATS, _MOST_FAILED_POLLS = 3, 2
+_MOST_FAILED_HEARTBEATS, _MOST_FAILED_POLLS = 3, 2
 _ALIVE = b"Debugger is alive"
 
 
@@ -92,28 +92,28 @@ class Background(threading.Thread):
         self._notices: deque[bytes] = deque(maxlen=_MOST_NOTICES)
         self._offering, self._sending = threading.Lock(), threading.Lock()
         self._epoch = 0
-        self._beat_s = self._poll_s = self._look_soon_until_s = 0.0
-        self._failed_beats = self._failed_polls = 0
+        self._heartbeat_s = self._poll_s = self._search_soon_until_s = 0.0
+        self._failed_heartbeats = self._failed_polls = 0
 
     # --- what the training tells ---
 
     def attached(self) -> None:
         """Note that there is a server."""
         self.is_lost = self.is_back = False
-        self._failed_beats = self._failed_polls = 0
-        self._beat_s = self._poll_s = time.monotonic()
+        self._failed_heartbeats = self._failed_polls = 0
+        self._heartbeat_s = self._poll_s = time.monotonic()
         self._is_attached = self._was_attached = True
         self._wake.set()
 
     def absent(self) -> None:
-        """Note that there is no server; it is looked for from now on."""
+        """Note that there is no server; it is searched for from now on."""
         if self._is_attached:
-            self._look_soon()
+            self._search_soon()
         self._is_attached, self.is_lost, self.is_back = False, True, False
         self._telemetry.forget()
 
     def runs(self, runs: bool) -> None:
-        """Note that the training runs by itself, or stands still."""
+        """Note that the training runs by itself, or is stopped."""
         self._epoch += 1
         self._runs = runs
         self.wants_stop = self.wants_exit = False
@@ -126,10 +126,10 @@ class Background(threading.Thread):
             room = MOST_HITS - len(self._hits)
             self._hits += messages[:room]
         if room < len(messages):
-            say_once(f"more than {MOST_HITS:,} hits wait for the server; further ones of steps without a stop are lost")
+            log_once(f"more than {MOST_HITS:,} hits wait for the server; further ones of steps without a stop are lost")
 
     def send_hits(self) -> None:
-        """Send the hits that were offered; called by the training before it stands, and beside it while it runs."""
+        """Send the hits that were offered; called by the training before it stops, and beside it while it runs."""
         with self._sending:
             with self._offering:
                 messages, self._hits = self._hits, []
@@ -144,7 +144,7 @@ class Background(threading.Thread):
         self._wake.set()
 
     def withdraw_notice(self, text: str) -> None:
-        """Have the server know that something which it was told is so no longer."""
+        """Have the server know that something that was reported to it is so no longer."""
         self._notices.append(OVER + encoded(text))
         self._wake.set()
 
@@ -157,13 +157,13 @@ class Background(threading.Thread):
         # The training may do so at its end, and this thread still be at it.
         with self._sending:
             while self._notices and self._is_attached:
-                message = Heartbeat(message=self._notices[0], period=int(BEAT_EVERY_S))
+                message = Heartbeat(message=self._notices[0], period=int(HEARTBEAT_EVERY_S))
                 if self._connection.ask("SendHeartbeat", message, timeout_s=_ANSWER_WITHIN_S).reply is None:
                     return
                 self._notices.popleft()
 
     def end(self) -> None:
-        """Say nothing more."""
+        """Send nothing more."""
         try:
             self.send_hits()
             if self._introduction.is_ours:
@@ -176,30 +176,30 @@ class Background(threading.Thread):
 
     def run(self) -> None:
         """Talk with the server until the end."""
-        self._look_soon()
+        self._search_soon()
         while not self._over:
-            pause_s = LOOK_EVERY_S
+            pause_s = SEARCH_EVERY_S
             try:
                 pause_s = self._once()
             except Exception as error:
-                say_once(f"talking with the debug server beside the training failed, and goes on: {error!r}")
+                log_once(f"talking with the debug server beside the training failed, and goes on: {error!r}")
             self._rests = pause_s > POLL_EVERY_S
             self._wake.wait(pause_s)
             self._wake.clear()
 
-    def _look_soon(self) -> None:
-        self._look_soon_until_s = time.monotonic() + _SOON_FOR_S
+    def _search_soon(self) -> None:
+        self._search_soon_until_s = time.monotonic() + _SOON_FOR_S
 
     def _once(self) -> float:
-        """Do what is due; return after how many seconds to look again."""
+        """Do what is due; return after how many seconds to do so again."""
         if not self._is_attached:
             if not self.is_back:
-                self._look()
+                self._search()
             if self._introduction.is_refused:
                 return _REFUSED_S
-            return _LOOK_SOON_S if time.monotonic() < self._look_soon_until_s else LOOK_EVERY_S
-        if time.monotonic() >= self._beat_s:
-            self._beat()
+            return _SEARCH_SOON_S if time.monotonic() < self._search_soon_until_s else SEARCH_EVERY_S
+        if time.monotonic() >= self._heartbeat_s:
+            self._send_heartbeat()
         if self._introduction.is_ours:
             self._send_notices()
         if not (self._runs and self._introduction.is_ours):
@@ -211,13 +211,13 @@ class Background(threading.Thread):
             self.send_hits()
         return self._send_every_s
 
-    def _look(self) -> None:
-        """Look whether there is a server; one that refuses the process has that said once."""
+    def _search(self) -> None:
+        """Search for a server; one that refuses the process has that logged once."""
         why = self._introduction.find_out(self._connection, timeout_s=_ANSWER_WITHIN_S)
-        # The training may have attached meanwhile, while it stands still and looks itself.
+        # The training may have attached meanwhile, while it is stopped and searches itself.
         self.is_back = not why and not self._is_attached
         if self._was_attached and self._introduction.is_refused:
-            say_once(self._introduction.absence(self._connection, why))
+            log_once(self._introduction.absence(self._connection, why))
 
     def _poll(self) -> None:
         epoch = self._epoch
@@ -237,16 +237,16 @@ class Background(threading.Thread):
             if self._failed_polls >= _MOST_FAILED_POLLS:
                 self._lose(outcome.problem)
 
-    def _beat(self) -> None:
-        message = Heartbeat(message=_ALIVE, period=int(BEAT_EVERY_S))
+    def _send_heartbeat(self) -> None:
+        message = Heartbeat(message=_ALIVE, period=int(HEARTBEAT_EVERY_S))
         outcome = self._connection.ask("SendHeartbeat", message, timeout_s=_ANSWER_WITHIN_S)
         if outcome.reply is not None:
-            self._failed_beats = 0
-            self._beat_s = time.monotonic() + BEAT_EVERY_S
+            self._failed_heartbeats = 0
+            self._heartbeat_s = time.monotonic() + HEARTBEAT_EVERY_S
             return
-        self._failed_beats += 1
-        self._beat_s = time.monotonic() + _RETRY_S
-        if self._failed_beats >= _MOST_FAILED_BEATS:
+        self._failed_heartbeats += 1
+        self._heartbeat_s = time.monotonic() + _RETRY_S
+        if self._failed_heartbeats >= _MOST_FAILED_HEARTBEATS:
             self._lose(outcome.problem)
 
     def _lose(self, why: str) -> None:
@@ -254,9 +254,9 @@ class Background(threading.Thread):
         if not self._is_attached or self._over:
             return
         self._is_attached = self.is_back = False
-        self._look_soon()
+        self._search_soon()
         self._telemetry.forget()
         self.is_lost = True
         if self._runs:
-            say(f"lost the debug server at {self._connection.address} ({why})")
+            log(f"lost the debug server at {self._connection.address} ({why})")
         self._connection.abandon()

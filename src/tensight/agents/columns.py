@@ -1,4 +1,4 @@
-"""Statistics of all places in columns: the compiled scan writes them where they lie, with no object for a tensor.
+"""Statistics of all slots in columns: the compiled scan writes them where they lie, with no object for a tensor.
 
 A row holds what the scan counts and adds up (`tensors.layout`); means, deviations, norms and hashes are computed from
 it for many rows at once, when somebody asks (`rows`). The results are those of `tensors.statistics`, bit for bit.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 NEVER = -2
 """Iteration of a row that was never written."""
 
-MOST_PLACES = 2**20
+MOST_ROWS = 2**20
 """Rows that there can be. A scan writes to them without the interpreter lock, so they can never move."""
 
 _READY_AT_FIRST = 256
@@ -67,7 +67,7 @@ _BY_NAME["bool"] = _kind(np.dtype(np.bool_))
 
 
 class StatisticsColumns:
-    """One row of statistics for each place, the last one that was written.
+    """One row of statistics for each slot, the last one that was written.
 
     Rows are written by the thread that trains. Whoever looks at them from another one takes a copy (`take`) while that
     one waits.
@@ -76,7 +76,7 @@ class StatisticsColumns:
     ----------
     iteration : ndarray of int64
         In which each row was written, NEVER if it never was; at least as long as `reserve` was asked for. It is another
-        view when there are more places.
+        view when there are more slots.
     """
 
     def __init__(self) -> None:
@@ -85,9 +85,9 @@ class StatisticsColumns:
         self._tensors: tuple[tuple[type, ...], dict[Any, int]] = (), {}
         self._kinds: dict[np.dtype[Any], _Kind] = {}
         self._growing = threading.Lock()
-        self._reals = _lasting(np.float64, layout.REALS)
-        self._counts = _lasting(np.int64, layout.COUNTS)
-        self._iterations, self._codes, self._exponents = (_lasting(np.int64, 1)[:, 0] for _ in range(3))
+        self._reals = _rows_in_memory(np.float64, layout.REALS)
+        self._counts = _rows_in_memory(np.int64, layout.COUNTS)
+        self._iterations, self._codes, self._exponents = (_rows_in_memory(np.int64, 1)[:, 0] for _ in range(3))
         self._shapes: list[tuple[int, ...]] = []
         self._ready = 0
         self._rows: CompiledRows | None = None
@@ -124,16 +124,16 @@ class StatisticsColumns:
         types : tuple of type
             Of tensors that answer as PyTorch's do.
         kinds : mapping of dtype to int
-            Places in `ELEMENT_NAMES`.
+            Indices in `ELEMENT_NAMES`.
         """
         self._tensors = types, dict(kinds)
         if self._rows is not None:
             self._rows.set_tensors(*self._tensors)
 
-    def scan_tensor(self, place: int, tensor: object, *, hashed: bool) -> bool:
-        """Write the row of a place from a tensor, if it can be read where it lies; False, and nothing done, if not."""
+    def scan_tensor(self, slot_id: int, tensor: object, *, hashed: bool) -> bool:
+        """Write the row of a slot from a tensor, if it can be read where it lies; False, and nothing done, if not."""
         rows = self._rows
-        return rows is not None and rows.write_tensor(place, 0 if hashed else _NO_HASH, tensor)
+        return rows is not None and rows.write_tensor(slot_id, 0 if hashed else _NO_HASH, tensor)
 
     def observer(
         self, seen: list[int], otherwise: Callable[..., None], books: Kept | None = None
@@ -143,29 +143,29 @@ class StatisticsColumns:
         Parameters
         ----------
         seen : list of int
-            Receives the places.
-        otherwise : callable (place, tensor, need, same)
-            Looks at every other tensor.
+            Receives the slot ids.
+        otherwise : callable (slot_id, tensor, need, same)
+            Observes every other tensor.
         books : Kept, optional
-            With which values are kept (`Retention.books`); without it those whose values are wanted are handed on.
+            With which values are kept (`Retention.books`); without it ``otherwise`` gets those whose values are wanted.
         """
         rows = self._rows or self._compiled_rows()
         return otherwise if rows is None else rows.observer(seen, otherwise, books).observe
 
-    def reserve(self, places: int) -> None:
-        """Have rows for so many places; scans do it by themselves.
+    def reserve(self, slot_count: int) -> None:
+        """Have rows for so many slots; scans do it by themselves.
 
         Raises
         ------
         InputError
-            There are more than `MOST_PLACES`.
+            There are more than `MOST_ROWS`.
         """
-        if places <= self._ready:
+        if slot_count <= self._ready:
             return
-        if places > MOST_PLACES:
-            raise InputError(f"there are more than {MOST_PLACES:,} places; those beyond have no statistics")
+        if slot_count > MOST_ROWS:
+            raise InputError(f"there are more than {MOST_ROWS:,} slots; those beyond have no statistics")
         with self._growing:
-            start, end = self._ready, min(max(places, 2 * self._ready), MOST_PLACES)
+            start, end = self._ready, min(max(slot_count, 2 * self._ready), MOST_ROWS)
             if end > start:
                 self._reals[start:end] = _FIRST_REALS
                 self._iterations[start:end] = NEVER
@@ -176,12 +176,12 @@ class StatisticsColumns:
                 if self._rows is not None:
                     self._rows.ready = end
 
-    def scan(self, place: int, array: NDArray[Any], *, hashed: bool = True) -> bool:
-        """Write the row of a place.
+    def scan(self, slot_id: int, array: NDArray[Any], *, hashed: bool = True) -> bool:
+        """Write the row of a slot.
 
         Parameters
         ----------
-        place : int
+        slot_id : int
         array : ndarray
             Of any shape, strides and byte order.
         hashed : bool
@@ -199,19 +199,19 @@ class StatisticsColumns:
                 return False
             self._kinds[array.dtype] = kind
         if kind.is_native and array.flags.c_contiguous and array.size <= SEGMENT_ELEMENTS:
-            self._scan_direct(place, kind, array.ctypes.data, array.shape, array.size, hashed)
+            self._scan_direct(slot_id, kind, array.ctypes.data, array.shape, array.size, hashed)
         else:
-            self._scan_any(place, kind, array, hashed)
+            self._scan_any(slot_id, kind, array, hashed)
         return True
 
     def scan_address(
-        self, place: int, address: int, dtype: str, shape: tuple[int, ...], count: int, *, hashed: bool = True
+        self, slot_id: int, address: int, dtype: str, shape: tuple[int, ...], count: int, *, hashed: bool = True
     ) -> bool:
-        """Write the row of a place from where its elements lie.
+        """Write the row of a slot from where its elements lie.
 
         Parameters
         ----------
-        place : int
+        slot_id : int
         address : int
             Of the elements, in C order without gaps and native byte order; they must stay there meanwhile.
         dtype : str
@@ -230,22 +230,22 @@ class StatisticsColumns:
         kind, rows = _BY_NAME.get(dtype), self._rows
         if kind is None:
             return False
-        if rows is not None and rows.write(place, kind.code, address, count, 0 if hashed else _NO_HASH, shape):
+        if rows is not None and rows.write(slot_id, kind.code, address, count, 0 if hashed else _NO_HASH, shape):
             return True
         if count <= SEGMENT_ELEMENTS:
-            self._scan_direct(place, kind, address, shape, count, hashed)
+            self._scan_direct(slot_id, kind, address, shape, count, hashed)
         else:
-            self._scan_any(place, kind, array_at(address, kind.element, shape, count), hashed)
+            self._scan_any(slot_id, kind, array_at(address, kind.element, shape, count), hashed)
         return True
 
     def scan_strided(
-        self, place: int, address: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], *, hashed: bool
+        self, slot_id: int, address: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], *, hashed: bool
     ) -> bool:
-        """Write the row of a place from elements that do not lie one after the other, without a copy of them.
+        """Write the row of a slot from elements that do not lie one after the other, without a copy of them.
 
         Parameters
         ----------
-        place : int
+        slot_id : int
         address : int
             Of the first element; they must stay there meanwhile.
         dtype : str
@@ -265,18 +265,18 @@ class StatisticsColumns:
         rows = self._rows or self._compiled_rows()
         if kind is None or kind.is_double or rows is None or not count or not axes:
             return False
-        self.reserve(place + 1)
+        self.reserve(slot_id + 1)
         first_block = 0 if hashed else _NO_HASH
-        return rows.write(place, kind.code, address, count, first_block, shape, *chain.from_iterable(axes))
+        return rows.write(slot_id, kind.code, address, count, first_block, shape, *chain.from_iterable(axes))
 
     def scan_segments(
-        self, place: int, dtype: str, shape: tuple[int, ...], segments: Iterable[NDArray[Any]], *, hashed: bool = True
+        self, slot_id: int, dtype: str, shape: tuple[int, ...], segments: Iterable[NDArray[Any]], *, hashed: bool = True
     ) -> bool:
-        """Write the row of a place from a tensor that is never in memory as a whole.
+        """Write the row of a slot from a tensor that is never in memory as a whole.
 
         Parameters
         ----------
-        place : int
+        slot_id : int
         dtype : str
             NumPy's name, or that of ml_dtypes.
         shape : tuple of int
@@ -293,18 +293,18 @@ class StatisticsColumns:
         kind = _BY_NAME.get(dtype)
         if kind is None:
             return False
-        self._scan_segments(place, kind, shape, segments, hashed)
+        self._scan_segments(slot_id, kind, shape, segments, hashed)
         return True
 
     def copy_row(
         self, source: int, target: int, of: StatisticsColumns | None = None, shape: tuple[int, ...] | None = None
     ) -> None:
-        """Write to the row of one place what is in that of another, also `of` other columns.
+        """Write to the row of one slot what is in that of another, also `of` other columns.
 
         Parameters
         ----------
         source, target : int
-            Places of the same elements in the same order.
+            Slots of the same elements in the same order.
         of : StatisticsColumns, optional
             Where the source is; here by default.
         shape : tuple of int, optional
@@ -319,127 +319,127 @@ class StatisticsColumns:
         shape = rows._shapes[source] if shape is None else shape
         self._mark(target, int(rows._codes[source]), shape, int(rows._exponents[source]))
 
-    def put(self, place: int, statistics: TensorStatistics) -> None:
-        """Write the row of a place from statistics that were computed elsewhere."""
-        self.reserve(place + 1)
-        self._reals[place], self._counts[place] = raw_row(statistics)
-        self._mark(place, _BY_NAME[statistics.dtype].code, statistics.shape, 0)
+    def put(self, slot_id: int, statistics: TensorStatistics) -> None:
+        """Write the row of a slot from statistics that were computed elsewhere."""
+        self.reserve(slot_id + 1)
+        self._reals[slot_id], self._counts[slot_id] = raw_row(statistics)
+        self._mark(slot_id, _BY_NAME[statistics.dtype].code, statistics.shape, 0)
 
-    def take(self, places: ArrayLike) -> Rows:
-        """Return a copy of the rows of places, in their order."""
-        wanted = np.asarray(places, np.int64)
+    def take(self, slot_ids: ArrayLike) -> Rows:
+        """Return a copy of the rows of slots, in their order."""
+        wanted = np.asarray(slot_ids, np.int64)
         if wanted.size:
             self.reserve(int(wanted.max()) + 1)
         shapes = self._shapes
         return Rows(
             wanted,
             self._iterations[wanted],
-            [shapes[place] for place in wanted.tolist()],
+            [shapes[slot_id] for slot_id in wanted.tolist()],
             self._codes[wanted],
             self._reals[wanted],
             self._counts[wanted],
             self._exponents[wanted],
         )
 
-    def columns(self, places: ArrayLike) -> dict[Any, NDArray[Any]]:
-        """Return the statistics of places by name, as watchpoints are evaluated on; see `Rows.columns`."""
-        return self.take(places).columns()
+    def columns(self, slot_ids: ArrayLike) -> dict[Any, NDArray[Any]]:
+        """Return the statistics of slots by name, as watchpoints are evaluated on; see `Rows.columns`."""
+        return self.take(slot_ids).columns()
 
-    def statistics(self, place: int) -> TensorStatistics | None:
-        """Return the row of a place; None if it was never written."""
-        return next(self.take([place]).statistics())
+    def statistics(self, slot_id: int) -> TensorStatistics | None:
+        """Return the row of a slot; None if it was never written."""
+        return next(self.take([slot_id]).statistics())
 
-    def non_finite(self, place: int) -> bool:
-        """Whether the row of a place counts NaN or infinite elements."""
-        return place < self._ready and bool(self._counts[place, layout.NAN : layout.POSITIVE_INFINITE + 1].any())
+    def non_finite(self, slot_id: int) -> bool:
+        """Whether the row of a slot counts NaN or infinite elements."""
+        return slot_id < self._ready and bool(self._counts[slot_id, layout.NAN : layout.POSITIVE_INFINITE + 1].any())
 
-    def is_non_finite(self, place: int) -> bool:
-        """Return whether the row of a place, written in this iteration, counts NaN or Inf."""
-        if place >= self._ready or self._iterations[place] != self.current_iteration:
+    def is_non_finite(self, slot_id: int) -> bool:
+        """Return whether the row of a slot, written in this iteration, counts NaN or Inf."""
+        if slot_id >= self._ready or self._iterations[slot_id] != self.current_iteration:
             return False
-        return bool(self._counts[place, layout.NAN : layout.POSITIVE_INFINITE + 1].any())
+        return bool(self._counts[slot_id, layout.NAN : layout.POSITIVE_INFINITE + 1].any())
 
-    def anomalies(self, places: int) -> NDArray[np.bool_]:
-        """Return which of the first places have a row of this iteration with NaN, Inf or values that have exploded.
+    def anomalies(self, slot_count: int) -> NDArray[np.bool_]:
+        """Return which of the first slots have a row of this iteration with NaN, Inf or values that have exploded.
 
         Parameters
         ----------
-        places : int
+        slot_count : int
             How many.
         """
-        places = min(places, self._ready)
-        counts, reals = self._counts[:places], self._reals[:places]
+        slot_count = min(slot_count, self._ready)
+        counts, reals = self._counts[:slot_count], self._reals[:slot_count]
         non_finite = counts[:, layout.NAN : layout.POSITIVE_INFINITE + 1].any(axis=1)
         largest = np.maximum(reals[:, layout.MAXIMUM], -reals[:, layout.MINIMUM])
-        found: NDArray[np.bool_] = non_finite | (largest > EXPLOSION_LIMIT) & _IS_FLOAT[self._codes[:places]]
-        found &= self._iterations[:places] == self.current_iteration
+        found: NDArray[np.bool_] = non_finite | (largest > EXPLOSION_LIMIT) & _IS_FLOAT[self._codes[:slot_count]]
+        found &= self._iterations[:slot_count] == self.current_iteration
         return found
 
-    def has_hash(self, place: int) -> bool:
-        """Whether the row of a place has a content hash."""
-        return place < self._ready and bool(self._counts[place, layout.HASH])
+    def has_hash(self, slot_id: int) -> bool:
+        """Whether the row of a slot has a content hash."""
+        return slot_id < self._ready and bool(self._counts[slot_id, layout.HASH])
 
-    def _mark(self, place: int, code: int, shape: tuple[int, ...], exponent: int) -> None:
-        self._shapes[place] = shape
-        self._codes[place] = code
-        self._exponents[place] = exponent
-        self._iterations[place] = self.current_iteration
+    def _mark(self, slot_id: int, code: int, shape: tuple[int, ...], exponent: int) -> None:
+        self._shapes[slot_id] = shape
+        self._codes[slot_id] = code
+        self._exponents[slot_id] = exponent
+        self._iterations[slot_id] = self.current_iteration
 
     def _scan_direct(
-        self, place: int, kind: _Kind, address: int, shape: tuple[int, ...], count: int, hashed: bool
+        self, slot_id: int, kind: _Kind, address: int, shape: tuple[int, ...], count: int, hashed: bool
     ) -> None:
         """Scan at most a segment of elements that the kernel can read themselves."""
         rows = self._rows or self._compiled_rows()
         if rows is None:
-            self._scan_any(place, kind, array_at(address, kind.element, shape, count), hashed)
+            self._scan_any(slot_id, kind, array_at(address, kind.element, shape, count), hashed)
             return
-        if place >= self._ready:
-            self.reserve(place + 1)
-        if not rows.write(place, kind.code, address, count, 0 if hashed else _NO_HASH, shape):
-            exponent = self._rescan(place, array_at(address, kind.element, (count,), count), kind)
-            self._mark(place, kind.code, shape, exponent)
+        if slot_id >= self._ready:
+            self.reserve(slot_id + 1)
+        if not rows.write(slot_id, kind.code, address, count, 0 if hashed else _NO_HASH, shape):
+            exponent = self._rescan(slot_id, array_at(address, kind.element, (count,), count), kind)
+            self._mark(slot_id, kind.code, shape, exponent)
 
-    def _scan_any(self, place: int, kind: _Kind, array: NDArray[Any], hashed: bool) -> None:
+    def _scan_any(self, slot_id: int, kind: _Kind, array: NDArray[Any], hashed: bool) -> None:
         """Scan what must be copied or put together first, or what there are no kernels for."""
         if array.size > SEGMENT_ELEMENTS:
-            self._scan_segments(place, kind, array.shape, segments_of(array), hashed)
+            self._scan_segments(slot_id, kind, array.shape, segments_of(array), hashed)
             return
-        self.reserve(place + 1)
+        self.reserve(slot_id + 1)
         elements = as_native(array, kind.element)
         if self._rows is not None or self._compiled_rows() is not None:
-            self._scan_direct(place, kind, elements.ctypes.data, array.shape, elements.size, hashed)
+            self._scan_direct(slot_id, kind, elements.ctypes.data, array.shape, elements.size, hashed)
             return
-        reals, counts = self._reals[place], self._counts[place]
+        reals, counts = self._reals[slot_id], self._counts[slot_id]
         reals[:] = _FIRST_REALS
         counts[:] = 0
         portable.scan(elements, kind.element, 0, (), reals, counts)
-        exponent = self._rescan(place, elements, kind) if kind.is_double else 0
-        self._mark(place, kind.code, array.shape, exponent)
+        exponent = self._rescan(slot_id, elements, kind) if kind.is_double else 0
+        self._mark(slot_id, kind.code, array.shape, exponent)
 
     def _scan_segments(
-        self, place: int, kind: _Kind, shape: tuple[int, ...], segments: Iterable[NDArray[Any]], hashed: bool
+        self, slot_id: int, kind: _Kind, shape: tuple[int, ...], segments: Iterable[NDArray[Any]], hashed: bool
     ) -> None:
-        self.reserve(place + 1)
+        self.reserve(slot_id + 1)
         team = self.team
         parts = [scan_segment(segment, index, hashed=hashed, team=team) for index, segment in enumerate(segments)]
         whole = joined(parts)
-        row = self._counts[place]
+        row = self._counts[slot_id]
         row[layout.FINITE], row[layout.NAN] = whole.finite, whole.nan
         row[layout.NEGATIVE_INFINITE], row[layout.POSITIVE_INFINITE] = whole.negative_infinite, whole.positive_infinite
         row[layout.NEGATIVE], row[layout.POSITIVE] = whole.negative, whole.positive
         row.view(np.uint64)[layout.HASH] = whole.block_hashes & (2**64 - 1)
-        reals = self._reals[place]
+        reals = self._reals[slot_id]
         reals[layout.TOTAL], reals[layout.ABSOLUTE_TOTAL] = whole.total, whole.absolute_total
         reals[layout.SQUARED_DEVIATION] = whole.squared_deviation
         reals[layout.MINIMUM], reals[layout.MAXIMUM] = whole.minimum, whole.maximum
-        self._mark(place, kind.code, shape, whole.exponent)
+        self._mark(slot_id, kind.code, shape, whole.exponent)
 
-    def _rescan(self, place: int, elements: NDArray[Any], kind: _Kind) -> int:
+    def _rescan(self, slot_id: int, elements: NDArray[Any], kind: _Kind) -> int:
         """Sum again if squares left the range of float64; return the exponent of the scale."""
-        reals = self._reals[place].tolist()
+        reals = self._reals[slot_id].tolist()
         exponent = rescan_if_out_of_range(elements, kind.element, reals)
         if exponent:
-            self._reals[place] = reals
+            self._reals[slot_id] = reals
         return exponent
 
     def _compiled_rows(self) -> CompiledRows | None:
@@ -461,12 +461,12 @@ class StatisticsColumns:
         return self._rows
 
 
-def _lasting(dtype: Any, width: int) -> NDArray[Any]:
+def _rows_in_memory(dtype: Any, width: int) -> NDArray[Any]:
     """Return rows of zeros; only those that are written to take memory. A forked process has its own."""
-    size_bytes = MOST_PLACES * width * np.dtype(dtype).itemsize
+    size_bytes = MOST_ROWS * width * np.dtype(dtype).itemsize
     memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     rows: NDArray[Any] = np.frombuffer(memory, dtype)
-    return rows.reshape(MOST_PLACES, width)
+    return rows.reshape(MOST_ROWS, width)
 
 
 def _kind_or_none(dtype: np.dtype[Any]) -> _Kind | None:

@@ -1,4 +1,4 @@
-"""What the server commands while the training stands still."""
+"""What the server commands while the training is stopped."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.agents.introduction import ANSWER_WITHIN_S
-from tensight.agents.notices import report, say_once
+from tensight.agents.notices import log_once, report
 from tensight.wire import MOST_NAME, text
 from tensight.wire.debugger_pb2 import EventReply, ViewCMD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tensight.agents.answering import Answers
     from tensight.agents.connection import Connection, Outcome
+    from tensight.agents.responses import TensorResponses
     from tensight.agents.watching import Watches
     from tensight.agents.watching_rules import AgentHit
     from tensight.wire.debugger_pb2 import Metadata, RunCMD, SetCMD, WatchpointHit
@@ -73,10 +73,10 @@ class CommandLoop:
     ----------
     connection : Connection
     watches : Watches
-    answers : Answers
+    responses : TensorResponses
     check_again : callable
-        Checks all watchpoints on the values of the step at which the training stands, and returns the hits.
-    look_closer : callable
+        Checks all watchpoints on the values of the step at which the training is stopped, and returns the hits.
+    capture_operators : callable
         Has every operator captured from the next step on.
     announce : callable
         Tells the server once more who the process is; returns why that failed, empty if it did not.
@@ -93,18 +93,18 @@ class CommandLoop:
         self,
         connection: Connection,
         watches: Watches,
-        answers: Answers,
+        responses: TensorResponses,
         *,
         check_again: Callable[[], list[AgentHit]],
-        look_closer: Callable[[], None],
+        capture_operators: Callable[[], None],
         announce: Callable[[], str],
         hit_messages: Callable[[Iterable[AgentHit]], list[WatchpointHit]],
     ) -> None:
         self._connection = connection
         self._watches = watches
-        self._answers = answers
+        self._responses = responses
         self._check_again = check_again
-        self._look_closer = look_closer
+        self._capture_operators = capture_operators
         self._announce = announce
         self._hit_messages = hit_messages
         self._watchpoints: set[int] = set()
@@ -116,13 +116,13 @@ class CommandLoop:
             self._watches.delete(number)
         self._watchpoints.clear()
 
-    def stand(self, where: Callable[[], Metadata]) -> Order:
+    def obey(self, where: Callable[[], Metadata]) -> Order:
         """Obey until the server says to go on.
 
         Parameters
         ----------
         where : callable
-            Returns where the training stands.
+            Returns where the training is stopped.
 
         Raises
         ------
@@ -183,7 +183,7 @@ class CommandLoop:
             self.send_hits(replace(hit, is_new=True) for hit in self._check_again())
             return None
         if command.run_level == b"closer":
-            self._look_closer()
+            self._capture_operators()
             return None
         if command.run_level == b"node":
             return Order(None, at_nodes=True, node=text(command.node_name, MOST_NAME), back=command.back)
@@ -198,20 +198,20 @@ class CommandLoop:
         self._watchpoints.add(command.id)
         problem = self._watches.set(command)
         if problem:
-            say_once(f"watchpoint {command.id} cannot be used: {problem}")
+            log_once(f"watchpoint {command.id} cannot be used: {problem}")
 
     def _show(self, command: ViewCMD) -> None:
-        answers, level = self._answers, command.level
+        responses, level = self._responses, command.level
         if command.views:
-            outcome = self._connection.stream("SendViews", answers.views(command.views), timeout_s=ANSWERED_WITHIN_S)
+            outcome = self._connection.stream("SendViews", responses.views(command.views), timeout_s=ANSWERED_WITHIN_S)
         elif level == ViewCMD.statistics:
-            rows = answers.summaries(command.tensors, complete=self.is_ours)
+            rows = responses.summaries(command.tensors, complete=self.is_ours)
             outcome = self._connection.stream("SendTensorStats", rows, timeout_s=ANSWERED_WITHIN_S)
         elif level == ViewCMD.base:
-            bases = answers.bases(command.tensors)
+            bases = responses.bases(command.tensors)
             outcome = self._connection.stream("SendTensorBase", bases, timeout_s=ANSWERED_WITHIN_S)
         else:
-            values = answers.values(command.tensors)
+            values = responses.values(command.tensors)
             outcome = self._connection.stream("SendTensors", values, timeout_s=ANSWERED_WITHIN_S)
         _complain(outcome, "an answer")
 
@@ -222,7 +222,7 @@ def _report_lines(message: str) -> None:
 
 
 def _complain(outcome: Outcome, what: str) -> None:
-    """Say that a server refused something; that it is gone shows anyway with the next question."""
+    """Log that a server refused something; that it is gone shows anyway with the next request."""
     reply = outcome.reply
     if isinstance(reply, EventReply) and reply.status != EventReply.OK:
-        say_once(f"the debug server refused {what}: {text(reply.message)}")
+        log_once(f"the debug server refused {what}: {text(reply.message)}")

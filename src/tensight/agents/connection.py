@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.agents.forking import ForkGate
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.wire import MAX_MESSAGE_BYTES, PROCESS_KEY_METADATA, TOKEN_METADATA
 from tensight.wire.debugger_pb2 import EventReply
 from tensight.wire.telemetry_pb2 import PollReply, Receipt
@@ -315,7 +315,7 @@ def _channel(settings: AgentSettings, address: str) -> Any:
             trusted = file.read()
         return grpc.secure_channel(address, grpc.ssl_channel_credentials(trusted), options=options)
     except Exception as error:
-        say_once(f"no connection to a debug server is possible: {error}; the training goes on without")
+        log_once(f"no connection to a debug server is possible: {error}; the training goes on without")
         return None
 
 

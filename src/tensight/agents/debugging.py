@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tensight.agents.commands import Terminated
 from tensight.agents.endings import is_interactive, uncaught
-from tensight.agents.notices import report, say_once
+from tensight.agents.notices import log_once, report
 from tensight.agents.termination import is_of_handler
 from tensight.agents.workers import pool_of_worker
 from tensight.errors import TensightError
@@ -37,14 +37,14 @@ class TrainingDebugger(ABC):
     settings : AgentSettings
     agent_of : callable
         Makes the agent, from the arguments of `Agent`.
-    is_asked_for : bool
+    is_requested : bool
         Whether the script itself asks for the debugger; else, as in all processes that inherit its environment, workers
         are left alone.
     """
 
-    def __init__(self, settings: AgentSettings, agent_of: Callable[..., Agent], *, is_asked_for: bool = True) -> None:
+    def __init__(self, settings: AgentSettings, agent_of: Callable[..., Agent], *, is_requested: bool = True) -> None:
         self._settings = settings
-        self._is_asked_for = is_asked_for
+        self._is_requested = is_requested
         self._process_id = os.getpid()
         self._agent_of = agent_of
         self._agent: Agent | None = None
@@ -104,7 +104,7 @@ class TrainingDebugger(ABC):
                 report("debugging begins anew; what it began with before is debugged no more")
                 other.close()
         if any(type(other) is type(self) for other in active_debuggers()):
-            say_once("this training is being debugged already; debugging it a second time is left out")
+            log_once("this training is being debugged already; debugging it a second time is left out")
             self._is_over = True
             return
         _active.append(weakref.ref(self))
@@ -131,8 +131,8 @@ class TrainingDebugger(ABC):
     @property
     def is_left_alone(self) -> bool:
         """Whether this process is a worker that serves a training, in which nobody has asked for this debugger."""
-        is_asked_for = self._is_asked_for and os.getpid() == self._process_id
-        return not is_asked_for and bool(pool_of_worker())
+        is_requested = self._is_requested and os.getpid() == self._process_id
+        return not is_requested and bool(pool_of_worker())
 
     # --- what an adapter does ---
 
@@ -196,15 +196,15 @@ class TrainingDebugger(ABC):
         if is_of_handler(error):
             raise error
         why = str(error) if isinstance(error, TensightError) else f"internal error: {error!r}"
-        say_once(f"debugging ends here and the training goes on: {why}")
+        log_once(f"debugging ends here and the training goes on: {why}")
         self.close()
 
     def _takes_over(self, other: TrainingDebugger) -> bool:
         """Whether the script has begun both in this thread, and neither for a block."""
         return (
             type(other) is type(self)
-            and self._is_asked_for
-            and other._is_asked_for
+            and self._is_requested
+            and other._is_requested
             and not (self._has_block or other._has_block)
             and self._thread == other._thread
         )
@@ -231,11 +231,11 @@ def active_debuggers() -> list[TrainingDebugger]:
 
 
 def _do_orderly(part: Callable[[], None]) -> None:
-    """Do a part of the end of debugging; where it fails that is said."""
+    """Do a part of the end of debugging; where it fails that is logged."""
     try:
         part()
     except Exception as error:
-        say_once(f"debugging could not be ended in an orderly way: {error!r}")
+        log_once(f"debugging could not be ended in an orderly way: {error!r}")
 
 
 def _leave(reference: weakref.ref[TrainingDebugger]) -> None:

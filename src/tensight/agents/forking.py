@@ -88,14 +88,14 @@ class ForkGate:
 
 
 _gates: MutableSet[ForkGate] = weakref.WeakSet()
-_living: MutableSet[Any] = weakref.WeakSet()
+_live_agents: MutableSet[Any] = weakref.WeakSet()
 _is_registered = False
 
 
 def silent_in_children(agent: Forked) -> None:
     """Have an agent do nothing in processes that are forked from this one."""
     global _is_registered
-    _living.add(agent)
+    _live_agents.add(agent)
     if not _is_registered:
         _is_registered = True
         os.register_at_fork(before=_close_gates, after_in_parent=_open_gates, after_in_child=_silence_all)
@@ -113,7 +113,7 @@ def _open_gates() -> None:
 
 def _silence_all() -> None:
     _gates.clear()
-    for agent in list(_living):
+    for agent in list(_live_agents):
         # What gRPC frees in a child can wait for a lock that nobody holds any more.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(agent.silence()))
-    _living.clear()
+    _live_agents.clear()

@@ -43,7 +43,7 @@ _DT_BOOL, _DT_INT64, _DT_FLOAT64, _DT_STRING = 1, 5, 12, 13
 
 
 def graph_number(program: Program) -> int:
-    """Return the number at the end of the name of a program's graph, by which the process says where it stands."""
+    """Return the number at the end of the name of a program's graph, by which the process reports where it is."""
     found = _TRAILING_NUMBER.search(program.name)
     return int(found[0]) if found else program.number
 

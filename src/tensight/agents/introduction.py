@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from tensight.agents.graph_messages import SourceTexts, execution_order, graph_chunks, graph_message, graph_number
-from tensight.agents.notices import say
+from tensight.agents.notices import log
 from tensight.agents.run_names import run_name
 from tensight.agents.settings import DEFAULT_PORT
 from tensight.version import __version__
@@ -57,8 +57,8 @@ class Introduction:
     is_refused : bool
         Whether the server that was found last asks for an access token that the process does not have.
     programs : list of Program
-        Those that the server has been told of, or will be.
-    looks_closer : bool
+        Those that were reported to the server, or will be.
+    can_capture_operators : bool
         Whether it captures calls of modules, and can capture every operator from a step on.
     """
 
@@ -75,7 +75,7 @@ class Introduction:
         self.is_ours = True
         self.is_refused = False
         self.programs: list[Program] = []
-        self.looks_closer = False
+        self.can_capture_operators = False
         self._settings = settings
         self._framework = framework
         self._script = script
@@ -86,7 +86,7 @@ class Introduction:
 
     def captures_operators(self) -> None:
         """Note that the process captures every operator from now on, and can stop at each."""
-        self.looks_closer, self._stops_at_nodes = False, True
+        self.can_capture_operators, self._stops_at_nodes = False, True
 
     def find_out(self, connection: Connection, *, timeout_s: float, wait_for_ready: bool = False) -> str:
         """Find out which server there is; return why none answers, empty if one does."""
@@ -132,7 +132,7 @@ class Introduction:
                 return "the server is too old: it says nothing of versions"
             if reply.version_matched:
                 if reply.message:
-                    say(f"the debug server says: {text(reply.message)}")
+                    log(f"the debug server says: {text(reply.message)}")
                 self._sources.forget()
                 return self.send_graphs(connection, self.programs)
             if self.is_ours:
@@ -168,7 +168,7 @@ class Introduction:
         oldest_iteration: int | None = None,
         done: bool = False,
     ) -> Metadata:
-        """Return where the process stands.
+        """Return where the process is.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Introduction:
         program : Program or None
             What runs.
         node : str
-            Full name of the operator at which it stands within a step.
+            Full name of the operator at which it is stopped within a step.
         hashes : iterable of ContentHash
             Of tensors in which ranks are compared.
         oldest_iteration : int, optional
@@ -222,7 +222,7 @@ class Introduction:
                 history=bool(settings.record),
                 conditions=True,
                 back=self._goes_back,
-                closer=self.looks_closer,
+                closer=self.can_capture_operators,
             ),
             script=encoded(self._script),
             run_at_start=run_at_start,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ MOST_PROGRAMS = 256
 
 
 class KnownPrograms:
-    """Programs that everybody who must know of them has been told of.
+    """Programs that were reported to everybody who must know of them.
 
     Parameters
     ----------
@@ -64,13 +64,13 @@ class KnownPrograms:
         return self._graph_of.get(node, "")
 
     def learn(self, program: Program) -> bool:
-        """Take note of what ran; return whether the server was told of something new."""
+        """Take note of what ran; return whether something new was reported to the server."""
         self.latest = self._watches.spreading.program = program
         known = self._programs.get(program.number)
-        if known is program or (known is not None and _says_the_same(known, program)):
+        if known is program or (known is not None and _has_same_nodes(known, program)):
             return False
         if known is None and len(self._programs) >= MOST_PROGRAMS:
-            say_once(f"the steps compute more than {MOST_PROGRAMS} different things; no more graphs are shown")
+            log_once(f"the steps compute more than {MOST_PROGRAMS} different things; no more graphs are shown")
             return False
         self._programs[program.number] = program
         # One that has the name of an earlier one takes its place.
@@ -85,11 +85,11 @@ class KnownPrograms:
             return False
         problem = self._introduction.send_graphs(self._attachment.connection, [program])
         if problem:
-            say_once(f"the debug server refuses the graph {program.name}: {problem}")
+            log_once(f"the debug server refuses the graph {program.name}: {problem}")
         return True
 
 
-def _says_the_same(program: Program, other: Program) -> bool:
+def _has_same_nodes(program: Program, other: Program) -> bool:
     """Whether two states of one program have the same nodes, and know the same lines of code of them."""
     nodes, others = program.nodes, other.nodes
     return len(nodes) == len(others) and all(

@@ -109,7 +109,7 @@ def _debug(framework: str) -> None:
         settings = AgentSettings.from_environment()
         importlib.import_module(f"tensight.agents.{framework}.install").install(settings)
     except Exception as error:
-        _say(error)
+        _log_failure(error)
     finally:
         if collects:
             gc.enable()
@@ -118,9 +118,9 @@ def _debug(framework: str) -> None:
 _DEBUG = {known.module: functools.partial(_debug, known.module) for known in FRAMEWORKS}
 
 
-def _say(error: Exception) -> None:
-    from tensight.agents.notices import say
+def _log_failure(error: Exception) -> None:
+    from tensight.agents.notices import log
     from tensight.errors import TensightError
 
     what = str(error) if isinstance(error, TensightError) else f"{type(error).__name__}: {error}"
-    say(f"the training goes on without the debugger: {what}")
+    log(f"the training goes on without the debugger: {what}")

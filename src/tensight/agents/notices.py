@@ -1,7 +1,7 @@
 """What the agent tells the person at the terminal: single lines on stderr, never an exception.
 
 They go through the logger ``tensight.agents``, so that a script can send them elsewhere or turn them off: what happens
-to the training (`report`) has the level INFO, what a person should know (`say`) the level WARNING.
+to the training (`report`) has the level INFO, what a person should know (`log`) the level WARNING.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_REMEMBERED = 1_000
 _BURST_S = 0.1
 """Lines that are so near to each other follow each other, with no progress bar between them."""
 
-_said: set[str] = set()
+_logged: set[str] = set()
 
 
 class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
@@ -48,21 +48,21 @@ class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
         return
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """Write a line for the person who watches the training: something that they should know."""
-    _log(logging.WARNING, text)
+    _write(logging.WARNING, text)
 
 
-def say_once(text: str) -> None:
+def log_once(text: str) -> None:
     """Write a line unless the same was written before."""
-    if text not in _said and len(_said) < _MOST_REMEMBERED:
-        _said.add(text)
-        say(text)
+    if text not in _logged and len(_logged) < _MOST_REMEMBERED:
+        _logged.add(text)
+        log(text)
 
 
 def report(text: str) -> None:
     """Write a line about what happens to the training in the ordinary course of debugging."""
-    _log(logging.INFO, text)
+    _write(logging.INFO, text)
 
 
 def be_quiet() -> None:
@@ -70,7 +70,7 @@ def be_quiet() -> None:
     _logger().setLevel(logging.WARNING)
 
 
-def _log(level: int, text: str) -> None:
+def _write(level: int, text: str) -> None:
     _logger().log(level, "%s", "".join(map(_visible, " ".join(text.split("\n")))))
 
 

@@ -55,14 +55,14 @@ class TensorReader(Protocol):
         the same kind and shape, which saves making memory.
         """
 
-    def scan(self, tensor: Any, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
-        """Write the statistics of a tensor to the row of a place; False if it has none. A device may be behind.
+    def scan(self, tensor: Any, columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
+        """Write the statistics of a tensor to the row of a slot; False if it has none. A device may be behind.
 
         Parameters
         ----------
         tensor : object
         columns : StatisticsColumns
-        place : int
+        slot_id : int
         hashed : bool
             Whether a content hash is wanted.
         """

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.agents.graph_messages import execution_order, graph_message
-from tensight.agents.notices import report, say, say_once
+from tensight.agents.notices import log, log_once, report
 from tensight.agents.recorded_names import recorded_names
 from tensight.errors import InputError, TensightError
 from tensight.graph.steps import step_of
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.agents.columns import StatisticsColumns
-    from tensight.agents.places import Io, PlaceTable
     from tensight.agents.program import Program
     from tensight.agents.reader import Framework, TensorReader
     from tensight.agents.retention import Retention
     from tensight.agents.settings import AgentSettings
+    from tensight.agents.slots import Io, SlotTable
     from tensight.dumps.iteration_writer import IterationWriter
     from tensight.dumps.recorder import RankRecorder, RecordedRow
     from tensight.graph import Graph, Node
@@ -65,7 +65,7 @@ class Recorder:
     Attributes
     ----------
     is_on : bool
-        Whether steps are recorded: then every place is wanted with its statistics and its value.
+        Whether steps are recorded: then every slot is wanted with its statistics and its value.
     folder : Path or None
         The recording; None if there never was one.
     """
@@ -122,11 +122,11 @@ class Recorder:
         iteration: int,
         program: Program,
         order: Iterable[int],
-        places: PlaceTable,
+        slot_table: SlotTable,
         columns: StatisticsColumns,
         retention: Retention,
     ) -> None:
-        """Write a step that has ended: of each place its value, or its statistics if its value is not kept.
+        """Write a step that has ended: of each slot its value, or its statistics if its value is not kept.
 
         Parameters
         ----------
@@ -135,8 +135,8 @@ class Recorder:
         program : Program
             What ran.
         order : iterable of int
-            Places that were seen, in the order of execution.
-        places : PlaceTable
+            Slots that were seen, in the order of execution.
+        slot_table : SlotTable
         columns : StatisticsColumns
         retention : Retention
         """
@@ -146,7 +146,7 @@ class Recorder:
         try:
             if program.number not in self._graphs:
                 self._learn(rank, program)
-            self._write(rank, self._graphs[program.number], iteration, _Seen(order, places, columns, retention))
+            self._write(rank, self._graphs[program.number], iteration, _Seen(order, slot_table, columns, retention))
         except Exception as error:
             self._end(error)
 
@@ -256,8 +256,8 @@ class Recorder:
             writer.discard()
             raise
         self._iterations[iteration] = graph
-        if without and seen.retention.gave_way:
-            say_once(
+        if without and seen.retention.has_dropped_values:
+            log_once(
                 f"the values of a step do not fit into the {seen.retention.budget_bytes / 2**20:,.0f} MiB set aside for"
                 " them; of the others only statistics are recorded (TENSIGHT_MEMORY_BUDGET changes that)"
             )
@@ -265,25 +265,25 @@ class Recorder:
             self._drop_oldest(rank)
 
     def _write_values(self, rank: RankRecorder, writer: IterationWriter, graph: _Graph, seen: _Seen) -> list[int]:
-        """Write the values that are kept; return the places that have none."""
+        """Write the values that are kept; return the slots that have none."""
         without: list[int] = []
         written: dict[int, tuple[str, NDArray[Any]]] = {}
         for number in dict.fromkeys(seen.order):
-            place = seen.places[number]
-            node = graph.nodes.get(place.node.name)
+            tensor_slot = seen.slot_table[number]
+            node = graph.nodes.get(tensor_slot.node.name)
             if node is None:
                 continue
             tensor = seen.retention.current(number)
-            head, is_input = rank.head(graph.graph, node), place.io == "input"
+            head, is_input = rank.head(graph.graph, node), tensor_slot.io == "input"
             known = written.get(id(tensor))
             if tensor is not None and known is not None:
-                writer.add_again(known[0], head, place.slot, known[1], is_input=is_input)
+                writer.add_again(known[0], head, tensor_slot.slot, known[1], is_input=is_input)
                 continue
             array = None if tensor is None else self._reader.host(tensor)
             if array is None:
                 without.append(number)
                 continue
-            written[id(tensor)] = writer.add(head, place.slot, array, is_input=is_input), array
+            written[id(tensor)] = writer.add(head, tensor_slot.slot, array, is_input=is_input), array
         return without
 
     def _drop_oldest(self, rank: RankRecorder) -> None:
@@ -295,16 +295,16 @@ class Recorder:
             self._waste.delete(gone)
 
     def _end(self, error: Exception) -> None:
-        """Record no more, and say so."""
+        """Record no more, and log why."""
         self.is_on = False
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error) or repr(error)
         if self.folder is None:
-            say(f"nothing is recorded: {reason}")
+            log(f"nothing is recorded: {reason}")
             return
         what = "nothing is"
         if self._iterations:
             what = f"{self._recorded_steps} are"
-        say(f"recording ends, the training goes on: {self.folder}: {reason}; {what} recorded")
+        log(f"recording ends, the training goes on: {self.folder}: {reason}; {what} recorded")
 
 
 class _Waste:
@@ -349,16 +349,16 @@ class _Seen:
     """What there is of a step."""
 
     def __init__(
-        self, order: Iterable[int], places: PlaceTable, columns: StatisticsColumns, retention: Retention
+        self, order: Iterable[int], slot_table: SlotTable, columns: StatisticsColumns, retention: Retention
     ) -> None:
         self.order = order
-        self.places = places
+        self.slot_table = slot_table
         self.columns = columns
         self.retention = retention
 
 
 def _recorded_rows(graph: _Graph, numbers: list[int], seen: _Seen) -> list[RecordedRow]:
-    """Return the statistics of places, as far as they are of this step."""
+    """Return the statistics of slots, as far as they are of this step."""
     from tensight.dumps.recorder import RecordedRow
 
     if not numbers:
@@ -368,15 +368,15 @@ def _recorded_rows(graph: _Graph, numbers: list[int], seen: _Seen) -> list[Recor
     for number, iteration, row in zip(numbers, rows.iterations.tolist(), rows.statistics(), strict=True):
         if row is None or iteration != seen.columns.current_iteration:
             continue
-        place = seen.places[number]
+        tensor_slot = seen.slot_table[number]
         names = (
             *("dtype", "shape", "size_bytes", "max", "min", "mean", "count", "negative_count", "positive_count"),
             *("nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "l2_norm", "abs_mean", "std"),
         )
         known: dict[str, Any] = {name: getattr(row, name) for name in names}
-        name = place.node.name
+        name = tensor_slot.node.name
         kind, recorded = graph.types.get(name, "Parameter"), graph.names.get(name, name)
-        found.append(RecordedRow(kind, recorded, place.io, place.slot, **known))
+        found.append(RecordedRow(kind, recorded, tensor_slot.io, tensor_slot.slot, **known))
     return found
 
 

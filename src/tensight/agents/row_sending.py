@@ -35,12 +35,12 @@ class RowSender:
     reader : TensorReader
     programs : KnownPrograms
     has_run : callable
-        Whether a place has its value of this step where the training stands.
+        Whether a slot has its value of this step where the training is stopped.
 
     Attributes
     ----------
     seen : list of int
-        The places of this step, in the order in which they were seen.
+        The slots of this step, in the order in which they were seen.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class RowSender:
         self.seen: list[int] = []
 
     def complete(self) -> None:
-        """Write the rows of places that were only asked about NaN and Inf, and hashes, where values are still there."""
+        """Write the rows of slots that were only checked for NaN and Inf, and hashes, where values are still there."""
         columns = self._columns
-        for place in self.seen:
-            written = place < len(columns.iteration) and columns.iteration[place] == columns.current_iteration
-            if not written or not columns.has_hash(place):
-                tensor = self._retention.current(place)
+        for slot_id in self.seen:
+            written = slot_id < len(columns.iteration) and columns.iteration[slot_id] == columns.current_iteration
+            if not written or not columns.has_hash(slot_id):
+                tensor = self._retention.current(slot_id)
                 if tensor is not None:
-                    self._reader.scan(tensor, columns, place)
+                    self._reader.scan(tensor, columns, slot_id)
         self._reader.settle(columns)
 
     def send(self) -> None:
@@ -92,21 +92,23 @@ class RowSender:
             if rows is not None:
                 self._telemetry.offer(rows)
 
-    def last(self, iteration: int, places: int) -> StepRows | None:
+    def last(self, iteration: int, slot_count: int) -> StepRows | None:
         """Return the rows of the last step that ended; None if nobody looked at it, or the server has them.
 
         Parameters
         ----------
         iteration : int
-        places : int
+        slot_count : int
             How many there are.
         """
-        written = np.flatnonzero(self._columns.iteration[:places] == iteration)
+        written = np.flatnonzero(self._columns.iteration[:slot_count] == iteration)
         return self._telemetry.unsent(self._of(iteration, written)) if written.size else None
 
-    def keep_weights(self, places: NDArray[np.int64] | None) -> None:
+    def keep_weights(self, slot_ids: NDArray[np.int64] | None) -> None:
         """Keep a copy of the rows that weights and states have in this step; None if nobody will need them."""
-        self._weights = None if places is None or not self.seen else self._of(self._columns.current_iteration, places)
+        self._weights = None
+        if slot_ids is not None and self.seen:
+            self._weights = self._of(self._columns.current_iteration, slot_ids)
 
     def _rows(self) -> StepRows | None:
         """Return a copy of the rows of this step; None if there are none."""
@@ -115,6 +117,6 @@ class RowSender:
         there: Iterable[int] = filter(self._has_run, dict.fromkeys(self.seen))
         return self._of(self._columns.current_iteration, np.fromiter(there, np.int64))
 
-    def _of(self, iteration: int, places: NDArray[np.int64]) -> StepRows | None:
+    def _of(self, iteration: int, slot_ids: NDArray[np.int64]) -> StepRows | None:
         program = self._programs.latest
-        return None if program is None else StepRows(iteration, program, self._columns.take(places))
+        return None if program is None else StepRows(iteration, program, self._columns.take(slot_ids))

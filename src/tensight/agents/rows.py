@@ -29,17 +29,17 @@ class Rows:
 
     Attributes
     ----------
-    places : ndarray of int64, shape (n,)
+    slot_ids : ndarray of int64, shape (n,)
     iterations : ndarray of int64, shape (n,)
         In which each row was written; `columns.NEVER` if it never was.
     shapes : list of tuple of int
     codes : ndarray of int64, shape (n,)
-        Place of each element type in `tensors.elements.ELEMENT_NAMES`; NO_TYPE of a row that was never written.
+        Index of each element type in `tensors.elements.ELEMENT_NAMES`; NO_TYPE of a row that was never written.
     reals, raw_counts, exponents : ndarray
         The totals of `tensors.layout`, and the power of two that sums were divided by.
     """
 
-    places: NDArray[np.int64]
+    slot_ids: NDArray[np.int64]
     iterations: NDArray[np.int64]
     shapes: list[tuple[int, ...]]
     codes: NDArray[np.int64]
@@ -48,7 +48,7 @@ class Rows:
     exponents: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.slot_ids)
 
     @property
     def dtypes(self) -> list[str]:
@@ -104,8 +104,8 @@ class Rows:
     def columns(self) -> dict[Any, NDArray[Any]]:
         """Return the statistics by name, as watchpoints are evaluated on; without ``content_hash``, see `hashes`."""
         counts, numbers = self.counts, self.numbers
-        columns: dict[Any, NDArray[Any]] = {name: counts[:, place] for place, name in enumerate(COUNTS)}
-        columns.update((name, numbers[:, place]) for place, name in enumerate(MEASURES))
+        columns: dict[Any, NDArray[Any]] = {name: counts[:, index] for index, name in enumerate(COUNTS)}
+        columns.update((name, numbers[:, index]) for index, name in enumerate(MEASURES))
         return columns
 
     def statistics(self) -> Iterator[TensorStatistics | None]:

@@ -74,7 +74,7 @@ class Scalars:
         is_reported : bool
             Whether there is a server that understands them.
         is_shown : bool
-            Whether somebody will look at the step.
+            Whether somebody will inspect the step.
         may_stop : bool
             Whether somebody may, though nobody knows yet.
         """

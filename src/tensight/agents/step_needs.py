@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.agents.places import Need
+from tensight.agents.slots import Need
 from tensight.agents.tracing import reads_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tensight.agents.against import TraceComparison
-    from tensight.agents.lasting import LastingPlaces
-    from tensight.agents.places import PlaceTable
+    from tensight.agents.persistent_slots import PersistentSlots
     from tensight.agents.recording import Recorder
     from tensight.agents.settings import AgentSettings
+    from tensight.agents.slots import SlotTable
     from tensight.agents.tracing import Tracer
     from tensight.agents.watching import Watches
 
@@ -25,12 +25,12 @@ _ALL = _SHOWN | Need.HASH
 
 
 class StepNeeds:
-    """What is wanted of every place in the step that comes.
+    """What is wanted of every slot in the step that comes.
 
     Parameters
     ----------
     settings : AgentSettings
-    places : PlaceTable
+    slot_table : SlotTable
     watches : Watches
     recorder : Recorder
     tracer : Tracer
@@ -42,8 +42,8 @@ class StepNeeds:
 
     Attributes
     ----------
-    looks_at_all : bool
-        Whether somebody will look at the step, at whatever part of it.
+    is_inspected : bool
+        Whether somebody will inspect the step, whatever part of it.
     captures_modules : bool
         Whether calls of modules are captured, and not every operator.
     may_watch_anew : bool
@@ -53,7 +53,7 @@ class StepNeeds:
     def __init__(
         self,
         settings: AgentSettings,
-        places: PlaceTable,
+        slot_table: SlotTable,
         watches: Watches,
         recorder: Recorder,
         tracer: Tracer,
@@ -63,7 +63,7 @@ class StepNeeds:
         walks: bool,
     ) -> None:
         self._settings = settings
-        self._places = places
+        self._slot_table = slot_table
         self._watches = watches
         self._recorder = recorder
         self._tracer = tracer
@@ -73,13 +73,13 @@ class StepNeeds:
         self._base = Need.NOTHING
         self._of_states: Need | None = None
         self._watches_weights = False
-        self.looks_at_all = False
+        self.is_inspected = False
         self.captures_modules = settings.capture == "modules"
         self.may_watch_anew = True
 
     @property
     def shows_all(self) -> bool:
-        """Whether a person who stops at the step sees of every place what there is to be seen."""
+        """Whether a person who stops at the step sees of every slot what there is to be seen."""
         return self._base & _SHOWN == _SHOWN or self._settings.partial_memory
 
     def begin(self) -> None:
@@ -89,16 +89,16 @@ class StepNeeds:
         """
         self.require(Need.ROW | Need.HASH if self._settings.partial_memory else _ALL)
 
-    def decide(self, step: int, lasting: LastingPlaces, *, looks_at_all: bool, watches: bool) -> None:
-        """Decide what is wanted of every place, watched or not.
+    def decide(self, step: int, persistent: PersistentSlots, *, is_inspected: bool, watches: bool) -> None:
+        """Decide what is wanted of every slot, watched or not.
 
         Parameters
         ----------
         step : int
             The one that comes, from 0.
-        lasting : LastingPlaces
-        looks_at_all : bool
-            Whether somebody will look at the step.
+        persistent : PersistentSlots
+        is_inspected : bool
+            Whether somebody will inspect the step.
         watches : bool
             Whether watchpoints see it.
         """
@@ -106,7 +106,7 @@ class StepNeeds:
         # References to thousands of intermediates keep memory from being used again, which costs more than the
         # watching; where operators are captured, an adapter shows the values of what hits all the same.
         watches_modules = watches and self.captures_modules
-        everything = looks_at_all or self._recorder.is_on
+        everything = is_inspected or self._recorder.is_on
         if not partial and (everything or watches_modules):
             # What nobody was sure to look at gets its hashes when the training stops.
             base = _ALL if everything else _SHOWN
@@ -121,29 +121,29 @@ class StepNeeds:
             # A person will look at the step in which something differs.
             base |= Need.VALUE
         is_other = self.require(base) or self.may_watch_anew or of_states != self._of_states
-        if looks_at_all != self.looks_at_all or self.may_watch_anew:
-            self.looks_at_all, self.may_watch_anew = looks_at_all, False
+        if is_inspected != self.is_inspected or self.may_watch_anew:
+            self.is_inspected, self.may_watch_anew = is_inspected, False
             self._watches_weights = watches and not partial
-            lasting.choose_copies(self.wants_copies)
+            persistent.choose_copies(self.wants_copies)
         if is_other:
             self._of_states = of_states
             # States are most of what there is: at a stop what nobody watches of them is made up.
-            instead = {} if of_states is None else dict.fromkeys(lasting.states, of_states)
+            instead = {} if of_states is None else dict.fromkeys(persistent.states, of_states)
             if self._watches_weights and not base:
-                instead = dict.fromkeys(lasting.weights, Need.VALUE)
+                instead = dict.fromkeys(persistent.weights, Need.VALUE)
             self._watches.require(base, instead)
 
     def require(self, need: Need) -> bool:
-        """Say what is wanted of every place; return whether that is another thing than before."""
+        """Set what is wanted of every slot; return whether that is another thing than before."""
         if need == self._base:
             return False
         self._base = need
         self._watches.require(need)
         return True
 
-    def wants_copies(self, place: int) -> bool:
+    def wants_copies(self, slot_id: int) -> bool:
         """Whether a value that is written to in every step is to be copied: where somebody will look at it."""
-        if self.looks_at_all or self._recorder.is_on or self._places.needs[place] & _CHANGE:
+        if self.is_inspected or self._recorder.is_on or self._slot_table.needs[slot_id] & _CHANGE:
             return True
         # Where a watchpoint hits, weights are what people compare with the step before.
-        return self._watches_weights and self._places[place].node.role in ("weight", "frozen_weight")
+        return self._watches_weights and self._slot_table[slot_id].node.role in ("weight", "frozen_weight")

@@ -1,4 +1,4 @@
-"""Where a training stands still, and how far a person has it go from there."""
+"""Where a training stops, and how far a person has it go from there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensight.agents.commands import ON, Order, Terminated
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensight.agents.attachment import Attachment, Standing
+    from tensight.agents.attachment import Attachment, StopState
     from tensight.agents.commands import CommandLoop
     from tensight.agents.node_cursor import NodeCursor
     from tensight.agents.program import Program
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tensight.agents.step_needs import StepNeeds
     from tensight.agents.watching_rules import AgentHit
 
-_LOOKED_AT = 2
+_SHOWN_STEPS = 2
 """So many steps before a stop everything is wanted: a step is shown beside the one before it."""
 
 
@@ -33,9 +33,9 @@ class Stops:
     cursor : NodeCursor or None
         Goes through the operators of a step, where the adapter shows it only when it is done.
     check_again : callable
-        Checks all watchpoints once more on the values of the step at which the training stands.
-    standing : callable
-        Returns where the training stands, from the full name of the operator; empty at the end of a step.
+        Checks all watchpoints once more on the values of the step at which the training is stopped.
+    stop_state : callable
+        Returns where the training is stopped, from the full name of the operator; empty at the end of a step.
     terminated : callable
         Told that a person has ended the training.
 
@@ -56,7 +56,7 @@ class Stops:
         cursor: NodeCursor | None,
         *,
         check_again: Callable[[], list[AgentHit]],
-        standing: Callable[[str], Standing],
+        stop_state: Callable[[str], StopState],
         terminated: Callable[[], None],
     ) -> None:
         self._attachment = attachment
@@ -65,23 +65,23 @@ class Stops:
         self._needs = needs
         self._cursor = cursor
         self._check_again = check_again
-        self._standing = standing
+        self._stop_state = stop_state
         self._terminated = terminated
         self.order = ON
         self.left: int | None = None
 
     @property
     def is_near(self) -> bool:
-        """Whether the training stops so soon that somebody will look at the step that comes."""
+        """Whether the training stops so soon that somebody will inspect the step that comes."""
         order = self.order
-        return order.at_nodes or (self.left is not None and self.left <= _LOOKED_AT and not order.goes_on)
+        return order.at_nodes or (self.left is not None and self.left <= _SHOWN_STEPS and not order.goes_on)
 
     @property
     def is_due(self) -> bool:
         """Whether the training stops at the end of the step that is done, or at operators of it."""
         return self.left == 0 or self.order.at_nodes
 
-    def stands_at(self, node: str) -> bool:
+    def stops_at(self, node: str) -> bool:
         """Whether the training stops after an operator within a step."""
         return self.order.at_nodes and self.order.node in ("", node)
 
@@ -109,7 +109,7 @@ class Stops:
         self._stop(hits, node)
         if self.left is not None and self.left > 0:
             # That which is under way is the first of them.
-            self._needs.looks_at_all = self.left <= _LOOKED_AT
+            self._needs.is_inspected = self.left <= _SHOWN_STEPS
 
     def at_end(self, program: Program, hits: list[AgentHit]) -> None:
         """Stop at the end of a step, or at operators of it where the adapter shows it only now."""
@@ -140,10 +140,10 @@ class Stops:
             self._stop(cursor.tell(), cursor.node)
             if cursor.is_within and not self.order.back:
                 # There may be other watchpoints now.
-                cursor.look_again(self._check_again())
+                cursor.replace_hits(self._check_again())
 
     def _stop(self, hits: list[AgentHit], node: str = "") -> None:
-        """Tell the server everything about the step at which the training stands, and do what it commands."""
+        """Tell the server everything about the step at which the training is stopped, and do what it commands."""
         self._attachment.background.send_hits()
         self._loop.send_hits(hits)
         if any(hit.is_new for hit in hits) or not self.order.goes_on:
@@ -152,7 +152,7 @@ class Stops:
         else:
             self._rows.offer()
         try:
-            self.order = self._attachment.stand(self._standing(node))
+            self.order = self._attachment.stop(self._stop_state(node))
         except Terminated:
             self._terminated()
             raise

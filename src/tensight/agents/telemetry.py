@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.agents.connection import Connection
-    from tensight.agents.places import PlaceTable
     from tensight.agents.program import Program
     from tensight.agents.rows import Rows
+    from tensight.agents.slots import SlotTable
     from tensight.wire.telemetry_pb2 import StatisticsRows
 
 EVERY_S = 0.2
@@ -61,11 +61,11 @@ class Telemetry:
 
     Parameters
     ----------
-    places : PlaceTable
+    slot_table : SlotTable
     """
 
-    def __init__(self, places: PlaceTable) -> None:
-        self._places = places
+    def __init__(self, slot_table: SlotTable) -> None:
+        self._slot_table = slot_table
         self._latest: StepRows | None = None
         self._scalars: deque[tuple[int, list[Scalar]]] = deque(maxlen=_MOST_SCALARS)
         self._next_s = 0.0
@@ -152,11 +152,11 @@ class Telemetry:
         counts, numbers, hashes = rows.counts, rows.numbers, rows.hashes
         for start in range(0, len(written), _ROWS_OF_A_MESSAGE):
             chosen = written[start : start + _ROWS_OF_A_MESSAGE]
-            places = rows.places[chosen]
+            slot_ids = rows.slot_ids[chosen]
             yield block_message(
                 step.iteration,
-                self._declarations(program, places, declared),
-                places,
+                self._declarations(program, slot_ids, declared),
+                slot_ids,
                 _DATA_TYPES[rows.codes[chosen]],
                 [rows.shapes[row] for row in chosen.tolist()],
                 counts[chosen],
@@ -165,19 +165,19 @@ class Telemetry:
             )
 
     def _declarations(
-        self, program: Program, places: NDArray[np.int64], declared: dict[int, int]
+        self, program: Program, slot_ids: NDArray[np.int64], declared: dict[int, int]
     ) -> Iterator[BlockTensor]:
         positions = self._positions_of(program)
-        for number in places.tolist():
+        for number in slot_ids.tolist():
             if declared.get(number) == program.number:
                 continue
             declared[number] = program.number
-            place = self._places[number]
-            position = positions.get(place.node.name, len(positions))
-            yield BlockTensor(number, program.name, place.node.name, place.slot, place.io, position)
+            tensor_slot = self._slot_table[number]
+            position = positions.get(tensor_slot.node.name, len(positions))
+            yield BlockTensor(number, program.name, tensor_slot.node.name, tensor_slot.slot, tensor_slot.io, position)
 
     def _positions_of(self, program: Program) -> dict[str, int]:
-        """Return where each node stands in the order of execution; what is no operator comes after them."""
+        """Return the position of each node in the order of execution; what is no operator comes after them."""
         known = self._positions.get(program.number)
         if known is None:
             ordered = sorted(program.nodes, key=lambda node: node.role != "operator")

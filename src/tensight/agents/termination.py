@@ -34,14 +34,14 @@ class Termination:
 
     Attributes
     ----------
-    is_asked_for : bool
+    is_requested : bool
         Whether the process was told to end. The training is to be held no more.
     """
 
     def __init__(self, on_signal: Callable[[], None]) -> None:
         self._on_signal = on_signal
         self._error: Exception | None = None
-        self.is_asked_for = False
+        self.is_requested = False
 
     @contextmanager
     def noticed(self) -> Iterator[None]:
@@ -55,7 +55,7 @@ class Termination:
             return
 
         def notice(number: int, frame: FrameType | None) -> None:
-            self.is_asked_for = True
+            self.is_requested = True
             self._on_signal()
             try:
                 handler(number, frame)

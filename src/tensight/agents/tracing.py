@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.agents.graph_messages import execution_order, graph_message, graph_number
-from tensight.agents.notices import report, say
+from tensight.agents.notices import log, report
 from tensight.errors import InputError, TensightError
 from tensight.tensors import COUNTS, MEASURES
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.agents.columns import StatisticsColumns
-    from tensight.agents.places import PlaceTable
     from tensight.agents.program import Program
     from tensight.agents.reader import Framework
     from tensight.agents.settings import AgentSettings
+    from tensight.agents.slots import SlotTable
     from tensight.dumps.trace_files import TraceWriter
 
 STATES_OF_FIRST = 8
@@ -60,7 +60,7 @@ class Tracer:
     Attributes
     ----------
     is_on : bool
-        Whether steps are traced: then every place is wanted with its statistics and its content hash, but for the
+        Whether steps are traced: then every slot is wanted with its statistics and its content hash, but for the
         optimizer's states, see `reads_states`.
     folder : Path or None
         The trace; None if there never was one.
@@ -108,7 +108,7 @@ class Tracer:
         iteration: int,
         program: Program,
         order: Iterable[int],
-        places: PlaceTable,
+        slot_table: SlotTable,
         columns: StatisticsColumns,
     ) -> None:
         """Write a step that has ended.
@@ -120,8 +120,8 @@ class Tracer:
         program : Program
             What ran.
         order : iterable of int
-            Places that were seen, in the order of execution.
-        places : PlaceTable
+            Slots that were seen, in the order of execution.
+        slot_table : SlotTable
         columns : StatisticsColumns
         """
         writer = self._writer
@@ -129,7 +129,7 @@ class Tracer:
             return
         self.learn(program)
         try:
-            self._write(writer, iteration, graph_number(program), order, places, columns)
+            self._write(writer, iteration, graph_number(program), order, slot_table, columns)
             self._last = iteration
         except Exception as error:
             self._end(error)
@@ -154,20 +154,20 @@ class Tracer:
         iteration: int,
         graph: int,
         order: Iterable[int],
-        places: PlaceTable,
+        slot_table: SlotTable,
         columns: StatisticsColumns,
     ) -> None:
         from tensight.dumps.trace_files import TracedTensor
 
-        new = (places[number] for number in range(writer.tensors, len(places)))
+        new = (slot_table[number] for number in range(writer.tensors, len(slot_table)))
         writer.add_tensors([TracedTensor(one.node.name, one.node.type, one.io, one.slot) for one in new])
         observed = np.array(list(order), np.int64)
         seen = np.fromiter(dict.fromkeys(observed.tolist()), np.int64)
-        taken = columns.take(seen[seen < len(places)])
+        taken = columns.take(seen[seen < len(slot_table)])
         is_of_step = (taken.iterations == columns.current_iteration) & (taken.codes >= 0)
-        rows, shapes = traced_rows(columns.take(taken.places[is_of_step]))
+        rows, shapes = traced_rows(columns.take(taken.slot_ids[is_of_step]))
         if len(observed) > len(seen):
-            # The row of a place that was seen several times is the last.
+            # The row of a slot that was seen several times is the last.
             rows["repeats"] = np.bincount(observed)[rows["tensor"]] > 1
         writer.write_step(iteration, graph, rows, shapes)
 
@@ -196,13 +196,13 @@ class Tracer:
         report(f"the training is traced in {folder}")
 
     def _end(self, error: Exception) -> None:
-        """Trace no more, and say so."""
+        """Trace no more, and log why."""
         self.close()
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error) or repr(error)
         if self.folder is None:
-            say(f"nothing is traced: {reason}")
+            log(f"nothing is traced: {reason}")
         else:
-            say(f"tracing ends, the training goes on: {self.folder}: {reason}")
+            log(f"tracing ends, the training goes on: {self.folder}: {reason}")
 
 
 def traced_rows(rows: Any) -> tuple[NDArray[np.void], list[tuple[int, ...]]]:
@@ -211,12 +211,12 @@ def traced_rows(rows: Any) -> tuple[NDArray[np.void], list[tuple[int, ...]]]:
     Parameters
     ----------
     rows : Rows
-        Of places that were all written.
+        Of slots that were all written.
     """
     from tensight.dumps.trace_files import TRACE_ROW
 
     traced: NDArray[np.void] = np.zeros(len(rows), TRACE_ROW)
-    traced["tensor"], traced["dtype"] = rows.places, rows.codes
+    traced["tensor"], traced["dtype"] = rows.slot_ids, rows.codes
     for names, values in ((COUNTS, rows.counts), (MEASURES, rows.numbers)):
         for column, name in enumerate(names):
             traced[name] = values[:, column]

@@ -1,6 +1,6 @@
-"""The watchpoints of a training process: which places they watch, and on which of them they hit.
+"""The watchpoints of a training process: which slots they watch, and on which of them they hit.
 
-Most steps have no hit. At the end of a step each quantity is therefore computed once for all places, and only places on
+Most steps have no hit. At the end of a step each quantity is therefore computed once for all slots, and only slots on
 which a threshold may be exceeded are evaluated as carefully as anywhere else in Tensight.
 """
 
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.agents.places import Need
+from tensight.agents.slots import NO_SLOT_IDS, Need
 from tensight.agents.watching_causes import AgentCauses
-from tensight.agents.watching_inflow import Inflows
-from tensight.agents.watching_rules import NO_PLACES, AgentHit, StepTable, Watch
+from tensight.agents.watching_rules import AgentHit, StepTable, Watch
 from tensight.agents.watching_selection import layers_of
 from tensight.agents.watching_spreading import SpreadingValues
 from tensight.agents.watching_values import ValueColumns
+from tensight.agents.watching_zero_provenance import ObservedProvenance
 from tensight.errors import TensightError
 from tensight.graph import Layers, is_after_forward
 from tensight.tensors import unit_size
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.agents.columns import StatisticsColumns
-    from tensight.agents.places import DeclaredNode, Place, PlaceTable
     from tensight.agents.program import Program
     from tensight.agents.reader import TensorReader
     from tensight.agents.retention import Retention
-    from tensight.agents.watching_rules import Judged
+    from tensight.agents.slots import DeclaredNode, SlotTable, TensorSlot
+    from tensight.agents.watching_rules import CompiledCheck
     from tensight.watchpoints import Columns, ConditionCheck, Evaluation
     from tensight.wire.debugger_pb2 import SetCMD
 
@@ -54,7 +54,7 @@ class Watches:
 
     Parameters
     ----------
-    places : PlaceTable
+    slot_table : SlotTable
         Where tensors are seen; what is needed of each of them is decided here.
     reader : TensorReader
         Reads the values of tensors that statistics alone do not decide.
@@ -82,7 +82,7 @@ class Watches:
 
     def __init__(
         self,
-        places: PlaceTable,
+        slot_table: SlotTable,
         reader: TensorReader,
         *,
         check_at_nodes: bool = False,
@@ -91,7 +91,7 @@ class Watches:
     ) -> None:
         self.loss_scaled = self.runs_anew = False
         self.idle: Collection[str] = ()
-        self._places = places
+        self._slot_table = slot_table
         self._check_at_nodes = check_at_nodes
         self._keep_values = keep_values
         self._stops_for_every = stops_for_every
@@ -106,8 +106,8 @@ class Watches:
         self._table: NDArray[np.int64] | None = None
         self._masked: NDArray[np.bool_] | None = None
         self._values = ValueColumns(reader)
-        self._inflows = Inflows(places)
-        self.spreading = SpreadingValues(places)
+        self._provenance = ObservedProvenance(slot_table)
+        self.spreading = SpreadingValues(slot_table)
         self._at_nodes: dict[int, list[tuple[int, list[Watch]]]] = {}
         self._reported: set[tuple[int, int]] = set()
         self._reported_in = 0
@@ -116,8 +116,8 @@ class Watches:
         self._initial: tuple[NDArray[np.int64], StepTable] | None = None
         self._waits_for_layers = False
         self._checked: Set[str] | None = None
-        self._causes = AgentCauses(places, self._finds_non_finite, self._checked_nodes)
-        places.decide_needs(self._decide)
+        self._causes = AgentCauses(slot_table, self._finds_non_finite, self._checked_nodes)
+        slot_table.decide_needs(self._decide)
         self._decide_again()
 
     # --- what is watched ---
@@ -142,7 +142,7 @@ class Watches:
         self._decide_again()
         return ""
 
-    def look_closer(self) -> None:
+    def begin_node_checks(self) -> None:
         """Check watchpoints as soon as operators have run, from now on; what they hit on next is new."""
         self._check_at_nodes = True
         for number, earlier in self._watches.items():
@@ -174,13 +174,13 @@ class Watches:
             self._decide_again()
 
     def require(self, need: Need, instead: Mapping[int, Need] = MappingProxyType({})) -> None:
-        """Set what is wanted of every place, watched or not; may be called in every step.
+        """Set what is wanted of every slot, watched or not; may be called in every step.
 
         Parameters
         ----------
         need : Need
         instead : mapping of int to Need
-            What is wanted of some places instead.
+            What is wanted of some slots instead.
         """
         if need != self._base or instead != self._instead:
             self._base, self._instead = need, instead
@@ -188,31 +188,31 @@ class Watches:
 
     @property
     def wants_changes(self) -> NDArray[np.int64]:
-        """Places whose values are compared with those of the step before."""
+        """Slots whose values are compared with those of the step before."""
         return np.flatnonzero(np.frombuffer(self._wanted, np.uint8) & int(Need.CHANGE))
 
     @property
     def wants_now(self) -> bool:
-        """Whether any place is checked as soon as its node has run."""
+        """Whether any slot is checked as soon as its node has run."""
         return bool(self._at_nodes)
 
     def _decide_again(self) -> None:
         for watch in self._watches.values():
-            watch.places.clear()
+            watch.slot_ids.clear()
         self._at_nodes.clear()
         self._wanted.clear()
         self._checked = None
-        for number in range(len(self._places)):
-            self._decide(self._places[number])
+        for number in range(len(self._slot_table)):
+            self._decide(self._slot_table[number])
         for watch in self._watches.values():
-            if watch.needs_inflow:
-                self._trace(watch, watch.places if watch.rule.persistence == 1 else watch.traced)
+            if watch.needs_zero_provenance:
+                self._trace(watch, watch.slot_ids if watch.rule.persistence == 1 else watch.traced)
         self._write_needs()
 
-    def _trace(self, watch: Watch, places: Iterable[int]) -> None:
-        """Have it seen what goes into some places."""
-        watch.traced.update(places)
-        for source in self._inflows.sources(self._running_layers(), places):
+    def _trace(self, watch: Watch, slot_ids: Iterable[int]) -> None:
+        """Have it seen what goes into some slots."""
+        watch.traced.update(slot_ids)
+        for source in self._provenance.sources(self._running_layers(), slot_ids):
             self._wanted[source] |= Need.ROW
 
     def _running_layers(self) -> Layers:
@@ -222,27 +222,27 @@ class Watches:
 
     def _write_needs(self) -> None:
         # The table's array stays the same object, and nothing may hold a view of it when it grows.
-        needs = self._places.needs
+        needs = self._slot_table.needs
         needs[:] = (np.frombuffer(self._wanted, np.uint8) | np.uint8(self._base)).tobytes()
         for number, need in self._instead.items():
             needs[number] = self._wanted[number] | need
 
-    def _decide(self, place: Place) -> Need:
-        """Return what is needed of a place, and note who watches it; places come in the order of their numbers."""
+    def _decide(self, tensor_slot: TensorSlot) -> Need:
+        """Return what is needed of a slot, and note who watches it; slots come in the order of their slot ids."""
         need, at_node = Need.NOTHING, []
         for watch in self._watches.values():
-            if watch.selects(place):
-                watch.places.append(place.number)
+            if watch.selects(tensor_slot):
+                watch.slot_ids.append(tensor_slot.slot_id)
                 need |= watch.need
                 if watch.at_nodes:
                     at_node.append(watch)
-            elif watch.selects.may_turn_out(place) and place.node.name not in self._known:
+            elif watch.selects.may_turn_out(tensor_slot) and tensor_slot.node.name not in self._known:
                 # Its row is there when the step has shown what the node is, and this step counts, too.
                 need |= watch.need & ~Need.NOW
         if need and self._keep_values:
             need |= Need.VALUE
         if at_node:
-            self._at_nodes.setdefault(place.node.number, []).append((place.number, at_node))
+            self._at_nodes.setdefault(tensor_slot.node.number, []).append((tensor_slot.slot_id, at_node))
         self._wanted.append(int(need))
         self._table = None
         self._checked = None
@@ -255,9 +255,9 @@ class Watches:
     def _checked_nodes(self) -> Set[str]:
         """Return the names of the nodes on which a watchpoint looks for NaN or Inf in every step."""
         if self._checked is None:
-            places = self._places
+            slot_table = self._slot_table
             watches = [watch for watch in self._watches.values() if watch.rule.only_finite and not watch.initial_only]
-            self._checked = {places[number].node.name for watch in watches for number in watch.places}
+            self._checked = {slot_table[number].node.name for watch in watches for number in watch.slot_ids}
         return self._checked
 
     # --- what hits ---
@@ -267,13 +267,13 @@ class Watches:
 
         What the layers of the network decide waits for the first step, which shows them; it is checked as it was.
         """
-        weights = [number for number in range(len(self._places)) if self._places[number].node.role == "weight"]
-        columns.reserve(len(self._places))
-        places = np.array(weights, np.int64)
+        weights = [number for number in range(len(self._slot_table)) if self._slot_table[number].node.role == "weight"]
+        columns.reserve(len(self._slot_table))
+        slot_ids = np.array(weights, np.int64)
         with np.errstate(all="ignore"):
             self._initial = (
-                places,
-                StepTable(columns.take(places), columns.iteration[places] == columns.current_iteration),
+                slot_ids,
+                StepTable(columns.take(slot_ids), columns.iteration[slot_ids] == columns.current_iteration),
             )
         self._waits_for_layers = not self._known
         self.spreading.begin(columns)
@@ -299,11 +299,11 @@ class Watches:
         iteration : int
             That has ended.
         order : sequence of int
-            The places that were seen in it, in the order of execution.
+            The slots that were seen in it, in the order of execution.
         scaled_skip : bool
             Loss scaling has skipped the update, because gradients were not finite.
         again : bool
-            The step was checked before: hits are told once more, and the step does not count twice.
+            The step was checked before: hits are reported once more, and the step does not count twice.
 
         Returns
         -------
@@ -321,11 +321,11 @@ class Watches:
         hits += self._check(columns, retention, iteration, order=order, again=again)
         if self._skipped and self._skipped <= MOST_SKIPPED:
             unscaled = set(self._before_gradients(order))
-            hits = [hit for hit in hits if hit.place.number in unscaled]
+            hits = [hit for hit in hits if hit.tensor_slot.slot_id in unscaled]
         if len(hits) > 1:
-            at = {place: position for position, place in enumerate(order)}
+            at = {slot_id: position for position, slot_id in enumerate(order)}
             last = len(at)
-            hits.sort(key=lambda hit: at.get(hit.place.number, last))
+            hits.sort(key=lambda hit: at.get(hit.tensor_slot.slot_id, last))
         if self._stops_for_every:
             return hits
         if again:
@@ -348,30 +348,30 @@ class Watches:
         """Check watchpoints on a node that has just run; those that compare steps, or ask for several, wait."""
         hits: list[AgentHit] = []
         for number, watches in self._at_nodes.get(node.number, ()):
-            # Without a row it was only asked about NaN and Inf, and there are none.
+            # Without a row it was only checked for NaN and Inf, and there are none.
             if number >= len(columns.iteration) or columns.iteration[number] != iteration:
                 continue
             if self.loss_scaled and (self._is_backward or _is_of_gradients(node)):
                 self._is_backward = True
                 continue
-            place = np.array([number])
+            slot_ids = np.array([number])
             with np.errstate(all="ignore"):
-                table = StepTable(columns.take(place), _PRESENT)
+                table = StepTable(columns.take(slot_ids), _PRESENT)
                 # Whether a mask reaches a node is known once its program is; then the end of the step decides.
                 is_known = node.name in self._known and not self.runs_anew
                 masked = node.name in self._layers.may_mask or not is_known
                 table.columns["masked"] = np.array([masked])
                 for watch in watches:
-                    if watch.needs_masks and watch.judged is not None:
-                        if not table.may_hit(watch.judged, _FIRST)[0]:
+                    if watch.needs_masks and watch.compiled_check is not None:
+                        if not table.may_hit(watch.compiled_check, _FIRST)[0]:
                             continue
                         if self.spreading.holds_back(node, is_known=is_known):
                             self.spreading.held_back.append((number, watch.rule.id))
                             continue
-                    hits += self._hits(watch, table, columns, place, _FIRST, retention, iteration)
+                    hits += self._hits(watch, table, columns, slot_ids, _FIRST, retention, iteration)
         return hits
 
-    def judged(
+    def marked(
         self, hits: list[AgentHit], columns: StatisticsColumns, running: Callable[[], Program] | None = None
     ) -> list[AgentHit]:
         """Return hits of a step that is not over, each with whether it is a reason to stop.
@@ -389,16 +389,16 @@ class Watches:
         self, columns: StatisticsColumns, hits: list[AgentHit], iteration: int, retention: Retention | None = None
     ) -> list[AgentHit]:
         """Return hits on a node that has just run, behind those that were held back and in which they began."""
-        names = frozenset(hit.place.node.name for hit in hits)
+        names = frozenset(hit.tensor_slot.node.name for hit in hits)
         began = self.spreading.reaching(columns, iteration, names)
         found: list[AgentHit] = []
         for number, watchpoint in self.spreading.held_back if began else ():
             watch = self._watches.get(watchpoint)
-            if watch is not None and self._places[number].node.name in began:
-                place = np.array([number])
+            if watch is not None and self._slot_table[number].node.name in began:
+                slot_ids = np.array([number])
                 with np.errstate(all="ignore"):
-                    table = StepTable(columns.take(place), _PRESENT)
-                    found += self._hits(watch, table, columns, place, _FIRST, retention, iteration)
+                    table = StepTable(columns.take(slot_ids), _PRESENT)
+                    found += self._hits(watch, table, columns, slot_ids, _FIRST, retention, iteration)
         return found + hits
 
     def _check_layers_of_initial(self, columns: StatisticsColumns, iteration: int, *, again: bool) -> list[AgentHit]:
@@ -409,19 +409,19 @@ class Watches:
             return []
         if not again:
             self._waits_for_layers = False
-        places, table = self._initial
+        slot_ids, table = self._initial
         hits: list[AgentHit] = []
         with np.errstate(all="ignore"):
             for watch in self._watches.values():
                 if watch.initial_only and watch.selects.depends_on_layers:
-                    chosen = np.flatnonzero(np.isin(places, watch.places))
-                    hits += self._hits(watch, table, columns, places, chosen, None, iteration)
+                    chosen = np.flatnonzero(np.isin(slot_ids, watch.slot_ids))
+                    hits += self._hits(watch, table, columns, slot_ids, chosen, None, iteration)
         return hits
 
     def _before_gradients(self, order: Sequence[int]) -> Iterator[int]:
-        """Yield the places that were seen before the first gradient; what comes later may work on gradients."""
+        """Yield the slots that were seen before the first gradient; what comes later may work on gradients."""
         for number in order:
-            if _is_of_gradients(self._places[number].node):
+            if _is_of_gradients(self._slot_table[number].node):
                 return
             yield number
 
@@ -430,12 +430,14 @@ class Watches:
         found = []
         for watch in self._watches.values():
             if watch.rule.compares_ranks:
-                rows = columns.take(watch.places)
-                for number, written, content in zip(watch.places, rows.codes >= 0, rows.hashes.tolist(), strict=True):
-                    place = self._places[number]
+                rows = columns.take(watch.slot_ids)
+                for number, written, content in zip(watch.slot_ids, rows.codes >= 0, rows.hashes.tolist(), strict=True):
+                    tensor_slot = self._slot_table[number]
                     if written and content:
-                        name = encoded(watch.selects.name_of(place.node) or place.node.name)
-                        found.append(ContentHash(node=name, slot=place.slot, hash=content, watchpoint=watch.rule.id))
+                        name = encoded(watch.selects.name_of(tensor_slot.node) or tensor_slot.node.name)
+                        found.append(
+                            ContentHash(node=name, slot=tensor_slot.slot, hash=content, watchpoint=watch.rule.id)
+                        )
         return found
 
     def _check(
@@ -448,13 +450,13 @@ class Watches:
         initial: bool = False,
         again: bool = False,
     ) -> list[AgentHit]:
-        checked = [watch for watch in self._watches.values() if watch.initial_only == initial and watch.judged]
+        checked = [watch for watch in self._watches.values() if watch.initial_only == initial and watch.compiled_check]
         if self._skipped:
             checked = [watch for watch in checked if not watch.waits_for_update]
         rows = self._rows()
         if not len(rows) or not (checked or self._values.compares or initial):
             return []
-        columns.reserve(len(self._places))
+        columns.reserve(len(self._slot_table))
         present = columns.iteration[rows] == iteration
         taken = columns.take(rows)
         hits: list[AgentHit] = []
@@ -473,26 +475,27 @@ class Watches:
         return hits
 
     def _without_idle(self, watch: Watch, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where the places of a watchpoint are, for one that asks for updates without those that had none."""
+        """Return where the slots of a watchpoint are, for one that asks for updates without those that had none."""
         if not self.idle or not watch.rule.compares_steps:
             return watch.chosen
-        idle = [place for name in self.idle if (place := self._places.find(name, 0)) is not None]
+        idle = [slot_id for name in self.idle if (slot_id := self._slot_table.find(name, 0)) is not None]
         return watch.chosen[~np.isin(rows[watch.chosen], idle)]
 
     def _rows(self) -> NDArray[np.int64]:
-        """Return all places that watchpoints look at, in the order of their numbers."""
+        """Return all slots that watchpoints look at, in the order of their slot ids."""
         if self._table is not None:
             return self._table
         watches = list(self._watches.values())
-        lists = [np.array(watch.places, np.int64) for watch in watches]
-        self._table = np.unique(np.concatenate(lists)) if lists else NO_PLACES
+        lists = [np.array(watch.slot_ids, np.int64) for watch in watches]
+        self._table = np.unique(np.concatenate(lists)) if lists else NO_SLOT_IDS
         layers = self._layers
-        names = [self._places[number].node.name for number in range(len(self._places))]
+        names = [self._slot_table[number].node.name for number in range(len(self._slot_table))]
         depths = np.array([layers.depths.get(name, np.nan) for name in names], np.float64)
-        for watch, places in zip(watches, lists, strict=True):
-            watch.arrange(places, self._table, len(self._places), depths)
+        for watch, slot_ids in zip(watches, lists, strict=True):
+            watch.arrange(slot_ids, self._table, len(self._slot_table), depths)
         comparing = [watch for watch in watches if watch.rule.compares_steps]
-        self._values.arrange(self._table, [(one.rows, one.judged.check) for one in comparing if one.judged])
+        compared = [(watch.rows, watch.compiled_check.check) for watch in comparing if watch.compiled_check]
+        self._values.arrange(self._table, compared)
         self._masked = None
         if any(watch.needs_masks for watch in watches):
             self._masked = np.array([names[number] in layers.may_mask for number in self._table.tolist()], np.bool_)
@@ -511,23 +514,23 @@ class Watches:
         *,
         again: bool = False,
     ) -> list[AgentHit]:
-        judged = watch.judged
-        if judged is None or not len(chosen):
+        compiled_check = watch.compiled_check
+        if compiled_check is None or not len(chosen):
             return []
-        candidates = chosen[table.may_hit(judged, chosen) & table.present[chosen]]
-        if len(candidates) and watch.needs_inflow:
-            candidates = self._without_handed_on(watch, table, columns, rows, candidates, iteration)
+        candidates = chosen[table.may_hit(compiled_check, chosen) & table.present[chosen]]
+        if len(candidates) and watch.needs_zero_provenance:
+            candidates = self._without_propagated(watch, table, columns, rows, candidates, iteration)
         if len(candidates) and watch.needs_masks and len(order):
             left_out = self.spreading.left_out(columns, iteration, rows[candidates])
             candidates = candidates[~left_out]
         if not len(candidates) and watch.rule.persistence == 1:
             return []
-        places = rows[candidates]
-        evaluation = self._evaluate(judged, table, candidates, places, retention) if len(candidates) else None
-        hit = NO_PLACES if evaluation is None else np.flatnonzero(evaluation.hit)
+        slot_ids = rows[candidates]
+        evaluation = self._evaluate(compiled_check, table, candidates, slot_ids, retention) if len(candidates) else None
+        hit = NO_SLOT_IDS if evaluation is None else np.flatnonzero(evaluation.hit)
         if watch.rule.persistence > 1:
             seen = rows[chosen[table.present[chosen]]] if not watch.rule.only_finite else np.array(order, np.int64)
-            hit = hit[watch.persists(seen, places, hit, again=again)]
+            hit = hit[watch.persists(seen, slot_ids, hit, again=again)]
         if evaluation is None or not len(hit):
             return []
         if self._reported_in != iteration:
@@ -535,13 +538,13 @@ class Watches:
             self._reported_in = iteration
         found = []
         for row in hit.tolist():
-            key = (watch.rule.id, int(places[row]))
+            key = (watch.rule.id, int(slot_ids[row]))
             if key not in self._reported:
                 self._reported.add(key)
-                found.append(_hit(watch, judged.check, self._places[key[1]], evaluation, row))
+                found.append(_hit(watch, compiled_check.check, self._slot_table[key[1]], evaluation, row))
         return found
 
-    def _without_handed_on(
+    def _without_propagated(
         self,
         watch: Watch,
         table: StepTable,
@@ -561,44 +564,44 @@ class Watches:
         if not watch.traced.issuperset(zero.tolist()):
             self._trace(watch, zero.tolist())
             self._write_needs()
-        handed_on = np.zeros(len(candidates), np.bool_)
-        handed_on[is_zero] = self._inflows.handed_on(self._running_layers(), columns, zero, iteration, ~is_new)
-        return candidates[~handed_on]
+        propagated = np.zeros(len(candidates), np.bool_)
+        propagated[is_zero] = self._provenance.propagated(self._running_layers(), columns, zero, iteration, ~is_new)
+        return candidates[~propagated]
 
     def _evaluate(
         self,
-        judged: Judged,
+        compiled_check: CompiledCheck,
         table: StepTable,
         candidates: NDArray[np.int64],
-        places: NDArray[np.int64],
+        slot_ids: NDArray[np.int64],
         retention: Retention | None,
     ) -> Evaluation | None:
         """Evaluate a check on candidates with all that can be found out; None if it certainly hits on none of them."""
-        check = judged.check
+        check = compiled_check.check
         columns: dict[Any, NDArray[Any]] = {key: values[candidates] for key, values in table.columns.items()}
-        if judged.needs.units:
+        if compiled_check.needs.units:
             shapes = table.rows.shapes
             columns["unit_size"] = np.array([unit_size(shapes[row]) for row in candidates.tolist()])
             # The candidates are those that statistics left open: counting is faster than asking once more.
             if retention is not None:
-                self._values.read(judged.needs, columns, places, np.arange(len(places)), retention)
-            if not _units_hit(judged, columns):
+                self._values.read(compiled_check.needs, columns, slot_ids, np.arange(len(slot_ids)), retention)
+            if not _units_hit(compiled_check, columns):
                 return None
         evaluation = evaluate(check, columns)
         if evaluation.undecided.any() and retention is not None:
             open_rows = np.flatnonzero(evaluation.undecided)
-            if self._values.read(judged.needs, columns, places, open_rows, retention):
+            if self._values.read(compiled_check.needs, columns, slot_ids, open_rows, retention):
                 evaluation = evaluate(check, columns)
         return evaluation
 
 
-def _units_hit(judged: Judged, columns: Columns) -> bool:
+def _units_hit(compiled_check: CompiledCheck, columns: Columns) -> bool:
     """Whether any percentage of units that was counted, or that nobody could count, may be a hit."""
-    (rule,) = judged.needs.units
+    (rule,) = compiled_check.needs.units
     counted = columns.get(rule)
     if counted is None or np.isnan(counted).any():
         return True
-    return any(threshold.comparator.compare(counted, threshold.value).any() for threshold in judged.thresholds)
+    return any(threshold.comparator.compare(counted, threshold.value).any() for threshold in compiled_check.thresholds)
 
 
 def _is_of_gradients(node: DeclaredNode) -> bool:
@@ -606,14 +609,14 @@ def _is_of_gradients(node: DeclaredNode) -> bool:
     return is_after_forward(node.name)
 
 
-def _hit(watch: Watch, check: ConditionCheck, place: Place, evaluation: Evaluation, row: int) -> AgentHit:
+def _hit(watch: Watch, check: ConditionCheck, tensor_slot: TensorSlot, evaluation: Evaluation, row: int) -> AgentHit:
     return AgentHit(
-        place,
+        tensor_slot,
         watch.rule.id,
         watch.rule.wire_number,
         check,
         tuple((name, float(values[row])) for name, values in evaluation.actual.items()),
         tuple(name for name, flags in evaluation.parameter_hit.items() if flags[row]),
         int(evaluation.error_code[row]),
-        watch.selects.name_of(place.node),
+        watch.selects.name_of(tensor_slot.node),
     )

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
 
     from tensight.agents.columns import StatisticsColumns
-    from tensight.agents.places import PlaceTable
     from tensight.agents.program import Program
+    from tensight.agents.slots import SlotTable
     from tensight.agents.watching_rules import AgentHit
 
 _PERSISTENT = ("weight", "frozen_weight", "state", "buffer")
@@ -27,7 +27,7 @@ class AgentCauses:
 
     Parameters
     ----------
-    places : PlaceTable
+    slot_table : SlotTable
     finds_non_finite : callable
         Tells of a watchpoint's number whether it hits on nothing but NaN and Inf.
     checked : callable
@@ -35,9 +35,9 @@ class AgentCauses:
     """
 
     def __init__(
-        self, places: PlaceTable, finds_non_finite: Callable[[int], bool], checked: Callable[[], Set[str]]
+        self, slot_table: SlotTable, finds_non_finite: Callable[[int], bool], checked: Callable[[], Set[str]]
     ) -> None:
-        self._places = places
+        self._slot_table = slot_table
         self._finds_non_finite = finds_non_finite
         self._causes = Causes(self._is_persistent, checked, self._passes_on)
         self._columns: StatisticsColumns | None = None
@@ -76,18 +76,18 @@ class AgentCauses:
         return _marked(hits, self._causes.judge_again(self._facts(hits)))
 
     def end_step(self, seen: Sequence[int], *, was_checked: bool) -> None:
-        """Note that a step has ended, in which these places were seen, and checked unless it says otherwise."""
+        """Note that a step has ended, in which these slots were seen, and checked unless it says otherwise."""
         self._causes.end_step(lambda: set(seen) if was_checked else ())
 
     def _facts(self, hits: list[AgentHit]) -> list[HitFacts]:
         return [
             HitFacts(
                 hit.watchpoint,
-                hit.place.number,
-                hit.place.node.name,
-                hit.place.node.role in _PERSISTENT,
+                hit.tensor_slot.slot_id,
+                hit.tensor_slot.node.name,
+                hit.tensor_slot.node.role in _PERSISTENT,
                 self._finds_non_finite(hit.watchpoint),
-                hit.place.node.role in _INPUT,
+                hit.tensor_slot.node.role in _INPUT,
             )
             for hit in hits
         ]
@@ -108,17 +108,20 @@ class AgentCauses:
         return self._inputs(running())
 
     def _is_persistent(self, name: str) -> bool:
-        node = self._places.find_node(name)
+        node = self._slot_table.find_node(name)
         return node is not None and node.role in _PERSISTENT
 
     def _passes_on(self, name: str) -> bool:
         """Whether an operator hands on what it is given, or has put out NaN or Inf, though nothing hit on it."""
-        node, columns = self._places.find_node(name), self._columns
+        node, columns = self._slot_table.find_node(name), self._columns
         if node is not None and plain_type(node.type) in SAME_VALUES:
             return True
-        places = takewhile(lambda place: place is not None, (self._places.find(name, slot) for slot in count()))
-        return columns is not None and any(columns.is_non_finite(place) for place in places if place is not None)
+        found = (self._slot_table.find(name, slot) for slot in count())
+        slot_ids = takewhile(lambda slot_id: slot_id is not None, found)
+        return columns is not None and any(
+            columns.is_non_finite(slot_id) for slot_id in slot_ids if slot_id is not None
+        )
 
 
-def _marked(hits: list[AgentHit], judged: list[bool]) -> list[AgentHit]:
-    return [hit if is_new else replace(hit, is_new=False) for hit, is_new in zip(hits, judged, strict=True)]
+def _marked(hits: list[AgentHit], marks: list[bool]) -> list[AgentHit]:
+    return [hit if is_new else replace(hit, is_new=False) for hit, is_new in zip(hits, marks, strict=True)]

@@ -1,6 +1,6 @@
 """A watchpoint at work: the slot ids that it watches, where it may hit in a step, for how long it has, and its hits.
 
-The statistics of a step are columns here: every quantity is computed once, for all places together.
+The statistics of a step are columns here: every quantity is computed once, for all slots together.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.agents.places import Need
+from tensight.agents.slots import NO_SLOT_IDS, Need
 from tensight.agents.watching_selection import Selection
 from tensight.watchpoints import Source
 from tensight.watchpoints.references import PREVIOUS, References
@@ -20,14 +20,13 @@ from tensight.wire.text import encoded
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensight.agents.places import Place
     from tensight.agents.rows import Rows
+    from tensight.agents.slots import TensorSlot
     from tensight.graph import Layers
     from tensight.watchpoints import ConditionCheck, Quantity, Threshold
     from tensight.watchpoints.columns import Bounds
     from tensight.wire import ReceivedWatchpoint
 
-NO_PLACES = np.empty(0, np.int64)
 _NOTHING = np.empty(0)
 
 Table = dict[Any, "NDArray[Any]"]
@@ -38,49 +37,49 @@ class Watch:
 
     Attributes
     ----------
-    places : list of int
+    slot_ids : list of int
         That it watches.
     rows : ndarray of int64
         The same, once all are known.
     chosen : ndarray of int64
-        Where they are in the table of all places that any watchpoint watches.
+        Where they are in the table of all slots that any watchpoint watches.
     traced : set of int
-        Places of which it must be known what went in: all of them, or those that were zero lately and may hit when
+        Slots of which it must be known what went in: all of them, or those that were zero lately and may hit when
         they stay so.
     """
 
     def __init__(self, rule: ReceivedWatchpoint, layers: Layers, *, check_at_nodes: bool) -> None:
         self.rule = rule
-        self.judged = Judged(rule.check) if rule.check is not None and not rule.compares_ranks else None
+        self.compiled_check = CompiledCheck(rule.check) if rule.check is not None and not rule.compares_ranks else None
         self.selects = Selection(rule, layers)
         self.initial_only = rule.check is not None and rule.check.condition.initial_only
         needs = None if rule.check is None else rule.check.needs
         self.needs_masks = needs is not None and needs.masks
-        self.needs_inflow = needs is not None and needs.inflow
+        self.needs_zero_provenance = needs is not None and needs.zero_provenance
         self.traced: set[int] = set()
         self._references = [References(name) for name in needs.references] if needs is not None else []
         # A step in which loss scaling skipped the update says nothing about updates.
         self.waits_for_update = rule.compares_steps or bool(self._references)
-        waits = self.waits_for_update or self.initial_only or self.needs_inflow
+        waits = self.waits_for_update or self.initial_only or self.needs_zero_provenance
         in_one_step = rule.persistence == 1 and not waits
-        self.at_nodes = check_at_nodes and in_one_step and self.judged is not None
+        self.at_nodes = check_at_nodes and in_one_step and self.compiled_check is not None
         self.need = self._need()
-        self.places: list[int] = []
-        self.rows = NO_PLACES
-        self.chosen = NO_PLACES
+        self.slot_ids: list[int] = []
+        self.rows = NO_SLOT_IDS
+        self.chosen = NO_SLOT_IDS
         self._held = np.empty(0, np.int32)
         self._last: dict[str, NDArray[np.float64]] = {}
         self._depths = np.empty(0)
 
     def arrange(
-        self, places: NDArray[np.int64], table: NDArray[np.int64], all_places: int, depths: NDArray[np.float64]
+        self, slot_ids: NDArray[np.int64], table: NDArray[np.int64], slot_count: int, depths: NDArray[np.float64]
     ) -> None:
-        """Take note of where its places are in the table of all places that are watched."""
-        self.rows = places
-        self.chosen = np.searchsorted(table, places)
-        self._depths = depths[places]
-        if len(self._held) < all_places:
-            self._held = np.concatenate([self._held, np.zeros(all_places - len(self._held), np.int32)])
+        """Take note of where its slots are in the table of all slots that are watched."""
+        self.rows = slot_ids
+        self.chosen = np.searchsorted(table, slot_ids)
+        self._depths = depths[slot_ids]
+        if len(self._held) < slot_count:
+            self._held = np.concatenate([self._held, np.zeros(slot_count - len(self._held), np.int32)])
 
     def go_on_from(self, earlier: Watch) -> None:
         """Take over what an earlier form of this watchpoint has seen, if it looked for the same."""
@@ -98,10 +97,10 @@ class Watch:
         for references in self._references:
             if again:
                 last = self._last.get(references.name, _NOTHING)
-                places = table.rows.places
-                known = places < len(last)
-                column = np.full(len(places), np.nan)
-                column[known] = last[places[known]]
+                slot_ids = table.rows.slot_ids
+                known = slot_ids < len(last)
+                column = np.full(len(slot_ids), np.nan)
+                column[known] = last[slot_ids[known]]
                 table.columns["reference", references.name] = column
                 continue
             seen = table.present[self.chosen]
@@ -116,14 +115,14 @@ class Watch:
             last[self.rows[seen]] = column[chosen]
 
     def persists(
-        self, seen: NDArray[np.int64], places: NDArray[np.int64], hit: NDArray[np.int64], *, again: bool = False
+        self, seen: NDArray[np.int64], slot_ids: NDArray[np.int64], hit: NDArray[np.int64], *, again: bool = False
     ) -> NDArray[np.bool_]:
-        """Count the step, unless it was counted before; tell on which places the condition has held long enough."""
-        held = self._held[places[hit]]
+        """Count the step, unless it was counted before; tell on which slots the condition has held long enough."""
+        held = self._held[slot_ids[hit]]
         if not again:
             held = held + np.int32(1)
             self._held[seen] = 0
-            self._held[places[hit]] = held
+            self._held[slot_ids[hit]] = held
         long_enough: NDArray[np.bool_] = held >= self.rule.persistence
         return long_enough
 
@@ -142,7 +141,7 @@ class Watch:
         return need | Need.NOW if self.at_nodes else need
 
 
-class Judged:
+class CompiledCheck:
     """A check with what it consists of, worked out once."""
 
     def __init__(self, check: ConditionCheck) -> None:
@@ -154,14 +153,14 @@ class Judged:
 
 
 class StepTable:
-    """Columns of all places that watchpoints look at, in one step.
+    """Columns of all slots that watchpoints look at, in one step.
 
     Parameters
     ----------
     rows : Rows
-        Statistics of each place.
+        Statistics of each slot.
     present : ndarray of bool
-        Which places were seen in this step.
+        Which slots were seen in this step.
     """
 
     def __init__(self, rows: Rows, present: NDArray[np.bool_]) -> None:
@@ -170,26 +169,28 @@ class StepTable:
         self.present = present
         self._bounds: dict[object, Bounds] = {}
 
-    def may_hit(self, judged: Judged, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell on which of some places a check may hit, as far as their statistics say.
+    def may_hit(self, compiled_check: CompiledCheck, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell on which of some slots a check may hit, as far as their statistics say.
 
         Changes, ranges and units that nobody has counted yet leave it open, and the answer is then yes.
         """
-        if judged.flag is not None:
-            return self.bounds(judged.flag, judged)[1][chosen] > 0
+        if compiled_check.flag is not None:
+            return self.bounds(compiled_check.flag, compiled_check)[1][chosen] > 0
         possible = np.zeros(len(chosen), np.bool_)
-        for threshold in judged.thresholds:
+        for threshold in compiled_check.thresholds:
             if threshold.quantity.source is Source.UNITS:
-                possible |= self._units_may_hit(judged, threshold, chosen)
+                possible |= self._units_may_hit(compiled_check, threshold, chosen)
                 continue
-            low, high = self.bounds(threshold.quantity, judged)
+            low, high = self.bounds(threshold.quantity, compiled_check)
             nearest = high if threshold.comparator.grows else low
             possible |= threshold.comparator.compare(nearest[chosen], threshold.value)
         return possible
 
-    def _units_may_hit(self, judged: Judged, threshold: Threshold, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _units_may_hit(
+        self, compiled_check: CompiledCheck, threshold: Threshold, chosen: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
         """Tell the same of a percentage of units; mostly the extremes of a tensor, or its zeros, exclude it."""
-        (rule,) = judged.needs.units
+        (rule,) = compiled_check.needs.units
         columns = self.columns
         if rule.outside:
             possible = (columns["max"][chosen] > rule.end) | (columns["min"][chosen] < rule.start)
@@ -201,19 +202,19 @@ class StepTable:
         if some.size:
             rows = chosen[some]
             few: Table = {name: columns[name][rows] for name in threshold.quantity.columns}
-            low, high = threshold.quantity.bounds(few, judged.values)
+            low, high = threshold.quantity.bounds(few, compiled_check.values)
             possible[some] = threshold.comparator.compare(high if threshold.comparator.grows else low, threshold.value)
         return possible
 
-    def bounds(self, quantity: Quantity, judged: Judged) -> Bounds:
-        """Return the smallest and the largest value that a quantity can have, of every place."""
+    def bounds(self, quantity: Quantity, compiled_check: CompiledCheck) -> Bounds:
+        """Return the smallest and the largest value that a quantity can have, of every slot."""
         # What norms are compared with is another for every watchpoint.
         if quantity.source is Source.REFERENCE:
-            return quantity.bounds(self.columns, judged.values)
-        key = quantity.name if quantity.source is Source.STATISTICS else (quantity.name, judged.check.arguments)
+            return quantity.bounds(self.columns, compiled_check.values)
+        key = quantity.name if quantity.source is Source.STATISTICS else (quantity.name, compiled_check.check.arguments)
         found = self._bounds.get(key)
         if found is None:
-            found = self._bounds[key] = quantity.bounds(self.columns, judged.values)
+            found = self._bounds[key] = quantity.bounds(self.columns, compiled_check.values)
         return found
 
 
@@ -223,7 +224,7 @@ class AgentHit:
 
     Attributes
     ----------
-    place : Place
+    tensor_slot : TensorSlot
         Where the tensor was seen.
     watchpoint : int
         The number of the watchpoint.
@@ -243,7 +244,7 @@ class AgentHit:
         Whether it is a reason to stop: it was not reported before, and does not follow from what was.
     """
 
-    place: Place
+    tensor_slot: TensorSlot
     watchpoint: int
     wire_number: int
     check: ConditionCheck
@@ -254,7 +255,7 @@ class AgentHit:
     is_new: bool = True
 
     def message(self, graph: str = "", iteration: int | None = None) -> WatchpointHit:
-        """Return the hit as the server is told of it, with every parameter of the condition in the declared order.
+        """Return the hit as it is reported to the server, with every parameter of the condition in the declared order.
 
         Parameters
         ----------
@@ -263,14 +264,14 @@ class AgentHit:
         iteration : int, optional
             Of its step, for a hit that is no reason to stop there.
         """
-        node = self.place.node
-        name, slot = encoded(self.called or node.name), str(self.place.slot).encode()
+        node = self.tensor_slot.node
+        name, slot = encoded(self.called or node.name), str(self.tensor_slot.slot).encode()
         tensor = TensorProto(node_name=name, slot=slot, finished=True)
         if graph:
             tensor.graph = encoded(graph)
         if iteration is not None:
             tensor.iter = str(iteration).encode()
-        if self.place.io == "input":
+        if self.tensor_slot.io == "input":
             tensor.io = b"input"
         condition = WatchCondition(condition=self.wire_number)
         values, actual = self.check.values, dict(self.actual)

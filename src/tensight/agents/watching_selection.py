@@ -1,4 +1,4 @@
-"""Which places a watchpoint watches: outputs of nodes that are named, or that a selector means."""
+"""Which slots a watchpoint watches: outputs of nodes that are named, or that a selector means."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tensight.watchpoints import NodeFacts, SelectorKind, matcher
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tensight.agents.places import DeclaredNode, Place
     from tensight.agents.program import Program, Role
+    from tensight.agents.slots import DeclaredNode, TensorSlot
     from tensight.graph import Layers
     from tensight.wire import ReceivedWatchpoint
 
@@ -41,11 +41,11 @@ class Selection:
         """Take note of how the network is layered, now that more is known of it."""
         self._selected = None if self._rule.selector is None else matcher(self._rule.selector, layers)
 
-    def __call__(self, place: Place) -> bool:
-        """Whether a place is watched. As in MindSpore, only what nodes put out is."""
-        if place.io != "output":
+    def __call__(self, tensor_slot: TensorSlot) -> bool:
+        """Whether a slot is watched. As in MindSpore, only what nodes put out is."""
+        if tensor_slot.io != "output":
             return False
-        node = place.node
+        node = tensor_slot.node
         if self._selected is not None and self._selected(NodeFacts(node.name, node.type, _KINDS[node.role])):
             return True
         if node.name in self._names:
@@ -57,15 +57,15 @@ class Selection:
         """Whether the layers of the network decide which weights are watched."""
         return self._rule.selector is not None and self._rule.selector.kind is SelectorKind.INNER_MATRICES
 
-    def may_turn_out(self, place: Place) -> bool:
-        """Whether a place may be watched once it is known what its node is to the network."""
+    def may_turn_out(self, tensor_slot: TensorSlot) -> bool:
+        """Whether a slot may be watched once it is known what its node is to the network."""
         selector = self._rule.selector
         return (
             selector is not None
             and selector.kind in _BY_LAYERS
-            and place.io == "output"
-            and place.node.role == "operator"
-            and is_gradient_scope(place.node.name) == (selector.kind is SelectorKind.MATRIX_GRADIENTS)
+            and tensor_slot.io == "output"
+            and tensor_slot.node.role == "operator"
+            and is_gradient_scope(tensor_slot.node.name) == (selector.kind is SelectorKind.MATRIX_GRADIENTS)
         )
 
     def name_of(self, node: DeclaredNode) -> str:

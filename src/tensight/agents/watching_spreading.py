@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.agents.columns import StatisticsColumns
-    from tensight.agents.places import DeclaredNode, PlaceTable
     from tensight.agents.program import Program
+    from tensight.agents.slots import DeclaredNode, SlotTable
 
 _MOST_PROGRAMS = 16
 _KINDS = ("nan_count", "neg_inf_count", "pos_inf_count", "count")
@@ -28,21 +28,21 @@ class SpreadingValues:
 
     Parameters
     ----------
-    places : PlaceTable
+    slot_table : SlotTable
 
     Attributes
     ----------
     program : Program or None
         What runs, or what ran at last.
     held_back : list of (int, int)
-        Places that were not finite when their operators ran, in this step, and the numbers of the watchpoints that
+        Slots that were not finite when their operators ran, in this step, and the numbers of the watchpoints that
         hit there: whether that comes to anything is not known yet.
     """
 
-    def __init__(self, places: PlaceTable) -> None:
+    def __init__(self, slot_table: SlotTable) -> None:
         self.program: Program | None = None
         self.held_back: list[tuple[int, int]] = []
-        self._places = places
+        self._slot_table = slot_table
         self._known: dict[int, tuple[Program, Spreading]] = {}
         self._from_start: set[str] = set()
 
@@ -67,7 +67,7 @@ class SpreadingValues:
     ) -> frozenset[str]:
         """Return the nodes that were held back and in which that began which hits at some nodes now."""
         spreading = self._of_program()
-        names = {self._places[place].node.name for place, _ in self.held_back}
+        names = {self._slot_table[slot_id].node.name for slot_id, _ in self.held_back}
         if spreading is None or not names:
             return frozenset()
         kinds = self._kinds(columns, iteration)
@@ -79,34 +79,34 @@ class SpreadingValues:
         self,
         columns: StatisticsColumns,
         iteration: int,
-        places: NDArray[np.int64],
+        slot_ids: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
-        """Tell which of some places that are not finite the step has not gone on with.
+        """Tell which of some slots that are not finite the step has not gone on with.
 
         Parameters
         ----------
         columns : StatisticsColumns
         iteration : int
             That has ended.
-        places : ndarray of int64
+        slot_ids : ndarray of int64
         """
-        left = np.zeros(len(places), np.bool_)
+        left = np.zeros(len(slot_ids), np.bool_)
         spreading = self._of_program()
-        nodes = [self._places[place].node for place in places.tolist()]
+        nodes = [self._slot_table[slot_id].node for slot_id in slot_ids.tolist()]
         passing = {node.name for node in nodes if node.role in _PASSING and not is_after_forward(node.name)}
         if spreading is None or not passing:
             return left
         spreads = spreading.spreading(passing, self._kinds(columns, iteration))
         for at, node in enumerate(nodes):
             if node.name in passing and node.name not in spreads:
-                left[at] = node.role != "buffer" or self._is_first_value(columns, int(places[at]))
+                left[at] = node.role != "buffer" or self._is_first_value(columns, int(slot_ids[at]))
         return left
 
-    def _is_first_value(self, columns: StatisticsColumns, place: int) -> bool:
+    def _is_first_value(self, columns: StatisticsColumns, slot_id: int) -> bool:
         """Whether a buffer is not finite because nothing better has come yet: from the start, or all of it."""
-        found = columns.take(np.array([place])).columns()
+        found = columns.take(np.array([slot_id])).columns()
         nan, negative, positive, count = (int(found[name][0]) for name in _KINDS)
-        return self._places[place].node.name in self._from_start or (not nan and count in (negative, positive))
+        return self._slot_table[slot_id].node.name in self._from_start or (not nan and count in (negative, positive))
 
     def _of_program(self) -> Spreading | None:
         program = self.program
@@ -121,16 +121,16 @@ class SpreadingValues:
 
     def _kinds(self, columns: StatisticsColumns, iteration: int) -> dict[str, NonFinite]:
         """Return what each node of a step has besides numbers."""
-        known = min(len(columns.iteration), len(self._places))
-        places = np.flatnonzero(columns.iteration[:known] == iteration)
-        found = columns.take(places).columns()
+        known = min(len(columns.iteration), len(self._slot_table))
+        slot_ids = np.flatnonzero(columns.iteration[:known] == iteration)
+        found = columns.take(slot_ids).columns()
         nan, negative, positive = (found[name] for name in _KINDS[:3])
         kinds: dict[str, NonFinite] = {}
         for at in np.flatnonzero(nan + negative + positive > 0).tolist():
-            place = self._places[int(places[at])]
-            if place.io != "output":
+            tensor_slot = self._slot_table[int(slot_ids[at])]
+            if tensor_slot.io != "output":
                 continue
-            name = place.node.name
+            name = tensor_slot.node.name
             kind = NonFinite.NAN if nan[at] else NonFinite.NOTHING
             if positive[at] or negative[at]:
                 kind |= NonFinite.INF

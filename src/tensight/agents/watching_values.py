@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensight.agents.slots import NO_SLOT_IDS
 from tensight.tensors import layout, scan_changes, scan_segment, unit_percentage
 from tensight.tensors.statistics_row import segments_of
 from tensight.watchpoints.quantities import DEFAULT_ATOL
@@ -23,14 +24,13 @@ if TYPE_CHECKING:
 
 Table = dict[Any, "NDArray[Any]"]
 
-_NO_PLACES = np.empty(0, np.int64)
 _BEFORE = np.dtype([("known", np.bool_), ("hash", np.int64), ("count", np.int64), ("abs_mean", np.float64)])
 _ROUNDING = 1e-9
 """How far a mean of float64 sums may be off, relative to it."""
 
 
 class ValueColumns:
-    """Columns that the statistics of one step do not give, of places that watchpoints look at.
+    """Columns that the statistics of one step do not give, of slots that watchpoints look at.
 
     A tensor whose hash is that of the step before is the same, and one whose mean size is another has changed by that
     much at least. Everything else needs the values, which are read only for rows that nothing cheaper decides.
@@ -42,16 +42,16 @@ class ValueColumns:
 
     def __init__(self, reader: TensorReader) -> None:
         self._reader = reader
-        self._compared = _NO_PLACES
-        self._places = _NO_PLACES
+        self._compared = NO_SLOT_IDS
+        self._slot_ids = NO_SLOT_IDS
         self._largest_atol = DEFAULT_ATOL
         self._before = np.zeros(0, _BEFORE)
         self._seen: tuple[NDArray[np.int64], NDArray[np.void]] | None = None
 
     def arrange(self, table: NDArray[np.int64], compared: Sequence[tuple[NDArray[np.int64], ConditionCheck]]) -> None:
-        """Take note of which places of a table are compared with the step before, by which checks."""
-        self._places = np.unique(np.concatenate([places for places, _ in compared])) if compared else _NO_PLACES
-        self._compared = np.searchsorted(table, self._places)
+        """Take note of which slots of a table are compared with the step before, by which checks."""
+        self._slot_ids = np.unique(np.concatenate([slot_ids for slot_ids, _ in compared])) if compared else NO_SLOT_IDS
+        self._compared = np.searchsorted(table, self._slot_ids)
         self._largest_atol = max((check.needs.atol for _, check in compared), default=DEFAULT_ATOL)
 
     @property
@@ -65,11 +65,11 @@ class ValueColumns:
         Parameters
         ----------
         columns : dict
-            Statistics of all places that are watched; receives columns.
+            Statistics of all slots that are watched; receives columns.
         rows : Rows
             The rows that they are computed from.
         present : ndarray of bool
-            Which of the places were seen in this step.
+            Which of the slots were seen in this step.
         again : bool
             It is the same step as the last time.
         """
@@ -80,8 +80,8 @@ class ValueColumns:
         if not self.compares:
             return
         chosen = self._compared
-        self._make_room(int(self._places[-1]) + 1)
-        before = self._before[self._places]
+        self._make_room(int(self._slot_ids[-1]) + 1)
+        before = self._before[self._slot_ids]
         now = np.zeros(len(chosen), _BEFORE)
         now["hash"], now["abs_mean"] = rows.raw_counts[chosen, layout.HASH], columns["abs_mean"][chosen]
         now["count"] = columns["count"][chosen]
@@ -106,13 +106,13 @@ class ValueColumns:
             columns[name] = np.zeros(length, values.dtype)
             columns[name][chosen] = values
         if not again:
-            self._seen = self._places[seen], now[seen]
+            self._seen = self._slot_ids[seen], now[seen]
 
     def read(
         self,
         needs: Needs,
         columns: Table,
-        places: NDArray[np.int64],
+        slot_ids: NDArray[np.int64],
         open_rows: NDArray[np.int64],
         retention: Retention,
     ) -> bool:
@@ -124,7 +124,7 @@ class ValueColumns:
             Of the check that is made.
         columns : dict
             Of the rows under evaluation; receives columns.
-        places : ndarray of int64
+        slot_ids : ndarray of int64
             The place of each row.
         open_rows : ndarray of int64
             Those that statistics leave open.
@@ -133,21 +133,21 @@ class ValueColumns:
         """
         any_read = False
         for row in open_rows.tolist():
-            current = self._host(retention.current(int(places[row])))
+            current = self._host(retention.current(int(slot_ids[row])))
             if current is None:
                 continue
             for key in needs.ranges:
-                counted = columns.setdefault(("in_range", *key), np.full(len(places), -1, np.int64))
+                counted = columns.setdefault(("in_range", *key), np.full(len(slot_ids), -1, np.int64))
                 counted[row] = _count_in_range(current, key)
                 any_read = True
             for rule in needs.units:
-                units = columns.setdefault(rule, np.full(len(places), np.nan))
+                units = columns.setdefault(rule, np.full(len(slot_ids), np.nan))
                 units[row] = unit_percentage(
                     current, rule.start, rule.end, outside=rule.outside, percentage=rule.percentage
                 )
                 any_read = True
             if needs.changes:
-                previous = self._host(retention.previous(int(places[row])))
+                previous = self._host(retention.previous(int(slot_ids[row])))
                 if previous is not None and previous.size == current.size:
                     _fill_changes(columns, row, _changes(current, previous, needs.atol, needs.rtol))
                     any_read = True
@@ -156,8 +156,8 @@ class ValueColumns:
     def _host(self, tensor: Any) -> NDArray[Any] | None:
         return None if tensor is None else self._reader.host(tensor)
 
-    def _make_room(self, places: int) -> None:
-        missing = places - len(self._before)
+    def _make_room(self, slot_count: int) -> None:
+        missing = slot_count - len(self._before)
         if missing > 0:
             self._before = np.concatenate([self._before, np.zeros(missing, _BEFORE)])
 

@@ -97,8 +97,8 @@ def own_columns(dump: Dump, table: StatisticsTable, needs: Needs, rows: NDArray[
     if needs.masks:
         columns["masked"] = np.fromiter((_may_mask(dump, table.files[row]) for row in rows.tolist()), np.bool_)
         columns["left_out"] = _left_out(dump, table, rows)
-    if needs.inflow:
-        columns["handed_on"] = _handed_on(dump, table, rows)
+    if needs.zero_provenance:
+        columns["propagated"] = _handed_on(dump, table, rows)
     if needs.ranks:
         columns["differs"] = _differing(table, rows)
     for name in needs.references:
@@ -157,10 +157,12 @@ def _handed_on(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> N
     for at in np.flatnonzero(is_zero).tolist():
         file = files[at]
         graph = dump.graph_of(file)
-        inflow = None if graph is None or file.io != "output" else graph_layers(graph).inflows.get(file.node or "")
-        if inflow is not None:
-            keys = ((file.iteration, file.rank, file.graph, name, "output", slot) for name, slot in inflow.sources)
-            found[at] = bool(inflow.hands_on(zero.get(key) for key in keys))
+        if graph is None or file.io != "output":
+            continue
+        provenance = graph_layers(graph).zero_provenances.get(file.node or "")
+        if provenance is not None:
+            keys = ((file.iteration, file.rank, file.graph, name, "output", slot) for name, slot in provenance.sources)
+            found[at] = bool(provenance.propagates(zero.get(key) for key in keys))
     return found
 
 

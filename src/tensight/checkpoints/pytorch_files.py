@@ -135,26 +135,26 @@ def _read_old(file: OpenFile, name: str) -> Iterator[tuple[str, Any]]:
     keys, more = read_pickle(data[used:], MAKERS, where=file.path)
     del data
     position += used + more
-    places = _old_storages(file, keys, position, used_storages)
+    locations = _old_storages(file, keys, position, used_storages)
     is_big = isinstance(parts[2], dict) and parts[2].get("little_endian") is False
-    return _entries(root, file, name, lambda tensor: places[tensor.storage.key], is_big=is_big)
+    return _entries(root, file, name, lambda tensor: locations[tensor.storage.key], is_big=is_big)
 
 
 def _old_storages(file: OpenFile, keys: Any, position: int, item_bytes: dict[str, int]) -> dict[str, tuple[int, int]]:
     if not isinstance(keys, list):
         raise CheckpointError(f"{file.path}: the list of its storages is damaged.")
-    places: dict[str, tuple[int, int]] = {}
+    locations: dict[str, tuple[int, int]] = {}
     for key in keys:
         header = file.read(position, 8)
-        if len(header) < 8 or not isinstance(key, str) or key in places:
+        if len(header) < 8 or not isinstance(key, str) or key in locations:
             raise CheckpointError(f"{file.path}: is cut off, or the list of its storages is damaged.")
         (count,) = struct.unpack("<q", header)
         size = count * item_bytes.get(key, 1)
         if count < 0 or position + 8 + size > file.size_bytes:
             raise CheckpointError(f"{file.path}: is cut off: storage {key!r} reaches past its end.")
-        places[key] = (position + 8, size)
+        locations[key] = (position + 8, size)
         position += 8 + size
-    return places
+    return locations
 
 
 def _entries(root: Any, file: OpenFile, name: str, storage_at: StorageAt, *, is_big: bool) -> Iterator[tuple[str, Any]]:

@@ -55,8 +55,8 @@ def read_safetensors(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
             checkpoint.values[f"__metadata__.{key}"] = str(text)[:_MAX_METADATA_TEXT]
     base = 8 + length
     end = 0
-    placed = sorted((_offsets(file, key, value), key) for key, value in header.items())
-    for (begin, stop), key in placed:
+    ordered = sorted((_offsets(file, key, value), key) for key, value in header.items())
+    for (begin, stop), key in ordered:
         if begin < end and stop > begin:
             raise CheckpointError(f"{file.path}: {key[:120]!r} lies over another tensor; the file is refused.")
         if base + stop > file.size_bytes:

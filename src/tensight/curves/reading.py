@@ -23,7 +23,7 @@ LARGEST_JSON = 256 << 20
 """Bytes of a JSON document, which is read as a whole."""
 
 _HEAD = 4096
-_LINES_LOOKED_AT = 50
+_LINES_EXAMINED = 50
 _MOST_FILES = 1000
 _TRAINER_STATE = "trainer_state.json"
 _METRICS = "metrics.csv"
@@ -142,7 +142,7 @@ def _read(path: Path, series: Series, column: str | None, pattern: str | None) -
 def _read_text(file: BinaryIO, path: Path, column: str | None) -> Series:
     """Read a file of text by its content; its name decides between a table and a log."""
     lines = read_lines(file)
-    first = list(islice(lines, _LINES_LOOKED_AT))
+    first = list(islice(lines, _LINES_EXAMINED))
     every = chain(first, lines)
     written = [line for line in first if line.strip()]
     if not written:
@@ -190,7 +190,7 @@ def _delimiter(lines: list[str], ending: str) -> str | None:
         counts = {char: lines[0].count(char) for char in ",\t;"}
         return max(counts, key=lambda char: counts[char]) if any(counts.values()) else ","
     for char in ",\t;":
-        columns = {line.count(char) for line in lines[:_LINES_LOOKED_AT]}
+        columns = {line.count(char) for line in lines[:_LINES_EXAMINED]}
         if len(columns) == 1 and min(columns) and _are_numbers(lines[1:], char):
             return char
     return None

@@ -282,13 +282,13 @@ def _walk(storage: Storage, path: str, failures: list[ConversionFailure], depth:
         return
     refused = (storage.full_path(_join(path, name)) for name in listing.refused)
     failures.extend(ConversionFailure(name, (), "leads out of the dump, or is no file") for name in refused)
-    yield _told_apart(storage, path, [file.name for file in listing.files], failures)
+    yield _separated(storage, path, [file.name for file in listing.files], failures)
     if depth < _MAX_DEPTH:
         for name in listing.folders:
             yield from _walk(storage, f"{path}/{name}" if path else name, failures, depth + 1)
 
 
-def _told_apart(storage: Storage, path: str, filenames: Iterable[str], failures: list[ConversionFailure]) -> _Folder:
+def _separated(storage: Storage, path: str, filenames: Iterable[str], failures: list[ConversionFailure]) -> _Folder:
     folder = _Folder(path)
     names = list(filenames)
     if MAPPING in names:

@@ -191,9 +191,9 @@ def _copy_block(view: NDArray[Any], layout: HostLayout, ranges: Sequence[Range],
     for group in range(first // rows_per_group, -(-last // rows_per_group)):
         start = max(first, group * rows_per_group)
         stop = min(last, (group + 1) * rows_per_group)
-        place = group % layout.bundle
-        row = place * rows_per_group - group * rows_per_group
-        box = [(start + row, stop + row), (place * channels + low, place * channels + high), *rest]
+        index = group % layout.bundle
+        row = index * rows_per_group - group * rows_per_group
+        box = [(start + row, stop + row), (index * channels + low, index * channels + high), *rest]
         _copy_box(view[group // layout.bundle], layout.axes, box, out[start - first : stop - first])
 
 

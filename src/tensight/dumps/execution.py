@@ -92,11 +92,11 @@ class ExecutionOrder:
         return self._positions.get(node, UNMATCHED)
 
     def number(self, node: Node) -> int | None:
-        """Return the place of a node in the order of execution of its step, from 1; None for constants."""
+        """Return the number of a node in the order of execution of its step, from 1; None for constants."""
         return self._numbers.get(node)
 
     def _numbers_in_steps(self, graphs: Sequence[Graph], together: Mapping[int, set[int]]) -> dict[Node, int]:
-        """Return the place of each node among those of the graphs that ran in the same steps, from 1."""
+        """Return the number of each node among those of the graphs that ran in the same steps, from 1."""
         own: dict[int, list[Node]] = {}
         for graph in graphs:
             own.setdefault(graph.root_id, []).extend((*graph.operators, *graph.parameters))
@@ -104,8 +104,8 @@ class ExecutionOrder:
         for root, nodes in own.items():
             roots = {root, *together.get(root, ())}.intersection(own)
             in_step = sorted(self._positions[node] for other in roots for node in own[other])
-            places = {position: place for place, position in enumerate(in_step, 1)}
-            numbers.update((node, places[self._positions[node]]) for node in nodes)
+            numbers_of_positions = {position: number for number, position in enumerate(in_step, 1)}
+            numbers.update((node, numbers_of_positions[self._positions[node]]) for node in nodes)
         return numbers
 
 

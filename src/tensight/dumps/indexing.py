@@ -236,9 +236,9 @@ class FolderIndexer:
         result: FolderIndex,
         dumped: _Dumped | None = None,
     ) -> None:
-        # A (chained) URL may have text behind the path, so the place of the file's name is asked for once.
+        # A (chained) URL may have text behind the path, so the position of the file's name is searched for once.
         prefix, suffix = self._storage.full_path(f"{folder}/\0").split("\0")
-        placed: list[tuple[int, str, int, TensorFile]] = []
+        ordered: list[tuple[int, str, int, TensorFile]] = []
         report = result.report
         for rows in groups:
             if len(rows) > 1:
@@ -248,21 +248,21 @@ class FolderIndexer:
                 tensor = self._tensor(own[0], candidate, iteration, prefix, suffix, older)
                 if dumped is not None and tensor in dumped:
                     continue
-                place = None if candidate is None else candidate[:2]
-                is_written = tensor.io == "input" or not is_unwritten(tensor.op_type, tensor.slot, place)
+                graph_and_node = None if candidate is None else candidate[:2]
+                is_written = tensor.io == "input" or not is_unwritten(tensor.op_type, tensor.slot, graph_and_node)
                 if not is_written and not self._with_unwritten:
                     result.unwritten += (tensor, *older)
                     continue
                 report.files += len(own)
                 if candidate is None:
                     report.add(own[0].match, len(own))
-                    placed.append((UNMATCHED, tensor.io, tensor.slot, tensor))
+                    ordered.append((UNMATCHED, tensor.io, tensor.slot, tensor))
                 else:
                     report.matched += len(own)
                     report.matched_by_order += len(own) if own[0].match.by_order else 0
-                    placed.append((candidate.position, tensor.io, tensor.slot, tensor))
-        placed.sort(key=_place)
-        result.tensors = [tensor for *_, tensor in placed]
+                    ordered.append((candidate.position, tensor.io, tensor.slot, tensor))
+        ordered.sort(key=_sort_key)
+        result.tensors = [tensor for *_, tensor in ordered]
 
     def _assigned(self, rows: list[_Row]) -> list[tuple[Candidate | None, list[_Row]]]:
         """Divide the files of one name among the nodes it fits."""
@@ -328,15 +328,15 @@ class _Dumped:
     def __contains__(self, tensor: TensorFile) -> bool:
         if (tensor.graph, tensor.node, tensor.io, tensor.slot) in self._nodes or self._moment(tensor) in self._moments:
             return True
-        op_type, place = joined(tensor.op_type), (tensor.io, tensor.slot)
+        op_type, io_and_slot = joined(tensor.op_type), (tensor.io, tensor.slot)
         names = (tensor.op_name, tensor.op_name.rpartition("/")[2]) if tensor.node is None else ()
-        return any((op_type, joined(name), *place) in self._names for name in names)
+        return any((op_type, joined(name), *io_and_slot) in self._names for name in names)
 
     @staticmethod
     def _moment(file: TensorFile) -> tuple[object, ...]:
         return joined(file.op_type), file.task_id, file.stream_id, file.timestamp, file.io, file.slot
 
 
-def _place(item: tuple[int, str, int, TensorFile]) -> tuple[int, str, int, str]:
+def _sort_key(item: tuple[int, str, int, TensorFile]) -> tuple[int, str, int, str]:
     position, io, slot, tensor = item
     return position, io, slot, tensor.path

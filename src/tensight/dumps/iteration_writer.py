@@ -63,15 +63,15 @@ class IterationWriter:
     ----------
     part : Path
         Folder in which it grows; it must not exist.
-    place : Path
+    target : Path
         Where it will be; nothing may be there.
     moment : callable
         Returns the time in microseconds, never the same twice.
     """
 
-    def __init__(self, part: Path, place: Path, moment: Callable[[], int]) -> None:
+    def __init__(self, part: Path, target: Path, moment: Callable[[], int]) -> None:
         self._part = part
-        self._place = place
+        self._target = target
         self._moment = moment
         part.mkdir(0o700)
 
@@ -113,8 +113,8 @@ class IterationWriter:
 
     def keep(self) -> None:
         """Put the iteration in its place."""
-        os.makedirs(self._place.parent, mode=0o700, exist_ok=True)
-        os.rename(self._part, self._place)
+        os.makedirs(self._target.parent, mode=0o700, exist_ok=True)
+        os.rename(self._part, self._target)
 
     def discard(self) -> None:
         """Delete what was written, as far as that is possible."""

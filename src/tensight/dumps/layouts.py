@@ -31,8 +31,8 @@ _OLD_DEVICE = re.compile(r".+_graph_\d+", re.ASCII)
 _ACL = re.compile(r"acl_dump(_\d+)?\.json", re.ASCII)
 _TIME = re.compile(r"20\d{12}", re.ASCII)
 
-#: How many folders are looked into while searching for a dump below the folder that was named.
-_MAX_LOOKED_INTO = 2_000
+#: How many folders are opened while searching for a dump below the folder that was named.
+_MAX_OPENED_FOLDERS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class LocatedDump:
     problems: list[Problem]
 
 
-def looks_like_dump(folders: Sequence[str], files: Sequence[str]) -> bool:
+def may_be_dump(folders: Sequence[str], files: Sequence[str]) -> bool:
     """Tell from the names of what is in a folder whether a dump of any layout may be in it.
 
     Parameters
@@ -62,7 +62,7 @@ def looks_like_dump(folders: Sequence[str], files: Sequence[str]) -> bool:
     folders, files : sequence of str
         Names of its sub-folders and of its files.
     """
-    return any(layout.looks_like(folders, files) for layout in LAYOUTS)
+    return any(layout.may_match(folders, files) for layout in LAYOUTS)
 
 
 def find_dump(path: str | os.PathLike[str]) -> LocatedDump:
@@ -120,7 +120,7 @@ def _ranks_at(storage: Storage, problems: list[Problem]) -> tuple[LocatedRank, .
 def _named_file(path: str) -> LocatedDump | None:
     """Return the dump of one rank whose own file was named; None if it is no such file."""
     folder, _, name = path.rpartition("/")
-    if not looks_like_dump((), (name,)):
+    if not may_be_dump((), (name,)):
         return None
     try:
         storage = open_storage(folder or ("/" if path.startswith("/") else "."))
@@ -132,14 +132,14 @@ def _named_file(path: str) -> LocatedDump | None:
 
 def _dumps_below(storage: Storage) -> list[LocatedDump]:
     found: list[LocatedDump] = []
-    looked_into = 0
+    opened = 0
     level = [""]
     for _ in range(2):
         below = [f"{folder}/{name}".lstrip("/") for folder in level for name in quiet_folders(storage, folder)]
         level = []
         for folder in below:
-            looked_into += 1
-            if looked_into > _MAX_LOOKED_INTO:
+            opened += 1
+            if opened > _MAX_OPENED_FOLDERS:
                 return found
             dump = _dump_at(storage, folder)
             if dump is None:
@@ -150,11 +150,11 @@ def _dumps_below(storage: Storage) -> list[LocatedDump]:
 
 
 def _dump_at(storage: Storage, folder: str) -> LocatedDump | None:
-    """Return the dump in a folder below the one that was named; None if it holds none, or cannot be looked into."""
+    """Return the dump in a folder below the one that was named; None if it holds none, or cannot be opened."""
     problems: list[Problem] = []
     try:
         listing = storage.list_folder(folder)
-        if not looks_like_dump(listing.folders, [file.name for file in listing.files]):
+        if not may_be_dump(listing.folders, [file.name for file in listing.files]):
             return None
         own = open_storage(storage.full_path(folder))
         ranks = _ranks_at(own, problems)

@@ -217,8 +217,8 @@ class NodeMatcher:
             exact = len(nodes) == len(ordered) and all(
                 _may_be(node, dtypes.get(match, "")) for node, match in zip(nodes, ordered, strict=True)
             )
-            for place, match in enumerate(ordered if nodes else ()):
-                candidates = (nodes[place],) if exact else _in_order(nodes)
+            for index, match in enumerate(ordered if nodes else ()):
+                candidates = (nodes[index],) if exact else _in_order(nodes)
                 replaced[match] = Match(match.op_type, match.op_name, candidates, by_order=exact)
         return replaced
 

@@ -138,8 +138,8 @@ def _by_number(folder: str, names: tuple[str, ...], problems: list[Problem]) -> 
     return found
 
 
-def looks_like_ranks(folders: Sequence[str], files: Sequence[str]) -> bool:  # noqa: ARG001
-    """Tell whether the names of what is in a folder may be those of ranks; see `Layout.looks_like`."""
+def may_be_ranks(folders: Sequence[str], files: Sequence[str]) -> bool:  # noqa: ARG001
+    """Tell whether the names of what is in a folder may be those of ranks; see `Layout.may_match`."""
     return any(map(RANK_NAME.fullmatch, folders))
 
 

@@ -15,7 +15,7 @@ from tensight.dumps.matching import MatchReport, NodeMatcher
 from tensight.dumps.metadata import Device, RunDescription
 from tensight.dumps.names import split_name
 from tensight.dumps.overflow import find_overflows
-from tensight.dumps.rank_folders import RankFolder, TensorFolders, looks_like_ranks, rank_folders, tensor_folders
+from tensight.dumps.rank_folders import RankFolder, TensorFolders, may_be_ranks, rank_folders, tensor_folders
 from tensight.dumps.reader import Layout, LocatedRank, RankReader
 from tensight.dumps.statistic_csv import read_statistics
 from tensight.dumps.storage import MissingFileError, printable
@@ -379,7 +379,7 @@ def _find_ranks(storage: Storage, problems: list[Problem]) -> tuple[LocatedRank,
     )
 
 
-MINDSPORE = Layout("MindSpore", looks_like_ranks, _find_ranks)
+MINDSPORE = Layout("MindSpore", may_be_ranks, _find_ranks)
 
 
 def _matching_problems(where: str, reports: list[MatchReport], things: str = "files") -> list[Problem]:

@@ -74,9 +74,9 @@ class Layout:
     ----------
     name : str
         What wrote it, as people call it.
-    looks_like : callable
+    may_match : callable
         Tell from the names of a folder's sub-folders and of its files whether a dump may be in it. Nothing is opened:
-        many folders are asked about.
+        many folders are checked.
     find : callable
         Return the ranks at a storage's root, or the one rank that the root itself is; none if there is no dump of this
         layout. Of two with one number the first is read. Takes the storage, and a list to which it, and the readers of
@@ -84,7 +84,7 @@ class Layout:
     """
 
     name: str
-    looks_like: Callable[[Sequence[str], Sequence[str]], bool]
+    may_match: Callable[[Sequence[str], Sequence[str]], bool]
     find: Callable[[Storage, list[Problem]], tuple[LocatedRank, ...]]
 
 

@@ -167,7 +167,7 @@ def _fields(line: str) -> list[str]:
     return [field.strip() for field in next(csv.reader([line], strict=True, skipinitialspace=True), [])]
 
 
-def _row(line: str, header: Mapping[str, str], place: tuple[int, int, int]) -> StatisticRow | str:
+def _row(line: str, header: Mapping[str, str], rank_graph_iteration: tuple[int, int, int]) -> StatisticRow | str:
     """Return a line's row, or what is wrong with it (empty for an empty line)."""
     fields = _fields(line)
     if not any(fields):
@@ -180,7 +180,7 @@ def _row(line: str, header: Mapping[str, str], place: tuple[int, int, int]) -> S
         return f"IO is {row['IO'][:40]!r}, neither input nor output"
     values = {name: _value(name, column, row[column]) for column, name in header.items() if name}
     return StatisticRow(
-        *place,
+        *rank_graph_iteration,
         op_type=row["Op Type"],
         op_name=row["Op Name"],
         task_id=_integer("Task ID", row),

@@ -504,6 +504,6 @@ def _join_url(url: str, path: str) -> str:
     if not path:
         return url
     parts = url.split("::")
-    place = next((index for index, part in enumerate(parts) if "://" in part), 0)
-    parts[place] += path if parts[place].endswith("/") else f"/{path}"
+    start = next((index for index, part in enumerate(parts) if "://" in part), 0)
+    parts[start] += path if parts[start].endswith("/") else f"/{path}"
     return "::".join(parts)

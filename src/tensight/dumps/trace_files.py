@@ -456,8 +456,8 @@ def _wrong(rows: NDArray[np.void], trace: Trace) -> str:
     return ""
 
 
-def _header(said: Any) -> TraceHeader:
-    known = _mapping(said)
+def _header(data: Any) -> TraceHeader:
+    known = _mapping(data)
     texts = ("framework", "framework_version", "device_target", "capture", "script")
     numbers = ("device", "rank", "world_size")
     chosen: dict[str, Any] = {name: known[name] for name in (*texts, *numbers) if name in known}
@@ -476,8 +476,8 @@ def _header(said: Any) -> TraceHeader:
     return TraceHeader(**chosen, dtypes=tuple(map(str, dtypes)), measures=tuple(measures))
 
 
-def _is_name(said: Any) -> bool:
-    return isinstance(said, str) and said.isidentifier() and said.isascii() and said not in _NO_MEASURES
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str) and name.isidentifier() and name.isascii() and name not in _NO_MEASURES
 
 
 def _tensor(node: Any, type_: Any, io: Any, slot: Any) -> TracedTensor:

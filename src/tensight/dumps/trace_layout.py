@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TRACE_NAME = re.compile(r"rank_(\d{1,9})\.trace", re.ASCII)
 
 
-def _looks_like_traces(folders: Sequence[str], files: Sequence[str]) -> bool:  # noqa: ARG001
+def _may_be_traces(folders: Sequence[str], files: Sequence[str]) -> bool:  # noqa: ARG001
     return any(map(TRACE_NAME.fullmatch, files))
 
 
@@ -47,4 +47,4 @@ def _located(storage: Storage, rank: int, path: str) -> LocatedRank:
     return LocatedRank(rank, path, opened)
 
 
-TRACES = Layout("Tensight (traces)", _looks_like_traces, _find_traces)
+TRACES = Layout("Tensight (traces)", _may_be_traces, _find_traces)

@@ -182,7 +182,7 @@ class TraceRank(RankReader):
             return []
         nodes = self._nodes_of(step.graph)
         dtypes, position = trace.header.dtypes, self.order.position
-        placed: list[tuple[tuple[int, str, int], TensorFile]] = []
+        ordered: list[tuple[tuple[int, str, int], TensorFile]] = []
         columns = (rows[name].tolist() for name in ("tensor", "shape", "dtype"))
         for index, (tensor, shape, dtype) in enumerate(zip(*columns, strict=True)):
             name, type_, io, slot = trace.tensors[tensor]
@@ -206,9 +206,9 @@ class TraceRank(RankReader):
                 self._mtime_ns,
                 recorded=record,
             )
-            placed.append(((UNMATCHED if node is None else position(node), io, slot), file_))
-        placed.sort(key=lambda one: one[0])
-        return [file_ for _, file_ in placed]
+            ordered.append(((UNMATCHED if node is None else position(node), io, slot), file_))
+        ordered.sort(key=lambda one: one[0])
+        return [file_ for _, file_ in ordered]
 
     def _nodes_of(self, root: int) -> Mapping[str, tuple[Graph, Node]]:
         """Return the nodes of a root graph by their full names."""

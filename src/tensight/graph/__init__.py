@@ -5,7 +5,6 @@ from __future__ import annotations
 from tensight.graph.addresses import TensorAddress
 from tensight.graph.data_types import OutputSlot, data_type_name, data_type_number, numpy_dtype_name
 from tensight.graph.declared import ParameterRoles
-from tensight.graph.inflow import Inflow
 from tensight.graph.kinds import NodeKind, kinds, original_kinds
 from tensight.graph.layer_node import LayerNode
 from tensight.graph.layers import Layers, find_layers, holds_integers
@@ -27,12 +26,12 @@ from tensight.graph.search import search, text_pattern
 from tensight.graph.source import SourceFrame, parse_frame, user_frame
 from tensight.graph.steps import iteration_of, step_of
 from tensight.graph.values import Monad, TensorValue, UnreadableValue
+from tensight.graph.zero_provenance import ZeroProvenance
 
 __all__ = [
     "Edge",
     "EdgeKind",
     "Graph",
-    "Inflow",
     "LayerNode",
     "Layers",
     "Monad",
@@ -45,6 +44,7 @@ __all__ = [
     "TensorAddress",
     "TensorValue",
     "UnreadableValue",
+    "ZeroProvenance",
     "activation_name",
     "data_type_name",
     "data_type_number",

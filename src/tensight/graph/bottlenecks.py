@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensight.graph.dominators import passed_by_all
-from tensight.graph.inflow import find_masks
 from tensight.graph.operator_facts import SUMS, applies_matrix, plain_type
+from tensight.graph.zero_provenance import find_masks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

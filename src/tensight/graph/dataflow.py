@@ -96,7 +96,7 @@ class Dataflow:
             whole = found is not None and found[0].type == "MakeTuple"
             spread = self._spread(found[0]) if found is not None and whole else None
             if spread is not None:
-                flat.extend((spread, place) for place in range(len(spread.outputs)))
+                flat.extend((spread, slot) for slot in range(len(spread.outputs)))
                 continue
             if found is None or not whole or found[0].name in inside or len(inside) >= _DEEPEST_NEST:
                 flat.append(found)

@@ -233,9 +233,9 @@ def _given(
                 # Of what ran again later, another value is seen than was given.
                 is_exact &= source is not run.graph or run.last < own.first
             elif (source.name, node.name) not in seen:
-                handed = _given(source, node, run, runs, others, seen)
-                sources.update(dict.fromkeys(handed.sources))
-                is_exact &= handed.is_complete
+                given = _given(source, node, run, runs, others, seen)
+                sources.update(dict.fromkeys(given.sources))
+                is_exact &= given.is_complete
     shape = parameter.outputs[0].shape if parameter.outputs else None
     is_loop_variable = (name or parameter.name).startswith(_LOOP_VARIABLE)
     # Single numbers are often constants that no graph has, and so is what a loop begins with.
@@ -275,13 +275,13 @@ def _returned(
     Of a parameter with a name that are values of that name and, where it may be what a call returned, those without.
     """
     declared = graph.operators[-1].outputs if graph.operators else ()
-    for place, (returned, producer) in enumerate(graph.results):
+    for index, (returned, producer) in enumerate(graph.results):
         if producer is None:
             continue
         node, slot = producer
         if node.is_constant and len(declared) == len(graph.results):
             # Only where it is returned the file says of a constant whether it is a tensor.
-            if parameter.outputs and declared[place].dtype == parameter.outputs[0].dtype:
+            if parameter.outputs and declared[index].dtype == parameter.outputs[0].dtype:
                 yield graph, node, slot
             continue
         captured = _CAPTURED.fullmatch(node.name)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.graph.bottlenecks import Bottlenecks
 from tensight.graph.dataflow import VIRTUAL_TYPES
-from tensight.graph.inflow import Inflow, find_inflows, gradient_inflows
 from tensight.graph.layer_node import OPTIMIZER_SCOPE, OUTSIDE, LayerNode
 from tensight.graph.operator_facts import (
     MASK_CARRIERS,
@@ -24,6 +23,7 @@ from tensight.graph.operator_facts import (
     takes_only_form,
 )
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer, parameter_roles
+from tensight.graph.zero_provenance import ZeroProvenance, find_zero_provenances, gradient_zero_provenances
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -58,9 +58,9 @@ class Layers:
         Place of each weight in the forward pass, and that of its gradient.
     may_mask : frozenset of str
         Nodes in which -Inf may have been put on purpose, so that something is not seen.
-    inflows : mapping of str to Inflow
-        Of each operator, and each gradient of a weight, what must be zero for its own zeros to be handed on, not born
-        in it.
+    zero_provenances : mapping of str to ZeroProvenance
+        Of each operator, and each gradient of a weight, what must be zero for its own zeros to be propagated, and not
+        to originate in it.
     backward : frozenset of str
         Operators of the backward pass, whatever scope they are in.
     trained, frozen : frozenset of str
@@ -73,7 +73,7 @@ class Layers:
     matrix_gradients: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     depths: Mapping[str, int] = field(default_factory=lambda: _NOTHING)
     may_mask: frozenset[str] = frozenset()
-    inflows: Mapping[str, Inflow] = field(default_factory=lambda: _NOTHING)
+    zero_provenances: Mapping[str, ZeroProvenance] = field(default_factory=lambda: _NOTHING)
     backward: frozenset[str] = frozenset()
     trained: frozenset[str] = frozenset()
     frozen: frozenset[str] = frozenset()
@@ -91,7 +91,7 @@ class Layers:
             {**self.matrix_gradients, **other.matrix_gradients},
             {**self.depths, **other.depths},
             self.may_mask | other.may_mask,
-            {**self.inflows, **other.inflows},
+            {**self.zero_provenances, **other.zero_provenances},
             self.backward | other.backward,
             (self.trained - other.frozen) | other.trained,
             (self.frozen - other.trained) | other.frozen,
@@ -191,8 +191,8 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
         _depths(every, use.depths, gradients),
         frozenset(_masks(every, later)),
         {
-            **find_inflows(every, use.of_weights, use.fed),
-            **gradient_inflows(forward, bottlenecks.weights_in, gradients),
+            **find_zero_provenances(every, use.of_weights, use.fed),
+            **gradient_zero_provenances(forward, bottlenecks.weights_in, gradients),
         },
         frozenset(backward),
         frozenset(trained),

@@ -22,14 +22,14 @@ class RunOrder:
         ran : sequence of int
             Numbers of the graphs that ran, in the order in which they began.
         """
-        known = {number: place for place, number in enumerate(self._order)}
+        known = {number: index for index, number in enumerate(self._order)}
         following = len(self._order)
         for number in reversed(ran):
             if number in known:
                 following = known[number]
             else:
                 self._order.insert(following, number)
-                known = {other: place for place, other in enumerate(self._order)}
+                known = {other: index for index, other in enumerate(self._order)}
 
     def sorted(self, numbers: Iterable[int]) -> list[int]:
         """Return graphs in the order in which they run; those of which nothing is known come last, as they are given.
@@ -38,5 +38,5 @@ class RunOrder:
         ----------
         numbers : iterable of int
         """
-        places = {number: place for place, number in enumerate(self._order)}
-        return sorted(numbers, key=lambda number: places.get(number, len(places)))
+        positions = {number: index for index, number in enumerate(self._order)}
+        return sorted(numbers, key=lambda number: positions.get(number, len(positions)))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensight.dumps import open_dump
-from tensight.dumps.layouts import looks_like_dump
+from tensight.dumps.layouts import may_be_dump
 from tensight.dumps.rank_folders import RANK_NAME
 from tensight.dumps.trace_layout import TRACE_NAME
 from tensight.errors import DumpError
@@ -230,7 +230,7 @@ class _Search:
                 self.searches.append(FoundSearch(name or ".", Path(path)))
                 # Its trials record further below.
                 level = 0
-            if looks_like_dump(below, files):
+            if may_be_dump(below, files):
                 yield name or ".", Path(path)
             elif level < LEVELS:
                 waiting.extend((f"{name}/{one}".lstrip("/"), level + 1) for one in below if not one.startswith("."))

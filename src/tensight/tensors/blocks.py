@@ -54,11 +54,11 @@ def blocks_of(shape: Sequence[int], *, backwards: bool = False) -> Iterator[Bloc
     outer = math.prod(leading)
     firsts = range(0, length, most)
     for number in reversed(range(outer)) if backwards else range(outer):
-        place = tuple(map(int, np.unravel_index(number, leading))) if leading else ()
+        leading_index = tuple(map(int, np.unravel_index(number, leading))) if leading else ()
         for first in reversed(firsts) if backwards else firsts:
             last = min(first + most, length)
             start = (number * length + first) * rest
-            yield Block((*place, slice(first, last)), start, start + (last - first) * rest)
+            yield Block((*leading_index, slice(first, last)), start, start + (last - first) * rest)
 
 
 def comparable(block: NDArray[Any]) -> NDArray[Any]:

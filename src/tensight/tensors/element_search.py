@@ -52,7 +52,7 @@ def next_non_finite(read: Reader, shape: Sequence[int], after: int, *, backwards
         In C order; -1, or the number of elements, is outside of the tensor at that end.
     """
     blocks = list(blocks_of(shape, backwards=backwards))
-    turn = next((place for place, block in enumerate(blocks) if block.start <= after < block.end), None)
+    turn = next((index for index, block in enumerate(blocks) if block.start <= after < block.end), None)
     if turn is None:
         return _first_of((_non_finite(read, block) for block in blocks), backwards)
     block = blocks[turn]
@@ -68,14 +68,14 @@ def next_non_finite(read: Reader, shape: Sequence[int], after: int, *, backwards
 
 
 def _first_of(found: Iterable[NDArray[np.intp]], backwards: bool) -> int | None:
-    for places in found:
-        if places.size:
-            return _nearest(places, backwards)
+    for positions in found:
+        if positions.size:
+            return _nearest(positions, backwards)
     return None
 
 
-def _nearest(places: NDArray[np.intp], backwards: bool) -> int:
-    return int(places[-1 if backwards else 0])
+def _nearest(positions: NDArray[np.intp], backwards: bool) -> int:
+    return int(positions[-1 if backwards else 0])
 
 
 def _non_finite(read: Reader, block: Block) -> NDArray[np.intp]:
@@ -94,7 +94,7 @@ def _is_finite(values: NDArray[Any]) -> bool:
 
 def _largest(read: Reader, shape: Sequence[int], *, or_non_finite: bool) -> int | None:
     best: float = -1
-    place: int | None = None
+    position: int | None = None
     for block in blocks_of(shape):
         values = comparable(read(block.index))
         finite = None
@@ -107,8 +107,8 @@ def _largest(read: Reader, shape: Sequence[int], *, or_non_finite: bool) -> int 
             values = np.where(finite, values, 0)
         size = max(values.max().item(), -values.min().item())
         if size > best:
-            best, place = size, block.start + _first_of_size(values, size, finite)
-    return place
+            best, position = size, block.start + _first_of_size(values, size, finite)
+    return position
 
 
 def _first_of_size(values: NDArray[Any], size: float, finite: NDArray[np.bool_] | None) -> int:

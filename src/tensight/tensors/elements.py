@@ -52,7 +52,7 @@ class ElementType:
     route : Route
         How values are obtained.
     kind : int
-        Its place in `ELEMENT_NAMES`, by which the compiled kernels know it.
+        Its index in `ELEMENT_NAMES`, by which the compiled kernels know it.
     """
 
     name: str

@@ -75,10 +75,10 @@ def heat_map_of_blocks(
         values = _displayed(read(slice(top, end), slice(left, right)))
         first = int(np.searchsorted(starts, left, side="right")) - 1  # the cell that the block begins in
         cells = slice(first, int(np.searchsorted(starts, right)))
-        places = np.maximum(starts[cells] - left, 0)
+        offsets = np.maximum(starts[cells] - left, 0)
         with np.errstate(invalid="ignore"):  # NaN wins in both
-            high[row, cells] = np.maximum(high[row, cells], np.maximum.reduceat(values.max(axis=0), places))
-            low[row, cells] = np.minimum(low[row, cells], np.minimum.reduceat(values.min(axis=0), places))
+            high[row, cells] = np.maximum(high[row, cells], np.maximum.reduceat(values.max(axis=0), offsets))
+            low[row, cells] = np.minimum(low[row, cells], np.minimum.reduceat(values.min(axis=0), offsets))
     with np.errstate(invalid="ignore"):
         return np.where(np.isnan(high) | (high >= -low), high, low)
 

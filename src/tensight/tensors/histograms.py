@@ -84,14 +84,14 @@ def _require_bins(bins: int) -> None:
 def _count(segments: Iterable[NDArray[Any]], edges: NDArray[np.float64]) -> Histogram:
     bins = len(edges) - 1
     counts = np.zeros(bins, np.int64)
-    places_of = _places_by_width if _are_wide(edges) else _places_by_search
+    bin_numbers_of = _bin_numbers_by_width if _are_wide(edges) else _bin_numbers_by_search
     for segment in segments:
         element = element_type(segment.dtype)
         for start in range(0, segment.size, CHUNK):
             values = doubles_of(as_native(segment[start : start + CHUNK], element), element)
             inside = (values >= edges[0]) & (values <= edges[-1])
-            places = places_of(values if inside.all() else values[inside], edges)
-            counts += np.bincount(places, minlength=bins)
+            bin_numbers = bin_numbers_of(values if inside.all() else values[inside], edges)
+            counts += np.bincount(bin_numbers, minlength=bins)
     return Histogram(counts, edges)
 
 
@@ -102,18 +102,18 @@ def _are_wide(edges: NDArray[np.float64]) -> bool:
     return _SMALLEST_WIDTH < width < math.inf and width > _SMALLEST_SHARE * max(abs(first), abs(last))
 
 
-def _places_by_search(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+def _bin_numbers_by_search(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.asarray(np.minimum(np.searchsorted(edges, values, side="right") - 1, len(edges) - 2))
 
 
-def _places_by_width(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the same as `_places_by_search`, five times as fast."""
+def _bin_numbers_by_width(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the same as `_bin_numbers_by_search`, five times as fast."""
     bins = len(edges) - 1
-    places = ((values - edges[0]) * (bins / (edges[-1] - edges[0]))).astype(np.int64)
-    np.minimum(places, bins - 1, out=places)
-    places -= values < edges[places]
-    places += values >= np.append(edges[1:-1], np.inf)[places]
-    return np.asarray(places)
+    bin_numbers = ((values - edges[0]) * (bins / (edges[-1] - edges[0]))).astype(np.int64)
+    np.minimum(bin_numbers, bins - 1, out=bin_numbers)
+    bin_numbers -= values < edges[bin_numbers]
+    bin_numbers += values >= np.append(edges[1:-1], np.inf)[bin_numbers]
+    return np.asarray(bin_numbers)
 
 
 def _outer_edges(array: NDArray[Any], low: float | None, high: float | None) -> tuple[float, float]:

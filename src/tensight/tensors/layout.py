@@ -16,7 +16,7 @@ the NH function of UMAC (RFC 4418, section 5.2.2) with keys that are arithmetic 
     block hash = scramble(scramble(first + (b + 1) * BLOCK_STEP) ^ second)
 
 The hash of a tensor is the sum of its block hashes, mixed with its size and element type. A sum does not care about
-order, so segments can be scanned by any thread in any order; a block hash contains the block's place, so moving data
+order, so segments can be scanned by any thread in any order; a block hash contains the block's position, so moving data
 changes it. It tells changed data from unchanged; it is no defence against someone who looks for collisions.
 """
 
@@ -54,13 +54,13 @@ PART = 2**15
 MOST_AXES = 6
 """Axes that strided elements can have, those of length one and those that another continues left out."""
 
-# places in the array of reals
+# indices in the array of reals
 TOTAL, ABSOLUTE_TOTAL, SQUARED_DEVIATION, MINIMUM, MAXIMUM = range(5)
 REALS = 5
-# places in the array of counts; counts of the ranges follow
+# indices in the array of counts; counts of the ranges follow
 FINITE, NAN, NEGATIVE_INFINITE, POSITIVE_INFINITE, NEGATIVE, POSITIVE, HASH = range(7)
 COUNTS = 7
-# places in the totals of a comparison of two tensors
+# indices in the totals of a comparison of two tensors
 CHANGE_TOTAL, CHANGE_SQUARES, PREVIOUS_TOTAL, CHANGE_MAXIMUM, REQUIRED_RTOL = range(5)
 CHANGES = 5
 
@@ -125,7 +125,7 @@ def hash_blocks(elements: NDArray[np.generic], first_block: int) -> int:
     ----------
     elements : ndarray, 1-D, contiguous, native byte order
     first_block : int
-        The place in the tensor of the block that starts with ``elements[0]``.
+        The position in the tensor of the block that starts with ``elements[0]``.
     """
     raw = elements.view(np.uint8)
     block_bytes = BLOCK * elements.itemsize
@@ -146,12 +146,12 @@ def _hash_words(blocks: NDArray[np.uint8], first_block: int) -> int:
     words = blocks.view(np.uint64)
     if sys.byteorder == "big":
         words = words.byteswap()
-    place = np.arange(words.shape[1], dtype=np.uint64)
+    position = np.arange(words.shape[1], dtype=np.uint64)
     number = np.arange(first_block + 1, first_block + 1 + words.shape[0], dtype=np.uint64)
-    first = _products(words ^ (place * np.uint64(FIRST_STEP) + np.uint64(FIRST_KEY)))
-    second = _products(words + (place * np.uint64(SECOND_STEP) + np.uint64(SECOND_KEY)))
-    placed = np.add(first, np.multiply(number, np.uint64(BLOCK_STEP)), dtype=np.uint64)
-    hashes = _scramble_words(_scramble_words(placed) ^ second)
+    first = _products(words ^ (position * np.uint64(FIRST_STEP) + np.uint64(FIRST_KEY)))
+    second = _products(words + (position * np.uint64(SECOND_STEP) + np.uint64(SECOND_KEY)))
+    positioned = np.add(first, np.multiply(number, np.uint64(BLOCK_STEP)), dtype=np.uint64)
+    hashes = _scramble_words(_scramble_words(positioned) ^ second)
     return int(hashes.sum(dtype=np.uint64))
 
 

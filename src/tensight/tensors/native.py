@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 class Kernels(Protocol):
     """The extension ``tensight.tensors._kernels``. Addresses are of memory that stays there meanwhile.
 
-    Kinds of elements are places in `elements.ELEMENT_NAMES`; rows are described in `layout`.
+    Kinds of elements are indices in `elements.ELEMENT_NAMES`; rows are described in `layout`.
     """
 
     def scan(self, kind: int, address: int, count: int, first_block: int, reals: int, counts: int, /) -> None:
@@ -114,9 +114,9 @@ class CompiledRows(Protocol):
         ...
 
     def write(
-        self, place: int, kind: int, address: int, count: int, first_block: int, shape: tuple[int, ...], /, *axes: int
+        self, slot_id: int, kind: int, address: int, count: int, first_block: int, shape: tuple[int, ...], /, *axes: int
     ) -> bool:
-        """Write totals, kind, shape and iteration of elements to the row of a place.
+        """Write totals, kind, shape and iteration of elements to the row of a slot.
 
         False where that is not enough: there is no such row, there is more than a segment or than `layout.MOST_AXES`,
         or squares leave the range of float64 (then the totals are written).
@@ -127,8 +127,8 @@ class CompiledRows(Protocol):
         """Say which tensors `write_tensor` reads: of which types, and the kinds of their elements by dtype (a dict)."""
         ...
 
-    def write_tensor(self, place: int, first_block: int, tensor: object, /) -> bool:
-        """Write the row of a place from a tensor that answers as PyTorch's do.
+    def write_tensor(self, slot_id: int, first_block: int, tensor: object, /) -> bool:
+        """Write the row of a slot from a tensor that answers as PyTorch's do.
 
         False, and nothing is written, where it is of another type or dtype, on another device, its memory was given
         back, or its elements do not lie there as they are; and where `write` would not do.
@@ -138,13 +138,13 @@ class CompiledRows(Protocol):
     def observer(self, seen: list[int], otherwise: Callable[..., None], books: Kept | None, /) -> Observer:
         """Return what observes tensors that `write_tensor` can read: writes rows, or finds that they are finite.
 
-        Their places are added to ``seen``, and those of which a value is wanted to the books. Every other one is handed
-        on to ``otherwise``: also those that are not finite, are in the books already, or are to be copied.
+        Their slot ids are added to ``seen``, and those of which a value is wanted to the books. Every other one goes to
+        ``otherwise``: also those that are not finite, are in the books already, or are to be copied.
         """
         ...
 
     def copy(self, source: int, target: int, shape: tuple[int, ...] | None, /) -> bool:
-        """Write the row of a place to that of another; the shape may be another one. False if there is no such row."""
+        """Write the row of a slot to that of another; the shape may be another one. False if there is no such row."""
         ...
 
 
@@ -167,7 +167,7 @@ class Kept(Protocol):
 class Observer(Protocol):
     """The type ``Observer`` of the extension."""
 
-    def observe(self, place: int, tensor: object, need: int, same: int | None = None, /) -> None:
+    def observe(self, slot_id: int, tensor: object, need: int, same: int | None = None, /) -> None:
         """Look at a tensor, as `agents.agent.Agent.observe` does."""
         ...
 

@@ -34,8 +34,8 @@ def scan(
     for start in range(0, elements.size, layout.CHUNK):
         chunk = elements[start : start + layout.CHUNK]
         values = doubles_of(chunk, element)
-        for place, (low, high) in enumerate(ranges, start=layout.COUNTS):
-            counts[place] += np.count_nonzero((values >= low) & (values <= high))
+        for index, (low, high) in enumerate(ranges, start=layout.COUNTS):
+            counts[index] += np.count_nonzero((values >= low) & (values <= high))
         _add_values(values, reals, counts)
         blocks += layout.hash_blocks(chunk, first_block + start // layout.BLOCK)
     counts[layout.HASH : layout.HASH + 1].view(np.uint64)[0] = (int(counts[layout.HASH]) + blocks) & (2**64 - 1)

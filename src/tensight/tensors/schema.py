@@ -191,12 +191,12 @@ class TensorStatistics:
 
 
 _HINTS = get_type_hints(TensorStatistics, include_extras=True)
-_SAID = {name: hint.__metadata__ for name, hint in _HINTS.items() if hasattr(hint, "__metadata__")}
+_METADATA = {name: hint.__metadata__ for name, hint in _HINTS.items() if hasattr(hint, "__metadata__")}
 
-WORDS = {name: (said[-2], said[-1]) for name, said in _SAID.items()}
+WORDS = {name: (metadata[-2], metadata[-1]) for name, metadata in _METADATA.items()}
 """How each statistic is called, in English and in Chinese."""
 
-MEASURES_OF: dict[str, Measure] = {name: said[0] for name, said in _SAID.items() if len(said) > 2}
+MEASURES_OF: dict[str, Measure] = {name: metadata[0] for name, metadata in _METADATA.items() if len(metadata) > 2}
 """How each measure is computed, by name, in declared order."""
 
 MEASURES = tuple(MEASURES_OF)
@@ -259,7 +259,7 @@ def derived(name: str, columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np
     return found
 
 
-_SCALED = tuple(place for place, measure in enumerate(MEASURES_OF.values()) if measure.is_scaled)
+_SCALED = tuple(index for index, measure in enumerate(MEASURES_OF.values()) if measure.is_scaled)
 _FUNCTIONS = tuple(measure.of for measure in MEASURES_OF.values())
 
 
@@ -276,8 +276,8 @@ def measures_of(moments: Moments, exponent: int) -> list[float]:
         return [math.nan] * len(MEASURES)
     found = [of(moments) for of in _FUNCTIONS]
     if exponent:
-        for place in _SCALED:
-            found[place] = _times_power(found[place], exponent)
+        for index in _SCALED:
+            found[index] = _times_power(found[index], exponent)
     return found
 
 
@@ -292,8 +292,8 @@ def measures_of_many(moments: Moments, exponents: NDArray[np.int64]) -> NDArray[
     """
     found = np.empty((len(exponents), len(MEASURES)))
     with np.errstate(all="ignore"):
-        for place, of in enumerate(_FUNCTIONS):
-            found[:, place] = of(moments)
+        for index, of in enumerate(_FUNCTIONS):
+            found[:, index] = of(moments)
         scaled = np.flatnonzero(exponents)
         if scaled.size:
             at = np.ix_(scaled, np.array(_SCALED))
@@ -313,7 +313,7 @@ def _times_power(number: float, exponent: int) -> float:
 def as_json() -> dict[str, Any]:
     """Return what the page needs of the schema: names in order, and their words in both languages."""
     languages = {
-        language: {name: both[place]._asdict() for name, both in WORDS.items()}
-        for place, language in enumerate(("en", "zh"))
+        language: {name: both[index]._asdict() for name, both in WORDS.items()}
+        for index, language in enumerate(("en", "zh"))
     }
     return {"counts": list(COUNTS), "measures": list(MEASURES), "words": languages}

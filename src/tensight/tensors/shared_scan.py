@@ -52,8 +52,8 @@ def scan_shared(
     team : Team, optional
         Threads that help; None to scan alone.
     elements : (kind, address, number, block)
-        Kind as `elements.ElementType.kind`; the block is the place in the tensor of the first one, `layout.NO_HASH` to
-        leave out the hash.
+        Kind as `elements.ElementType.kind`; the block is the position in the tensor of the first one,
+        `layout.NO_HASH` to leave out the hash.
     row : (address, address)
         Of the reals and the counts.
     axes : sequence of (length, stride), optional

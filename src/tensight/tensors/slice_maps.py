@@ -60,7 +60,7 @@ def slice_map(
             numbers = np.arange(first, end)
             row = np.searchsorted(row_edges, numbers // across, side="right") - 1
             column = np.searchsorted(column_edges, numbers % across, side="right") - 1
-            cells.add(row * width + column, numbers, *_standing_out(values))
+            cells.add(row * width + column, numbers, *_most_extreme(values))
     else:
         cells.number_from(row_edges[:-1, None] * across + column_edges[:-1])
     return np.stack((cells.extreme, cells.non_finite, cells.number)).reshape(3, height, width)
@@ -105,7 +105,7 @@ def _rank(extreme: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isnan(size), np.inf, np.where(np.isinf(size), largest, np.minimum(size, largest) / 2))
 
 
-def _standing_out(slices: NDArray[np.generic]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def _most_extreme(slices: NDArray[np.generic]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Return, of each row, the element that stands out most, and how many are not finite."""
     non_finite = np.zeros(len(slices), np.intp)
     with np.errstate(invalid="ignore"):  # NaN wins in both

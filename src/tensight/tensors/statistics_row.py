@@ -37,7 +37,7 @@ class Partial(NamedTuple):
     Sums are of the values divided by ``2**exponent``, squared deviations of their squares.
     """
 
-    place: int
+    position: int
     size: int
     finite: int
     nan: int
@@ -70,7 +70,7 @@ def scan_segment(
     segment : ndarray, 1-D
         ``SEGMENT_ELEMENTS`` elements of any supported dtype, or what is left of the tensor.
     index : int
-        Place of the segment in the tensor, from 0.
+        Position of the segment in the tensor, from 0.
     ranges : sequence of (float, float)
         Count the values from start to end, both included. Values are compared as doubles; an infinite bound includes
         infinite values, NaN is in no range.
@@ -195,13 +195,13 @@ def merge(
 
 def _require_whole(parts: Sequence[Partial], count: int) -> None:
     """Raise InputError unless the sorted segments make up a tensor of `count` elements."""
-    if len(parts) == 1 and parts[0].place == 0 and parts[0].size == count:
+    if len(parts) == 1 and parts[0].position == 0 and parts[0].size == count:
         return
-    places = [part.place for part in parts]
+    positions = [part.position for part in parts]
     given = sum(part.size for part in parts)
-    if places != list(range(len(parts))) or given != count:
+    if positions != list(range(len(parts))) or given != count:
         raise InputError(
-            f"segments {places[:8]}{'…' if len(places) > 8 else ''} with {given:,} elements do not "
+            f"segments {positions[:8]}{'…' if len(positions) > 8 else ''} with {given:,} elements do not "
             f"make up a tensor of {count:,} elements; scan every segment of it once"
         )
 
@@ -219,7 +219,7 @@ def joined(parts: Sequence[Partial]) -> Partial:
         part.finite * (own / part.finite - total / count) ** 2 for part, own in zip(finite, totals, strict=True)
     )
     return Partial(
-        place=0,
+        position=0,
         size=sum(part.size for part in parts),
         finite=count,
         nan=sum(part.nan for part in parts),

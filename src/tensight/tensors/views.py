@@ -250,8 +250,8 @@ def _search(view: View, source: _Source) -> ViewResult:
         within = source.part(tuple(map(_slice_of, ranges)), tuple(range(len(shape))))
         search = first_striking if view.kind == "first" else largest
         found = search(within.__getitem__, within.array.shape)
-        places = () if found is None else _unraveled(found, within.array.shape)
-        index = tuple(steps[place] for steps, place in zip(ranges, places, strict=found is not None))
+        indices = () if found is None else _unraveled(found, within.array.shape)
+        index = tuple(steps[number] for steps, number in zip(ranges, indices, strict=found is not None))
     if found is None:
         return source.result
     element = np.asarray(source[(*index, ...)])
@@ -265,8 +265,8 @@ def _position(text: str, shape: tuple[int, ...], outside: int) -> int:
     index = parse_slice(text, shape)
     if any(isinstance(entry, slice) for entry in index):
         raise InputError(f"{text[:60]!r} names no element to go on from; give an index for each dimension")
-    places = [entry % length for entry, length in zip(index, shape, strict=True) if isinstance(entry, int)]
-    return int(np.ravel_multi_index(places, shape)) if shape else 0
+    indices = [entry % length for entry, length in zip(index, shape, strict=True) if isinstance(entry, int)]
+    return int(np.ravel_multi_index(indices, shape)) if shape else 0
 
 
 def _ranges(text: str, shape: tuple[int, ...]) -> tuple[range, ...]:
@@ -284,7 +284,7 @@ def _slice_of(indices: range) -> slice:
 
 
 def _unraveled(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(place) for place in np.unravel_index(position, shape)) if shape else ()
+    return tuple(int(index) for index in np.unravel_index(position, shape)) if shape else ()
 
 
 def _map_slices(view: View, source: _Source) -> ViewResult:

@@ -131,23 +131,23 @@ class Causes:
             self._now[hit.key] = hit
             if hit.is_non_finite:
                 self._sick.add(hit.node)
-        judged = list(map(self._is_new, hits))
-        is_unsure = any(judged) or any(hit.node not in inputs for hit in hits)
+        marks = list(map(self._is_new, hits))
+        is_unsure = any(marks) or any(hit.node not in inputs for hit in hits)
         if running is not None and len(self._sick) > 1 and is_unsure:
             self._inputs = running()
-            judged = list(map(self._is_new, hits))
-        told = {key: self._now[key] for key in self._new}
-        if told:
-            judged = [is_new and not self._is_behind(told, hit) for hit, is_new in zip(hits, judged, strict=True)]
-        self._new.update(hit.key for hit, is_new in zip(hits, judged, strict=True) if is_new)
-        return judged
+            marks = list(map(self._is_new, hits))
+        reported = {key: self._now[key] for key in self._new}
+        if reported:
+            marks = [is_new and not self._is_behind(reported, hit) for hit, is_new in zip(hits, marks, strict=True)]
+        self._new.update(hit.key for hit, is_new in zip(hits, marks, strict=True) if is_new)
+        return marks
 
     def judge_again(self, hits: Sequence[HitFacts]) -> list[bool]:
         """Return the same of a step that has ended and was checked once more, perhaps for other watchpoints."""
-        judged = [hit.key in self._latest_new or hit.key not in self._ongoing for hit in hits]
-        self._latest_new.update(hit.key for hit, is_new in zip(hits, judged, strict=True) if is_new)
+        marks = [hit.key in self._latest_new or hit.key not in self._ongoing for hit in hits]
+        self._latest_new.update(hit.key for hit, is_new in zip(hits, marks, strict=True) if is_new)
         self._ongoing.update((hit.key, hit) for hit in hits)
-        return judged
+        return marks
 
     def end_step(self, seen: Callable[[], Container[Hashable]]) -> None:
         """Note that a step has ended.

@@ -51,8 +51,8 @@ class Needs:
         What norms are compared with; see `tensight.watchpoints.references`.
     masks : bool
         Whether -Inf was put there on purpose.
-    inflow : bool
-        Whether a tensor that is all zero was handed its zeros by what it was computed from.
+    zero_provenance : bool
+        Whether a tensor that is all zero has its zeros propagated from what it was computed from.
     ranks : bool
         Whether the ranks hold the same.
     """
@@ -66,7 +66,7 @@ class Needs:
     units: tuple[UnitRule, ...] = ()
     references: tuple[str, ...] = ()
     masks: bool = False
-    inflow: bool = False
+    zero_provenance: bool = False
     ranks: bool = False
 
 
@@ -177,7 +177,7 @@ class ConditionCheck:
             units=tuple(_UNIT_RULES[quantity.name](values) for quantity in quantities if quantity.name in _UNIT_RULES),
             references=tuple(REFERENCES[quantity.name] for quantity in quantities if quantity.name in REFERENCES),
             masks=Source.MASKS in sources,
-            inflow=any(quantity.name in OF_ZEROS for quantity in quantities),
+            zero_provenance=any(quantity.name in OF_ZEROS for quantity in quantities),
             ranks=Source.RANKS in sources,
         )
 

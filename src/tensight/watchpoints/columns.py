@@ -38,8 +38,8 @@ Keys are the field names of ``TensorStatistics`` and, where a check needs them, 
 with the check's ``needs.atol``), ``has_previous``, ``changes_comparable`` (false if the previous value has another
 number of elements; missing means all true), ``("in_range", start, end)``, ``overflowed``, ``unit_size`` (elements of a
 unit) and the percentage of units under a `UnitRule` (NaN where nobody counted), ``masked`` (-Inf was put there on
-purpose), ``handed_on`` (zeros were, if it is zero), ``("reference", name)`` (the norm that a norm is compared with) and
-``differs`` (from another rank).
+purpose), ``propagated`` (its zeros were, if it is zero), ``("reference", name)`` (the norm that a norm is compared
+with) and ``differs`` (from another rank).
 
 Of some tensors only a few statistics may have been recorded: ``recorded`` is true for them (and ``exact`` for those of
 which all were, and only the values are missing), and ``("low", name)`` and
@@ -84,9 +84,9 @@ def non_finite_counts(columns: Columns) -> FloatColumn:
     return float_column(columns, "nan_count") + infinite
 
 
-def unless_handed_on(columns: Columns, percentage: FloatColumn) -> FloatColumn:
+def unless_propagated(columns: Columns, percentage: FloatColumn) -> FloatColumn:
     """Return a percentage of zeros without those of tensors that are zero because what went in was: NaN."""
-    if "handed_on" not in columns:
+    if "propagated" not in columns:
         return percentage
-    own: FloatColumn = np.where(column(columns, "handed_on"), np.nan, percentage)
+    own: FloatColumn = np.where(column(columns, "propagated"), np.nan, percentage)
     return own

@@ -25,7 +25,7 @@ from tensight.watchpoints.columns import (
     finite_counts,
     float_column,
     non_finite_counts,
-    unless_handed_on,
+    unless_propagated,
 )
 from tensight.watchpoints.ranges import range_count_bounds, value_range
 from tensight.watchpoints.references import EARLIER, LAST_LAYER, PREVIOUS, depth_ratio, norm_growth, norm_surge
@@ -48,7 +48,7 @@ class Source(Enum):
     UNITS = "units"
     REFERENCE = "reference"
     MASKS = "masks"
-    INFLOW = "inflow"
+    ZERO_PROVENANCE = "zero_provenance"
     RANKS = "ranks"
 
 
@@ -166,7 +166,7 @@ def _zero_percentage(columns: Columns, _: Arguments) -> FloatColumn:
 
 
 def _unintended_zero_percentage(columns: Columns, arguments: Arguments) -> FloatColumn:
-    return unless_handed_on(columns, _zero_percentage(columns, arguments))
+    return unless_propagated(columns, _zero_percentage(columns, arguments))
 
 
 def _range_percentage(columns: Columns, arguments: Arguments) -> Bounds:
@@ -308,11 +308,11 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             ),
             Quantity(
                 "unintended_zero_percentage",
-                "100 · count(x = 0 and not handed on) / n",
-                "the percentage of zeros that were not handed on",
+                "100 · count(x = 0 and not propagated) / n",
+                "the percentage of zeros that were not propagated",
                 _unintended_zero_percentage,
                 ("count", *NON_FINITE, "zero_count"),
-                Source.INFLOW,
+                Source.ZERO_PROVENANCE,
             ),
             Quantity(
                 "norm_growth",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.watchpoints.columns import Arguments, Bounds, Columns, FloatColumn, float_column, unless_handed_on
+from tensight.watchpoints.columns import Arguments, Bounds, Columns, FloatColumn, float_column, unless_propagated
 from tensight.watchpoints.quantities import Quantity, Source
 from tensight.watchpoints.ranges import value_range
 
@@ -139,7 +139,7 @@ def _zero_percentage(_quantity: Quantity, columns: Columns, _arguments: Argument
 
 def _unintended_zeros(quantity: Quantity, columns: Columns, arguments: Arguments, computed: Bounds) -> Bounds:
     low, high = _zero_percentage(quantity, columns, arguments, computed)
-    return unless_handed_on(columns, low), unless_handed_on(columns, high)
+    return unless_propagated(columns, low), unless_propagated(columns, high)
 
 
 def _range_percentage(_quantity: Quantity, columns: Columns, arguments: Arguments, computed: Bounds) -> Bounds:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.watchpoints.columns import float_column, unless_handed_on
+from tensight.watchpoints.columns import float_column, unless_propagated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +45,7 @@ def norm_surge(columns: Columns, _: Arguments) -> FloatColumn:
 
 def depth_ratio(columns: Columns, _: Arguments) -> FloatColumn:
     """Return how a norm compares with that of the last layer."""
-    return unless_handed_on(columns, _ratio(columns, LAST_LAYER))
+    return unless_propagated(columns, _ratio(columns, LAST_LAYER))
 
 
 def _ratio(columns: Columns, name: str) -> FloatColumn:
@@ -75,7 +75,7 @@ class References:
 
     def step(
         self,
-        places: NDArray[np.int64],
+        tensor_ids: NDArray[np.int64],
         norms: FloatColumn,
         counts: NDArray[np.int64],
         finite: BoolColumn,
@@ -85,8 +85,8 @@ class References:
 
         Parameters
         ----------
-        places : int64 array, shape (rows,)
-            A number for each tensor, the same in every step.
+        tensor_ids : int64 array, shape (rows,)
+            The id of each tensor, the same in every step.
         norms, counts : array, shape (rows,)
             L2 norms and numbers of elements.
         finite : bool array, shape (rows,)
@@ -106,20 +106,20 @@ class References:
             found = np.full(len(norms), self._largest[0] if self._steps >= SURGE_STEPS + FEWEST_EARLIER - 1 else np.nan)
             self._remember_largest(norms)
         else:
-            found = self._previous(places, norms, counts)
+            found = self._previous(tensor_ids, norms, counts)
         return np.where(finite, found, np.nan)
 
-    def _previous(self, places: NDArray[np.int64], norms: FloatColumn, counts: NDArray[np.int64]) -> FloatColumn:
-        missing = int(places.max(initial=-1)) + 1 - len(self._norms)
+    def _previous(self, tensor_ids: NDArray[np.int64], norms: FloatColumn, counts: NDArray[np.int64]) -> FloatColumn:
+        missing = int(tensor_ids.max(initial=-1)) + 1 - len(self._norms)
         if missing > 0:
             self._norms = np.concatenate([self._norms, np.full(missing, np.nan)])
         sizes = np.sqrt(counts)
-        before = self._norms[places]
+        before = self._norms[tensor_ids]
         usual = USUAL_SHARE * self._usual * sizes
         # Before the second step nothing is usual; NaN takes the other.
         found = np.where(np.isnan(before), np.nan, np.fmax(before, usual))
         known = ~np.isnan(norms)
-        self._norms[places[known]] = norms[known]
+        self._norms[tensor_ids[known]] = norms[known]
         some = norms > 0
         per_element = np.sort(norms[some] / sizes[some])
         if len(per_element):
@@ -140,8 +140,8 @@ def _last_layer(norms: FloatColumn, depths: FloatColumn) -> FloatColumn:
     if np.count_nonzero(known) < 2:
         return np.full(len(norms), np.nan)
     deepest = depths[known].max()
-    judged = known & ~_is_alone(norms, depths, known)
-    return np.where(judged, norms[known & (depths == deepest)].max(), np.nan)
+    compared = known & ~_is_alone(norms, depths, known)
+    return np.where(compared, norms[known & (depths == deepest)].max(), np.nan)
 
 
 def _is_alone(norms: FloatColumn, depths: FloatColumn, known: BoolColumn) -> BoolColumn:

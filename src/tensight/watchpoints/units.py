@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.watchpoints.columns import UnitRule, finite_counts, float_column, unless_handed_on
+from tensight.watchpoints.columns import UnitRule, finite_counts, float_column, unless_propagated
 from tensight.watchpoints.ranges import range_count_bounds, value_range
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def saturated_rule(arguments: Arguments) -> UnitRule:
 def dead_unit_percentage(columns: Columns, arguments: Arguments) -> Bounds:
     """Bound the percentage of units that are zero."""
     low, high = _unit_percentage(columns, dead_rule(arguments), arguments)
-    return unless_handed_on(columns, low), unless_handed_on(columns, high)
+    return unless_propagated(columns, low), unless_propagated(columns, high)
 
 
 def saturated_unit_percentage(columns: Columns, arguments: Arguments) -> Bounds:
@@ -51,8 +51,8 @@ def _unit_percentage(columns: Columns, rule: UnitRule, arguments: Arguments) -> 
         known = ~np.isnan(counted)
         low, high = np.where(known, counted, low), np.where(known, counted, high)
     if "unit_size" in columns:
-        judged = float_column(columns, "unit_size") >= float(arguments.get("unit_size", UNIT_SIZE))
-        low, high = np.where(judged, low, np.nan), np.where(judged, high, np.nan)
+        is_large_enough = float_column(columns, "unit_size") >= float(arguments.get("unit_size", UNIT_SIZE))
+        low, high = np.where(is_large_enough, low, np.nan), np.where(is_large_enough, high, np.nan)
     return low, high
 
 

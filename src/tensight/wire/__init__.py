@@ -14,9 +14,9 @@ from tensight.wire.blocks import (
 )
 from tensight.wire.chunks import chunks
 from tensight.wire.commands import (
+    capture_operators,
     exit_command,
     failed,
-    look_closer,
     ok,
     recheck,
     run_back,
@@ -115,6 +115,7 @@ __all__ = [
     "ViewAssembler",
     "WireError",
     "block_message",
+    "capture_operators",
     "check_metadata",
     "check_version",
     "chunks",
@@ -123,7 +124,6 @@ __all__ = [
     "encoded",
     "exit_command",
     "failed",
-    "look_closer",
     "missing_base",
     "missing_summary",
     "name",

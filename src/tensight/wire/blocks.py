@@ -56,7 +56,7 @@ class BlockTensor(NamedTuple):
     slot : int
     io : {"output", "input"}
     position : int
-        Place in the order of execution.
+        Position in the order of execution.
     """
 
     number: int

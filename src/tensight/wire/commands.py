@@ -64,7 +64,7 @@ def recheck() -> EventReply:
     return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"recheck"))
 
 
-def look_closer() -> EventReply:
+def capture_operators() -> EventReply:
     """Return the command to capture every operator from the next step on; see `Abilities.closer`."""
     return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"closer"))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 GRAPH = "tensight.scalars"
 _FIRST_NUMBER = 2**24
-"""Beyond all places of tensors."""
+"""Beyond all slot ids of tensors."""
 
 _FLOAT64 = data_type_of("float64")
 

@@ -103,7 +103,7 @@ class ReceivedRow:
     slot : int
     io : {"output", "input"}
     position : int
-        Place in the order of execution.
+        Position in the order of execution.
     statistics : ReceivedStatistics or None
         None if the process has no such tensor.
     """

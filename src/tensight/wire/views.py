@@ -40,7 +40,7 @@ class RequestedView:
     view : View
     which : {"current", "previous", "difference"}
     iteration : int or None
-        An earlier one; None for that at which the process stands.
+        An earlier one; None for that at which the process is stopped.
     """
 
     tensor: TensorRequest
@@ -78,7 +78,7 @@ def view_request(
     view : View
     which : {"current", "previous", "difference"}
     iteration : int, optional
-        An earlier one; by default that at which the process stands.
+        An earlier one; by default that at which the process is stopped.
     """
     return ViewRequest(
         tensor=tensor,
@@ -122,7 +122,7 @@ def view_of(message: ViewRequest) -> RequestedView:
 
 
 def view_pieces(index: int, result: ViewResult) -> Iterator[ViewPiece]:
-    """Yield the answer to the request at place `index`, in pieces that any gRPC peer accepts.
+    """Yield the answer to the request at position `index`, in pieces that any gRPC peer accepts.
 
     Raises
     ------
@@ -188,7 +188,7 @@ class ViewAssembler:
         """
         index = piece.index
         if not 0 <= index < len(self._views) or index in self._done:
-            raise WireError(f"a view arrives at place {index}; {len(self._views)} were asked for, each once")
+            raise WireError(f"a view arrives at position {index}; {len(self._views)} were asked for, each once")
         if piece.error:
             self._done.add(index)
             self._begun.pop(index, None)

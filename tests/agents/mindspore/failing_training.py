@@ -97,7 +97,7 @@ def main() -> None:
         ms.set_context(mode=ms.GRAPH_MODE)
     failed = 0
     for (class_, name), count in calls.items():
-        notices._said.clear()
+        notices._logged.clear()
         SAID.clear()
         with Collaborator(class_, name, fails_at=count // 2) as part:
             try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from tensight.agents.mindspore.branch_inputs import branch_inputs
 from tensight.agents.mindspore.graph_programs import GraphPrograms
 from tensight.agents.mindspore.launches import Launch
-from tensight.agents.places import PlaceTable
+from tensight.agents.slots import SlotTable
 from tensight.graph import ms_graph_pb2 as pb
 from tensight.graph.data_types import DT_TENSOR
 from tensight.graph.declared import Given
@@ -48,7 +48,7 @@ def graph(number: int, given: dict[str, Shape], computed: dict[str, Shape], retu
 
 def found(folder: Path, *graphs: pb.GraphProto, ran: tuple[int, ...] = (0, 1, 2)) -> dict[str, Given]:
     """Return what is found in graphs that MindSpore has written into a folder, some of which ran in turn."""
-    programs = GraphPrograms(PlaceTable())
+    programs = GraphPrograms(SlotTable())
     files = {}
     for number, message in enumerate(graphs):
         files[number] = str(folder / f"ms_output_trace_code_graph_{number}.pb")
@@ -58,8 +58,8 @@ def found(folder: Path, *graphs: pb.GraphProto, ran: tuple[int, ...] = (0, 1, 2)
     programs.learn(files, lambda number: tuple(node.full_name.decode() for node in graphs[number].node))
     learned = [programs.program(number) for number in files]
     launches = [
-        Launch(number, 0, "", (), (), cast("Files", None), began=10 * place + 1, ended=10 * place + 5)
-        for place, number in enumerate(ran)
+        Launch(number, 0, "", (), (), cast("Files", None), began=10 * index + 1, ended=10 * index + 5)
+        for index, number in enumerate(ran)
         if number < len(graphs)
     ]
     return branch_inputs([program for program in learned if program is not None], launches)

@@ -30,7 +30,7 @@ CONVOLUTIONAL = {
 
 
 class Network:
-    """The program of a dump, and a process in which its nodes are places."""
+    """The program of a dump, and a process in which its nodes are slots."""
 
     def __init__(self, folder: Path) -> None:
         dumped = Dumped(folder)
@@ -43,13 +43,13 @@ class Network:
         self.names = {node.name for node in self.program.nodes if node.role != "constant"}
         for node in self.program.nodes:
             if node.role != "constant":
-                self.process.place(node.name, node.type, node.role)
+                self.process.slot_id(node.name, node.type, node.role)
 
     def selected(self, selection: str) -> set[str]:
         """Return what a watchpoint watches: everything that it finds NaN in."""
         assert self.process.watch("tensor_overflow", selection) == ""
-        places = {self.process.places[place].number: [float("nan")] for place in range(len(self.process.places))}
-        return {name for _, name in found(self.process.step(places))}
+        values = {slot_id: [float("nan")] for slot_id in range(len(self.process.slot_table))}
+        return {name for _, name in found(self.process.step(values))}
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_layers_are_those_of_the_dump(name: str, network: Callable[[str], Networ
     assert own.matrix_gradients == dumped.matrix_gradients
     assert own.may_mask == dumped.may_mask
     assert own.backward == dumped.backward
-    assert own.inflows == dumped.inflows
+    assert own.zero_provenances == dumped.zero_provenances
 
 
 @pytest.mark.parametrize("name", [*SICK, *HEALTHY])

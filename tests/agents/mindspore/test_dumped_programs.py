@@ -1,4 +1,4 @@
-"""Graphs that MindSpore wrote become programs, and files of real dumps find their places in them."""
+"""Graphs that MindSpore wrote become programs, and files of real dumps find their slots in them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tensight.agents.graph_messages import execution_order, graph_message
-from tensight.agents.mindspore.graph_programs import NO_PLACE, GraphPrograms
-from tensight.agents.places import PlaceTable
+from tensight.agents.mindspore.graph_programs import GraphPrograms
 from tensight.agents.program import Program
+from tensight.agents.slots import NO_SLOT, SlotTable
 from tensight.dumps import open_dump
 from tensight.dumps.execution import parse_order
 from tensight.graph import kinds, parse_graph, parse_graph_proto
@@ -39,8 +39,8 @@ class Dumped:
         self.files = {int(path.stem.rpartition("_")[2]): str(path) for path in (rank / "graphs").glob("*.pb")}
         self._orders = rank / "execution_order"
         (self._tensors,) = (path for path in rank.iterdir() if path.name in ("Sick", "Healthy"))
-        self.places = PlaceTable()
-        self.programs = GraphPrograms(self.places)
+        self.slot_table = SlotTable()
+        self.programs = GraphPrograms(self.slot_table)
 
     def order_of(self, graph: int) -> tuple[str, ...]:
         return parse_order((self._orders / f"ms_execution_order_graph_{graph}.csv").read_text())
@@ -90,16 +90,16 @@ def test_every_file_has_the_place_of_the_node_that_the_dump_finds_for_it(
         program, written = own.program(graph), own.graph(graph)
         shown = parse_graph_proto(graph_message(program.program), where="here")
         files = [os.path.basename(tensor.path) for tensor in tensors]
-        for tensor, number in zip(tensors, program.places_of(files), strict=True):
+        for tensor, number in zip(tensors, program.slot_ids_of(files), strict=True):
             assert tensor.node is not None
             if tensor.op_type == "Adam" and tensor.io == "output":
                 # It writes to its parameters, and nothing to its outputs.
-                assert number == NO_PLACE
+                assert number == NO_SLOT
                 continue
-            place = own.places[number]
-            assert shown.node(place.node.name).id == written.node(tensor.node).id
-            assert (place.slot, place.io) == (tensor.slot, tensor.io)
-        assert [place for file in files for place in program.places_of([file])] == program.places_of(files)
+            tensor_slot = own.slot_table[number]
+            assert shown.node(tensor_slot.node.name).id == written.node(tensor.node).id
+            assert (tensor_slot.slot, tensor_slot.io) == (tensor.slot, tensor.io)
+        assert [slot_id for file in files for slot_id in program.slot_ids_of([file])] == program.slot_ids_of(files)
 
 
 def test_files_of_later_steps_have_the_places_of_the_first(dumped: Callable[[str], Dumped]) -> None:
@@ -107,13 +107,13 @@ def test_files_of_later_steps_have_the_places_of_the_first(dumped: Callable[[str
     own.learn()
     program = own.program()
     first, second = (
-        dict(zip(_untimed(own.launch(0, at)), program.places_of(own.launch(0, at)), strict=True)) for at in (0, 1)
+        dict(zip(_untimed(own.launch(0, at)), program.slot_ids_of(own.launch(0, at)), strict=True)) for at in (0, 1)
     )
     assert first == second
-    assert NO_PLACE not in first.values()
-    places = len(own.places)
-    program.places_of(own.launch(0, 2))
-    assert len(own.places) == places
+    assert NO_SLOT not in first.values()
+    declared = len(own.slot_table)
+    program.slot_ids_of(own.launch(0, 2))
+    assert len(own.slot_table) == declared
 
 
 def test_what_is_no_tensor_of_the_graph_has_no_place(dumped: Callable[[str], Dumped]) -> None:
@@ -125,7 +125,7 @@ def test_what_is_no_tensor_of_the_graph_has_no_place(dumped: Callable[[str], Dum
         "Parameter.data-3.0.0.1795211555589722.output.0.DefaultFormat.Int64.npy",
         "a.b.c.d.e.f.g.h.npy",
     ]
-    assert own.program().places_of(others) == [NO_PLACE] * 4
+    assert own.program().slot_ids_of(others) == [NO_SLOT] * 4
 
 
 @pytest.mark.parametrize("name", SICK)
@@ -191,11 +191,11 @@ def test_a_graph_that_is_compiled_again_for_another_batch_has_the_same_names(
     again = own.add(_numbered(own.files[0], 7), 7, tmp_path)
     assert again.program.name == "kernel_graph7"
     assert [node.name for node in again.program.nodes] == [node.name for node in first.nodes]
-    places = len(own.places)
-    own.program().places_of(own.launch(0, 1))
-    known = len(own.places)
-    assert again.places_of(own.launch(0, 1)) == own.program().places_of(own.launch(0, 1))
-    assert len(own.places) == known > places
+    declared = len(own.slot_table)
+    own.program().slot_ids_of(own.launch(0, 1))
+    known = len(own.slot_table)
+    assert again.slot_ids_of(own.launch(0, 1)) == own.program().slot_ids_of(own.launch(0, 1))
+    assert len(own.slot_table) == known > declared
 
 
 def test_an_operator_that_means_something_else_in_another_graph_has_another_name(
@@ -267,9 +267,11 @@ def test_an_update_puts_out_its_weight_if_nothing_writes_to_it_later(
     graph.node.add(name=b"last", op_type=b"AssignAdd", scope=b"Default", full_name=b"Default/AssignAdd-op9")
     program = own.add(graph, 3, tmp_path)
     assert program.updated([program.parameters["network.fc1.weight"]]) == {}
-    ran = own.places.place(own.places.node("Default/AssignAdd-op9", "AssignAdd", "operator"), 0)
+    ran = own.slot_table.slot_id(own.slot_table.node("Default/AssignAdd-op9", "AssignAdd", "operator"), 0)
     updated = program.updated([ran])
-    found = {(own.places[place].node.name, own.places[place].slot): name for place, name in updated.items()}
+    found = {
+        (own.slot_table[slot_id].node.name, own.slot_table[slot_id].slot): name for slot_id, name in updated.items()
+    }
     assert found == ({} if named is None else {(named, 0): "network.fc1.weight"})
 
 
@@ -280,15 +282,15 @@ def test_what_is_trained_is_known_from_all_graphs(dumped: Callable[[str], Dumped
     assert {node.role for node in evaluation.program.nodes if node.name.startswith("network.")} == {"weight"}
     own.learn()
     assert own.programs.program(0) is not None
-    place = own.places[
-        own.program(0).places_of(["Parameter.network_out_bias.0.0.1.output.0.DefaultFormat.Float32.npy"])[0]
+    tensor_slot = own.slot_table[
+        own.program(0).slot_ids_of(["Parameter.network_out_bias.0.0.1.output.0.DefaultFormat.Float32.npy"])[0]
     ]
-    assert place.node.role == "weight"
+    assert tensor_slot.node.role == "weight"
 
 
 def test_a_role_that_somebody_has_declared_stays(dumped: Callable[[str], Dumped]) -> None:
     own = dumped("sick-2.10.0")
-    own.places.node("network.fc2.bias", "Parameter", "frozen_weight")
+    own.slot_table.node("network.fc2.bias", "Parameter", "frozen_weight")
     own.learn()
     roles = {node.name: node.role for node in own.program().program.nodes}
     assert roles["network.fc2.bias"] == "frozen_weight"

@@ -267,7 +267,7 @@ for number in range(6):
         launches.append(("evaluation", logits, ring.launches()))
     for kind, value, runs in launches:
         tensors = {run.keys[at]: DumpedTensor(run, at) for run in runs for at in range(len(run.files))}
-        assert all(reader.scan(tensor, columns, place) for place, tensor in enumerate(tensors.values()))
+        assert all(reader.scan(tensor, columns, slot_id) for slot_id, tensor in enumerate(tensors.values()))
         same = [key for key, tensor in tensors.items() if np.array_equal(reader.host(tensor), value)]
         weights = {parameter.name: parameter.asnumpy() for parameter in network.get_parameters()}
         equal = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensight.agents.mindspore.parameter_names import ParameterNames
-from tensight.agents.mindspore.written_graphs import handed_on
+from tensight.agents.mindspore.written_graphs import link_tuples
 from tensight.graph import Graph, parse_graph_proto
 from tensight.graph import ms_graph_pb2 as pb
 from tensight.graph.data_types import DT_TENSOR
@@ -97,7 +97,7 @@ def test_a_tuple_that_is_handed_on_is_what_others_put_out() -> None:
         (given.node("success"), 1),
     )
     whole.node.add(name=b"back", op_type=b"MatMul", full_name=b"Gradients/MatMul-op0").input.add(name=b"net.one")
-    linked = handed_on(whole.SerializeToString(), {"success": (("net.one", 0), ("Gradients/MatMul-op0", 0))})
+    linked = link_tuples(whole.SerializeToString(), {"success": (("net.one", 0), ("Gradients/MatMul-op0", 0))})
     shown = parse_graph_proto(linked, where="here")
     assert not shown.problems
     assert "success" not in shown
@@ -109,7 +109,7 @@ def test_a_tuple_that_is_handed_on_is_what_others_put_out() -> None:
 
 def test_of_a_tuple_that_is_handed_on_in_parts_the_rest_comes_from_outside() -> None:
     whole = optimizer(0, "one")
-    linked = handed_on(whole.SerializeToString(), {"success": (("net.one", 0), ("success", 1))})
+    linked = link_tuples(whole.SerializeToString(), {"success": (("net.one", 0), ("success", 1))})
     shown = parse_graph_proto(linked, where="here")
     assert not shown.problems
     assert shown.flat_producers(shown.node("Default/update"))[3] == (shown.node("success"), 1)

@@ -14,7 +14,7 @@ from tensight.agents.columns import StatisticsColumns
 from tensight.agents.mindspore.dumped import DumpedReader, DumpedTensor
 from tensight.agents.mindspore.ring import DumpRing
 from tensight.agents.mindspore.scans_ahead import LARGE_BYTES, ScansAhead, are_worth_waking
-from tensight.agents.places import Need
+from tensight.agents.slots import Need
 from tensight.tensors import statistics
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ class Stage:
         ]
         self.columns.current_iteration += 1
         self.ahead.begin(tensors)
-        assert all(self.reader.scan(tensor, self.columns, place) for place, tensor in tensors)
+        assert all(self.reader.scan(tensor, self.columns, slot_id) for slot_id, tensor in tensors)
         self.ahead.forget()
-        return [self.columns.statistics(place) for place, _ in tensors]
+        return [self.columns.statistics(slot_id) for slot_id, _ in tensors]
 
     def has_scanned(self, launch: Launch, number: int) -> bool:
         """Whether a file was scanned; to ask for its row would take it away from the thread."""

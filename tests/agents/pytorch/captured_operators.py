@@ -56,15 +56,15 @@ class Captured:
 
     def statistics(self, node: str, slot: int = 0) -> TensorStatistics | None:
         """Return the statistics of the output of a node."""
-        place = self.agent.places.find(node, slot)
-        if place is None or place >= len(self.agent.columns.iteration):
+        slot_id = self.agent.slot_table.find(node, slot)
+        if slot_id is None or slot_id >= len(self.agent.columns.iteration):
             return None
-        return self.agent.columns.statistics(place)
+        return self.agent.columns.statistics(slot_id)
 
     def value(self, node: str, slot: int = 0) -> Any:
         """Return the value that is kept of an output."""
-        place = self.agent.places.find(node, slot)
-        return None if place is None else self.agent.retention.current(place)
+        slot_id = self.agent.slot_table.find(node, slot)
+        return None if slot_id is None else self.agent.retention.current(slot_id)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def said() -> Iterator[list[str]]:
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     before, logger.handlers = logger.handlers, [handler]
     logger.setLevel(logging.INFO)
-    notices._said.clear()
+    notices._logged.clear()
     yield lines
     logger.handlers = before
 

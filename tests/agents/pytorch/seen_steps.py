@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tensight.agents.columns import StatisticsColumns
-from tensight.agents.places import DeclaredNode, Need, PlaceTable
 from tensight.agents.scalars import Scalars
 from tensight.agents.settings import AgentSettings
+from tensight.agents.slots import DeclaredNode, Need, SlotTable
 from tensight.agents.torch.debugger import Debugger
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ class SeeingAgent:
     need: Need = Need.ROW
     capturing: bool = True
     stops_at_nodes: bool = False
-    looks_closer: bool = False
+    wants_operators: bool = False
     closed: bool = False
     error: BaseException | None = None
     step: int = 0
-    places: PlaceTable = field(default_factory=PlaceTable)
+    slot_table: SlotTable = field(default_factory=SlotTable)
     columns: StatisticsColumns = field(default_factory=StatisticsColumns)
     initial: SeenStep | None = None
     steps: list[SeenStep] = field(default_factory=list)
@@ -75,20 +75,20 @@ class SeeingAgent:
     watches: Any = field(default_factory=lambda: SimpleNamespace(loss_scaled=False))
 
     def __post_init__(self) -> None:
-        self.places.decide_needs(lambda _: self.need)
+        self.slot_table.decide_needs(lambda _: self.need)
         self.scalars = Scalars(self.reader, self.columns)
 
     def attach(self, program: Program) -> None:
         self.initial = self._seen(program, False)
 
-    def observe(self, place: int, tensor: Any, need: int, same: int | None = None) -> None:
+    def observe(self, slot_id: int, tensor: Any, need: int, same: int | None = None) -> None:
         assert need == self.need
-        self.columns.reserve(place + 1)
-        self.columns.iteration[place] = -2
-        self.reader.scan(tensor, self.columns, place)
-        self.order.append(place)
+        self.columns.reserve(slot_id + 1)
+        self.columns.iteration[slot_id] = -2
+        self.reader.scan(tensor, self.columns, slot_id)
+        self.order.append(slot_id)
         if same is not None:
-            row, known = self.columns.statistics(place), self.columns.statistics(same)
+            row, known = self.columns.statistics(slot_id), self.columns.statistics(same)
             assert row is not None
             assert known is not None
             assert same in self.order
@@ -98,9 +98,9 @@ class SeeingAgent:
     def shows_news(self) -> bool:
         return False
 
-    def observe_once(self, place: int, tensor: Any) -> None:
-        if place >= len(self.columns.iteration) or self.columns.iteration[place] != self.columns.current_iteration:
-            self.observe(place, tensor, int(Need.ROW))
+    def observe_once(self, slot_id: int, tensor: Any) -> None:
+        if slot_id >= len(self.columns.iteration) or self.columns.iteration[slot_id] != self.columns.current_iteration:
+            self.observe(slot_id, tensor, int(Need.ROW))
 
     def forget_values(self) -> None:
         """Keep nothing: there is nothing."""
@@ -111,7 +111,7 @@ class SeeingAgent:
     def withdraw(self, text: str) -> None:
         self.reports.remove(text)
 
-    def offer_closer_look(self) -> None:
+    def offer_operator_capture(self) -> None:
         """Nobody asks for it."""
 
     def diverges(self, *, is_known: bool) -> None:
@@ -134,9 +134,11 @@ class SeeingAgent:
         self.reader.settle(self.columns)
         rows: dict[tuple[str, int, str], TensorStatistics | None] = {}
         for number in dict.fromkeys(self.order):
-            place = self.places[number]
+            tensor_slot = self.slot_table[number]
             scanned = self.columns.iteration[number] == self.columns.current_iteration
-            rows[place.node.name, place.slot, place.io] = self.columns.statistics(number) if scanned else None
+            rows[tensor_slot.node.name, tensor_slot.slot, tensor_slot.io] = (
+                self.columns.statistics(number) if scanned else None
+            )
         self.order.clear()
         self.columns.current_iteration = self.step
         return SeenStep(program, rows, skipped)

@@ -32,7 +32,7 @@ def test_one_flipped_bit_is_named_and_the_same_run_again_has_no_difference(tmp_p
     chosen = random.Random(15).sample(whole.operators, CHOSEN)  # noqa: S311 - the same ones every time
     for target in chosen:
         said.clear()
-        notices._said.clear()
+        notices._logged.clear()
         faults = flips.Faults(target)
         with pytest.raises(SystemExit) as ended:
             flips.train(LAYERS, faults, against=trace)

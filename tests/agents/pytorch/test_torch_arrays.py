@@ -59,8 +59,8 @@ def test_pytorchs_own_threads_help_with_large_tensors(threads: int) -> None:
     try:
         torch.set_num_threads(threads)
         parallel(ctypes.cast(noting, ctypes.c_void_p), 7, 0, 0)
-        for place, tensor in enumerate((values, values.t())):
-            assert READER.scan(tensor, columns, place)
+        for slot_id, tensor in enumerate((values, values.t())):
+            assert READER.scan(tensor, columns, slot_id)
     finally:
         torch.set_num_threads(before)
     assert sorted(called) == [(7, number, threads) for number in range(threads)]

@@ -181,7 +181,7 @@ def test_no_exception_of_ours_reaches_a_training(
                 calls.pop((class_, method), None)
     failed, silent = 0, []
     for (class_, method), count in calls.items():
-        notices._said.clear()
+        notices._logged.clear()
         said.clear()
         stage.refused.clear()
         with Collaborator(class_, method, fails_at=count // 2) as collaborator:

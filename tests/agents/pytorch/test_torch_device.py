@@ -20,12 +20,12 @@ def by_device(*tensors: torch.Tensor) -> list[TensorStatistics]:
     columns = StatisticsColumns()
     columns.current_iteration = 3
     queue = DeviceStatistics(NUMPY_NAMES)
-    for place, tensor in enumerate(tensors):
-        assert queue.add(place, tensor)
-    assert all(columns.statistics(place) is None for place in range(len(tensors)))
+    for slot_id, tensor in enumerate(tensors):
+        assert queue.add(slot_id, tensor)
+    assert all(columns.statistics(slot_id) is None for slot_id in range(len(tensors)))
     queue.settle(columns)
     assert not queue.is_behind
-    found = [columns.statistics(place) for place in range(len(tensors))]
+    found = [columns.statistics(slot_id) for slot_id in range(len(tensors))]
     assert columns.iteration[: len(tensors)].tolist() == [3] * len(tensors)
     return [row for row in found if row is not None]
 
@@ -76,7 +76,7 @@ def test_other_rows_are_those_of_the_scan(dtype: torch.dtype) -> None:
     assert_same(by_device(tensor)[0], by_scan(tensor))
 
 
-def test_many_tensors_come_over_together_each_to_its_place() -> None:
+def test_many_tensors_come_over_together_each_to_its_slot() -> None:
     tensors = [torch.full((number + 1,), float(number)) for number in range(20)]
     assert [row.mean for row in by_device(*tensors)] == list(range(20))
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensight.agents.columns import StatisticsColumns
-from tensight.agents.places import Need
 from tensight.agents.retention import Retention
+from tensight.agents.slots import Need
 from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader, is_in_memory
 from tensight.tensors import native, statistics
 
@@ -154,14 +154,14 @@ class Kept:
         self.called = Retention(TorchReader(), budget)
         self.observed = Observed(self.retention)
 
-    def show(self, place: int, tensor: torch.Tensor, need: int = BOTH) -> bool:
+    def show(self, slot_id: int, tensor: torch.Tensor, need: int = BOTH) -> bool:
         """Show a tensor to both; tell whether the observer has kept it without a call."""
         calls = len(self.observed.handed_on)
-        self.observed.observe(place, tensor, need)
+        self.observed.observe(slot_id, tensor, need)
         is_handed_on = len(self.observed.handed_on) > calls
         if is_handed_on:
-            self.retention.keep(place, tensor)
-        self.called.keep(place, tensor)
+            self.retention.keep(slot_id, tensor)
+        self.called.keep(slot_id, tensor)
         self.compare()
         return not is_handed_on
 
@@ -172,14 +172,14 @@ class Kept:
 
     def compare(self) -> None:
         assert self.retention.kept_bytes == self.called.kept_bytes
-        for place in range(6):
+        for slot_id in range(6):
             for one, other in (
-                (self.retention.current(place), self.called.current(place)),
-                (self.retention.previous(place), self.called.previous(place)),
+                (self.retention.current(slot_id), self.called.current(slot_id)),
+                (self.retention.previous(slot_id), self.called.previous(slot_id)),
             ):
                 assert (one is None) == (other is None)
                 assert one is None or torch.equal(one, other)
-            assert self.retention.why_missing(place) == self.called.why_missing(place)
+            assert self.retention.why_missing(slot_id) == self.called.why_missing(slot_id)
 
 
 def test_a_value_is_kept_by_reference_until_the_end_of_the_next_step() -> None:
@@ -202,7 +202,7 @@ def test_what_is_known_copied_or_too_large_is_handed_on() -> None:
     kept, tensor = Kept(budget=1000), torch.ones(10)
     assert kept.show(0, tensor)
     assert not kept.show(1, tensor)  # it is there
-    assert not kept.show(0, torch.zeros(10))  # its place is taken
+    assert not kept.show(0, torch.zeros(10))  # its slot is taken
     assert not kept.show(2, torch.ones(1000))
     assert kept.show(3, torch.ones(200))
     assert not kept.show(4, torch.ones(100))  # others give way
@@ -224,7 +224,7 @@ def test_a_tensor_that_counts_no_versions_is_kept() -> None:
 def test_what_is_no_plain_tensor_is_not_kept_without_a_call(what: str, need: int) -> None:
     kept, tensor = Kept(), unusual_tensors()[what]
     kept.observed.observe(2, tensor, need)
-    assert [place for place, *_ in kept.observed.handed_on] == [2]
+    assert [slot_id for slot_id, *_ in kept.observed.handed_on] == [2]
     assert kept.retention.kept_bytes == 0
     assert kept.retention.current(2) is None
 
@@ -239,8 +239,8 @@ def test_observed_values_are_those_that_calls_keep(steps: list[list[tuple[int, i
     kept = Kept(budget)
     tensors = [torch.ones(size) for size in (1, 5, 20, 60)]
     for step in steps:
-        for place, number, is_written in step:
-            kept.show(place, tensors[number])
+        for slot_id, number, is_written in step:
+            kept.show(slot_id, tensors[number])
             if is_written:
                 tensors[number].add_(1)
         kept.turn_over()
@@ -255,10 +255,10 @@ def test_books_refuse_what_they_cannot_keep() -> None:
         compiled.Kept({}, {}, set(), 1).begin(None)  # type: ignore[arg-type]
 
 
-def test_places_beyond_the_rows_are_handed_on(observed: Observed) -> None:
-    for place in (-1, 10**7, 2**40):
-        observed.observe(place, torch.ones(3), TRACED)
-    assert [place for place, *_ in observed.handed_on] == [-1, 10**7, 2**40]
+def test_slots_beyond_the_rows_are_handed_on(observed: Observed) -> None:
+    for slot_id in (-1, 10**7, 2**40):
+        observed.observe(slot_id, torch.ones(3), TRACED)
+    assert [slot_id for slot_id, *_ in observed.handed_on] == [-1, 10**7, 2**40]
 
 
 def freed_views() -> list[torch.Tensor]:

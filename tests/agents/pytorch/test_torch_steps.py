@@ -15,7 +15,7 @@ from trainings import descend
 from watched_training import PATIENCE_S, Person, debug
 
 import tensight
-from tensight.agents.places import Need
+from tensight.agents.slots import Need
 from tensight.agents.torch import operators
 from tensight.sessions.records import State
 
@@ -566,7 +566,7 @@ def test_a_script_that_ends_no_step_is_not_followed_for_ever(monkeypatch: pytest
         for _ in range(1000):
             with torch.no_grad():
                 model(batch())
-        assert len(seen.agent.places) < 400
+        assert len(seen.agent.slot_table) < 400
         seen.agent.capturing = True
         seen.debugger.step()
         model(batch())

@@ -1,6 +1,6 @@
 """What the shared code for eager frameworks asks of a framework: the contract of an adapter.
 
-An adapter of an eager framework consists of an `EagerFramework`, a `TensorReader`, `OutlivingTensors` that know its
+An adapter of an eager framework consists of an `EagerFramework`, a `TensorReader`, `PersistentTensors` that know its
 optimizers, and hooks: it reports when a call of a module begins and returns, when a backward pass begins, which
 gradient has come, and when an optimizer updates. `tests/agents/eager` holds the tests that every adapter passes, and an
 adapter for a framework of a few lines that passes them.
@@ -161,8 +161,8 @@ class ReportedFramework(EagerFramework, Protocol):
     def has_gradient(self, tensor: Any) -> bool:
         """Whether a tensor was computed, and takes part in a backward pass that may come."""
 
-    def on_gradient(self, tensor: Any, told: Callable[[Any], None]) -> Any | None:
-        """Have a function told the gradient of a tensor; None if none will come, else what has a method ``remove``."""
+    def on_gradient(self, tensor: Any, on_arrival: Callable[[Any], None]) -> Any | None:
+        """Call a function with the gradient of a tensor; None if none will come, else what has a method ``remove``."""
 
     def end_of(self, weight: Any) -> Hashable | None:
         """Return what `weight_at` returns for a weight; None if no backward pass has come there yet."""

@@ -43,7 +43,7 @@ class Frame(NamedTuple):
     owner: type | None = None
 
     @property
-    def place(self) -> tuple[int, int]:
+    def position(self) -> tuple[int, int]:
         """What tells it from other functions, and from other calls in the same function."""
         return id(self.code), self.offset
 
@@ -140,7 +140,7 @@ def between(begin: CallSite, end: CallSite, floor: int = 0) -> tuple[StackFrame,
     """
     same = 0
     for one, other in zip(begin.frames, end.frames, strict=False):
-        if one.place != other.place:
+        if one.position != other.position:
             break
         same += 1
     if same < len(begin.frames) and same < len(end.frames):

@@ -1,18 +1,18 @@
-"""The calls of a step: the tensors that go in and come out, the positions at which they stand, what they compute."""
+"""The calls of a step: the tensors that go in and come out, their positions, what they compute."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from tensight.agents.slots import NO_SLOT
+
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Callable
 
-    from tensight.agents.places import DeclaredNode, PlaceTable
     from tensight.agents.program import Source
+    from tensight.agents.slots import DeclaredNode, SlotTable
     from tensight.graph import OutputSlot
-
-UNPLACED = -1
 
 MOST_TENSORS = 64
 """Of one call, on either side."""
@@ -25,7 +25,7 @@ class Slot:
 
     Attributes
     ----------
-    place : int
+    slot_id : int
     source : Source
         The node and output that it is.
     outline : OutputSlot
@@ -36,7 +36,7 @@ class Slot:
         Of that tensor when it was seen.
     consumer : (Operation, int) or None
         What reads it first, and as which input: its gradient is an output of that operation's gradient.
-    gradient_place : int
+    gradient_slot_id : int
         UNPLACED until a gradient has arrived once.
     gradient_outline : OutputSlot or None
     on_gradient : callable or None
@@ -46,23 +46,23 @@ class Slot:
     __slots__ = (
         "consumer",
         "gradient_outline",
-        "gradient_place",
+        "gradient_slot_id",
         "on_gradient",
         "outline",
-        "place",
         "reference",
+        "slot_id",
         "source",
         "version",
     )
 
-    def __init__(self, place: int, source: Source, outline: OutputSlot) -> None:
-        self.place = place
+    def __init__(self, slot_id: int, source: Source, outline: OutputSlot) -> None:
+        self.slot_id = slot_id
         self.source = source
         self.outline = outline
         self.reference: weakref.ref[Any] | None = None
         self.version = 0
         self.consumer: tuple[Operation[Any], int] | None = None
-        self.gradient_place = UNPLACED
+        self.gradient_slot_id = NO_SLOT
         self.gradient_outline: OutputSlot | None = None
         self.on_gradient: Callable[..., None] | None = None
 
@@ -93,7 +93,7 @@ class Operation(Generic[AnySlot]):
 
     def gradient_sources(self) -> list[Source]:
         """Return from where the gradients of the outputs come, as far as they came."""
-        read = [slot.consumer for slot in self.outputs if slot.gradient_place != UNPLACED]
+        read = [slot.consumer for slot in self.outputs if slot.gradient_slot_id != NO_SLOT]
         return [(reader[0].gradient_name, reader[1]) for reader in read if reader is not None]
 
     def input_name(self, index: int) -> str:
@@ -143,16 +143,16 @@ class Reading(Generic[AnySlot]):
         self.sources.append(None)
 
 
-def place_of_gradient(slot: Slot, places: PlaceTable) -> int:
-    """Return the place of the gradient of a slot: an output of the gradient of what reads it first."""
+def slot_id_of_gradient(slot: Slot, slot_table: SlotTable) -> int:
+    """Return the slot id of the gradient of a slot: an output of the gradient of what reads it first."""
     if slot.consumer is not None:
         operation, index = slot.consumer
-        return places.place(places.node(operation.gradient_name, operation.gradient_type), index)
+        return slot_table.slot_id(slot_table.node(operation.gradient_name, operation.gradient_type), index)
     # Nothing that is a node has read it: it is only an input of its own gradient.
     scope, _, own = slot.source[0].rpartition("/")
     type_, _, number = own.rpartition("-op")
-    node = places.node(f"Gradients/{scope}/{type_}Grad-op{number}", f"{type_}Grad")
-    return places.place(node, slot.source[1], "input")
+    node = slot_table.node(f"Gradients/{scope}/{type_}Grad-op{number}", f"{type_}Grad")
+    return slot_table.slot_id(node, slot.source[1], "input")
 
 
 def tensors_in_value(kind: type[Any], value: Any) -> list[Any]:

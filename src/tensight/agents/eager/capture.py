@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensight.agents.eager.calls import place_of_gradient
+from tensight.agents.eager.calls import slot_id_of_gradient
 from tensight.agents.eager.gradient_hooks import GradientHooks
 from tensight.agents.eager.step_builder import StepBuilder
 from tensight.agents.eager.traces import TraceCount, preview_of, trace_of
@@ -67,12 +67,12 @@ class EagerCapture:
         self.has_seen_calls = False
         self.hooks = GradientHooks(framework, self._gradient_came)
         self._agent = agent
-        self._places = agent.places
-        self._needs = agent.places.needs
+        self._slot_table = agent.slot_table
+        self._needs = agent.slot_table.needs
         self._framework = framework
         self._names = names
         self._failed = failed
-        self._builder = StepBuilder(framework, agent.places, names, self._see)
+        self._builder = StepBuilder(framework, agent.slot_table, names, self._see)
         self._steps = 0
         self._running: list[Container] = []
         self._traces = TraceCount(modules)
@@ -87,7 +87,7 @@ class EagerCapture:
 
     @property
     def at(self) -> Position:
-        """Where the step stands."""
+        """Where the step is."""
         return self._builder.at
 
     def preview(self) -> Trace:
@@ -195,20 +195,20 @@ class EagerCapture:
     # --- tensors ---
 
     def _see(self, slot: Slot, tensor: Any) -> None:
-        need = self._needs[slot.place]
+        need = self._needs[slot.slot_id]
         if need:
-            self._agent.observe(slot.place, tensor, need)
-        place = slot.gradient_place
-        if (place < 0 or self._needs[place]) and self._framework.has_gradient(tensor):
+            self._agent.observe(slot.slot_id, tensor, need)
+        slot_id = slot.gradient_slot_id
+        if (slot_id < 0 or self._needs[slot_id]) and self._framework.has_gradient(tensor):
             self.hooks.await_gradient(slot, tensor)
 
     def _gradient_came(self, slot: Slot, gradient: Any) -> None:
         try:
-            place = slot.gradient_place = place_of_gradient(slot, self._places)
+            slot_id = slot.gradient_slot_id = slot_id_of_gradient(slot, self._slot_table)
             if slot.gradient_outline is None:
                 slot.gradient_outline = self._framework.outline(gradient)
-            need = self._needs[place]
+            need = self._needs[slot_id]
             if need:
-                self._agent.observe(place, gradient, need)
+                self._agent.observe(slot_id, gradient, need)
         except Exception as error:
             self._failed(error)

@@ -15,7 +15,7 @@ from tensight.agents.eager.calls import Operation, Reading, Slot, tensors_in_val
 from tensight.agents.eager.names import ROOT_SCOPE
 from tensight.agents.eager.step_tensors import MOST_SOURCES, SCRIPT, StepTensors
 from tensight.agents.eager.traces import Execution
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tensight.agents.eager.call_sites import CallSite
     from tensight.agents.eager.names import ModuleName, Names
     from tensight.agents.eager.traced_programs import Trace
-    from tensight.agents.places import DeclaredNode, PlaceTable
     from tensight.agents.program import StackFrame
+    from tensight.agents.slots import DeclaredNode, SlotTable
 
 MOST_CALLS = 50_000
 """That the tree remembers."""
@@ -106,7 +106,7 @@ class StepBuilder:
     Parameters
     ----------
     framework : ReportedFramework
-    places : PlaceTable
+    slot_table : SlotTable
     names : Names
     seen : callable (slot, tensor) -> None
         Told each tensor when it is there.
@@ -114,18 +114,18 @@ class StepBuilder:
     Attributes
     ----------
     at : Position
-        Where the step stands.
+        Where the step is.
     """
 
     def __init__(
         self,
         framework: ReportedFramework,
-        places: PlaceTable,
+        slot_table: SlotTable,
         names: Names,
         seen: Callable[[Slot, Any], None],
     ) -> None:
         self._framework = framework
-        self._places = places
+        self._slot_table = slot_table
         self._names = names
         self._seen = seen
         self._operations: dict[str, RepeatedOperation] = {}
@@ -286,17 +286,17 @@ class StepBuilder:
         """Return the slot of a tensor that nothing in the program computed."""
         slot = operation.inputs.get(index)
         if slot is None:
-            node = self._places.node(operation.input_name(index), "Parameter", "input")
+            node = self._slot_table.node(operation.input_name(index), "Parameter", "input")
             outline = self._framework.outline(tensor)
-            slot = operation.inputs[index] = Slot(self._places.place(node, 0), (node.name, 0), outline)
+            slot = operation.inputs[index] = Slot(self._slot_table.slot_id(node, 0), (node.name, 0), outline)
         slot.consumer = None
         return slot
 
     def _output(self, operation: RepeatedOperation, index: int, tensor: Any, *, knows: bool = True) -> Slot:
         while len(operation.outputs) <= index:
             number = len(operation.outputs)
-            place = self._places.place(operation.node, number)
-            operation.outputs.append(Slot(place, (operation.node.name, number), self._framework.outline(tensor)))
+            slot_id = self._slot_table.slot_id(operation.node, number)
+            operation.outputs.append(Slot(slot_id, (operation.node.name, number), self._framework.outline(tensor)))
         slot = operation.outputs[index]
         slot.consumer = None
         if knows:
@@ -330,7 +330,7 @@ class StepBuilder:
         name = f"{scope}/{type_}-op{self._tensors.count(scope, type_)}"
         known = self._operations.get(name)
         if known is None:
-            known = self._operations[name] = RepeatedOperation(self._places.node(name, type_))
+            known = self._operations[name] = RepeatedOperation(self._slot_table.node(name, type_))
         return known
 
     def _add(
@@ -342,7 +342,7 @@ class StepBuilder:
         module: Any | None = None,
         is_call: bool = False,
     ) -> Position:
-        """Go on to an operation that runs next, and return its position; where it ran is told of calls."""
+        """Go on to an operation that runs next, and return its position; of calls it is known where they ran."""
         key = operation, begins_backward, tuple(reading.sources)
         position = self.at.following.get(key)
         if position is None:
@@ -357,7 +357,7 @@ class StepBuilder:
             if self._calls <= MOST_CALLS:
                 self.at.following[key] = position
             else:
-                say_once(f"the steps call modules in more than {MOST_CALLS:,} different places; not all are remembered")
+                log_once(f"the steps call modules in more than {MOST_CALLS:,} different places; not all are remembered")
         for slot, index in reading.read:
             if slot.consumer is None:
                 slot.consumer = (operation, index)

@@ -14,7 +14,7 @@ from tensight.agents.program import Program
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tensight.agents.eager.outliving import OutlivingTensors
+    from tensight.agents.eager.persistent_tensors import PersistentTensors
     from tensight.agents.program import Source, StackFrame, TracedNode
 
 _OPTIMIZER = "Optimizer/"
@@ -47,10 +47,10 @@ class Programs:
 
     Parameters
     ----------
-    parameters : OutlivingTensors
+    parameters : PersistentTensors
     """
 
-    def __init__(self, parameters: OutlivingTensors) -> None:
+    def __init__(self, parameters: PersistentTensors) -> None:
         self._parameters = parameters
         self._numbers: dict[tuple[tuple[str, tuple[Source | None, ...]], ...], int] = {}
         self._programs: dict[int, tuple[Trace, int, Program]] = {}

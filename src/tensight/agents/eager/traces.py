@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensight.agents.eager.calls import UNPLACED, Operation, Reading, Slot
 from tensight.agents.eager.step_tensors import MOST_SOURCES
 from tensight.agents.eager.traced_programs import Trace
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.agents.program import StackFrame, TracedNode
+from tensight.agents.slots import NO_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from tensight.agents.eager.calls import Operation, Reading, Slot
     from tensight.agents.eager.names import Names
     from tensight.agents.program import Source
     from tensight.graph import OutputSlot
@@ -58,9 +59,9 @@ class TraceCount:
         self._traces = 0
 
     def may_add(self) -> bool:
-        """Whether another trace may be made; once none may, that is said."""
+        """Whether another trace may be made; once none may, that is logged."""
         if self._traces >= MOST_TRACES:
-            say_once(
+            log_once(
                 f"the steps of this training run their {self._modules} in more than {MOST_TRACES} different ways; no"
                 " more graphs are drawn, what the further ones share with those is still watched"
             )
@@ -128,7 +129,7 @@ def _gradient(execution: Execution) -> TracedNode | None:
     sources = operation.gradient_sources()
     outputs: list[OutputSlot] = []
     for slot, index in execution.gradients:
-        if slot.gradient_place != UNPLACED:
+        if slot.gradient_slot_id != NO_SLOT:
             while len(outputs) < index:
                 outputs.append(_nothing(execution, len(outputs), slot))
             outputs.append(slot.gradient_outline or slot.outline)

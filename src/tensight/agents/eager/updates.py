@@ -1,4 +1,4 @@
-"""When a step ends: with the optimizers' updates, as `Rounds` says.
+"""When a step ends: with the optimizers' updates, as `MultiOptimizerSteps` says.
 
 A model that has not been called yet may still be trained in the same step: whether the last update has ended that shows
 with the next call.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tensight.agents.eager.rounds import Rounds
+from tensight.agents.eager.multi_optimizer import MultiOptimizerSteps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tensight.agents.eager.outliving import OutlivingTensors
+    from tensight.agents.eager.persistent_tensors import PersistentTensors
 
 
 class Discovery(Protocol):
@@ -40,22 +40,22 @@ class Updates:
 
     Parameters
     ----------
-    parameters : OutlivingTensors
+    parameters : PersistentTensors
         Knows which optimizers train the models.
     discovery : Discovery
     on_step : callable (skipped) -> None
         Told when a step has ended, and whether a loss scaler has left out its update.
     """
 
-    def __init__(self, parameters: OutlivingTensors, discovery: Discovery, on_step: Callable[[bool], None]) -> None:
+    def __init__(self, parameters: PersistentTensors, discovery: Discovery, on_step: Callable[[bool], None]) -> None:
         self._parameters = parameters
         self._discovery = discovery
         self._on_step = on_step
-        self._rounds = Rounds(parameters.weights_of)
+        self._multi_optimizer = MultiOptimizerSteps(parameters.weights_of)
         self._foreign: set[int] = set()
         self._foreign_generation = -1
         # Where the script names what is debugged, all of it is known.
-        self._looked_generation = -1 if discovery.follows_all else parameters.names_generation
+        self._checked_generation = -1 if discovery.follows_all else parameters.names_generation
         self._is_skipped = False
 
     def knows(self, optimizer: Any) -> bool:
@@ -85,35 +85,35 @@ class Updates:
         skipped : bool
             Whether a loss scaler has left out the update.
         """
-        self._look_for_optimizers()
+        self._find_optimizers()
         self._is_skipped = skipped
-        if self._rounds.ends_step(frozenset((id(optimizer),))):
+        if self._multi_optimizer.ends_step(frozenset((id(optimizer),))):
             self._on_step(skipped)
 
     @property
     def may_be_over(self) -> bool:
         """Whether nobody can tell yet if the step was over with the last update."""
-        return self._rounds.is_open
+        return self._multi_optimizer.is_open
 
     def end_before(self, weights: Iterable[Any]) -> None:
         """End the step before a model with these weights is called or updated, if it was over with the last update."""
-        if self._rounds.is_open and self._rounds.was_over(set(map(id, weights))):
+        if self._multi_optimizer.is_open and self._multi_optimizer.was_over(set(map(id, weights))):
             self._on_step(self._is_skipped)
 
     def end_open_step(self) -> None:
         """End the step if it may be over with the last update: nothing is called any more."""
-        if self._rounds.ends_late():
+        if self._multi_optimizer.ends_late():
             self._on_step(self._is_skipped)
 
     def begin_step(self) -> None:
         """Wait for nobody any more: the step has ended otherwise."""
-        self._rounds.ends_late()
+        self._multi_optimizer.ends_late()
 
-    def _look_for_optimizers(self) -> None:
+    def _find_optimizers(self) -> None:
         """Find the optimizers of models first called since the debugger attached, before they update."""
         parameters = self._parameters
         uncalled = None
-        if self._looked_generation != parameters.names_generation:
-            self._looked_generation = parameters.names_generation
+        if self._checked_generation != parameters.names_generation:
+            self._checked_generation = parameters.names_generation
             uncalled = self._discovery.uncalled(parameters.knows)
-        self._rounds.learn(parameters.optimizers, uncalled)
+        self._multi_optimizer.learn(parameters.optimizers, uncalled)

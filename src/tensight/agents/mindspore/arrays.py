@@ -135,15 +135,15 @@ class MindSporeReader:
             return into
         return values.copy()
 
-    def scan(self, tensor: Any, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
-        """Write the statistics of a tensor to the row of a place; False if it has none."""
+    def scan(self, tensor: Any, columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
+        """Write the statistics of a tensor to the row of a slot; False if it has none."""
         if type(tensor) is not np.ndarray and tensor.is_contiguous():
             name = name_of(tensor.dtype)
             address = self._address(tensor) if name else 0
             if address:
-                return columns.scan_address(place, address, name, tuple(tensor.shape), tensor.size, hashed=hashed)
+                return columns.scan_address(slot_id, address, name, tuple(tensor.shape), tensor.size, hashed=hashed)
         values = self.host(tensor)
-        return values is not None and columns.scan(place, values, hashed=hashed)
+        return values is not None and columns.scan(slot_id, values, hashed=hashed)
 
     def has_non_finite(self, tensor: Any) -> bool:
         """Whether there is a NaN or an Inf among the values, found out as fast as possible."""

@@ -42,7 +42,7 @@ class Arrivals:
         return self._descriptor
 
     def watch(self, parent: str) -> None:
-        """Have files told that arrive in folders which are made in a folder from now on."""
+        """Have files reported that arrive in folders which are made in a folder from now on."""
         self._parents[self._add(parent, _CREATED)] = parent
 
     def news(self) -> list[tuple[str, str]]:

@@ -43,9 +43,9 @@ class BothReaders:
         """Return a tensor with the same values that nobody writes to."""
         return self._of(tensor).copy(tensor, into)
 
-    def scan(self, tensor: Any, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
-        """Write the statistics of a tensor to the row of a place; False if it has none."""
-        return self._of(tensor).scan(tensor, columns, place, hashed=hashed)
+    def scan(self, tensor: Any, columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
+        """Write the statistics of a tensor to the row of a slot; False if it has none."""
+        return self._of(tensor).scan(tensor, columns, slot_id, hashed=hashed)
 
     def has_non_finite(self, tensor: Any) -> bool:
         """Whether there is a NaN or an Inf among the values."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mindspore import Parameter, Tensor
 
-from tensight.agents.eager.outliving import OutlivingTensors
+from tensight.agents.eager.persistent_tensors import PersistentTensors
 from tensight.agents.mindspore.learning_rates import rates_of
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _WEIGHTS = frozenset({"parameters", "_parameters", "params", "cache_enable"})
 
 
-class CellParameters(OutlivingTensors):
-    """Everything that outlives a step, and the gradients of weights."""
+class CellParameters(PersistentTensors):
+    """The persistent tensors, and the gradients of weights."""
 
     def observe_gradients(self, optimizer: nn.Optimizer, gradients: Any) -> None:
         """Observe the gradients that an optimizer is about to read, and note which code has it update."""
@@ -29,8 +29,8 @@ class CellParameters(OutlivingTensors):
         if self._agent.scalars.is_wanted:
             is_whole = isinstance(gradients, (tuple, list)) and all(isinstance(one, Tensor) for one in gradients)
             # With a loss scale of its own an optimizer is given scaled gradients.
-            told = gradients if is_whole and not getattr(optimizer, "need_scale", False) else None
-            self._agent.scalars.update(id(optimizer), rates_of(optimizer, has_updated=False), told)
+            reported = gradients if is_whole and not getattr(optimizer, "need_scale", False) else None
+            self._agent.scalars.update(id(optimizer), rates_of(optimizer, has_updated=False), reported)
         self.observe_given(optimizer, gradients if isinstance(gradients, (tuple, list)) else ())
 
     def _extent(self, optimizer: nn.Optimizer) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from tensight.agents.mindspore.cell_parameters import CellParameters
 from tensight.agents.mindspore.compiled_calls import CallsOfStep
 from tensight.agents.mindspore.executors import executor_classes, pynative_executor
 from tensight.agents.mindspore.framework import PyNativeFramework, tensors_in, wraps
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.agents.oversights import UNKNOWN_PARAMETERS
 from tensight.agents.replacing import Replacements
 from tensight.agents.termination import is_of_handler
@@ -137,7 +137,7 @@ class CellCapture:
         self._calls.begin_step()
 
     def end_step(self) -> Program:
-        """Observe what outlives the step, and return what ran: the same program if that ran before."""
+        """Observe persistent tensors, and return what ran: the same program if that ran before."""
         self._last = self._calls.end_step()
         trace = self._calls.at.trace
         if self._calls.sees and trace is not None:
@@ -160,8 +160,8 @@ class CellCapture:
 
     def has_run(self, graph: Program) -> bool:
         """Whether anything of a graph was ever observed: some are only compiled."""
-        places = self._agent.places
-        return any(node.role == "operator" and places.find_node(node.name) is not None for node in graph.nodes)
+        slot_table = self._agent.slot_table
+        return any(node.role == "operator" and slot_table.find_node(node.name) is not None for node in graph.nodes)
 
     # --- calls of cells ---
 
@@ -245,7 +245,7 @@ class CellCapture:
         if not getattr(function, "__module__", "").startswith("mindspore."):
             if not self._compiled_calls.graphs:
                 qualified = getattr(function, "__qualname__", own)
-                say_once(f"{qualified} is compiled (jit): of what happens within it only inputs and outputs are seen")
+                log_once(f"{qualified} is compiled (jit): of what happens within it only inputs and outputs are seen")
         elif not any(map(self._framework.has_gradient, tensors_in(output))):
             # MindSpore's own; what it does beside forward passes is nothing that people have written.
             return
@@ -374,4 +374,4 @@ class CellCapture:
         if is_of_handler(error):
             raise error
         self.stop()
-        say_once(f"cells are no longer watched, because of an error in the debugger: {type(error).__name__}: {error}")
+        log_once(f"cells are no longer watched, because of an error in the debugger: {type(error).__name__}: {error}")

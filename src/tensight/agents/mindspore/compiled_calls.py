@@ -115,17 +115,17 @@ class GraphsInCalls:
         self._unknown: set[str] = set()
         self._within: dict[str, list[TracedNode]] = {}
         self._returned: dict[str, _Sources] = {}
-        self._placed: set[int] = set()
+        self._inserted: set[int] = set()
         ran = {id(graph) for graph in graphs}
         forward = [(call, graph) for call in calls if (graph := call.graph) is not None and id(graph.program) in ran]
         behind = {id(graph): graph for graph in backward if id(graph.program) in ran}
         for call, graph in forward:
-            self._place(graph, call.node, call.given, len(call.arriving))
+            self._insert(graph, call.node, call.given, len(call.arriving))
         for call, graph in forward:
             own = [one for one in behind.values() if _belongs(one, graph)]
             if len(own) == 1 and sum(_belongs(own[0], other) for _, other in forward) == 1:
                 saved = _results(graph)[len(call.arriving) :]
-                self._place(own[0], call.gradient, (*call.arriving, *saved), len(_results(own[0])))
+                self._insert(own[0], call.gradient, (*call.arriving, *saved), len(_results(own[0])))
                 del behind[id(own[0])]
         for one in behind.values():
             # Of whose backward pass it is a part cannot be told, nor where its parameters come from.
@@ -143,10 +143,10 @@ class GraphsInCalls:
                 yield from map(self._linked, self._within.get(node.name, ()))
                 yield self._linked(replace(node, inputs=(*node.inputs, *self._returned.get(node.name, ()))))
         for program in self._graphs:
-            if id(program) not in self._placed:
+            if id(program) not in self._inserted:
                 yield from (self._linked(node) for node in program.nodes if node.role == "operator")
 
-    def _place(self, graph: DumpedProgram, node: str, given: _Sources, returned: int) -> None:
+    def _insert(self, graph: DumpedProgram, node: str, given: _Sources, returned: int) -> None:
         """Have the operators of a graph stand before the node that is its call."""
         parameters = _parameters(graph)
         if len(parameters) == len(given):
@@ -154,7 +154,7 @@ class GraphsInCalls:
             self._links.update({one.name: source for one, source in pairs if source is not None})
         self._returned[node] = tuple(source for source in _results(graph)[:returned] if source is not None)
         self._within[node] = [one for one in graph.program.nodes if one.role == "operator"]
-        self._placed.add(id(graph.program))
+        self._inserted.add(id(graph.program))
 
     def _linked(self, node: TracedNode) -> TracedNode:
         return replace(node, inputs=tuple(map(self._source, node.inputs)))
@@ -168,7 +168,7 @@ class GraphsInCalls:
 
 
 def _gradient_source(slot: Slot) -> Source | None:
-    if slot.consumer is None or slot.gradient_place < 0:
+    if slot.consumer is None or slot.gradient_slot_id < 0:
         return None
     operation, index = slot.consumer
     return operation.gradient_name, index

@@ -13,23 +13,23 @@ from mindspore import Parameter, nn
 
 from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
-from tensight.agents.eager.rounds import Rounds
+from tensight.agents.eager.multi_optimizer import MultiOptimizerSteps
 from tensight.agents.live_instances import live_instances
 from tensight.agents.mindspore.both_readers import BothReaders
 from tensight.agents.mindspore.calls import GraphCalls, is_graph_mode, wait_for_results
 from tensight.agents.mindspore.dump_settings import EVERYTHING, GRADIENTS
+from tensight.agents.mindspore.environment import as_one_run, framework, is_rank, optimizers_in
 from tensight.agents.mindspore.framework import tensors_in
 from tensight.agents.mindspore.graph_capture import GraphCapture
-from tensight.agents.mindspore.handed_tuples import HandedTuples
 from tensight.agents.mindspore.learning_rates import rates_of
 from tensight.agents.mindspore.model_calls import ModelCalls
 from tensight.agents.mindspore.own_functions import is_own, others_are_compiled
 from tensight.agents.mindspore.process_dump import ProcessDump
 from tensight.agents.mindspore.setup import describe_mindspore
 from tensight.agents.mindspore.step_programs import StepPrograms
-from tensight.agents.mindspore.surroundings import as_one_run, framework, is_rank, optimizers_in
+from tensight.agents.mindspore.tuple_linking import TupleLinking
 from tensight.agents.mindspore.written_parameters import WrittenParameters
-from tensight.agents.notices import say, say_once
+from tensight.agents.notices import log, log_once
 from tensight.agents.oversights import Oversights
 from tensight.agents.replacing import Replacements
 from tensight.agents.setup import describe
@@ -87,12 +87,12 @@ class Debugger(TrainingDebugger):
         self._reader: BothReaders | None = None
         self._dump = ProcessDump.of_this_process()
         self._graphs: GraphCapture | None = None
-        self._handed: HandedTuples | None = None
+        self._tuple_linking: TupleLinking | None = None
         self._cells: CellCapture | None = None
         self._oversights: Oversights | None = None
         self._programs = StepPrograms()
         self._parameters: dict[str, weakref.ref[Any]] = {}
-        self._rounds = Rounds(lambda optimizer: optimizer.parameters)
+        self._multi_optimizer = MultiOptimizerSteps(lambda optimizer: optimizer.parameters)
         self._optimizers_of: dict[str, frozenset[int]] = {}
         self._own: set[str] = set()
         self._late: Phase | None = None
@@ -138,7 +138,7 @@ class Debugger(TrainingDebugger):
         if self._agent is None:
             found = framework()
             if self._settings.perturb:
-                say("weights of MindSpore are not perturbed: this is a trace of the training as it is")
+                log("weights of MindSpore are not perturbed: this is a trace of the training as it is")
             settings = as_one_run(self._settings, found)
             self._reader = BothReaders()
             self._agent = self._agent_of(
@@ -197,7 +197,7 @@ class Debugger(TrainingDebugger):
             self._runs_undumped = True
             return
         if self._runs_undumped:
-            say_once(
+            log_once(
                 "a function was compiled (jit) only after MindSpore had compiled some of its own, and decided not to"
                 " dump; of what happens within it only inputs and outputs are seen"
             )
@@ -209,7 +209,7 @@ class Debugger(TrainingDebugger):
             atexit.unregister(self.close_at_exit)
             atexit.register(self.close_at_exit)
         except TensightError as error:
-            say_once(f"the training goes on without the debugger: {error}")
+            log_once(f"the training goes on without the debugger: {error}")
             self.close()
         except Exception as error:
             self._give_up(error)
@@ -228,12 +228,12 @@ class Debugger(TrainingDebugger):
                 graphs = self._graphs = GraphCapture(
                     self._ensure_agent(), ring, wait_for_results, self._value_of, self._requires_gradient
                 )
-                self._handed = HandedTuples(self._ensure_agent(), graphs.may_have_run)
+                self._tuple_linking = TupleLinking(self._ensure_agent(), graphs.may_have_run)
             if not is_graph_mode() and is_own(compiled.owner):
                 self._own.add(compiled.phase)
                 graphs.phase(compiled.phase)
                 return
-            self._rounds.learn(live_instances(nn.Optimizer))
+            self._multi_optimizer.learn(live_instances(nn.Optimizer))
             self._learn_parameters(compiled.owner)
             self._optimizers_of[compiled.phase] = optimizers_in(compiled.owner)
             self._attach_to_graph(graphs.phase(compiled.phase))
@@ -258,7 +258,7 @@ class Debugger(TrainingDebugger):
         graphs = self._graphs
         if graphs is None or not self._may_end_step(graphs.phase(compiled.phase), compiled):
             return
-        if self._rounds.ends_before(self._optimizers_of[compiled.phase]):
+        if self._multi_optimizer.ends_before(self._optimizers_of[compiled.phase]):
             self._end_by_update(graphs.skipped_update)
 
     def _attach_to_graph(self, phase: Phase) -> None:
@@ -304,8 +304,8 @@ class Debugger(TrainingDebugger):
             launches = graphs.take(phase, counts=counts)
             if self._cells is not None:
                 self._cells.dumped(phase.programs)
-            if counts and self._handed is not None:
-                self._handed.note(phase.programs.values(), launches, compiled.arguments, compiled.result)
+            if counts and self._tuple_linking is not None:
+                self._tuple_linking.note(phase.programs.values(), launches, compiled.arguments, compiled.result)
             if phase.trains and self._ensure_agent().scalars.is_wanted:
                 self._tell_scalars(compiled)
             if self._ends_step(phase, compiled):
@@ -323,7 +323,7 @@ class Debugger(TrainingDebugger):
         if results and results[0].size == 1 and results[0].is_floating_point():
             scalars.loss(results[0])
         if self._cells is None:
-            for optimizer in self._rounds.optimizers(self._optimizers_of[compiled.phase]):
+            for optimizer in self._multi_optimizer.optimizers(self._optimizers_of[compiled.phase]):
                 scalars.update(id(optimizer), rates_of(optimizer, has_updated=True), None)
 
     def _take_late(self) -> None:
@@ -335,18 +335,18 @@ class Debugger(TrainingDebugger):
 
     def _counts(self, phase: Phase, owner: Any) -> bool:
         """Whether what ran is part of a step: an evaluation beside a training is not."""
-        if self._settings.step_on != "optimizer" or self._ended_by_call or not self._rounds.any:
+        if self._settings.step_on != "optimizer" or self._ended_by_call or not self._multi_optimizer.any:
             return True
         return phase.trains or not isinstance(owner, nn.Cell) or bool(owner.training)
 
     def _ends_step(self, phase: Phase, compiled: Compiled) -> bool:
         if self._settings.step_on != "optimizer":
             return self._settings.step_on == "forward"
-        if not self._rounds.any:
+        if not self._multi_optimizer.any:
             return not self._ended_by_call
         if not self._may_end_step(phase, compiled):
             return False
-        if not self._rounds.ends_step(self._optimizers_of[compiled.phase]):
+        if not self._multi_optimizer.ends_step(self._optimizers_of[compiled.phase]):
             return False
         self._ended_by_update = True
         return True
@@ -411,9 +411,9 @@ class Debugger(TrainingDebugger):
         calls = () if self._cells is None else self._cells.compiled_calls()
         late = () if self._late is None else tuple(self._late.programs.values())
         program = self._programs.merged(seen, calls, late)
-        if self._handed is not None:
-            program = self._handed.linked(program)
-            self._handed.begin_step()
+        if self._tuple_linking is not None:
+            program = self._tuple_linking.linked(program)
+            self._tuple_linking.begin_step()
         if captured and self._cells is not None:
             self._ensure_oversights().step_done(has_operators=self._cells.has_seen_calls, why=_ONLY_CELLS)
         elif self._oversights is not None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tensight.agents.finite import has_non_finite, has_non_finite_at
 from tensight.agents.mindspore.launches import unlink
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.dumps.npy_files import parse_header, written_dtype
 from tensight.tensors import SEGMENT_ELEMENTS
 from tensight.tensors.elements import ELEMENT_NAMES
@@ -84,8 +84,8 @@ class Layout(NamedTuple):
 class Ahead(Protocol):
     """Another thread that scans what will be observed."""
 
-    def scanned(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, *, hashed: bool) -> bool:
-        """Write the statistics of a tensor to the row of a place, if they are known; return whether that is so."""
+    def scanned(self, tensor: DumpedTensor, columns: StatisticsColumns, slot_id: int, *, hashed: bool) -> bool:
+        """Write the statistics of a tensor to the row of a slot, if they are known; return whether that is so."""
 
     def has_non_finite(self, tensor: DumpedTensor) -> bool | None:
         """Whether there is a NaN or an Inf among the values; None if that is not known."""
@@ -171,7 +171,7 @@ class DumpedTensor:
 class DumpedReader:
     """A `TensorReader` of dumped tensors, for the thread that trains, or while that one waits.
 
-    A tensor that cannot be read (the disk was full when it was written) is said to a person, and has no statistics.
+    A tensor that cannot be read (the disk was full when it was written) is logged, and has no statistics.
     """
 
     def __init__(self) -> None:
@@ -187,7 +187,7 @@ class DumpedReader:
         try:
             layout = tensor.layout or _layout_of(tensor)
         except (OSError, ValueError) as error:
-            _say_unreadable(tensor, error)
+            _log_unreadable(tensor, error)
             return "", (), 0
         if _is_widened(tensor, layout):
             return "bfloat16", layout.shape, layout.elements * BFLOAT16.itemsize
@@ -207,31 +207,31 @@ class DumpedReader:
         try:
             return _values(tensor, tensor.layout or _layout_of(tensor))
         except (OSError, ValueError) as error:
-            _say_unreadable(tensor, error)
+            _log_unreadable(tensor, error)
             return None
 
     def copy(self, tensor: DumpedTensor, into: DumpedTensor | None = None) -> DumpedTensor:  # noqa: ARG002
         """Return the tensor itself: nobody writes to its file."""
         return tensor
 
-    def scan(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
-        """Write the statistics of a tensor to the row of a place; False if it has none or cannot be read."""
+    def scan(self, tensor: DumpedTensor, columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
+        """Write the statistics of a tensor to the row of a slot; False if it has none or cannot be read."""
         ahead = tensor.ahead
-        if ahead is not None and ahead.scanned(tensor, columns, place, hashed=hashed):
+        if ahead is not None and ahead.scanned(tensor, columns, slot_id, hashed=hashed):
             return True
-        return self.scan_here(tensor, columns, place, hashed=hashed)
+        return self.scan_here(tensor, columns, slot_id, hashed=hashed)
 
-    def scan_here(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, *, hashed: bool) -> bool:
+    def scan_here(self, tensor: DumpedTensor, columns: StatisticsColumns, slot_id: int, *, hashed: bool) -> bool:
         """Do what `scan` does, in this thread."""
         try:
             layout = self._read(tensor)
             if layout is None:
-                return self._scan_unusual(tensor, columns, place, hashed)
+                return self._scan_unusual(tensor, columns, slot_id, hashed)
         except (OSError, ValueError) as error:
-            _say_unreadable(tensor, error)
+            _log_unreadable(tensor, error)
             return False
         address = self._address + layout.begin
-        return columns.scan_address(place, address, layout.name, layout.shape, layout.elements, hashed=hashed)
+        return columns.scan_address(slot_id, address, layout.name, layout.shape, layout.elements, hashed=hashed)
 
     def has_non_finite(self, tensor: DumpedTensor) -> bool:
         """Whether there is a NaN or an Inf among the values, found out as fast as possible."""
@@ -247,7 +247,7 @@ class DumpedReader:
                 values = _values(tensor, layout)
                 return values is not None and has_non_finite(values)
         except (OSError, ValueError) as error:
-            _say_unreadable(tensor, error)
+            _log_unreadable(tensor, error)
             return False
         return has_non_finite_at(self._address + layout.begin, layout.name, layout.elements)
 
@@ -267,18 +267,18 @@ class DumpedReader:
             os.close(file)
         layout = _layouts.get(self._buffer[:_USUAL_HEADER_BYTES])
         if layout is None or layout is not usual or layout.end != read_bytes:
-            layout = self._look_closer(tensor, read_bytes)
+            layout = self._read_layout(tensor, read_bytes)
         else:
             tensor.layout = layout
         return layout
 
-    def _scan_unusual(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, hashed: bool) -> bool:
+    def _scan_unusual(self, tensor: DumpedTensor, columns: StatisticsColumns, slot_id: int, hashed: bool) -> bool:
         layout = tensor.layout or _layout_of(tensor)
         if _is_usual(tensor, layout):
             parts = self._segments(tensor, layout)
-            return columns.scan_segments(place, layout.name, layout.shape, parts, hashed=hashed)
+            return columns.scan_segments(slot_id, layout.name, layout.shape, parts, hashed=hashed)
         values = _values(tensor, layout)
-        return values is not None and columns.scan(place, values, hashed=hashed)
+        return values is not None and columns.scan(slot_id, values, hashed=hashed)
 
     def _segments(self, tensor: DumpedTensor, layout: Layout) -> Iterator[NDArray[Any]]:
         """Yield the elements in parts, each in the place of the one before."""
@@ -294,7 +294,7 @@ class DumpedReader:
         finally:
             os.close(file)
 
-    def _look_closer(self, tensor: DumpedTensor, read_bytes: int) -> Layout | None:
+    def _read_layout(self, tensor: DumpedTensor, read_bytes: int) -> Layout | None:
         """Take apart what is in the buffer: not what this tensor was before."""
         buffer = self._buffer
         header = buffer[: min(_PREFIX_BYTES + buffer[8] + 256 * buffer[9], read_bytes)]
@@ -388,7 +388,7 @@ def _is_widened(tensor: DumpedTensor, layout: Layout) -> bool:
     return layout.is_single and tensor.key.endswith(_DECLARED_BFLOAT16)
 
 
-def _say_unreadable(tensor: DumpedTensor, error: Exception) -> None:
-    """Tell a person of a tensor that cannot be read, unless that is because it was let go."""
+def _log_unreadable(tensor: DumpedTensor, error: Exception) -> None:
+    """Log that a tensor cannot be read, unless that is because it was let go."""
     if not tensor.is_gone:
-        say_once(f"{tensor.key} was dumped, but cannot be read: {error}")
+        log_once(f"{tensor.key} was dumped, but cannot be read: {error}")

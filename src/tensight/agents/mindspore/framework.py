@@ -105,10 +105,10 @@ class PyNativeFramework:
         # Before 2.9 the second is not told.
         return bool(tensor._has_auto_grad()) and getattr(tensor, "_requires_grad", None) is not False
 
-    def on_gradient(self, tensor: Any, told: Callable[[Any], None]) -> Any | None:
-        """Have a function told the gradient of a tensor; None if none will come, else what has a method ``remove``."""
+    def on_gradient(self, tensor: Any, on_arrival: Callable[[Any], None]) -> Any | None:
+        """Call a function with the gradient of a tensor; None if none will come, else what has a method ``remove``."""
         try:
-            return tensor.register_hook(told)
+            return tensor.register_hook(on_arrival)
         except RuntimeError:
             # Before 2.9 only this tells that no gradient comes: it was stopped, or nobody asks for one.
             return None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tensight.agents.mindspore.dumped import DumpedTensor
 from tensight.agents.mindspore.graph_programs import GraphPrograms
 from tensight.agents.mindspore.scans_ahead import LARGE_BYTES, ScansAhead, are_worth_waking
+from tensight.agents.slots import NO_SLOT
 from tensight.graph.run_order import RunOrder
 from tensight.tensors.cores import available_cores
 
@@ -21,25 +22,25 @@ if TYPE_CHECKING:
 _GRADIENTS = "Gradients/"
 
 
-class _Places(NamedTuple):
+class _LaunchSlots(NamedTuple):
     """Where the files of a graph's launches belong.
 
     Attributes
     ----------
     keys : tuple of str
         See `Launch.keys`.
-    places : list of int
-        Of each file, -1 if it belongs to none.
+    slot_ids : list of int
+        Of each file, `NO_SLOT` if it belongs to none.
     large : frozenset of int
         Numbers of those files that are worth a second thread, as the first launch had them.
     updated : list of (int, int, int)
-        Numbers of the files of parameters, their places, and those of operators' outputs that have their values.
+        Numbers of the files of parameters, their slots, and those of operators' outputs that have their values.
     undumped : list of (int, str)
-        Places that have the values of parameters of which there are no files, and the parameters' names.
+        Slots that have the values of parameters of which there are no files, and the parameters' names.
     """
 
     keys: tuple[str, ...]
-    places: list[int]
+    slot_ids: list[int]
     large: frozenset[int]
     updated: list[tuple[int, int, int]]
     undumped: list[tuple[int, str]]
@@ -70,8 +71,8 @@ class Phase:
 
     @property
     def parameters(self) -> dict[str, int]:
-        """Places of the parameters that outlive a step, by name."""
-        return {name: place for program in self.programs.values() for name, place in program.parameters.items()}
+        """Slot ids of the persistent parameters, by name."""
+        return {name: slot_id for program in self.programs.values() for name, slot_id in program.parameters.items()}
 
     @property
     def trains(self) -> bool:
@@ -114,14 +115,14 @@ class GraphCapture:
         self._ring = ring
         self._wait = wait
         self._value_of = value_of
-        self._programs = GraphPrograms(agent.places, requires_gradient)
+        self._programs = GraphPrograms(agent.slot_table, requires_gradient)
         self._files: set[int] = set()
         self._phases: dict[str, Phase] = {}
         self._ran: dict[int, DumpedProgram] = {}
         self._order = RunOrder()
         self._launches: dict[int, Launch] = {}
         self._before: list[Launch] = []
-        self._known: dict[int, _Places] = {}
+        self._known: dict[int, _LaunchSlots] = {}
         self._ahead: ScansAhead | None = None
 
     def phase(self, name: str) -> Phase:
@@ -142,15 +143,15 @@ class GraphCapture:
     def observe_parameters(self, programs: Iterable[DumpedProgram]) -> None:
         """Observe parameters as they are now, before anything was dumped of the programs that read or write them."""
         for program in programs:
-            self._observe_now((place, name) for name, place in program.parameters.items())
+            self._observe_now((slot_id, name) for name, slot_id in program.parameters.items())
 
     def observe_read(self, phase: Phase, name: str) -> None:
         """Observe a parameter as a phase will read it, unless something has read or written it in this step."""
-        agent, place = self._agent, phase.parameters[name]
-        has_run = any(place in program.parameters.values() for program in self._ran.values())
+        agent, slot_id = self._agent, phase.parameters[name]
+        has_run = any(slot_id in program.parameters.values() for program in self._ran.values())
         value = None if has_run or not agent.capturing else self._value_of(name)
         if value is not None:
-            agent.observe_once(agent.places.place(agent.places[place].node, 0, "input"), value)
+            agent.observe_once(agent.slot_table.slot_id(agent.slot_table[slot_id].node, 0, "input"), value)
 
     def take(self, phase: Phase, *, counts: bool) -> list[Launch]:
         """Take what a call has dumped, and return it; nothing if nobody looks.
@@ -235,30 +236,32 @@ class GraphCapture:
         self._launches.clear()
 
     def _observe(self, launches: list[Launch]) -> None:
-        placed = [self._places_of(launch) for launch in launches]
-        self._observe_dumped(launches, placed)
-        for launch, known in zip(launches, placed, strict=True):
+        launch_slots = [self._slots_of(launch) for launch in launches]
+        self._observe_dumped(launches, launch_slots)
+        for launch, known in zip(launches, launch_slots, strict=True):
             self._observe_updated(launch, known)
-        undumped = [one for known in placed for one in known.undumped]
+        undumped = [one for known in launch_slots for one in known.undumped]
         # Those that left no files may not have run, but have parameters.
         for graph in self._ran.keys() - self._launches.keys():
-            undumped += [(place, name) for name, place in self._ran[graph].parameters.items()]
+            undumped += [(slot_id, name) for name, slot_id in self._ran[graph].parameters.items()]
         if undumped:
-            dumped = {place for known in placed for place in known.places}
+            dumped = {slot_id for known in launch_slots for slot_id in known.slot_ids}
             self._observe_now(one for one in undumped if one[0] not in dumped)
 
-    def _observe_dumped(self, launches: list[Launch], placed: list[_Places]) -> None:
+    def _observe_dumped(self, launches: list[Launch], launch_slots: list[_LaunchSlots]) -> None:
         """Observe what has a file; large files are read ahead."""
-        needs = self._agent.places.needs
+        needs = self._agent.slot_table.needs
         # Weights are dumped by every graph that reads them: what they are in the end counts.
-        last = {place: at for at, known in enumerate(placed) for place in known.places} if len(placed) > 1 else {}
+        last: dict[int, int] = {}
+        if len(launch_slots) > 1:
+            last = {slot_id: at for at, known in enumerate(launch_slots) for slot_id in known.slot_ids}
         wanted: list[tuple[int, DumpedTensor, int]] = []
         large: list[tuple[int, DumpedTensor]] = []
-        for number, (launch, known) in enumerate(zip(launches, placed, strict=True)):
-            for file, place in enumerate(known.places):
-                need = needs[place] if place >= 0 and last.get(place, number) == number else 0
+        for number, (launch, known) in enumerate(zip(launches, launch_slots, strict=True)):
+            for file, slot_id in enumerate(known.slot_ids):
+                need = needs[slot_id] if slot_id >= 0 and last.get(slot_id, number) == number else 0
                 if need:
-                    one = place, DumpedTensor(launch, file), need
+                    one = slot_id, DumpedTensor(launch, file), need
                     wanted.append(one)
                     if file in known.large:
                         large.append(one[:2])
@@ -267,38 +270,40 @@ class GraphCapture:
         for one in wanted:
             self._agent.observe(*one)
 
-    def _observe_updated(self, launch: Launch, known: _Places) -> None:
+    def _observe_updated(self, launch: Launch, known: _LaunchSlots) -> None:
         """Observe parameters that a launch has left in the file of something else."""
-        for file, source, place in known.updated:
-            need = self._agent.places.needs[place]
+        for file, source, slot_id in known.updated:
+            need = self._agent.slot_table.needs[slot_id]
             if need:
                 tensor = DumpedTensor(launch, file)
                 if self._ahead is not None:
                     self._ahead.share(source, tensor)
-                self._agent.observe(place, tensor, need)
+                self._agent.observe(slot_id, tensor, need)
 
     def _observe_now(self, values: Iterable[tuple[int, str]]) -> None:
-        """Observe the values that parameters have now, of some names, at some places."""
+        """Observe the values that parameters have now, of some names, for some slots."""
         agent = self._agent
-        for place, name in values:
-            need = agent.places.needs[place]
+        for slot_id, name in values:
+            need = agent.slot_table.needs[slot_id]
             value = self._value_of(name) if need else None
             if value is not None:
-                agent.observe(place, value, need)
+                agent.observe(slot_id, value, need)
 
-    def _places_of(self, launch: Launch) -> _Places:
+    def _slots_of(self, launch: Launch) -> _LaunchSlots:
         known = self._known.get(launch.graph)
         if known is None or known.keys != launch.keys:
             program = self._programs.program(launch.graph)
-            places = [-1] * len(launch.keys) if program is None else program.places_of(launch.keys)
+            slot_ids = [NO_SLOT] * len(launch.keys) if program is None else program.slot_ids_of(launch.keys)
             sizes = [DumpedTensor(launch, file).size_on_disk() for file in range(len(launch.files))]
             large = frozenset(file for file, size in enumerate(sizes) if size >= LARGE_BYTES)
-            known = self._known[launch.graph] = _Places(launch.keys, places, large, *_without_files(program, places))
+            updated, undumped = _without_files(program, slot_ids)
+            known = _LaunchSlots(launch.keys, slot_ids, large, updated, undumped)
+            self._known[launch.graph] = known
             if self._ahead is None and large and available_cores() > 1:
-                self._ahead = ScansAhead(self._agent.places.needs)
+                self._ahead = ScansAhead(self._agent.slot_table.needs)
                 self._ahead.start()
             if self._ahead is not None and are_worth_waking(sizes):
-                self._ahead.expect(launch, {launch.keys[file]: places[file] for file in large if places[file] >= 0})
+                self._ahead.expect(launch, {launch.keys[file]: slot_ids[file] for file in large if slot_ids[file] >= 0})
         return known
 
     def _learn(self, phase: Phase) -> None:
@@ -321,16 +326,16 @@ class GraphCapture:
 
 
 def _without_files(
-    program: DumpedProgram | None, places: list[int]
+    program: DumpedProgram | None, slot_ids: list[int]
 ) -> tuple[list[tuple[int, int, int]], list[tuple[int, str]]]:
-    """Return where values of parameters are that have no files of their own: see `_Places`."""
+    """Return where values of parameters are that have no files of their own: see `_LaunchSlots`."""
     if program is None:
         return [], []
-    files = {place: file for file, place in enumerate(places)}
+    files = {slot_id: file for file, slot_id in enumerate(slot_ids)}
     sources = program.parameters
-    outputs = {place: name for place, name in program.updated(places).items() if place not in files}
+    outputs = {slot_id: name for slot_id, name in program.updated(slot_ids).items() if slot_id not in files}
     updated = [
-        (files[sources[name]], sources[name], place) for place, name in outputs.items() if sources[name] in files
+        (files[sources[name]], sources[name], slot_id) for slot_id, name in outputs.items() if sources[name] in files
     ]
-    undumped = [(place, name) for place, name in outputs.items() if sources[name] not in files]
-    return updated, undumped + [(place, name) for name, place in sources.items() if place not in files]
+    undumped = [(slot_id, name) for slot_id, name in outputs.items() if sources[name] not in files]
+    return updated, undumped + [(slot_id, name) for name, slot_id in sources.items() if slot_id not in files]

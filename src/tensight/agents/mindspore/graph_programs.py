@@ -1,4 +1,4 @@
-"""The graphs that MindSpore writes beside its dump, as programs; and which place each dumped file belongs to."""
+"""The graphs that MindSpore writes beside its dump, as programs; and which slot each dumped file belongs to."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from tensight.agents.mindspore.traced_graphs import (
     user_stack,
 )
 from tensight.agents.mindspore.written_graphs import merged, renamed
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.agents.program import Program
+from tensight.agents.slots import NO_SLOT
 from tensight.dumps.execution import ExecutionOrder
 from tensight.dumps.matching import NodeMatcher, has_slot
 from tensight.dumps.names import split_name
@@ -40,16 +41,13 @@ from tensight.graph.unwritten import is_unwritten
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from tensight.agents.places import Io, PlaceTable
     from tensight.agents.program import Role, TracedNode
+    from tensight.agents.slots import Io, SlotTable
     from tensight.dumps.matching import Match
     from tensight.graph import Graph, Node
 
-NO_PLACE = -1
-"""Of a file that belongs to no node, or to a constant, or whose content means nothing."""
-
 _NUMBER = re.compile(r"(?P<stem>.+-op)(?P<number>[0-9]{1,9})", re.ASCII | re.DOTALL)
-_LASTING: tuple[Role, ...] = ("weight", "frozen_weight", "state", "buffer")
+_PERSISTENT: tuple[Role, ...] = ("weight", "frozen_weight", "state", "buffer")
 
 _Meaning = tuple[object, ...]
 """What an operator does: its type, where its inputs come from, what it puts out, and the line of code."""
@@ -64,14 +62,14 @@ class GraphPrograms:
 
     Parameters
     ----------
-    places : PlaceTable
+    slot_table : SlotTable
         Where a parameter is declared already, by somebody who knows the network, its role stays.
     requires_gradient : callable (name) -> bool, optional
         Whether the training has left it to its default that a parameter is trained.
     """
 
-    def __init__(self, places: PlaceTable, requires_gradient: Callable[[str], bool] = lambda _: False) -> None:
-        self._places = places
+    def __init__(self, slot_table: SlotTable, requires_gradient: Callable[[str], bool] = lambda _: False) -> None:
+        self._slot_table = slot_table
         self._requires_gradient = requires_gradient
         self._graphs: dict[int, LearnedGraph] = {}
         self._programs: dict[int, DumpedProgram] = {}
@@ -99,7 +97,7 @@ class GraphPrograms:
                 graph = parse_graph(data, where=path)
             except GraphError as error:
                 self._refused[path] = len(data)
-                say_once(f"a graph cannot be read, and what it runs is not observed: {error}")
+                log_once(f"a graph cannot be read, and what it runs is not observed: {error}")
                 continue
             listed = order_of(graph.graph_id) or order_of(number)
             written = with_printed_constants(graph_proto(data, where=path), path)
@@ -124,7 +122,7 @@ class GraphPrograms:
             members = members or [one for one in every if one.graph.graph_id == graph]
             if not members:
                 return None
-            known = self._programs[graph] = DumpedProgram(graph, members, self._places, self._declared)
+            known = self._programs[graph] = DumpedProgram(graph, members, self._slot_table, self._declared)
         return known
 
     # --- names ---
@@ -158,15 +156,15 @@ class GraphPrograms:
         changed: dict[str, Role] = {}
         for name, role in self._roles().items():
             before = self._declared.get(name)
-            node = self._places.find_node(name)
-            if node is not None and node.role in _LASTING and node.role != before:
+            node = self._slot_table.find_node(name)
+            if node is not None and node.role in _PERSISTENT and node.role != before:
                 # Somebody who knows the network has declared it.
                 self._declared[name] = node.role
                 continue
             self._declared[name] = role
             if node is not None and node.role != role:
                 changed[name] = role
-        self._places.change_roles(changed)
+        self._slot_table.change_roles(changed)
 
     def _roles(self) -> dict[str, Role]:
         every = list(self._graphs.values())
@@ -242,7 +240,7 @@ class DumpedProgram:
     """
 
     def __init__(
-        self, number: int, members: Sequence[LearnedGraph], places: PlaceTable, roles: Mapping[str, Role]
+        self, number: int, members: Sequence[LearnedGraph], slot_table: SlotTable, roles: Mapping[str, Role]
     ) -> None:
         self.members = members
         self.number = number
@@ -265,7 +263,7 @@ class DumpedProgram:
         )
         self.tuples = {name: length for one in members for name, length in one.tuples.items()}
         self.results = results(graphs[0], members[0].names) if len(graphs) == 1 else ()
-        self._table = places
+        self._slot_table = slot_table
         self._roles = roles
         orders = {one.graph.graph_id: one.listed for one in members}
         self._matcher = NodeMatcher(graphs, ExecutionOrder(graphs, orders), number)
@@ -273,10 +271,11 @@ class DumpedProgram:
         self._keys: dict[tuple[str, ...], Match] = {}
         self._known: dict[tuple[str, ...], int] = {}
 
-    def places_of(self, files: Sequence[str]) -> list[int]:
-        """Return the places of the tensors that files of one launch hold, by their names; NO_PLACE where there is none.
+    def slot_ids_of(self, files: Sequence[str]) -> list[int]:
+        """Return the slot ids of the tensors that files of one launch hold, by the names of the files.
 
-        Files can be numbered otherwise than the graph, so give all files of a launch together.
+        It is `NO_SLOT` for a file that belongs to no node, or to a constant, or whose content means nothing. Files can
+        be numbered otherwise than the graph, so give all files of a launch together.
         """
         known = self._known
         try:
@@ -287,18 +286,18 @@ class DumpedProgram:
 
     @cached_property
     def parameters(self) -> dict[str, int]:
-        """Places of the parameters that outlive a step, by name."""
-        return {node.name: self._place_of(node, 0) for node in self.program.nodes if node.role in _LASTING}
+        """Slot ids of the persistent parameters, by name."""
+        return {node.name: self._slot_id_of(node, 0) for node in self.program.nodes if node.role in _PERSISTENT}
 
     def updated(self, dumped: Iterable[int]) -> dict[int, str]:
-        """Return the names of the parameters whose values outputs of operators are, by the places of the outputs.
+        """Return the names of the parameters whose values outputs of operators are, by the slots of the outputs.
 
         Parameters
         ----------
         dumped : iterable of int
-            Places that were dumped when it ran. A branch of which there is none was not taken.
+            Slots that were dumped when it ran. A branch of which there is none was not taken.
         """
-        names = {self._table[place].node.name for place in dumped if place != NO_PLACE}
+        names = {self._slot_table[slot_id].node.name for slot_id in dumped if slot_id != NO_SLOT}
         ran = frozenset().union(*(operators for operators in self._operators if not operators.isdisjoint(names)))
         # What was written last is what is there in the end.
         last: dict[str, int] = {}
@@ -308,37 +307,37 @@ class DumpedProgram:
             in_place = node.type in UPDATED_IN_PLACE
             for slot, source in enumerate(node.inputs[: len(node.outputs)] if in_place else node.inputs):
                 if source is not None and source[0] in self.parameters:
-                    last[source[0]] = self._place_of(node, slot) if in_place else NO_PLACE
-        return {place: name for name, place in last.items() if place != NO_PLACE}
+                    last[source[0]] = self._slot_id_of(node, slot) if in_place else NO_SLOT
+        return {slot_id: name for name, slot_id in last.items() if slot_id != NO_SLOT}
 
-    def _place_of(self, node: TracedNode, slot: int) -> int:
-        return self._table.place(self._table.node(node.name, node.type, node.role), slot)
+    def _slot_id_of(self, node: TracedNode, slot: int) -> int:
+        return self._slot_table.slot_id(self._slot_table.node(node.name, node.type, node.role), slot)
 
     def _learn(self, files: Iterable[str]) -> None:
         """Find the nodes of files; numbers of all files of one scope and type decide together."""
         for file in files:
             split, key = split_name(file), _key(file)
             if split is None:
-                self._known[key] = NO_PLACE
+                self._known[key] = NO_SLOT
                 continue
             match = self._keys[key] = self._matcher.match(split[0])
             if split[4] == "output" and split[5] == 0:
                 self._dtypes[match] = split[7]
         replaced = self._matcher.renumbered(dict.fromkeys(self._keys.values()), self._dtypes)
         for key, match in self._keys.items():
-            self._known[key] = self._place(replaced.get(match, match), *key[1:])
+            self._known[key] = self._slot_id(replaced.get(match, match), *key[1:])
 
-    def _place(self, match: Match, io: str, slot: str) -> int:
+    def _slot_id(self, match: Match, io: str, slot: str) -> int:
         side: Io = "input" if io == "input" else "output"
         able = [one for one in match.candidates if len(match.candidates) == 1 or has_slot(one, side, int(slot))]
         if len(able) != 1:
-            return NO_PLACE
+            return NO_SLOT
         graph, node, _ = able[0]
         if node.is_constant or (side == "output" and is_unwritten(node.type, int(slot), (graph, node))):
-            return NO_PLACE
+            return NO_SLOT
         name = self._names[graph.graph_id][node.name]
-        declared = self._table.node(name, node.type, "operator" if node.is_operator else self._roles[name])
-        return self._table.place(declared, int(slot), side)
+        declared = self._slot_table.node(name, node.type, "operator" if node.is_operator else self._roles[name])
+        return self._slot_table.slot_id(declared, int(slot), side)
 
 
 def _key(file: str) -> tuple[str, ...]:

@@ -175,8 +175,8 @@ class LaunchFolder:
         moments = [int(moment) for moment, key, _ in timed if not key.startswith(_PARAMETER)] or [0]
         is_repeated = len(set(keys)) < len(keys)
         if is_repeated:
-            newest = sorted({key: place for place, key in enumerate(keys)}.values())
-            keys, files = tuple(keys[place] for place in newest), tuple(files[place] for place in newest)
+            newest = sorted({key: index for index, key in enumerate(keys)}.values())
+            keys, files = tuple(keys[index] for index in newest), tuple(files[index] for index in newest)
         self.launches += 1
         launch = Launch(self.graph, self.iteration, self.path, files, keys, held, moments[0], moments[-1], is_repeated)
         return ended, launch

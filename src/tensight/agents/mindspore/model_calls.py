@@ -18,7 +18,7 @@ from mindspore.train.model import Model
 
 from tensight.agents.call_stack import user_stack
 from tensight.agents.mindspore.calls import is_graph_mode
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.agents.replacing import Replacements
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ModelCalls:
     Parameters
     ----------
     debugger : Followed
-        It is told when a batch ends, and closed when sink mode is used.
+        It is called when a batch ends, and closed when sink mode is used.
     """
 
     def __init__(self, debugger: Followed) -> None:
@@ -72,17 +72,17 @@ class ModelCalls:
     def _model_called(self, original: Callable[..., Any], model: Any, *arguments: Any, **named: Any) -> Any:
         try:
             bound = inspect.signature(original).bind(model, *arguments, **named)
-            self._look(original.__name__, bound.arguments)
+            self._inspect(original.__name__, bound.arguments)
         except Exception as error:
             # A call that is wrong is refused by MindSpore.
-            say_once(f"this call of Model.{original.__name__} is not followed: {error}")
+            log_once(f"this call of Model.{original.__name__} is not followed: {error}")
             return original(model, *arguments, **named)
         return original(*bound.args, **bound.kwargs)
 
-    def _look(self, method: str, given: dict[str, Any]) -> None:
+    def _inspect(self, method: str, given: dict[str, Any]) -> None:
         for name in _SINKS:
             if given.get(name) is True and _is_on_cpu():
-                say_once(
+                log_once(
                     f"{_line_of(name)} — write {name}=False there before you train on a GPU or Ascend, where it sends"
                     " whole epochs to the device, of which no step can be looked at; on the CPU MindSpore ignores it,"
                     " so this training is debugged"
@@ -100,7 +100,7 @@ class ModelCalls:
             if given["dataset_sink_mode"] is True and is_graph_mode() and not _is_on_cpu():
                 self._sinks(_steps_at_once(given["dataset"], given["sink_size"]), "dataset_sink_mode")
         except Exception as error:
-            say_once(f"this use of sink mode is not followed: {error}")
+            log_once(f"this use of sink mode is not followed: {error}")
         return original(helper, *arguments, **named)
 
     def _sink_made(self, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -112,7 +112,7 @@ class ModelCalls:
             if given["jit_config"] is not None and is_graph_mode() and not _is_on_cpu():
                 self._sinks(int(given["sink_size"]), "data_sink")
         except Exception as error:
-            say_once(f"this use of sink mode is not followed: {error}")
+            log_once(f"this use of sink mode is not followed: {error}")
         return original(*arguments, **named)
 
     def _sinks(self, steps: int, what: str) -> None:
@@ -122,7 +122,7 @@ class ModelCalls:
             self._debugger.before_compile(None)
             return
         instead = "dataset_sink_mode=False" if what != "data_sink" else "a loop that calls the function with each batch"
-        say_once(
+        log_once(
             f"{_line_of(what)} — sink mode cannot be debugged, because the device may run {steps:,} steps at once;"
             f" write {instead} there. The training goes on without the debugger"
         )

@@ -5,7 +5,7 @@ Beside each graph file lies the same graph as text (``.ir``), with a line such a
     %17(beta1_power) = PrimFunc_Mul(%16, Tensor(shape=[], dtype=Float32, value=0.9)) primitive_attrs: {…}
         # Fullname with scope: (Default/optimizer-Adam/Mul-op0)
 
-It has six digits of each number, and of large tensors the first and the last elements. That is told as it is.
+It has six digits of each number, and of large tensors the first and the last elements. That is reported as it is.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from tensight.agents.mindspore.calls import GraphCalls
 from tensight.agents.mindspore.dump_switch import DumpSwitch
+from tensight.agents.mindspore.environment import rank_among_met
 from tensight.agents.mindspore.ring import DumpRing
-from tensight.agents.mindspore.surroundings import rank_among_met
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class ProcessDump:
             if self.ring.is_private:
                 self.ring.switch = DumpSwitch.take()
             if self.ring.notice:
-                say_once(self.ring.notice)
+                log_once(self.ring.notice)
         return self.ring
 
     def sweep(self) -> None:
@@ -83,7 +83,7 @@ class ProcessDump:
             try:
                 self.ring.discard()
             except Exception as error:
-                say_once(f"what MindSpore dumps cannot be removed: {error!r}")
+                log_once(f"what MindSpore dumps cannot be removed: {error!r}")
 
 
 def _nothing(_: object) -> None:

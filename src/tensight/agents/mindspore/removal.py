@@ -12,8 +12,8 @@ from collections import deque
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from tensight.agents.giving_way import give_way
 from tensight.agents.mindspore.launches import unlink
+from tensight.agents.thread_priority import lower_thread_priority
 
 if TYPE_CHECKING:
     from tensight.agents.mindspore.launches import LaunchFolder
@@ -24,7 +24,7 @@ LARGE_BYTES = 2**21
 _MOST_WAITING = 3
 """Launches; then the training waits, or memory would fill up."""
 
-_GIVES_WAY_BY = 10
+_NICENESS = 10
 
 _Task = tuple["LaunchFolder", list[str]]
 
@@ -74,7 +74,7 @@ class Removal:
             self._thread = None
 
     def _work(self) -> None:
-        give_way(_GIVES_WAY_BY)
+        lower_thread_priority(_NICENESS)
         while True:
             task = self._tasks.get()
             if task is None:

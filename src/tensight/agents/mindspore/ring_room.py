@@ -61,7 +61,7 @@ class RingRoom:
         self._memory_bytes = 0
         self._needs: dict[int, float] = {}
         self._written: set[tuple[int, int]] = set()
-        self._next_look = 0.0
+        self._next_check = 0.0
 
     def guess(self, graph: int, nodes: Iterable[TracedNode]) -> None:
         """Take note of what a graph will write if all of its nodes are dumped, as far as their shapes are known."""
@@ -98,8 +98,8 @@ class RingRoom:
         if not self._is_in_memory:
             return on_disk
         now = time.monotonic()
-        if now >= self._next_look:
-            self._next_look = now + _EVERY_S
+        if now >= self._next_check:
+            self._next_check = now + _EVERY_S
             self._memory_bytes = self._free_memory()
         return min(on_disk, self._memory_bytes)
 

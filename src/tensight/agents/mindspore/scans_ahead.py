@@ -12,14 +12,15 @@ import os
 import select
 import threading
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tensight.agents.columns import StatisticsColumns
-from tensight.agents.giving_way import give_way
 from tensight.agents.mindspore.arrivals import Arrivals
 from tensight.agents.mindspore.dumped import DumpedReader, DumpedTensor
 from tensight.agents.mindspore.launches import LaunchFolder
-from tensight.agents.places import Need
+from tensight.agents.slots import Need
+from tensight.agents.thread_priority import lower_thread_priority
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 LARGE_BYTES = 2**19
 """Of a file from which on it is worth telling another thread of it."""
 
-_GIVES_WAY_BY = 5
+_NICENESS = 5
 _MOST_FOLDERS = 16
 _MOST_NUDGES = 4096
 _SCANNED, _HASH = int(Need.ROW | Need.FINITE), int(Need.HASH)
@@ -51,7 +52,7 @@ class ScansAhead(threading.Thread):
     Parameters
     ----------
     needs : bytearray
-        Of all places (`PlaceTable.needs`).
+        Of all slots (`SlotTable.needs`).
     """
 
     def __init__(self, needs: bytearray) -> None:
@@ -73,17 +74,17 @@ class ScansAhead(threading.Thread):
         os.set_blocking(self._wake, False)
         self._is_over = False
 
-    def expect(self, launch: Launch, places: dict[str, int]) -> None:
+    def expect(self, launch: Launch, slot_ids: dict[str, int]) -> None:
         """Scan large tensors of a graph from its next launch on.
 
         Parameters
         ----------
         launch : Launch
             One that was dumped.
-        places : dict of str to int
+        slot_ids : dict of str to int
             Where they are observed, by their keys (`Launch.keys`).
         """
-        self._expected[launch.graph] = places
+        self._expected[launch.graph] = slot_ids
         parent = os.path.dirname(launch.folder)
         if self._arrivals is not None and parent not in self._parents:
             self._parents.add(parent)
@@ -95,31 +96,31 @@ class ScansAhead(threading.Thread):
 
         Parameters
         ----------
-        tensors : iterable of (place, tensor)
-            In the order in which they will be observed, each place once.
+        tensors : iterable of (slot_id, tensor)
+            In the order in which they will be observed, each slot once.
         """
         with self._changed:
-            for place, tensor in tensors:
-                tensor.ahead = _Ahead(self, place)
+            for slot_id, tensor in tensors:
+                tensor.ahead = _Ahead(self, slot_id)
                 path = _path_of(tensor)
-                is_known = path in (self._busy, self._found.get(place))
-                if not is_known and self._needs[place] & _SCANNED:
-                    self._let_wait(place, tensor)
+                is_known = path in (self._busy, self._found.get(slot_id))
+                if not is_known and self._needs[slot_id] & _SCANNED:
+                    self._let_wait(slot_id, tensor)
         self._nudge()
 
-    def share(self, place: int, tensor: DumpedTensor) -> None:
+    def share(self, slot_id: int, tensor: DumpedTensor) -> None:
         """Have a tensor know what was found of the same file at another place."""
-        tensor.ahead = _Ahead(self, place)
+        tensor.ahead = _Ahead(self, slot_id)
 
-    def row(self, place: int, tensor: DumpedTensor) -> StatisticsColumns | None:
-        """Return the columns in which the row of a place is that of a tensor; None if nobody has scanned it."""
+    def row(self, slot_id: int, tensor: DumpedTensor) -> StatisticsColumns | None:
+        """Return the columns in which the row of a slot is that of a tensor; None if nobody has scanned it."""
         path = _path_of(tensor)
         with self._changed:
-            if self._waiting.pop(place, None) is not None:
+            if self._waiting.pop(slot_id, None) is not None:
                 return None
             while self._busy == path:
                 self._changed.wait()
-            return self._columns if self._found.get(place) == path else None
+            return self._columns if self._found.get(slot_id) == path else None
 
     def forget(self) -> None:
         """Forget what was found and what waits: it belongs to a step that is over."""
@@ -139,10 +140,10 @@ class ScansAhead(threading.Thread):
         for folder in self._folders.values():
             folder.close()
 
-    def _let_wait(self, place: int, tensor: DumpedTensor) -> None:
+    def _let_wait(self, slot_id: int, tensor: DumpedTensor) -> None:
         """Put a tensor before all others, in place of an older one."""
-        self._waiting.pop(place, None)
-        self._waiting[place] = tensor
+        self._waiting.pop(slot_id, None)
+        self._waiting[slot_id] = tensor
 
     def _nudge(self) -> None:
         with suppress(BlockingIOError):
@@ -152,7 +153,7 @@ class ScansAhead(threading.Thread):
 
     def run(self) -> None:
         """Scan what arrives, until the end."""
-        give_way(_GIVES_WAY_BY)
+        lower_thread_priority(_NICENESS)
         news = select.poll()
         news.register(self._woken, select.POLLIN)
         if self._arrivals is not None:
@@ -168,17 +169,18 @@ class ScansAhead(threading.Thread):
     def _sort(self, arrived: list[tuple[str, str]]) -> None:
         """Have those scanned of the files that arrived which somebody will want."""
         needs = self._needs
-        if not any(needs[place] & _SCANNED for places in list(self._expected.values()) for place in places.values()):
+        expected = chain.from_iterable(slot_ids.values() for slot_ids in list(self._expected.values()))
+        if not any(needs[slot_id] & _SCANNED for slot_id in expected):
             return
         for path, name in arrived:
             with suppress(OSError, ValueError):
                 folder = self._folders.get(path) or self._enter(path)
                 dumped = folder.launch([name])
                 launch = None if dumped is None else dumped[1]
-                place = -1 if launch is None else self._expected.get(launch.graph, {}).get(launch.keys[0], -1)
-                if launch is not None and place >= 0 and needs[place] & _SCANNED:
+                slot_id = -1 if launch is None else self._expected.get(launch.graph, {}).get(launch.keys[0], -1)
+                if launch is not None and slot_id >= 0 and needs[slot_id] & _SCANNED:
                     with self._changed:
-                        self._let_wait(place, DumpedTensor(launch, 0))
+                        self._let_wait(slot_id, DumpedTensor(launch, 0))
 
     def _enter(self, path: str) -> LaunchFolder:
         graph, iteration = map(int, path.split("/")[-2:])
@@ -191,16 +193,16 @@ class ScansAhead(threading.Thread):
         with self._changed:
             if not self._waiting:
                 return
-            place, tensor = self._waiting.popitem()
+            slot_id, tensor = self._waiting.popitem()
             path = self._busy = _path_of(tensor)
-            self._found.pop(place, None)
+            self._found.pop(slot_id, None)
         try:
-            done = self._reader.scan_here(tensor, self._columns, place, hashed=self._needs[place] & _HASH != 0)
+            done = self._reader.scan_here(tensor, self._columns, slot_id, hashed=self._needs[slot_id] & _HASH != 0)
         except Exception:
             done = False
         with self._changed:
             if done:
-                self._found[place] = path
+                self._found[slot_id] = path
             self._busy = None
             self._changed.notify_all()
 
@@ -212,21 +214,21 @@ def _path_of(tensor: DumpedTensor) -> _Path:
 class _Ahead:
     """What another thread knows of a tensor."""
 
-    __slots__ = ("_place", "_scans")
+    __slots__ = ("_scans", "_slot_id")
 
-    def __init__(self, scans: ScansAhead, place: int) -> None:
+    def __init__(self, scans: ScansAhead, slot_id: int) -> None:
         self._scans = scans
-        self._place = place
+        self._slot_id = slot_id
 
-    def scanned(self, tensor: DumpedTensor, columns: StatisticsColumns, place: int, *, hashed: bool) -> bool:
-        """Write the row of a place if it was scanned; return whether that is so."""
-        rows = self._scans.row(self._place, tensor)
-        if rows is None or (hashed and not rows.has_hash(self._place)):
+    def scanned(self, tensor: DumpedTensor, columns: StatisticsColumns, slot_id: int, *, hashed: bool) -> bool:
+        """Write the row of a slot if it was scanned; return whether that is so."""
+        rows = self._scans.row(self._slot_id, tensor)
+        if rows is None or (hashed and not rows.has_hash(self._slot_id)):
             return False
-        columns.copy_row(self._place, place, rows)
+        columns.copy_row(self._slot_id, slot_id, rows)
         return True
 
     def has_non_finite(self, tensor: DumpedTensor) -> bool | None:
         """Whether there is a NaN or an Inf among the values; None if it was not scanned."""
-        rows = self._scans.row(self._place, tensor)
-        return None if rows is None else rows.non_finite(self._place)
+        rows = self._scans.row(self._slot_id, tensor)
+        return None if rows is None else rows.non_finite(self._slot_id)

@@ -60,15 +60,15 @@ def executed(graph: Graph, listed: Sequence[str]) -> list[Node]:
     An operator that is in no list, such as a reshape that moves nothing, stands behind what it reads.
     """
     computing = [node for node in graph.operators if node.type not in VIRTUAL_TYPES]
-    places = {name: float(place) for place, name in enumerate(listed)}
+    positions = {name: float(position) for position, name in enumerate(listed)}
     at: dict[Node, float] = {}
     for node in computing:
-        known = places.get(node.name)
+        known = positions.get(node.name)
         if known is None:
             read = (at.get(source[0], -1.0) for source in graph.flat_producers(node) if source is not None)
             known = max(read, default=-1.0) if listed else len(at)
         at[node] = known
-    return sorted(computing, key=lambda node: (at[node], node.name not in places))
+    return sorted(computing, key=lambda node: (at[node], node.name not in positions))
 
 
 def sources(graph: Graph, node: Node, names: Mapping[str, str]) -> tuple[Source | None, ...]:

@@ -11,8 +11,8 @@ from mindspore import nn
 from tensight.agents.live_instances import live_instances
 from tensight.agents.mindspore.arrays import MindSporeReader
 from tensight.agents.mindspore.calls import GraphCalls, wait_for_results
+from tensight.agents.mindspore.environment import optimizers_in
 from tensight.agents.mindspore.process_dump import ProcessDump
-from tensight.agents.mindspore.surroundings import optimizers_in
 from tensight.agents.replacing import Replacements
 from tensight.agents.trial import Training
 
@@ -34,7 +34,7 @@ class MindSporeTraining(Training):
     Parameters
     ----------
     trial : Trial
-        It is told each step of the first optimizer.
+        It receives each step of the first optimizer.
     """
 
     framework = "mindspore"

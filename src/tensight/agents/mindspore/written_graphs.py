@@ -57,21 +57,21 @@ def merged(graphs: Iterable[bytes], name: str, number: int) -> bytes:
     name : str
         Of the whole.
     number : int
-        By which a process says that it stands in it.
+        By which a process reports that it is in it.
     """
     whole = GraphProto(name=encoded(name), root_name=str(number).encode())
     known: set[bytes] = set()
     names: set[bytes] = set()
 
-    def unique(full_name: bytes, place: int) -> bytes:
+    def unique(full_name: bytes, position: int) -> bytes:
         # Operators have names of their own already; constants, and what only hands values on, may not.
-        own = full_name + f"#{place + 1}".encode() if full_name and full_name in names else full_name
+        own = full_name + f"#{position + 1}".encode() if full_name and full_name in names else full_name
         names.add(own)
         return own
 
-    for place, data in enumerate(graphs):
+    for position, data in enumerate(graphs):
         part = GraphProto.FromString(data)
-        prefix = f"{place}.".encode()
+        prefix = f"{position}.".encode()
         for parameter in part.parameters:
             if parameter.name not in known:
                 known.add(parameter.name)
@@ -79,11 +79,11 @@ def merged(graphs: Iterable[bytes], name: str, number: int) -> bytes:
         own = {parameter.name for parameter in part.parameters}
         for constant in part.const_vals:
             constant.key = prefix + constant.key
-            constant.full_name = unique(constant.full_name, place)
+            constant.full_name = unique(constant.full_name, position)
             whole.const_vals.append(constant)
         for node in part.node:
             node.name = prefix + node.name
-            node.full_name = unique(node.full_name, place)
+            node.full_name = unique(node.full_name, position)
             for source in node.input:
                 if source.name not in own:
                     source.name = prefix + source.name
@@ -91,7 +91,7 @@ def merged(graphs: Iterable[bytes], name: str, number: int) -> bytes:
     return whole.SerializeToString()
 
 
-def handed_on(data: bytes, tuples: Mapping[str, Sequence[Source]]) -> bytes:
+def link_tuples(data: bytes, tuples: Mapping[str, Sequence[Source]]) -> bytes:
     """Return a serialized graph in which values that came from outside are what other nodes put out.
 
     Parameters
@@ -112,13 +112,13 @@ def handed_on(data: bytes, tuples: Mapping[str, Sequence[Source]]) -> bytes:
     for name, elements in tuples.items():
         parameter = encoded(name)
         scope = b"Default/" + parameter
-        own = items[parameter] = [b"%b.item%d" % (parameter, place) for place in range(len(elements))]
-        for place, (source, slot) in enumerate(elements):
-            index = graph.const_vals.add(key=b"%b.index%d" % (parameter, place))
+        own = items[parameter] = [b"%b.item%d" % (parameter, position) for position in range(len(elements))]
+        for position, (source, slot) in enumerate(elements):
+            index = graph.const_vals.add(key=b"%b.index%d" % (parameter, position))
             index.value = ValueProto(dtype=_DT_INT64, int_val=slot).SerializeToString()
-            full_name = b"%b/TupleGetItem-op%d" % (scope, place)
+            full_name = b"%b/TupleGetItem-op%d" % (scope, position)
             own_reads = (references[encoded(source)], index.key)
-            made.append(_virtual(own[place], b"TupleGetItem", scope, full_name, own_reads))
+            made.append(_virtual(own[position], b"TupleGetItem", scope, full_name, own_reads))
         wholes[parameter] = own[0]
         if kinds[parameter].HasField("sequence_type"):
             wholes[parameter] = b"handed." + parameter
@@ -127,8 +127,8 @@ def handed_on(data: bytes, tuples: Mapping[str, Sequence[Source]]) -> bytes:
         reads = tuple(read.name for read in node.input)
         # A tuple that was taken apart and put together again is named once for each element.
         spread = items.get(reads[0], []) if node.op_type == b"MakeTuple" and len(set(reads)) == 1 else []
-        for place, read in enumerate(node.input):
-            read.name = spread[place] if len(spread) == len(reads) else wholes.get(read.name, read.name)
+        for position, read in enumerate(node.input):
+            read.name = spread[position] if len(spread) == len(reads) else wholes.get(read.name, read.name)
     gone = {encoded(name) for name, elements in tuples.items() if all(source != name for source, _ in elements)}
     kept = [parameter for parameter in graph.parameters if parameter.name not in gone]
     del graph.parameters[:]

@@ -165,20 +165,20 @@ class TorchReader:
                 return into.copy_(source)
             return source.clone()
 
-    def scan(self, tensor: torch.Tensor, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
-        """Write the statistics of a tensor to the row of a place; False if it has none. A device may be behind."""
-        if columns.scan_tensor(place, tensor, hashed=hashed):
+    def scan(self, tensor: torch.Tensor, columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
+        """Write the statistics of a tensor to the row of a slot; False if it has none. A device may be behind."""
+        if columns.scan_tensor(slot_id, tensor, hashed=hashed):
             return True
         try:
             if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
                 name, address = NUMPY_NAMES.get(tensor.dtype), tensor.data_ptr()
                 is_there = address and is_in_memory(tensor)
                 if name is not None and is_there and not (tensor.is_complex() and tensor.is_conj()):
-                    return columns.scan_address(place, address, name, tensor.shape, tensor.numel(), hashed=hashed)
+                    return columns.scan_address(slot_id, address, name, tensor.shape, tensor.numel(), hashed=hashed)
         except (RuntimeError, NotImplementedError):
             # Sparse, nested and wrapped tensors have no such thing.
             pass
-        return self._scan_unusual(tensor, columns, place, hashed)
+        return self._scan_unusual(tensor, columns, slot_id, hashed)
 
     def has_non_finite(self, tensor: torch.Tensor) -> bool:
         """Whether there is a NaN or an Inf among the values, found out as fast as possible.
@@ -205,17 +205,17 @@ class TorchReader:
             with _unnoticed():
                 self._device.settle(columns)
 
-    def _scan_unusual(self, tensor: torch.Tensor, columns: StatisticsColumns, place: int, hashed: bool) -> bool:
+    def _scan_unusual(self, tensor: torch.Tensor, columns: StatisticsColumns, slot_id: int, hashed: bool) -> bool:
         with _unnoticed():
             if self._is_on_device(tensor):
                 stored = _stored(tensor)
-                return stored is not None and self._device.add(place, stored)
-            if self._scan_strided(tensor, columns, place, hashed):
+                return stored is not None and self._device.add(slot_id, stored)
+            if self._scan_strided(tensor, columns, slot_id, hashed):
                 return True
         values = self.host(tensor)
-        return values is not None and columns.scan(place, values, hashed=hashed)
+        return values is not None and columns.scan(slot_id, values, hashed=hashed)
 
-    def _scan_strided(self, tensor: torch.Tensor, columns: StatisticsColumns, place: int, hashed: bool) -> bool:
+    def _scan_strided(self, tensor: torch.Tensor, columns: StatisticsColumns, slot_id: int, hashed: bool) -> bool:
         """Write the row of a tensor whose elements lie apart, where they lie; False if it is another."""
         try:
             if type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.dtype not in NUMPY_NAMES or tensor.is_neg():
@@ -223,7 +223,7 @@ class TorchReader:
             if tensor._is_zerotensor() or not is_in_memory(tensor):
                 return False
             name, address = NUMPY_NAMES[tensor.dtype], tensor.data_ptr()
-            return columns.scan_strided(place, address, name, tuple(tensor.shape), tensor.stride(), hashed=hashed)
+            return columns.scan_strided(slot_id, address, name, tuple(tensor.shape), tensor.stride(), hashed=hashed)
         except (RuntimeError, NotImplementedError):
             return False
 

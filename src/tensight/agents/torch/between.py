@@ -57,7 +57,7 @@ class Begun(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """Where the training stands: in a hook that PyTorch has called.
+    """Where the training is: in a hook that PyTorch has called.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class _Event(NamedTuple):
 
 
 def moment(number: int, ends: torch.nn.Module | None = None) -> Moment:
-    """Return where the training stands.
+    """Return where the training is.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from tensight.agents.eager.names import Names
-    from tensight.agents.places import PlaceTable
+    from tensight.agents.slots import SlotTable
     from tensight.agents.torch.between import Begun
     from tensight.agents.torch.calls import Record
 
@@ -34,14 +34,14 @@ class Branch:
 
     Parameters
     ----------
-    places : PlaceTable
+    slot_table : SlotTable
     names : Names
     chain : list of Call
         The calls of the step so far.
     """
 
-    def __init__(self, places: PlaceTable, names: Names, chain: Sequence[Call]) -> None:
-        self._places = places
+    def __init__(self, slot_table: SlotTable, names: Names, chain: Sequence[Call]) -> None:
+        self._slot_table = slot_table
         self._tensors: StepTensors[Slot] = StepTensors(names)
         self._before: list[Operation] = []
         self._unread: set[Slot] = set()
@@ -144,7 +144,7 @@ class Branch:
                 self._computed_between(tensor)
 
     def _begin_at(self, now: Moment, begun: Sequence[Begun]) -> None:
-        """Note where the step stands now."""
+        """Note where the step is now."""
         self._now, self._begun = now, begun
 
     # --- slots ---
@@ -174,7 +174,7 @@ class Branch:
 
     def _output(self, operation: Operation, tensor: torch.Tensor, *, is_known: bool = True) -> Slot:
         number = len(operation.outputs)
-        slot = Slot(self._places.place(operation.node, number), (operation.node.name, number), outline(tensor))
+        slot = Slot(self._slot_table.slot_id(operation.node, number), (operation.node.name, number), outline(tensor))
         operation.outputs.append(slot)
         if is_known:
             self._tensors.know(slot, tensor)
@@ -193,8 +193,8 @@ class Branch:
 
     def _from_outside(self, operation: Operation, tensor: torch.Tensor) -> Slot:
         """Return the slot of a tensor that nothing in the program computed."""
-        node = self._places.node(operation.input_name(len(operation.reading.sources)), "Parameter", "input")
-        slot = Slot(self._places.place(node, 0), (node.name, 0), outline(tensor))
+        node = self._slot_table.node(operation.input_name(len(operation.reading.sources)), "Parameter", "input")
+        slot = Slot(self._slot_table.slot_id(node, 0), (node.name, 0), outline(tensor))
         self._tensors.know(slot, tensor)
         return slot
 
@@ -202,7 +202,7 @@ class Branch:
 
     def _operation(self, scope: str, type_: str) -> Operation:
         number = self._tensors.count(scope, type_)
-        return Operation(self._places.node(f"{scope}/{type_}-op{number}", type_), self._now.site.stack)
+        return Operation(self._slot_table.node(f"{scope}/{type_}-op{number}", type_), self._now.site.stack)
 
     def _read_weights(self, operation: Operation, module: torch.nn.Module) -> None:
         for tensor in FRAMEWORK.read_by(module)[:MOST_SOURCES]:

@@ -1,7 +1,7 @@
 """The calls of modules in a step, as a tree: steps that begin alike share their first calls.
 
 A step walks down the tree, one call after the other. Where it leaves what is known a new branch grows; what a call
-needs (places, names, where its inputs come from) is found out once, when its branch grows.
+needs (slots, names, where its inputs come from) is found out once, when its branch grows.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from tensight.agents.eager.names import ModuleName
     from tensight.agents.eager.traced_programs import Trace
-    from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Source, StackFrame
+    from tensight.agents.slots import DeclaredNode
     from tensight.graph import OutputSlot
 
 NOWHERE = CallSite()
@@ -42,7 +42,7 @@ class Slot(CallSlot):
     Attributes
     ----------
     function_output : int
-        Which output it is of its autograd function, whose gradients `on_gradient` is told.
+        Which output it is of its autograd function, whose gradients `on_gradient` receives.
     has_gradient : bool
         Whether its tensors take part in the backward pass: the same call without gradients is another one.
     hook : RemovableHandle or None
@@ -51,8 +51,8 @@ class Slot(CallSlot):
 
     __slots__ = ("function_output", "has_gradient", "hook")
 
-    def __init__(self, place: int, source: Source, outline: OutputSlot) -> None:
-        super().__init__(place, source, outline)
+    def __init__(self, slot_id: int, source: Source, outline: OutputSlot) -> None:
+        super().__init__(slot_id, source, outline)
         self.function_output = 0
         self.has_gradient = False
         self.hook: RemovableHandle | None = None

@@ -35,7 +35,7 @@ class Capture(Protocol):
         """Return what can be known of the operators before anything ran; their names are those they will have."""
 
     def mark_evaluation(self) -> None:
-        """Remember where the step stands: an optimizer is about to evaluate its closure for the first time."""
+        """Remember where the step is: an optimizer is about to evaluate its closure for the first time."""
 
     def begin_evaluation(self) -> None:
         """Go back to the mark: the closure is evaluated again, and the same nodes run again."""

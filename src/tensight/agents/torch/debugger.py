@@ -22,10 +22,10 @@ from tensight.agents.eager.traced_programs import Programs, Trace
 from tensight.agents.endings import at_end
 from tensight.agents.finite import SEARCH
 from tensight.agents.live_instances import live_instances
-from tensight.agents.meeting import as_one_run
-from tensight.agents.notices import say, say_once
+from tensight.agents.notices import log, log_once
 from tensight.agents.oversights import UPDATES, Oversights
 from tensight.agents.reader import Framework
+from tensight.agents.rendezvous import as_one_run
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader
 from tensight.agents.torch.boundary import Boundary
@@ -81,7 +81,7 @@ class Debugger(TrainingDebugger):
     settings : AgentSettings
     agent_of : callable, optional
         Makes the agent, from the arguments of `Agent`.
-    is_asked_for : bool
+    is_requested : bool
         Whether the script itself asks for the debugger; else workers are left alone.
 
     Raises
@@ -96,9 +96,9 @@ class Debugger(TrainingDebugger):
         settings: AgentSettings,
         *,
         agent_of: Callable[..., Agent] = Agent,
-        is_asked_for: bool = True,
+        is_requested: bool = True,
     ) -> None:
-        super().__init__(settings, agent_of, is_asked_for=is_asked_for)
+        super().__init__(settings, agent_of, is_requested=is_requested)
         self._models = [unwrapped(FRAMEWORK, subject) for subject in subjects if isinstance(subject, nn.Module)]
         self._subjects = [subject for subject in subjects if isinstance(subject, nn.Module)]
         self._optimizers = [subject for subject in subjects if isinstance(subject, torch.optim.Optimizer)]
@@ -130,7 +130,7 @@ class Debugger(TrainingDebugger):
         if self._steps is not None and not self._is_over:
             self._boundary.call(self._steps.note_compiled_update)
         elif self._waiting is not None and self._boundary.compiled_update is not None:
-            say_once(
+            log_once(
                 "nothing of this training was debugged: each of its steps is compiled as a whole. Compile the model"
                 " instead, give model and optimizer to tensight.torch.debug, or set TORCH_COMPILE_DISABLE=1"
             )
@@ -177,14 +177,14 @@ class Debugger(TrainingDebugger):
         """Report updates of which nothing is debugged."""
         self._updates_unattached += 1
         if self._updates_unattached == UPDATES:
-            say_once(f"{UPDATES} updates by {type(optimizer).__name__} were made, {why}")
+            log_once(f"{UPDATES} updates by {type(optimizer).__name__} were made, {why}")
 
     def _count_backward_unattached(self) -> None:
         """Report backward passes of which nothing is debugged."""
         self._backward_unattached += 1
         is_reported = self._is_worker or self._updates_unattached > 0
         if self._backward_unattached == UPDATES and not (is_reported or self.is_left_alone):
-            say_once(f"{UPDATES} backward passes were made, {_OF_TENSORS}")
+            log_once(f"{UPDATES} backward passes were made, {_OF_TENSORS}")
 
     def _wait_no_more(self) -> None:
         if self._waiting is not None:
@@ -231,7 +231,7 @@ class Debugger(TrainingDebugger):
         )
         agent.running_program = self._running_program
         if isinstance(capture, ModuleCapture):
-            agent.offer_closer_look()
+            agent.offer_operator_capture()
         if settings.perturb:
             self._perturb(first)
         self._parameters.observe()
@@ -245,14 +245,14 @@ class Debugger(TrainingDebugger):
             self._follow_backward()
             self._replaced.put(torch.utils, "swap_tensors", self._swap_tensors)
             capture.start()
-            self._look_closer_if_asked()
+            self._capture_operators_if_wanted()
             self._leave_children()
 
     def _perturb(self, first: nn.Module) -> None:
         from tensight.agents.torch.perturbing import perturb
 
         moved = perturb([*(module for root in self._names.roots if (module := root.module()) is not None), first])
-        say(f"--perturb: {moved:,} weights were moved by one unit in the last place before the first step")
+        log(f"--perturb: {moved:,} weights were moved by one unit in the last place before the first step")
 
     def _describe(self, agent: Agent, first: nn.Module) -> None:
         """Write what surrounds the training, and once more with each of the first batches."""
@@ -300,10 +300,10 @@ class Debugger(TrainingDebugger):
         """Return what has run so far in a step."""
         return self._programs.running(Trace() if self._capture is None else self._capture.preview())
 
-    def _look_closer_if_asked(self) -> None:
+    def _capture_operators_if_wanted(self) -> None:
         """Capture every operator from the step that begins on, if somebody wants that since the last one ended."""
         agent, capture, steps = self._agent, self._capture, self._steps
-        if agent is None or steps is None or not agent.looks_closer or not isinstance(capture, ModuleCapture):
+        if agent is None or steps is None or not agent.wants_operators or not isinstance(capture, ModuleCapture):
             return
         capture.stop()
         self._capture = steps.capture = self._new_capture(agent, "ops")
@@ -348,7 +348,7 @@ class Debugger(TrainingDebugger):
             finally:
                 agent.watches.loss_scaled = False
                 self._capture.begin_step()
-                self._look_closer_if_asked()
+                self._capture_operators_if_wanted()
 
     def _feeding(self, trace: Trace, trained: Set[str]) -> frozenset[str]:
         """Return what goes into layers with trained weights."""

@@ -42,25 +42,25 @@ class DeviceStatistics:
         """Whether there are rows that were not fetched."""
         return bool(self._vectors)
 
-    def add(self, place: int, tensor: torch.Tensor) -> bool:
+    def add(self, slot_id: int, tensor: torch.Tensor) -> bool:
         """Queue the statistics of a plain tensor; False if its dtype has none."""
         name = self._names.get(tensor.dtype)
         if name is None:
             return False
-        self._vectors[place] = numbers_of(tensor.detach()), name, tuple(tensor.shape), tensor.nbytes
+        self._vectors[slot_id] = numbers_of(tensor.detach()), name, tuple(tensor.shape), tensor.nbytes
         return True
 
     def settle(self, columns: StatisticsColumns) -> None:
         """Fetch all that is queued, and write the rows."""
         queued, self._vectors = self._vectors, {}
         by_device: dict[torch.device, list[int]] = {}
-        for place, (vector, *_) in queued.items():
-            by_device.setdefault(vector.device, []).append(place)
-        for places in by_device.values():
-            rows = torch.stack([queued[place][0] for place in places]).cpu().tolist()
-            for place, numbers in zip(places, rows, strict=True):
-                _, name, shape, size_bytes = queued[place]
-                columns.put(place, _statistics(numbers, name, shape, size_bytes))
+        for slot_id, (vector, *_) in queued.items():
+            by_device.setdefault(vector.device, []).append(slot_id)
+        for slot_ids in by_device.values():
+            rows = torch.stack([queued[slot_id][0] for slot_id in slot_ids]).cpu().tolist()
+            for slot_id, numbers in zip(slot_ids, rows, strict=True):
+                _, name, shape, size_bytes = queued[slot_id]
+                columns.put(slot_id, _statistics(numbers, name, shape, size_bytes))
 
 
 def numbers_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -21,7 +21,7 @@ def install(settings: AgentSettings) -> None:
     settings : AgentSettings
     """
     if not _installed:
-        debugger = Debugger((), settings, is_asked_for=False)
+        debugger = Debugger((), settings, is_requested=False)
         _installed.append(debugger)
         debugger.start()
         atexit.register(debugger.close_at_exit)

@@ -17,7 +17,7 @@ from tensight.agents.torch.arrays import version_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tensight.agents.eager.outliving import Updated
+    from tensight.agents.eager.persistent_tensors import Updated
     from tensight.agents.reader import TensorReader
 
 

@@ -1,4 +1,4 @@
-"""The tensors that outlive a step, by identity: weights, buffers, and the states of optimizers."""
+"""The persistent tensors, by identity: weights, buffers, and the states of optimizers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class KnownTensor(NamedTuple):
-    """A tensor that outlives a step.
+    """A persistent tensor.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class KnownTensor(NamedTuple):
 
 
 class KnownTensors:
-    """Finds the names of tensors that outlive a step. It is made for one step: tensors come and go.
+    """Finds the names of persistent tensors. It is made for one step: tensors come and go.
 
     Parameters
     ----------
@@ -57,13 +57,13 @@ class KnownTensors:
     def add_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Find the states of an optimizer, too, and the gradients that it reads."""
         self._optimizers = [other for other in self._optimizers if other is not optimizer] + [optimizer]
-        self._look_for_states()
+        self._find_states()
 
     def find(self, tensor: torch.Tensor) -> KnownTensor | None:
         """Return what is known of a tensor. States appear while an optimizer runs for the first time."""
         known = self._known.get(id(tensor))
         if known is None and self._optimizers:
-            self._look_for_states()
+            self._find_states()
             known = self._known.get(id(tensor))
         return known
 
@@ -91,7 +91,7 @@ class KnownTensors:
                     found.append((name, parameter))
         return found
 
-    def _look_for_states(self) -> None:
+    def _find_states(self) -> None:
         for optimizer in self._optimizers:
             for parameter, states in optimizer.state.items():
                 weight = self._weights.get(id(parameter))

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules import module as hooks
 
-from tensight.agents.eager.calls import place_of_gradient
+from tensight.agents.eager.calls import slot_id_of_gradient
 from tensight.agents.eager.names import unwrapped
 from tensight.agents.eager.traced_programs import Trace
 from tensight.agents.eager.traces import TraceCount, preview_of, trace_of
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.between import Begun
 from tensight.agents.torch.boundary import hide_warning_of_hooks
@@ -73,8 +73,8 @@ class ModuleCapture:
     ) -> None:
         self._agent = agent
         self._observe = agent.observe
-        self._places = agent.places
-        self._needs = agent.places.needs
+        self._slot_table = agent.slot_table
+        self._needs = agent.slot_table.needs
         self._names = names
         self._boundary = boundary
         self._passes_over = passes_over
@@ -120,7 +120,7 @@ class ModuleCapture:
         for root in self._names.roots:
             model = root.module()
             if model is not None and any(module._compiled_call_impl is not None for module in model.modules()):
-                say_once(
+                log_once(
                     f"modules of {type(model).__name__} are compiled in place: they cannot be seen, only their weights"
                     " and their gradients"
                 )
@@ -166,7 +166,7 @@ class ModuleCapture:
         return preview_of(self._names)
 
     def mark_evaluation(self) -> None:
-        """Remember where the step stands."""
+        """Remember where the step is."""
         self._mark = self._at
 
     def begin_evaluation(self) -> None:
@@ -265,8 +265,8 @@ class ModuleCapture:
         self._at.following = call
         self._at = call
         for (slot, _), tensor in zip(call.outputs, roots, strict=True):
-            if slot is not None and (need := self._needs[slot.place]):
-                self._observe(slot.place, tensor, need)
+            if slot is not None and (need := self._needs[slot.slot_id]):
+                self._observe(slot.slot_id, tensor, need)
         self._finished(call)
 
     # --- the known way ---
@@ -333,14 +333,14 @@ class ModuleCapture:
     def _see(self, slot: Slot, tensor: torch.Tensor) -> None:
         slot.reference = weakref.ref(tensor)
         slot.version = version_of(tensor)
-        place = slot.place
-        need = self._needs[place]
+        slot_id = slot.slot_id
+        need = self._needs[slot_id]
         if need:
-            self._observe(place, tensor, need)
+            self._observe(slot_id, tensor, need)
         slot.has_gradient = tensor.requires_grad
         if slot.has_gradient:
-            gradient_place = slot.gradient_place
-            if gradient_place < 0 or self._needs[gradient_place]:
+            gradient_slot_id = slot.gradient_slot_id
+            if gradient_slot_id < 0 or self._needs[gradient_slot_id]:
                 self._await_gradient(slot, tensor)
 
     def _fits_backward(self, call: Call, roots: Sequence[torch.Tensor]) -> bool:
@@ -369,7 +369,7 @@ class ModuleCapture:
                 at.following = call
                 return
         if self._calls >= MOST_CALLS:
-            say_once(
+            log_once(
                 f"modules were called in more than {MOST_CALLS:,} different orders and positions: of further ones only"
                 " what is known is seen, until a step goes as one before (an optimizer's update ends a step, or"
                 " dbg.step())"
@@ -397,7 +397,7 @@ class ModuleCapture:
 
     def _branch_here(self) -> Branch:
         if self._branch is None:
-            self._branch = Branch(self._places, self._names, self._at.chain())
+            self._branch = Branch(self._slot_table, self._names, self._at.chain())
         return self._branch
 
     def _record(self, module: torch.nn.Module) -> Record:
@@ -473,21 +473,21 @@ class ModuleCapture:
             gradient = gradients[slot.function_output] if type(gradients) is tuple else gradients
             if gradient is None or not self._is_started:
                 return
-            place = slot.gradient_place
-            if place < 0:
-                place = self._place_gradient(slot, gradient)
-            need = needs[place]
+            slot_id = slot.gradient_slot_id
+            if slot_id < 0:
+                slot_id = self._declare_gradient(slot, gradient)
+            need = needs[slot_id]
             if need:
-                observe(place, gradient, need)
+                observe(slot_id, gradient, need)
             if agent.stops_at_nodes:
-                agent.node_done(agent.places[place].node)
+                agent.node_done(agent.slot_table[slot_id].node)
 
         return self._boundary.hook(see)
 
-    def _place_gradient(self, slot: Slot, gradient: torch.Tensor) -> int:
-        place = slot.gradient_place = place_of_gradient(slot, self._places)
+    def _declare_gradient(self, slot: Slot, gradient: torch.Tensor) -> int:
+        slot_id = slot.gradient_slot_id = slot_id_of_gradient(slot, self._slot_table)
         slot.gradient_outline = outline(gradient)
-        return place
+        return slot_id
 
     def _see_again(self, module: torch.nn.Module, output: Any) -> None:
         """See the gradients of what is computed again for a checkpoint, if the first time it took no part in them."""
@@ -506,7 +506,7 @@ class ModuleCapture:
         for (slot, is_first), tensor in zip(call.outputs, tensors_in(output), strict=False):
             if slot is not None and is_first and tensor.requires_grad and not slot.has_gradient:
                 slot.reference = weakref.ref(tensor)
-                if slot.gradient_place < 0 or self._needs[slot.gradient_place]:
+                if slot.gradient_slot_id < 0 or self._needs[slot.gradient_slot_id]:
                     self._await_gradient(slot, tensor)
 
     # --- installation ---
@@ -525,7 +525,7 @@ class ModuleCapture:
         self._handles.clear()
 
     def _remove_from_tensors(self) -> None:
-        """Leave no hook on tensors that outlive their step."""
+        """Leave no hook on persistent tensors."""
         for slot in self._slots():
             if slot.hook is not None:
                 slot.hook.remove()
@@ -534,7 +534,7 @@ class ModuleCapture:
     def _hide(self, module: torch.nn.Module) -> None:
         """Leave no hooks while compiled code runs: it would be compiled once more, with them."""
         name = type(unwrapped(FRAMEWORK, module)).__name__
-        say_once(
+        log_once(
             f"{name} is compiled: what happens within it cannot be seen, only what goes in and out, its weights and"
             " their gradients"
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from tensight.agents.finite import has_non_finite_at
-from tensight.agents.places import Need
+from tensight.agents.slots import Need
 from tensight.agents.torch.arrays import TorchReader, content_key, is_in_memory, version_of
 from tensight.agents.torch.operator_schemas import NEVER, argument_name, declaration, tensors_in
 from tensight.agents.torch.operator_steps import Content, tensor_at
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tensight.agents.torch.operator_steps import External, Operator, Output
 
 _FINITE, _NOW = int(Need.FINITE), int(Need.NOW)
-_LOOKED_AT = int(Need.FINITE | Need.ROW)
+_CHECKED = int(Need.FINITE | Need.ROW)
 _ROW, _VALUE = int(Need.ROW), int(Need.VALUE)
 _SHOWN = int(Need.ROW | Need.VALUE)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -29,7 +29,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 class _Waiting(NamedTuple):
     """A tensor whose value is kept when the next operator comes."""
 
-    place: int
+    slot_id: int
     reference: weakref.ref[torch.Tensor]
     is_made: bool
 
@@ -37,7 +37,7 @@ class _Waiting(NamedTuple):
 class _Shown(NamedTuple):
     """A row of this step, and what the tensor's version was when it was written."""
 
-    place: int
+    slot_id: int
     version: int
 
 
@@ -60,7 +60,7 @@ class ShownContents:
         self._by_root.pop(root, None)
 
     def find(self, output: Output, tensor: torch.Tensor) -> int | None:
-        """Return the place whose row is that of a tensor; where there is none it will be this output's."""
+        """Return the slot whose row is that of a tensor; where there is none it will be this output's."""
         if output.root < 0:
             return None
         if output.content is Content.FRESH:
@@ -74,8 +74,8 @@ class ShownContents:
         version = version_of(tensor)
         found = shown.get(key)
         if found is not None and found.version == version:
-            return found.place
-        shown[key] = _Shown(output.place, version)
+            return found.slot_id
+        shown[key] = _Shown(output.slot_id, version)
         return None
 
 
@@ -98,8 +98,8 @@ class OperatorObserver:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._places = agent.places
-        self._needs = agent.places.needs
+        self._slot_table = agent.slot_table
+        self._needs = agent.slot_table.needs
         self._reader = TorchReader()
         self._shown = ShownContents()
         self.waiting: list[_Waiting] = []
@@ -111,7 +111,7 @@ class OperatorObserver:
     def reads(self, externals: tuple[External, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
         """Show the tensors from outside that an operator is about to read."""
         for output, _, is_read in externals:
-            need = self._needs[output.place]
+            need = self._needs[output.slot_id]
             if need and is_read:
                 tensor = tensor_at(output.path, None, args, kwargs)
                 if isinstance(tensor, torch.Tensor) and self._is_wanted(output, tensor, need):
@@ -124,10 +124,10 @@ class OperatorObserver:
         for output in operator.outputs:
             if output.content is Content.WRITTEN:
                 self._shown.forget(output.root)
-            for place in output.stale:
-                if needs[place] & _VALUE:
-                    self._agent.retention.forget(place)
-            need = needs[output.place]
+            for slot_id in output.stale:
+                if needs[slot_id] & _VALUE:
+                    self._agent.retention.forget(slot_id)
+            need = needs[output.slot_id]
             if not need:
                 continue
             tensor = tensor_at(output.path, result, args, kwargs)
@@ -138,15 +138,15 @@ class OperatorObserver:
                 self._show_inputs(operator, args, kwargs)
                 need |= _SHOWN
             if need & _VALUE:
-                self.waiting.append(_Waiting(output.place, weakref.ref(tensor), not operator.reads))
+                self.waiting.append(_Waiting(output.slot_id, weakref.ref(tensor), not operator.reads))
                 if not (need & _NOW or self._agent.stops_at_nodes):
                     need &= ~_VALUE
             if need & _ROW and output.content is Content.WRITTEN:
                 # PyTorch counts only afterwards that it was written to: nobody could tell it from what it was before.
-                self._reader.scan(tensor, self._agent.columns, output.place)
+                self._reader.scan(tensor, self._agent.columns, output.slot_id)
                 need &= ~_ROW
             self._observe(output, tensor, need)
-            if is_row and output.gate and self._agent.columns.is_non_finite(output.place):
+            if is_row and output.gate and self._agent.columns.is_non_finite(output.slot_id):
                 self._show_inputs(operator, args, kwargs)
             is_now = is_now or bool(need & _NOW)
         if (is_now or self._agent.stops_at_nodes) and operator.node is not None:
@@ -156,29 +156,29 @@ class OperatorObserver:
         """Keep the values that were waiting for the next operator."""
         waiting = self.waiting[:]
         self.waiting.clear()
-        for place, reference, _ in waiting:
+        for slot_id, reference, _ in waiting:
             tensor = reference()
             if tensor is None:
                 continue
             if tensor.is_inference():
                 # Nothing tells whether somebody has written to it.
-                self._agent.retention.copy_values(place)
-            self._agent.observe(place, tensor, _VALUE)
+                self._agent.retention.copy_values(slot_id)
+            self._agent.observe(slot_id, tensor, _VALUE)
 
     def became(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
         """Note that PyTorch goes on with another tensor in place of one that was just made and is held by us."""
-        for index, (place, reference, is_made) in enumerate(self.waiting):
+        for index, (slot_id, reference, is_made) in enumerate(self.waiting):
             if is_made and reference() is tensor:
-                self.waiting[index] = _Waiting(place, weakref.ref(other), is_made)
+                self.waiting[index] = _Waiting(slot_id, weakref.ref(other), is_made)
 
     def _observe(self, output: Output, tensor: torch.Tensor, need: int) -> None:
         # Where the run may stop at this operator, what it shows is read, whoever says that it is as before.
         may_be_same = need & _ROW and not self._agent.stops_at_nodes
         same = self._shown.find(output, tensor) if may_be_same else None
         if same is None:
-            self._agent.observe(output.place, tensor, need)
+            self._agent.observe(output.slot_id, tensor, need)
         else:
-            self._agent.observe(output.place, tensor, need, same)
+            self._agent.observe(output.slot_id, tensor, need, same)
 
     def _is_wanted(self, output: Output, tensor: torch.Tensor, need: int) -> bool:
         """Whether the agent is to see a tensor: if only NaN and Inf are of interest, where there are some."""
@@ -186,7 +186,7 @@ class OperatorObserver:
             return True
         gate = output.gate
         if gate == NEVER or (
-            output.content is Content.VIEW and output.base >= 0 and self._needs[output.base] & _LOOKED_AT
+            output.content is Content.VIEW and output.base >= 0 and self._needs[output.base] & _CHECKED
         ):
             return False
         if not gate or tensor.dtype is not output.dtype or type(tensor) not in _PLAIN or not tensor.is_cpu:
@@ -205,11 +205,11 @@ class OperatorObserver:
             return
         declared = declaration(operator.func)
         for source, (path, tensor) in zip(traced.inputs, tensors_in(args, kwargs), strict=False):
-            place = None if source is None else self._places.find(*source)
-            if place is None or argument_name(declared, path) in declared.written:
+            slot_id = None if source is None else self._slot_table.find(*source)
+            if slot_id is None or argument_name(declared, path) in declared.written:
                 continue
-            if self._places[place].node.role in ("operator", "input"):
-                self._agent.observe(place, tensor, _SHOWN)
-            elif source is not None and (read := self._places.find(*source, "input")) is not None:
-                # At its own place a weight has the value that it gets in this step.
+            if self._slot_table[slot_id].node.role in ("operator", "input"):
+                self._agent.observe(slot_id, tensor, _SHOWN)
+            elif source is not None and (read := self._slot_table.find(*source, "input")) is not None:
+                # At its own slot a weight has the value that it gets in this step.
                 self._agent.observe_once(read, tensor)

@@ -37,7 +37,7 @@ class OneBatch:
     Parameters
     ----------
     report : callable (dict)
-        Told ``losses``, one for each step of the first optimizer, or an ``error``: why they say nothing.
+        Told ``losses``, one for each step of the first optimizer, or an ``error``: why they mean nothing.
     """
 
     def __init__(self, report: Callable[[dict[str, Any]], None]) -> None:

@@ -47,10 +47,10 @@ class OperatorMode(TorchDispatchMode):
     Parameters
     ----------
     needs : bytearray
-        `Need` bits of each place.
+        `Need` bits of each slot.
     unexpected : callable (func, types, args, kwargs) -> Operator, callable or None
         Asked about an operator that is not the expected one, before it runs: returns the operator of the step that it
-        is, what is to be told its result, or None if it is not to be seen; `NotImplemented` has PyTorch ask a tensor
+        is, what receives its result, or None if it is not to be seen; `NotImplemented` has PyTorch ask a tensor
         of a class of its own how it does that.
     ran : callable (operator, result, args, kwargs)
         Told of an expected operator that has run, if something may be wanted of it.
@@ -139,8 +139,8 @@ class OperatorMode(TorchDispatchMode):
                     position = self.position
                     self.position = position + 1
                     self.seen[position] = id(result) if operator.is_single else identities(result)
-                    place = operator.place
-                    if self.stops or (self._needs[place] if place >= 0 else operator.outputs):
+                    slot_id = operator.slot_id
+                    if self.stops or (self._needs[slot_id] if slot_id >= 0 else operator.outputs):
                         self._ran(operator, result, args, kwargs)
                 else:
                     operator(result)

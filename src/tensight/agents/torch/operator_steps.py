@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from tensight.agents.places import DeclaredNode
     from tensight.agents.program import Source, TracedNode
+    from tensight.agents.slots import DeclaredNode
 
 Path = tuple[str | int, ...]
 """Where a tensor is in a call: ``("result",)``, ``("result", 1)``, ``("args", 0, 3)``, ``("kwargs", "out")``."""
@@ -36,23 +36,23 @@ class Output(NamedTuple):
     Attributes
     ----------
     path : Path
-    place : int
+    slot_id : int
     content : Content
     dtype : torch.dtype
     gate : str
         Name of the dtype, if NaN and Inf can be found in its memory at once; empty if not.
     base : int
-        Of a view the place that shows the same elements, -1 if there is none.
+        Of a view the slot that shows the same elements, -1 if there is none.
     root : int
-        The place that was the first to show the memory in which it lies, -1 if there is none.
+        The slot that was the first to show the memory in which it lies, -1 if there is none.
     stale : tuple of int
-        Places that show what was in that memory before it was written to.
+        Slots that show what was in that memory before it was written to.
     is_certain : bool
         Whether every operator that has written to that memory says so.
     """
 
     path: Path
-    place: int
+    slot_id: int
     content: Content
     dtype: torch.dtype
     gate: str
@@ -86,9 +86,9 @@ class Link(NamedTuple):
     argument : int
         Position of the argument.
     distance : int
-        How many operators before this one it was made; 0 of what outlives steps.
+        How many operators before this one it was made; 0 of a persistent tensor.
     number : int
-        Which of that operator's results it is, -1 if it is the only one; of what outlives steps its identity.
+        Which of that operator's results it is, -1 if it is the only one; of a persistent tensor its identity.
     source : Source
     """
 
@@ -118,7 +118,7 @@ class Operator:
         Whether it reads tensors; else it makes one of nothing.
     is_single : bool
         Whether the result is one tensor.
-    place : int
+    slot_id : int
         Of the only output, if that is the result itself, and new; -1 for all others.
     sequence : tuple of (int, int)
         Numbers of the autograd nodes that were made for it, from the first of the step: first, and after the last.
@@ -138,10 +138,10 @@ class Operator:
         "node",
         "outputs",
         "owner",
-        "place",
         "reads",
         "scope",
         "sequence",
+        "slot_id",
         "traced",
     )
 
@@ -171,7 +171,7 @@ class Operator:
         self.reads = traced is not None and bool(traced.inputs)
         self.is_single = len(outputs) == 1 and outputs[0].path == ("result",)
         is_new = self.is_single and outputs[0].content is not Content.WRITTEN
-        self.place = outputs[0].place if is_new else -1
+        self.slot_id = outputs[0].slot_id if is_new else -1
 
     def is_run_by(self, func: Any, scope: str) -> bool:
         """Whether an ATen operator in a scope is this one."""

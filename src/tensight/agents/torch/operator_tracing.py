@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tensight.agents.eager.names import Names
-    from tensight.agents.places import PlaceTable
     from tensight.agents.program import Source, StackFrame
+    from tensight.agents.slots import SlotTable
     from tensight.agents.torch.operator_schemas import Declaration
     from tensight.agents.torch.operator_steps import OperatorStep, Path
 
@@ -94,16 +94,16 @@ class StepTracer:
     ----------
     names : Names
         Of modules and weights.
-    places : PlaceTable
+    slot_table : SlotTable
         Where nodes and their outputs are declared.
     """
 
-    def __init__(self, names: Names, places: PlaceTable) -> None:
+    def __init__(self, names: Names, slot_table: SlotTable) -> None:
         self.operators: list[Operator] = []
         self.gradient_sources: dict[str, tuple[Source | None, ...]] = {}
         self.evaluation = _NO_EVALUATION
         self._evaluates = False
-        self._places = places
+        self._slot_table = slot_table
         self._known = KnownTensors(names)
         self._sources = TensorSources()
         self._pairs = AutogradPairs()
@@ -214,9 +214,9 @@ class StepTracer:
             self._pairs.put(operator.sequence, Forward(traced.name, traced.scope, traced.stack))
             for external in operator.externals:
                 self._show(external.output, (external.node.name, 0))
-            self._doubt(declaration(operator.declared), traced.inputs)
+            self._mark_uncertain(declaration(operator.declared), traced.inputs)
             for output in operator.outputs:
-                self._show(output, (traced.name, self._places[output.place].slot))
+                self._show(output, (traced.name, self._slot_table[output.slot_id].slot))
         self._pairs.go_on_after(first_sequence, operators[-1].sequence[1] if operators else 0)
 
     # --- one operator ---
@@ -253,7 +253,7 @@ class StepTracer:
             self._sources.put(read.tensor, (external.node.name, 0), written=is_room, unset=is_room)
             self._show(external.output, (external.node.name, 0))
             self._inputs += 1
-        self._doubt(declared, (read.source for read in started.inputs))
+        self._mark_uncertain(declared, (read.source for read in started.inputs))
         counter = f"{origin.scope}/{declared.type}"
         name = f"{counter}-op{self._counts[counter]}"
         self._counts[counter] += 1
@@ -271,7 +271,7 @@ class StepTracer:
         operator = Operator(
             started.func,
             started.running_scope,
-            self._places.node(name, declared.type),
+            self._slot_table.node(name, declared.type),
             traced,
             self._outputs(traced, outputs, started),
             started.externals,
@@ -324,7 +324,7 @@ class StepTracer:
         return _Input(path, tensor, source or ("", 0), source is None)
 
     def _find(self, tensor: torch.Tensor) -> Source | None:
-        """Return where a tensor came from: this step, what outlives steps, or the part of the step that was known."""
+        """Return where a tensor came from: this step, a persistent tensor, or the part of the step that was known."""
         known = self._known.find(tensor)
         if known is not None and not self._sources.is_written(tensor):
             return known.name, 0
@@ -347,11 +347,11 @@ class StepTracer:
             external = found.get(id(read.tensor))
             if external is None:
                 name = f"input{self._inputs + len(found)}"
-                node = self._places.node(name, "Parameter", "input")
-                place = self._places.place(node, 0)
+                node = self._slot_table.node(name, "Parameter", "input")
+                slot_id = self._slot_table.slot_id(node, 0)
                 traced = TracedNode(name, "Parameter", "input", outputs=(outline(read.tensor),))
                 external = found[id(read.tensor)] = External(
-                    Output(read.path, place, Content.FRESH, read.tensor.dtype, gate(read.tensor), root=place),
+                    Output(read.path, slot_id, Content.FRESH, read.tensor.dtype, gate(read.tensor), root=slot_id),
                     traced,
                     id(read.tensor) in read_from and not is_room,
                 )
@@ -412,16 +412,16 @@ class StepTracer:
             # Buckets of gradients are cut into views before anything is in them.
             if is_unset or started.is_room or started.declared.is_pending or self._sources.is_unset(tensor):
                 continue
-            place = self._places.place(self._places.node(traced.name, traced.type), slot)
+            slot_id = self._slot_table.slot_id(self._slot_table.node(traced.name, traced.type), slot)
             if argument is not None:
-                root = self._place(self._roots, argument.source)
+                root = self._slot_id(self._roots, argument.source)
                 stale = tuple(self._showing[root]) if root >= 0 else ()
-                output = Output(path, place, Content.WRITTEN, tensor.dtype, gate(tensor), -1, root, stale)
+                output = Output(path, slot_id, Content.WRITTEN, tensor.dtype, gate(tensor), -1, root, stale)
             elif lies_in is not None:
-                base, root = (self._place(known, lies_in.source) for known in (self._contents, self._roots))
+                base, root = (self._slot_id(known, lies_in.source) for known in (self._contents, self._roots))
                 output = Output(
                     path,
-                    place,
+                    slot_id,
                     Content.VIEW,
                     tensor.dtype,
                     gate(tensor),
@@ -430,30 +430,30 @@ class StepTracer:
                     is_certain=root not in self._uncertain,
                 )
             else:
-                output = Output(path, place, Content.FRESH, tensor.dtype, gate(tensor), root=place)
+                output = Output(path, slot_id, Content.FRESH, tensor.dtype, gate(tensor), root=slot_id)
             self._show(output, source)
             found.append(output)
         return tuple(found)
 
-    def _doubt(self, declared: Declaration, sources: Iterable[Source | None]) -> None:
+    def _mark_uncertain(self, declared: Declaration, sources: Iterable[Source | None]) -> None:
         """Note that an operator which does not declare what it writes to may have written to what it was given."""
         if not declared.is_trusted:
-            self._uncertain.update(self._place(self._roots, source) for source in sources if source is not None)
+            self._uncertain.update(self._slot_id(self._roots, source) for source in sources if source is not None)
 
     def _show(self, output: Output, source: Source) -> None:
         """Note which elements, and which memory, an output shows."""
-        self._contents[source] = output.base if output.content is Content.VIEW else output.place
+        self._contents[source] = output.base if output.content is Content.VIEW else output.slot_id
         self._roots[source] = output.root
         if output.root >= 0:
-            self._showing[output.root].append(output.place)
+            self._showing[output.root].append(output.slot_id)
 
-    def _place(self, known: dict[Source, int], source: Source) -> int:
-        """Return the place that shows what a source does; of what outlives steps its own, -1 if there is none."""
-        place = known.get(source)
-        if place is None:
-            found = self._places.find(*source)
-            place = known[source] = -1 if found is None else found
-        return place
+    def _slot_id(self, known: dict[Source, int], source: Source) -> int:
+        """Return the slot that shows what a source does; of a persistent tensor its own, -1 if there is none."""
+        slot_id = known.get(source)
+        if slot_id is None:
+            found = self._slot_table.find(*source)
+            slot_id = known[source] = -1 if found is None else found
+        return slot_id
 
 
 def _outline(value: Any) -> OutputSlot:

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.agents.torch.framework_frames import loads_data
 from tensight.agents.torch.known_tensors import KnownTensors
 from tensight.agents.torch.observing import OperatorObserver
@@ -84,7 +84,7 @@ class OperatorCapture:
         self._on_outermost = on_outermost
         self._observer = OperatorObserver(agent)
         self._mode = OperatorMode(
-            agent.places.needs,
+            agent.slot_table.needs,
             self._unexpected,
             self._observer.ran,
             self._reads,
@@ -173,7 +173,7 @@ class OperatorCapture:
         return self._step.trace
 
     def mark_evaluation(self) -> None:
-        """Remember where the step stands, before a closure is evaluated for the first time."""
+        """Remember where the step is, before a closure is evaluated for the first time."""
         tracer = self._tracer
         self._mark = self._mode.position if tracer is None else len(tracer.operators)
         if tracer is not None:
@@ -332,7 +332,7 @@ class OperatorCapture:
         thread = get_ident()
         if thread != self._home:
             if torch._C._current_autograd_node() is None or self._autograd_thread not in (0, thread):
-                say_once(_OTHER_THREADS)
+                log_once(_OTHER_THREADS)
                 return False
             self._autograd_thread = thread
         self._mode.thread = self._scopes.thread = thread
@@ -390,7 +390,7 @@ class OperatorCapture:
                 self._agent.diverges(is_known=True)
                 return True
         if len(self._steps) >= _MOST_STEPS:
-            say_once(_TOO_MANY)
+            log_once(_TOO_MANY)
             self._is_lost = True
             mode.expect(_NOTHING)
             return False
@@ -423,14 +423,14 @@ class OperatorCapture:
         if len(tracer.operators) < (MOST_OPERATORS if is_watched else MOST_UNWATCHED):
             return True
         if is_watched:
-            say_once(_TOO_LONG)
+            log_once(_TOO_LONG)
         self._follow_no_more()
         return False
 
     def _begin_tracing(self) -> None:
         """Trace the rest of the step; how it began is known."""
         mode = self._mode
-        tracer = StepTracer(self._names, self._agent.places)
+        tracer = StepTracer(self._names, self._agent.slot_table)
         begin = mode.expected[: mode.position]
         tracer.go_on_after(begin, mode.seen, self._seen(begin), self._first_sequence, self._step)
         if self._mark is not None and tracer.evaluation[0] != self._mark:
@@ -492,7 +492,7 @@ class OperatorCapture:
 
     def _lose_step(self, error: Exception) -> None:
         """Follow the rest of the step no more, because something of ours has failed; the next one is followed."""
-        say_once(f"operators cannot be followed to the end of this step: {error!r}")
+        log_once(f"operators cannot be followed to the end of this step: {error!r}")
         self._follow_no_more()
 
     def _follow_no_more(self) -> None:

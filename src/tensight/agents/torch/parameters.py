@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensight.agents.eager.outliving import OutlivingTensors
+from tensight.agents.eager.persistent_tensors import PersistentTensors
 from tensight.agents.torch.discovery import weights_of
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ _WRAPPED_AS = ("optimizer", "_optimizer")
 """Attributes in which optimizers hold one that they wrap."""
 
 
-class Parameters(OutlivingTensors):
-    """Everything that outlives a step, and the gradients of weights.
+class Parameters(PersistentTensors):
+    """The persistent tensors, and the gradients of weights.
 
     Modules and optimizers may put another tensor in the place of one at any time; so it is known where each is held.
 
@@ -47,17 +47,17 @@ class Parameters(OutlivingTensors):
             return
         self._knows_gradients = True
         self.observe_before_update(optimizer)
-        needs, observe = self._agent.places.needs, self._agent.observe
+        needs, observe = self._agent.slot_table.needs, self._agent.observe
         for weight in self.updated_by(optimizer):
             if weight is not None:
-                place, tensor_now, _ = weight
+                slot_id, tensor_now, _ = weight
                 tensor = tensor_now()
                 gradient = None if tensor is None else tensor.grad
                 if gradient is not None:
                     self.reached(weight)
-                    need = needs[place]
+                    need = needs[slot_id]
                     if need:
-                        observe(place, gradient, need)
+                        observe(slot_id, gradient, need)
                 elif tensor is not None and tensor.requires_grad:
                     self.passed_over(weight)
 

@@ -29,7 +29,7 @@ class TorchTraining(Training):
     Parameters
     ----------
     trial : Trial
-        It is told each step of the first optimizer.
+        It receives each step of the first optimizer.
     """
 
     framework = "torch"

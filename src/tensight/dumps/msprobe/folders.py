@@ -41,8 +41,8 @@ class StepFolder:
         return f"{self.path}/{name}" if self.path else name
 
 
-def looks_like_msprobe(folders: Sequence[str], files: Sequence[str]) -> bool:  # noqa: ARG001
-    """Tell whether the names of what is in a folder may be those of msprobe's steps; see `Layout.looks_like`."""
+def may_be_msprobe(folders: Sequence[str], files: Sequence[str]) -> bool:  # noqa: ARG001
+    """Tell whether the names of what is in a folder may be those of msprobe's steps; see `Layout.may_match`."""
     return any(map(_STEP.fullmatch, folders))
 
 

@@ -40,8 +40,8 @@ _MOST_CANDIDATES = 64
 _DT_INT64, _DT_FLOAT64, _DT_STRING, _DT_BOOL = 5, 12, 13, 1
 
 
-class Place(NamedTuple):
-    """Where the tensors of an entry are in the graph.
+class NodeSlot(NamedTuple):
+    """A slot of a node, which holds a tensor of an entry.
 
     Attributes
     ----------
@@ -58,10 +58,10 @@ class Place(NamedTuple):
     type: str
 
 
-class PlacedTensor(NamedTuple):
-    """A tensor and its place."""
+class TensorInSlot(NamedTuple):
+    """A tensor and its slot."""
 
-    place: Place
+    node_slot: NodeSlot
     entry: Entry
     position: int
     tensor: ProbedTensor
@@ -138,32 +138,32 @@ def build_program(steps: Mapping[int, StepRecord], number: int, names: Names) ->
     return Program(graph, tuple(steps), data)
 
 
-def placed_tensors(step: StepRecord, names: Names, program: Program) -> Iterator[PlacedTensor]:
-    """Yield the tensors of a step with their places in its graph, in the order of execution; each place once."""
+def tensors_in_slots(step: StepRecord, names: Names, program: Program) -> Iterator[TensorInSlot]:
+    """Yield the tensors of a step with their slots in its graph, in the order of execution; each slot once."""
     calls = _Calls(step, names)
-    seen: set[Place] = set()
+    seen: set[NodeSlot] = set()
     for name, (position, slot) in program.data.items():
         entry = step.entries[position]
-        yield PlacedTensor(Place(name, "output", 0, PARAMETER), entry, position, entry.inputs[slot])
+        yield TensorInSlot(NodeSlot(name, "output", 0, PARAMETER), entry, position, entry.inputs[slot])
     for position, entry in enumerate(step.entries):
         node, type_ = calls.nodes[position], calls.types[position]
-        found: list[tuple[Place, ProbedTensor]] = []
+        found: list[tuple[NodeSlot, ProbedTensor]] = []
         if entry.phase == "parameters_grad":
             for parameter, tensor in entry.parameters.items():
-                found.append((Place(gradient_name(entry, parameter), "output", 0, _ACCUMULATE), tensor))
+                found.append((NodeSlot(gradient_name(entry, parameter), "output", 0, _ACCUMULATE), tensor))
         else:
-            found += [(Place(node, "input", slot, type_), tensor) for slot, tensor in enumerate(entry.inputs)]
+            found += [(NodeSlot(node, "input", slot, type_), tensor) for slot, tensor in enumerate(entry.inputs)]
             found += [
-                (Place(node, "output", slot, type_), tensor)
+                (NodeSlot(node, "output", slot, type_), tensor)
                 for slot, tensor in enumerate(entry.outputs)
                 if tensor is not None
             ]
             for parameter, tensor in entry.parameters.items():
-                found.append((Place(parameter_name(entry, parameter), "output", 0, PARAMETER), tensor))
-        for place, tensor in found:
-            if place not in seen:
-                seen.add(place)
-                yield PlacedTensor(place, entry, position, tensor)
+                found.append((NodeSlot(parameter_name(entry, parameter), "output", 0, PARAMETER), tensor))
+        for node_slot, tensor in found:
+            if node_slot not in seen:
+                seen.add(node_slot)
+                yield TensorInSlot(node_slot, entry, position, tensor)
 
 
 def parameter_name(entry: Entry, parameter: str) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tensight.dumps.execution import UNMATCHED
 from tensight.dumps.metadata import DumpMetadata
 from tensight.dumps.msprobe.entries import BEGINNING_BYTES, MAX_JSON_BYTES, read_beginning, read_step
-from tensight.dumps.msprobe.folders import DUMP_FILE, looks_like_msprobe, step_folders
-from tensight.dumps.msprobe.program import MAX_GRAPHS, Names, Program, build_program, placed_tensors, signature
+from tensight.dumps.msprobe.folders import DUMP_FILE, may_be_msprobe, step_folders
+from tensight.dumps.msprobe.program import MAX_GRAPHS, Names, Program, build_program, signature, tensors_in_slots
 from tensight.dumps.reader import Layout, LocatedRank, RankReader
 from tensight.dumps.statistic_csv import StatisticRow
 from tensight.dumps.storage import MissingFileError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tensight.dumps.msprobe.entries import StepRecord
     from tensight.dumps.msprobe.folders import StepFolder
-    from tensight.dumps.msprobe.program import PlacedTensor
+    from tensight.dumps.msprobe.program import TensorInSlot
     from tensight.dumps.storage import FileEntry, Storage
     from tensight.graph import Graph
 
@@ -148,11 +148,11 @@ class MsprobeRank(RankReader):
         step_file = self._storage.full_path(folder.child(DUMP_FILE))
         missing: list[str] = []
         found: list[TensorFile] = []
-        for placed in placed_tensors(self._steps[iteration], self._names, program):
-            file = files.get(placed.tensor.file) if placed.tensor.file.endswith(_READABLE) else None
-            if placed.tensor.file.endswith(_READABLE) and file is None:
-                missing.append(placed.tensor.file)
-            found.append(self._tensor(placed, program, iteration, file, folder, step_file))
+        for tensor_in_slot in tensors_in_slots(self._steps[iteration], self._names, program):
+            file = files.get(tensor_in_slot.tensor.file) if tensor_in_slot.tensor.file.endswith(_READABLE) else None
+            if tensor_in_slot.tensor.file.endswith(_READABLE) and file is None:
+                missing.append(tensor_in_slot.tensor.file)
+            found.append(self._tensor(tensor_in_slot, program, iteration, file, folder, step_file))
         if missing:
             what = f"{len(missing)} files that dump.json lists are missing, such as {missing[0][:200]}"
             self._problems.append(Problem(folder.child(_VALUES), what, "of these tensors only statistics are known"))
@@ -187,14 +187,14 @@ class MsprobeRank(RankReader):
 
     def _tensor(
         self,
-        placed: PlacedTensor,
+        tensor_in_slot: TensorInSlot,
         program: Program,
         iteration: int,
         file: FileEntry | None,
         folder: StepFolder,
         step_file: str,
     ) -> TensorFile:
-        place, entry, position, tensor = placed
+        node_slot, entry, position, tensor = tensor_in_slot
         graph = program.graph
         recorded = None
         if file is None:
@@ -202,20 +202,20 @@ class MsprobeRank(RankReader):
             if tensor.checksum:
                 values["md5"] = tensor.checksum
             recorded = StatisticRow(
-                self._rank, graph.graph_id, iteration, place.type, entry.name, 0, 0, position, place.io, place.slot,
-                tensor.size_bytes, tensor.dtype, tensor.shape, MappingProxyType(values), _NO_TEXT,
+                self._rank, graph.graph_id, iteration, node_slot.type, entry.name, 0, 0, position, node_slot.io,
+                node_slot.slot, tensor.size_bytes, tensor.dtype, tensor.shape, MappingProxyType(values), _NO_TEXT,
             )  # fmt: skip
         path = step_file if file is None else self._storage.full_path(folder.child(f"{_VALUES}/{file.name}"))
         return TensorFile(
             rank=self._rank,
             graph_id=graph.graph_id,
             iteration=iteration,
-            node=place.node,
+            node=node_slot.node,
             graph=graph.name,
-            op_type=place.type,
-            op_name=place.node if place.type == PARAMETER else entry.name,
-            io=place.io,
-            slot=place.slot,
+            op_type=node_slot.type,
+            op_name=node_slot.node if node_slot.type == PARAMETER else entry.name,
+            io=node_slot.io,
+            slot=node_slot.slot,
             task_id=0,
             stream_id=0,
             timestamp=position,
@@ -260,4 +260,4 @@ def _located(storage: Storage, rank: int, steps: tuple[StepFolder, ...]) -> Loca
     return LocatedRank(rank, steps[0].path, lambda _: MsprobeRank(storage, rank, steps))
 
 
-MSPROBE = Layout("msprobe", looks_like_msprobe, _find_ranks)
+MSPROBE = Layout("msprobe", may_be_msprobe, _find_ranks)

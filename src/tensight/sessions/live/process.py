@@ -340,7 +340,7 @@ class TrainingProcess:
         abilities = replace(self.identity.abilities, nodes=True, run_to_node=True, closer=False)
         self.identity = replace(self.identity, abilities=abilities)
         self.closer_since = self.iteration + 1
-        self.queue.append(wire.look_closer())
+        self.queue.append(wire.capture_operators())
 
     # --- one handler for each message; those of tensors are in `answers` ---
 

@@ -12,7 +12,7 @@ from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
 from tensight.agents.eager.capture import EagerCapture
 from tensight.agents.eager.names import Names
-from tensight.agents.eager.outliving import OutlivingTensors
+from tensight.agents.eager.persistent_tensors import PersistentTensors
 from tensight.agents.eager.traced_programs import Programs, Trace
 from tensight.agents.eager.updates import Updates
 from tensight.agents.live_instances import live_instances
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tensight.agents.settings import AgentSettings
 
 
-class Parameters(OutlivingTensors):
+class Parameters(PersistentTensors):
     """Weights, their gradients, and the states of optimizers."""
 
     def weights_of(self, optimizer: minigrad.SGD) -> list[minigrad.Tensor]:

@@ -73,8 +73,8 @@ class MinigradFramework:
     def has_gradient(self, tensor: minigrad.Tensor) -> bool:
         return tensor.function is not None
 
-    def on_gradient(self, tensor: minigrad.Tensor, told: Callable[[Any], None]) -> Hook:
-        return Hook(tensor, told)
+    def on_gradient(self, tensor: minigrad.Tensor, on_arrival: Callable[[Any], None]) -> Hook:
+        return Hook(tensor, on_arrival)
 
     def edge(self, tensor: minigrad.Tensor) -> GradientEdge | None:
         return GradientEdge(tensor.function, tensor.function) if tensor.function is not None else None
@@ -97,9 +97,9 @@ class MinigradFramework:
 class Hook:
     """Something that is told the gradient of a tensor."""
 
-    def __init__(self, tensor: minigrad.Tensor, told: Callable[[Any], None]) -> None:
+    def __init__(self, tensor: minigrad.Tensor, on_arrival: Callable[[Any], None]) -> None:
         self._hooks = tensor.hooks
-        tensor.hooks[id(self)] = told
+        tensor.hooks[id(self)] = on_arrival
 
     def remove(self) -> None:
         self._hooks.pop(id(self), None)
@@ -124,8 +124,8 @@ class MinigradReader:
     def copy(self, tensor: Any, into: Any = None) -> NDArray[Any]:  # noqa: ARG002 - memory is made anew
         return self.host(tensor).copy()
 
-    def scan(self, tensor: Any, columns: StatisticsColumns, place: int, *, hashed: bool = True) -> bool:
-        return columns.scan(place, self.host(tensor), hashed=hashed)
+    def scan(self, tensor: Any, columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
+        return columns.scan(slot_id, self.host(tensor), hashed=hashed)
 
     def has_non_finite(self, tensor: Any) -> bool:
         return not bool(np.isfinite(self.host(tensor)).all())

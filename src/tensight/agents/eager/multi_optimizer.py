@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Set
 
 
-class Rounds:
+class MultiOptimizerSteps:
     """The updates of the optimizers of a training.
 
     Parameters
@@ -74,7 +74,7 @@ class Rounds:
         """
         live = self._live()
         if self._is_first and not updating & self._ever:
-            # Optimizers of networks that come to be known one after the other: all of it is one round.
+            # Optimizers of networks that come to be known one after the other: all of it is one step.
             self._updated |= self._ever
         else:
             self._is_first = False

@@ -1,10 +1,10 @@
-"""What a person asked to see of the step at which the training stands: values, shapes, statistics and views."""
+"""What a person requested of the step at which the training is stopped: values, shapes, statistics and views."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensight.agents.notices import say_once
+from tensight.agents.notices import log_once
 from tensight.errors import TensightError
 from tensight.graph.optimizers import is_of_optimizer
 from tensight.tensors import ViewResult, compute_view, slice_text, statistics
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.agents.columns import StatisticsColumns
-    from tensight.agents.places import PlaceTable
     from tensight.agents.program import Program, Source
     from tensight.agents.reader import TensorReader
     from tensight.agents.recording import Recorder
     from tensight.agents.retention import Retention
+    from tensight.agents.slots import SlotTable
     from tensight.tensors import TensorStatistics
     from tensight.wire import TensorRequest
     from tensight.wire.debugger_pb2 import TensorProto, TensorSummary, ViewRequest
@@ -42,28 +42,28 @@ class MissingError(TensightError):
     """There is no such value; the text says why."""
 
 
-class Answers:
-    """Answers questions about tensors, in the order in which they were asked.
+class TensorResponses:
+    """Responds to requests for tensors, in the order of the requests.
 
     Parameters
     ----------
-    places : PlaceTable
+    slot_table : SlotTable
     columns : StatisticsColumns
     retention : Retention
     reader : TensorReader
     recorder : Recorder
         Where earlier steps are.
-    has_run : callable (place) -> bool
-        Whether a place has its value of this step where the training stands.
-    as_left : callable (place) -> tensor or None
-        A weight that is still as the last step has left it, where the training stands within a step.
+    has_run : callable (slot_id) -> bool
+        Whether a slot has its value of this step where the training is stopped.
+    as_left : callable (slot_id) -> tensor or None
+        A weight that is still as the last step has left it, where the training is stopped within a step.
     program : callable
         Returns what ran; None as long as nothing is known.
     """
 
     def __init__(
         self,
-        places: PlaceTable,
+        slot_table: SlotTable,
         columns: StatisticsColumns,
         retention: Retention,
         reader: TensorReader,
@@ -73,7 +73,7 @@ class Answers:
         as_left: Callable[[int], Any | None],
         program: Callable[[], Program | None],
     ) -> None:
-        self._places = places
+        self._slot_table = slot_table
         self._columns = columns
         self._retention = retention
         self._reader = reader
@@ -118,42 +118,42 @@ class Answers:
             yield from pieces
 
     def _view(self, message: ViewRequest) -> ViewResult:
-        asked = view_of(message)
-        request, view = asked.tensor, asked.view
+        view_request = view_of(message)
+        request, view = view_request.tensor, view_request.view
         iteration = message.iteration if message.HasField("iteration") else self._now
-        if view.kind == "statistics" and asked.which == "current" and not view.slice and iteration == self._now:
+        if view.kind == "statistics" and view_request.which == "current" and not view.slice and iteration == self._now:
             row = self._row(request)
             if row is not None:
                 whole = slice_text((slice(None),) * len(row.shape), row.shape)
                 return ViewResult(None, whole, row.shape, row.dtype, statistics=row)
-        current = None if asked.which == "previous" else self._array(request, iteration)
-        before = None if asked.which == "current" else self._array(request, iteration - 1)
-        return compute_view(view, asked.which, current, before)
+        current = None if view_request.which == "previous" else self._array(request, iteration)
+        before = None if view_request.which == "current" else self._array(request, iteration - 1)
+        return compute_view(view, view_request.which, current, before)
 
     @property
     def _now(self) -> int:
-        """The iteration at which the training stands."""
+        """The iteration at which the training is stopped."""
         return self._columns.current_iteration
 
-    def _place(self, request: TensorRequest) -> int:
-        place = self._places.find(request.node, request.slot, request.io)
-        if place is None:
+    def _slot_id(self, request: TensorRequest) -> int:
+        slot_id = self._slot_table.find(request.node, request.slot, request.io)
+        if slot_id is None:
             # The original puts the scope of its tree before the name of a parameter.
-            place = self._places.find(request.node.rpartition("/")[2], request.slot, request.io)
-        if place is None and request.io == "input":
+            slot_id = self._slot_table.find(request.node.rpartition("/")[2], request.slot, request.io)
+        if slot_id is None and request.io == "input":
             source = self._source(request.node, request.slot)
-            place = None if source is None else self._places.find(*source)
-        if place is None:
+            slot_id = None if source is None else self._slot_table.find(*source)
+        if slot_id is None:
             raise MissingError(f"{request.node}:{request.slot} was never seen in this process")
-        return place
+        return slot_id
 
     def _source(self, node: str, slot: int) -> Source | None:
         """Return what goes into an operator, of which adapters that see outputs alone know it by the program."""
-        self._look_at_program()
+        self._note_program()
         inputs = self._sources.get(node, ())
         return inputs[slot] if slot < len(inputs) else None
 
-    def _look_at_program(self) -> None:
+    def _note_program(self) -> None:
         """Note what goes into each operator, and what optimizers take: they may have written to it."""
         program = self._program()
         if program is None or program is self._known_program:
@@ -163,15 +163,15 @@ class Answers:
         updates = (one.inputs for one in program.nodes if is_of_optimizer(one.type, one.scope))
         self._updated = frozenset(source for inputs in updates for source in inputs)
 
-    def _is_updated(self, request: TensorRequest, place: int) -> bool:
-        """Whether an input is a parameter that the step updates: at its place is what it was updated to."""
-        found = self._places[place]
+    def _is_updated(self, request: TensorRequest, slot_id: int) -> bool:
+        """Whether an input is a parameter that the step updates: its own slot has what it was updated to."""
+        found = self._slot_table[slot_id]
         if request.io != "input" or found.io != "output" or found.node.role in ("operator", "input"):
             return False
-        self._look_at_program()
+        self._note_program()
         return (found.node.name, found.slot) in self._updated
 
-    def _asked(self, request: TensorRequest) -> NDArray[Any]:
+    def _requested_value(self, request: TensorRequest) -> NDArray[Any]:
         return self._array(request, self._now - request.previous)
 
     def _array(self, request: TensorRequest, iteration: int) -> NDArray[Any]:
@@ -182,13 +182,13 @@ class Answers:
         MissingError
             There is none.
         """
-        number = self._place(request)
+        number = self._slot_id(request)
         read = self._as_read(request, number) if iteration == self._now else None
         if read is not None:
             return read
         if iteration == self._now and not self._has_run(number):
-            raise MissingError(f"{request.node}:{request.slot} comes later in this step than where the training stands")
-        # The value of the step before is what is shown of an operator that comes later than where the training stands.
+            raise MissingError(f"{request.node}:{request.slot} comes later in this step than the stop")
+        # The value of the step before is what is shown of an operator that comes later than the stop.
         if iteration != self._now - 1 and self._is_updated(request, number):
             raise MissingError(f"the step has written over what went in as {request.node}:{request.slot}")
         tensor, why = None, ""
@@ -200,8 +200,8 @@ class Answers:
                 tensor = self._as_left(number)
         array = None if tensor is None else self._reader.host(tensor)
         if array is None:
-            place = self._places[number]
-            array = self._recorder.value(place.node.name, place.slot, place.io, iteration)
+            tensor_slot = self._slot_table[number]
+            array = self._recorder.value(tensor_slot.node.name, tensor_slot.slot, tensor_slot.io, iteration)
         if array is None:
             why = why or ("its values cannot be read" if tensor is not None else self._recorder.why_missing(iteration))
             raise MissingError(f"{request.node}:{request.slot}: {why}")
@@ -209,18 +209,18 @@ class Answers:
 
     def _as_read(self, request: TensorRequest, number: int) -> NDArray[Any] | None:
         """Return a weight as an operator of this step has read it, where it was not written to since; else None."""
-        is_of_weight = request.io == "input" and self._places[number].io == "output"
+        is_of_weight = request.io == "input" and self._slot_table[number].io == "output"
         tensor = self._as_left(number) if is_of_weight else None
         return None if tensor is None else self._reader.host(tensor)
 
-    def _is_written(self, place: int) -> bool:
-        """Whether there is a row of this step of a place."""
+    def _is_written(self, slot_id: int) -> bool:
+        """Whether there is a row of this step of a slot."""
         written = self._columns.iteration
-        return place < len(written) and bool(written[place] == self._now)
+        return slot_id < len(written) and bool(written[slot_id] == self._now)
 
     def _array_or_none(self, request: TensorRequest) -> NDArray[Any] | None:
         try:
-            return self._asked(request)
+            return self._requested_value(request)
         except MissingError:
             return None
 
@@ -228,12 +228,12 @@ class Answers:
         try:
             return self._base(received_request(message))
         except Exception as error:
-            say_once(f"the shape of a tensor cannot be told: {error}")
+            log_once(f"the shape of a tensor cannot be told: {error}")
             return None
 
     def _base(self, request: TensorRequest) -> TensorBase:
         try:
-            array = self._asked(request)
+            array = self._requested_value(request)
         except MissingError:
             row = None if request.previous else self._row(request)
             if row is None:
@@ -247,25 +247,25 @@ class Answers:
         except MissingError:
             return None
         except Exception as error:
-            say_once(f"the statistics of a tensor cannot be told: {error}")
+            log_once(f"the statistics of a tensor cannot be told: {error}")
             return None
 
     def _statistics(self, request: TensorRequest) -> TensorStatistics | None:
         row = None if request.previous else self._row(request)
-        return row if row is not None else statistics(self._asked(request))
+        return row if row is not None else statistics(self._requested_value(request))
 
     def _row(self, request: TensorRequest) -> TensorStatistics | None:
-        """Return the row of a tensor that was written in the step at which the training stands."""
-        place = self._place(request)
-        if self._is_updated(request, place):
-            name, slot = self._places[place].node.name, self._places[place].slot
-            read = self._places.find(name, slot, "input")
+        """Return the row of a tensor that was written in the step at which the training is stopped."""
+        slot_id = self._slot_id(request)
+        if self._is_updated(request, slot_id):
+            name, slot = self._slot_table[slot_id].node.name, self._slot_table[slot_id].slot
+            read = self._slot_table.find(name, slot, "input")
             if read is None:
                 return None
-            place = read
-        is_there = self._is_written(place) and self._has_run(place)
-        return self._columns.statistics(place) if is_there else None
+            slot_id = read
+        is_there = self._is_written(slot_id) and self._has_run(slot_id)
+        return self._columns.statistics(slot_id) if is_there else None
 
 
 def _tell(request: TensorRequest, error: Exception) -> None:
-    say_once(f"{request.node}:{request.slot} cannot be sent: {error}")
+    log_once(f"{request.node}:{request.slot} cannot be sent: {error}")

@@ -1,4 +1,4 @@
-"""Threads of ours that give way to those of the training."""
+"""Lower priority of threads of ours: those of the training come first."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import threading
 from contextlib import suppress
 
 
-def give_way(by: int) -> None:
-    """Have this thread, and no other, get less of a core that others want, too.
+def lower_thread_priority(by: int) -> None:
+    """Lower the priority of this thread, and of no other.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import mindspore
 from mindspore import nn
 
-from tensight.agents import meeting
+from tensight.agents import rendezvous
 from tensight.agents.reader import Framework
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tensight.agents.settings import AgentSettings
 
 _MOST_DEPTH = 4
-_MEETINGS = (
+_RENDEZVOUS_VARIABLES = (
     *(("MS_SCHED_HOST", "MS_SCHED_PORT"), ("OMPI_MCA_ess_base_jobid",), ("PMIX_NAMESPACE",)),
     *(("MINDSPORE_HCCL_CONFIG_PATH",), ("RANK_TABLE_FILE",)),
 )
@@ -96,4 +96,4 @@ def is_rank() -> bool:
 
 def as_one_run(settings: AgentSettings, of: Framework) -> AgentSettings:
     """Return settings with a name of the run that all its ranks come to: where they found each other."""
-    return meeting.as_one_run(settings, of, _MEETINGS)
+    return rendezvous.as_one_run(settings, of, _RENDEZVOUS_VARIABLES)

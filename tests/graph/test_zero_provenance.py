@@ -1,10 +1,10 @@
-"""Where zeros are handed on, and where they are born."""
+"""Where zeros are propagated, and where they originate."""
 
 from __future__ import annotations
 
 import pytest
 
-from tensight.graph import Inflow, LayerNode, find_layers
+from tensight.graph import LayerNode, ZeroProvenance, find_layers
 
 PARAMETERS = (
     LayerNode("inlet.weight", "Parameter", (), "weight", (8, 4)),
@@ -19,8 +19,8 @@ def operator(name: str, type_: str, *inputs: str, slots: tuple[int, ...] = (), i
     return LayerNode(f"Default/{name}", type_, inputs, "operator", None, False, slots, is_integer)
 
 
-def inflow(name: str, *operators: LayerNode) -> Inflow:
-    return find_layers((*PARAMETERS, *operators)).inflows[f"Default/{name}"]
+def provenance(name: str, *operators: LayerNode) -> ZeroProvenance:
+    return find_layers((*PARAMETERS, *operators)).zero_provenances[f"Default/{name}"]
 
 
 ZEROS = operator("zeros", "zeros")
@@ -29,25 +29,25 @@ INLET = operator("inlet", "mm", "x", "inlet.weight")
 
 def test_a_product_hands_on_the_zeros_of_any_factor() -> None:
     turned = operator("t", "t", "again.weight")
-    found = inflow("again", ZEROS, turned, operator("again", "mm", "Default/zeros", "Default/t"))
-    assert found == Inflow((("Default/zeros", 0), ("again.weight", 0)), all_of_them=False)
-    assert found.hands_on([True, False]) is True
-    assert found.hands_on([True, None]) is True
-    assert found.hands_on([False, False]) is False
-    assert found.hands_on([False, None]) is None
+    found = provenance("again", ZEROS, turned, operator("again", "mm", "Default/zeros", "Default/t"))
+    assert found == ZeroProvenance((("Default/zeros", 0), ("again.weight", 0)), all_of_them=False)
+    assert found.propagates([True, False]) is True
+    assert found.propagates([True, None]) is True
+    assert found.propagates([False, False]) is False
+    assert found.propagates([False, None]) is None
 
 
 def test_a_sum_hands_on_zeros_only_if_there_is_nothing_else() -> None:
-    found = inflow("add", ZEROS, INLET, operator("add", "add_", "Default/zeros", "Default/inlet"))
+    found = provenance("add", ZEROS, INLET, operator("add", "add_", "Default/zeros", "Default/inlet"))
     assert found.all_of_them
-    assert found.hands_on([True, False]) is False
-    assert found.hands_on([True, True]) is True
-    assert found.hands_on([True, None]) is None
+    assert found.propagates([True, False]) is False
+    assert found.propagates([True, True]) is True
+    assert found.propagates([True, None]) is None
 
 
 def test_one_output_of_several_is_meant() -> None:
     split = operator("split", "split", "Default/inlet")
-    found = inflow("tanh", INLET, split, operator("tanh", "tanh", "Default/split", slots=(2,)))
+    found = provenance("tanh", INLET, split, operator("tanh", "tanh", "Default/split", slots=(2,)))
     assert found.sources == (("Default/split", 2),)
 
 
@@ -60,19 +60,19 @@ MASK = (
 
 def test_a_mask_is_no_reason_for_zeros_unless_something_else_takes_their_place() -> None:
     head = operator("head", "mm", "Default/gated", "head.weight")
-    assert inflow("gated", INLET, *MASK, head).sources == (("Default/inlet", 0),)
+    assert provenance("gated", INLET, *MASK, head).sources == (("Default/inlet", 0),)
     branch = operator("branch", "mm", "x", "again.weight")
-    gate = inflow("gated", INLET, *MASK, branch, operator("sum", "add", "Default/gated", "Default/branch"))
-    assert gate == Inflow()
-    assert gate.hands_on([]) is True
-    itself = inflow("gated", INLET, *MASK, operator("sum", "add", "Default/gated", "Default/gated"))
+    gate = provenance("gated", INLET, *MASK, branch, operator("sum", "add", "Default/gated", "Default/branch"))
+    assert gate == ZeroProvenance()
+    assert gate.propagates([]) is True
+    itself = provenance("gated", INLET, *MASK, operator("sum", "add", "Default/gated", "Default/gated"))
     assert itself.sources == (("Default/inlet", 0),)
 
 
 @pytest.mark.parametrize("maker", ["new_zeros", "zeros_like"])
 def test_a_state_that_has_only_the_form_of_words_is_no_mask(maker: str) -> None:
     state = operator("state", maker, "words")
-    found = inflow("gated", INLET, state, operator("gated", "mul", "Default/inlet", "Default/state"))
+    found = provenance("gated", INLET, state, operator("gated", "mul", "Default/inlet", "Default/state"))
     assert found.sources == (("Default/inlet", 0), ("Default/state", 0))
 
 
@@ -84,13 +84,13 @@ def test_what_has_only_the_form_of_a_layer_is_no_part_of_the_network(maker: str)
 
 
 def test_indices_are_no_zeros() -> None:
-    assert inflow("embedding", operator("embedding", "embedding", "inlet.weight", "words")).sources == (
+    assert provenance("embedding", operator("embedding", "embedding", "inlet.weight", "words")).sources == (
         ("inlet.weight", 0),
     )
 
 
 def test_what_reads_something_that_nobody_sees_is_not_judged() -> None:
-    assert inflow("gated", INLET, operator("gated", "Cell", "Default/inlet", "")) == Inflow()
+    assert provenance("gated", INLET, operator("gated", "Cell", "Default/inlet", "")) == ZeroProvenance()
 
 
 def inner_matrices(*forward: LayerNode, more: tuple[LayerNode, ...] = ()) -> frozenset[str]:
@@ -142,10 +142,10 @@ def test_a_shift_or_a_gain_for_channels_is_no_matrix(type_: str, found: set[str]
 
 @pytest.mark.parametrize("type_", ["gt", "Greater", "LogicalAnd", "is_nan", "IsFinite"])
 def test_that_nothing_answers_a_question_with_yes_is_no_fault(type_: str) -> None:
-    found = inflow("asked", INLET, operator("asked", type_, "Default/inlet", is_integer=True))
-    assert found.hands_on([]) is True
+    found = provenance("asked", INLET, operator("asked", type_, "Default/inlet", is_integer=True))
+    assert found.propagates([]) is True
 
 
 def test_a_bias_is_added_to_what_was_computed() -> None:
-    found = inflow("sum", INLET, operator("sum", "BiasAdd", "Default/inlet", "head.weight"))
-    assert found == Inflow((("Default/inlet", 0), ("head.weight", 0)), all_of_them=True)
+    found = provenance("sum", INLET, operator("sum", "BiasAdd", "Default/inlet", "head.weight"))
+    assert found == ZeroProvenance((("Default/inlet", 0), ("head.weight", 0)), all_of_them=True)

@@ -1,7 +1,7 @@
 """Tuples of tensors that one graph returns and another is given, as gradients by a network and by its optimizer.
 
 MindSpore dumps no tuples that a graph is given. Python sees both calls: a tensor that was returned and is given on has
-the value, and the place in the program, of the operator that computed it. Of others, computed between the calls, the
+the value, and the position in the program, of the operator that computed it. Of others, computed between the calls, the
 values are read where they lie.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mindspore import Tensor
 
 from tensight.agents.mindspore.branch_inputs import branch_inputs
-from tensight.agents.mindspore.written_graphs import handed_on
+from tensight.agents.mindspore.written_graphs import link_tuples
 from tensight.graph.declared import Given, GivenSource
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _Links = dict[str, tuple["Source", ...]]
 
 
-class HandedTuples:
+class TupleLinking:
     """Follows tensors through the calls of one step.
 
     Parameters
@@ -84,7 +84,7 @@ class HandedTuples:
                     self._given[name] = value
 
     def linked(self, program: Program) -> Program:
-        """Return the program of the step, in which the tuples that were handed on consist of what was returned."""
+        """Return the program of the step, in which tuples that were passed on consist of what was returned."""
         if not self._links and not self._given:
             return program
         key = id(program), frozenset(self._links.items()), frozenset(self._given.items())
@@ -141,11 +141,11 @@ class HandedTuples:
         return None
 
     def _observe(self, name: str, slot: int, tensor: Any) -> None:
-        places = self._agent.places
-        place = places.place(places.node(name, "Parameter", "input"), slot)
-        need = places.needs[place]
+        slot_table = self._agent.slot_table
+        slot_id = slot_table.slot_id(slot_table.node(name, "Parameter", "input"), slot)
+        need = slot_table.needs[slot_id]
         if need and self._agent.capturing:
-            self._agent.observe(place, tensor, need)
+            self._agent.observe(slot_id, tensor, need)
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -177,7 +177,7 @@ def _linked(program: Program, links: _Links) -> Program:
     nodes = tuple(
         replace(node, inputs=tuple(map(source_of, node.inputs))) for node in program.nodes if node.name not in gone
     )
-    written = handed_on(program.written, links) if program.written else b""
+    written = link_tuples(program.written, links) if program.written else b""
     return replace(program, nodes=nodes, written=written)
 
 

@@ -9,14 +9,14 @@ import sys
 
 import pytest
 
-from tensight.agents.meeting import as_one_run
 from tensight.agents.reader import Framework
+from tensight.agents.rendezvous import as_one_run
 from tensight.agents.settings import AgentSettings
 
 MEETINGS = (("ADDRESS_OF_MEETING", "PORT_OF_MEETING"), ("JOB_OF_MEETING",))
 RANKS = """\
 import sys
-from tensight.agents.meeting import as_one_run
+from tensight.agents.rendezvous import as_one_run
 from tensight.agents.reader import Framework
 from tensight.agents.settings import AgentSettings
 print(as_one_run(AgentSettings(), Framework("torch", "2", "CPU", 0, int(sys.argv[1]), 2), ()).run)
@@ -42,6 +42,6 @@ def test_what_has_a_name_or_is_alone_keeps_it(monkeypatch: pytest.MonkeyPatch) -
     assert as_one_run(AgentSettings(), of(1), MEETINGS).run == ""
 
 
-def test_without_a_meeting_those_are_one_run_which_one_process_started() -> None:
+def test_without_a_rendezvous_those_are_one_run_which_one_process_started() -> None:
     names = [subprocess.check_output([sys.executable, "-c", RANKS, str(rank)], text=True) for rank in range(2)]
     assert names == [f"torch-{socket.gethostname()}-{os.getpid()}\n"] * 2

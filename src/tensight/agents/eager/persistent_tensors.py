@@ -1,4 +1,4 @@
-"""What outlives a step of a training: weights, buffers, the optimizers' states; and the gradients of weights."""
+"""The persistent tensors of a training: weights, buffers and optimizer states; and the gradients of weights."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ class Updated(NamedTuple):
 
     Attributes
     ----------
-    place : int
+    slot_id : int
         Of its gradient.
     tensor : callable
         Returns the weight, None if there is none any more.
     name : str
     """
 
-    place: int
+    slot_id: int
     tensor: Callable[[], Any]
     name: str
 
 
 class _Held(NamedTuple):
-    """A tensor that outlives steps, dtype and shape as they were when it was found."""
+    """A persistent tensor, dtype and shape as they were when it was found."""
 
-    place: int
+    slot_id: int
     tensor: Callable[[], Any]
     name: str
     role: Role
     outline: OutputSlot
-    read_place: int
+    read_slot_id: int
     """Of its value before the step's update, an input of its node."""
 
 
-class OutlivingTensors(ABC):
-    """Everything that outlives a step, and the gradients of weights: the same whatever is captured.
+class PersistentTensors(ABC):
+    """Weights, buffers and optimizer states, and the gradients of weights: the same whatever is captured.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class OutlivingTensors(ABC):
     def updated_by(self, optimizer: Any) -> Sequence[Updated | None]:
         """Return the weights that an optimizer updates, in its order; None for what belongs to no network."""
         if id(optimizer) not in self._updated:
-            self._look()
+            self._collect()
         return self._updated.get(id(optimizer), ())
 
     def reached(self, weight: Updated) -> None:
@@ -193,26 +193,26 @@ class OutlivingTensors(ABC):
         without_gradients : collection of str
             Names of weights that the step has read only where gradients were switched off.
         """
-        self._look()
+        self._collect()
         self._updating.clear()
         if not self._agent.capturing:
             self._reached.clear()
             self._passed_over.clear()
             return
         self._decide_roles(feeding, without_gradients)
-        needs, observe = self._agent.places.needs, self._agent.observe
+        needs, observe = self._agent.slot_table.needs, self._agent.observe
         for held in (self._tensors, self._states):
-            for place, tensor_now, _, _, _, _ in held:
-                need = needs[place]
+            for slot_id, tensor_now, _, _, _, _ in held:
+                need = needs[slot_id]
                 if need:
                     tensor = tensor_now()
                     if tensor is not None:
-                        observe(place, tensor, need)
+                        observe(slot_id, tensor, need)
         versions, version_of = self._versions, self._version
         for held in (self._tensors, *self._written.values()):
             for one in held:
                 tensor = one.tensor()
-                versions[one.place] = -1 if tensor is None else version_of(tensor)
+                versions[one.slot_id] = -1 if tensor is None else version_of(tensor)
 
     def observe_given(self, optimizer: Any, gradients: Sequence[Any]) -> None:
         """Observe the gradients that an optimizer is given, and what it is about to write to.
@@ -227,11 +227,11 @@ class OutlivingTensors(ABC):
         self.observe_before_update(optimizer)
         if not self._agent.capturing:
             return
-        needs, observe = self._agent.places.needs, self._agent.observe
+        needs, observe = self._agent.slot_table.needs, self._agent.observe
         tensor_type = self._names.framework.tensor_type
         for weight, gradient in zip(updated, gradients, strict=False):
-            if weight is not None and needs[weight.place] and isinstance(gradient, tensor_type):
-                observe(weight.place, gradient, needs[weight.place])
+            if weight is not None and needs[weight.slot_id] and isinstance(gradient, tensor_type):
+                observe(weight.slot_id, gradient, needs[weight.slot_id])
 
     def observe_before_update(self, optimizer: Any) -> None:
         """Observe what an optimizer is about to write to, where only that explains the step: the values it has read.
@@ -246,20 +246,20 @@ class OutlivingTensors(ABC):
         shows_news = agent.shows_news
         for held in self._written.get(id(optimizer), ()):
             tensor = held.tensor()
-            if tensor is not None and (shows_news or versions.get(held.place) != version_of(tensor)):
-                agent.observe_once(held.read_place, tensor)
+            if tensor is not None and (shows_news or versions.get(held.slot_id) != version_of(tensor)):
+                agent.observe_once(held.read_slot_id, tensor)
 
-    def _unwritten(self, place: int) -> Any | None:
+    def _unwritten(self, slot_id: int) -> Any | None:
         """Return a weight to which nobody has written since the last step was observed; None if that is not certain.
 
         Not every optimizer counts its writes, so none of its weights is certain once its update has begun.
         """
-        held = next((held for held in self._tensors if held.place == place and held.role != "buffer"), None)
+        held = next((held for held in self._tensors if held.slot_id == slot_id and held.role != "buffer"), None)
         tensor = None if held is None else held.tensor()
-        if tensor is None or self._versions.get(place) != self._version(tensor):
+        if tensor is None or self._versions.get(slot_id) != self._version(tensor):
             return None
         writing = chain.from_iterable(self._written.get(optimizer, ()) for optimizer in self._updating)
-        return None if any(one.place == place for one in writing) else tensor
+        return None if any(one.slot_id == slot_id for one in writing) else tensor
 
     # --- nodes ---
 
@@ -321,8 +321,8 @@ class OutlivingTensors(ABC):
                 if weight is not None:
                     yield optimizer, weight
 
-    def _look(self) -> None:
-        """Find out what there is, if anything was added since the last time."""
+    def _collect(self) -> None:
+        """Collect what there is, if anything was added since the last time."""
         optimizers = self.optimizers
         now = self._names.generation, tuple(self._extent(optimizer) for optimizer in optimizers)
         if now == self._seen:
@@ -343,7 +343,7 @@ class OutlivingTensors(ABC):
             own = (by_identity.get(id(weight)) for weight in self.weights_of(optimizer))
             self._written[id(optimizer)] = [*(held for held in own if held is not None), *states]
             self._states += states
-        self._agent.places.change_roles({held.name: held.role for held in (*self._tensors, *self._states)})
+        self._agent.slot_table.change_roles({held.name: held.role for held in (*self._tensors, *self._states)})
 
     def _decide_roles(
         self, feeding: Callable[[Set[str]], Container[str]] | None, without_gradients: Collection[str]
@@ -371,7 +371,7 @@ class OutlivingTensors(ABC):
         self._passed_over.clear()
         if changed:
             self.generation += 1
-            self._agent.places.change_roles(changed)
+            self._agent.slot_table.change_roles(changed)
 
     def _decide_idle(
         self, feeding: Callable[[Set[str]], Container[str]] | None, without_gradients: Collection[str]
@@ -395,15 +395,15 @@ class OutlivingTensors(ABC):
         return self._new(one.tensor, one.name, role)
 
     def _new(self, tensor: Callable[[], Any], name: str, role: Role) -> _Held:
-        places = self._agent.places
-        node = places.node(name, "Parameter", role)
-        place, read_place = places.place(node, 0), places.place(node, 0, "input")
-        return _Held(place, tensor, name, role, self._outline(tensor()), read_place)
+        slot_table = self._agent.slot_table
+        node = slot_table.node(name, "Parameter", role)
+        slot_id, read_slot_id = slot_table.slot_id(node, 0), slot_table.slot_id(node, 0, "input")
+        return _Held(slot_id, tensor, name, role, self._outline(tensor()), read_slot_id)
 
     def _with_gradient(self, weight: Named) -> Updated:
-        places = self._agent.places
-        place = places.place(places.node(_gradient_name(weight.name), "AccumulateGrad"), 0)
-        return Updated(place, weight.tensor, weight.name)
+        slot_table = self._agent.slot_table
+        slot_id = slot_table.slot_id(slot_table.node(_gradient_name(weight.name), "AccumulateGrad"), 0)
+        return Updated(slot_id, weight.tensor, weight.name)
 
 
 def _gradient_name(weight: str) -> str:

@@ -1,9 +1,9 @@
-"""What must have gone into an operator for its zeros to be no fault of its own.
+"""Zero provenance: which inputs of an operator must be zero for its own zeros to be propagated, not made by it.
 
 A product is zero where a factor is, a sum where all terms are. So a state that begins at zero, a weight that does, and
-everything that is computed from a dead layer hand their zeros on; none of them is born where it shows. A mask is no
-such reason: what multiplies a layer away with one has done it there, unless the sum that follows lets another branch
-through, as gates do.
+everything that is computed from a dead layer propagate their zeros; none of these originate where they show. A mask is
+no such reason: what multiplies a layer away with one has done it there, unless the sum that follows lets another branch
+pass through, as gates do.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tensight.graph.layer_node import LayerNode
 
 
-class Inflow(NamedTuple):
-    """What decides whether an operator that puts out zeros only hands them on.
+class ZeroProvenance(NamedTuple):
+    """What decides whether an operator that puts out zeros only propagates them.
 
     Attributes
     ----------
@@ -32,8 +32,8 @@ class Inflow(NamedTuple):
     sources: tuple[tuple[str, int], ...] = ()
     all_of_them: bool = True
 
-    def hands_on(self, zero: Iterable[bool | None]) -> bool | None:
-        """Tell whether zeros are handed on, by which of the sources are all zero; None where that is not known."""
+    def propagates(self, zero: Iterable[bool | None]) -> bool | None:
+        """Tell whether zeros are propagated, by which of the sources are all zero; None where that is not known."""
         known = set(zero)
         decisive = not self.all_of_them
         if decisive in known:
@@ -41,8 +41,10 @@ class Inflow(NamedTuple):
         return None if None in known else not decisive
 
 
-def find_inflows(nodes: Sequence[LayerNode], of_weights: Collection[str], fed: Collection[str]) -> dict[str, Inflow]:
-    """Return the inflow of each operator.
+def find_zero_provenances(
+    nodes: Sequence[LayerNode], of_weights: Collection[str], fed: Collection[str]
+) -> dict[str, ZeroProvenance]:
+    """Return the zero provenance of each operator.
 
     Parameters
     ----------
@@ -57,16 +59,16 @@ def find_inflows(nodes: Sequence[LayerNode], of_weights: Collection[str], fed: C
     masks = find_masks(nodes)
     absorbed = _absorbed(nodes, fed)
     return {
-        node.name: _inflow(node, by_name, of_weights, fed, masks, node.name in absorbed)
+        node.name: _zero_provenance(node, by_name, of_weights, fed, masks, node.name in absorbed)
         for node in nodes
         if node.kind == "operator" and not node.optimizes
     }
 
 
-def gradient_inflows(
+def gradient_zero_provenances(
     forward: Sequence[LayerNode], weights_in: Mapping[str, Collection[str]], gradients: Mapping[str, str]
-) -> dict[str, Inflow]:
-    """Return the inflow of gradients of weights: a weight has none where zeros go into its layer.
+) -> dict[str, ZeroProvenance]:
+    """Return the zero provenance of gradients of weights: a weight has none where zeros go into its layer.
 
     Parameters
     ----------
@@ -92,23 +94,23 @@ def gradient_inflows(
         for weight in weights:
             read.setdefault(weight, {}).update(dict.fromkeys(inputs, True))
     return {
-        gradient: Inflow(tuple(read[weight]))
+        gradient: ZeroProvenance(tuple(read[weight]))
         for gradient, weight in gradients.items()
         if weight in read and weight not in unknown
     }
 
 
-def _inflow(
+def _zero_provenance(
     node: LayerNode,
     by_name: Mapping[str, LayerNode],
     of_weights: Collection[str],
     fed: Collection[str],
     masks: Collection[str],
     is_absorbed: bool,
-) -> Inflow:
+) -> ZeroProvenance:
     slots = node.slots or (0,) * len(node.inputs)
     if "" in node.inputs or plain_type(node.type) in PREDICATES:
-        return Inflow()
+        return ZeroProvenance()
     inputs = [
         (name, slot)
         for name, slot in zip(node.inputs, slots, strict=True)
@@ -116,14 +118,14 @@ def _inflow(
     ]
     is_gate = plain_type(node.type) in GATES and (len(inputs) == 1 or any(name in masks for name, _ in inputs))
     if is_gate and is_absorbed:
-        return Inflow()
+        return ZeroProvenance()
     has_signal = any(name in fed for name, _ in inputs)
     sources = dict.fromkeys(
         _weight_of(by_name, of_weights, source)
         for source in inputs
         if not by_name[source[0]].is_integer and not (has_signal and source[0] in masks)
     )
-    return Inflow(tuple(sources), plain_type(node.type) in SUMS)
+    return ZeroProvenance(tuple(sources), plain_type(node.type) in SUMS)
 
 
 def _weight_of(

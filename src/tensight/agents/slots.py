@@ -1,7 +1,7 @@
-"""The places at which tensors are observed, numbered once for the life of a process.
+"""The slots at which tensors are observed, numbered once for the life of a process.
 
-A place is a slot of a node. Numbers only grow, so that arrays of statistics, needs and values are indexed by them
-whatever program a step runs.
+A slot is an output or an input of a node, and its number is the slot id. Slot ids only grow, so that arrays of
+statistics, needs and values are indexed by them whatever program a step runs.
 """
 
 from __future__ import annotations
@@ -9,12 +9,21 @@ from __future__ import annotations
 from enum import IntFlag
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
 
     from tensight.agents.program import Role
 
 Io = Literal["output", "input"]
+
+NO_SLOT = -1
+"""Stands for a slot id where there is none."""
+
+NO_SLOT_IDS: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 class Need(IntFlag):
@@ -36,7 +45,7 @@ class Need(IntFlag):
 
 
 class DeclaredNode(NamedTuple):
-    """A node whose slots are places."""
+    """A node that has slots."""
 
     number: int
     name: str
@@ -44,22 +53,22 @@ class DeclaredNode(NamedTuple):
     role: Role
 
 
-class Place(NamedTuple):
-    """A slot of a node."""
+class TensorSlot(NamedTuple):
+    """A slot, with its slot id."""
 
-    number: int
+    slot_id: int
     node: DeclaredNode
     slot: int
     io: Io
 
 
-class PlaceTable:
-    """All places of a process.
+class SlotTable:
+    """All slots of a process.
 
     Attributes
     ----------
     needs : bytearray
-        `Need` bits of each place, by its number. It is one object for the life of the process, so that hot code may
+        `Need` bits of each slot, by its slot id. It is one object for the life of the process, so that hot code may
         keep it.
     """
 
@@ -67,18 +76,18 @@ class PlaceTable:
         self.needs = bytearray()
         self._nodes: list[DeclaredNode] = []
         self._by_name: dict[str, DeclaredNode] = {}
-        self._places: list[Place] = []
+        self._slots: list[TensorSlot] = []
         self._by_slot: dict[tuple[int, int, Io], int] = {}
-        self._on_new: Callable[[Place], Need] | None = None
+        self._on_new: Callable[[TensorSlot], Need] | None = None
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._slots)
 
-    def __getitem__(self, number: int) -> Place:
-        return self._places[number]
+    def __getitem__(self, slot_id: int) -> TensorSlot:
+        return self._slots[slot_id]
 
-    def decide_needs(self, decide: Callable[[Place], Need]) -> None:
-        """Have the needs of places that come decided by a function."""
+    def decide_needs(self, decide: Callable[[TensorSlot], Need]) -> None:
+        """Have the needs of new slots decided by a function."""
         self._on_new = decide
 
     def node(self, name: str, type_: str, role: Role = "operator") -> DeclaredNode:
@@ -96,13 +105,14 @@ class PlaceTable:
         for name, role in roles.items():
             known = self._by_name.get(name)
             if known is not None and known.role != role:
-                node = changed[known.number] = known._replace(role=role)
-                self._nodes[known.number] = self._by_name[name] = node
-        if changed:
-            self._places[:] = [
-                place._replace(node=changed[place.node.number]) if place.node.number in changed else place
-                for place in self._places
-            ]
+                changed[known.number] = corrected = known._replace(role=role)
+                self._nodes[known.number] = self._by_name[name] = corrected
+        if not changed:
+            return
+        for slot_id, tensor_slot in enumerate(self._slots):
+            node = changed.get(tensor_slot.node.number)
+            if node is not None:
+                self._slots[slot_id] = tensor_slot._replace(node=node)
 
     def find_node(self, name: str) -> DeclaredNode | None:
         """Return the node of a full name, if it was declared."""
@@ -113,21 +123,21 @@ class PlaceTable:
         """All nodes, by number."""
         return tuple(self._nodes)
 
-    def place(self, node: DeclaredNode, slot: int, io: Io = "output") -> int:
-        """Return the number of a slot of a node; it is new when it was never asked for."""
+    def slot_id(self, node: DeclaredNode, slot: int, io: Io = "output") -> int:
+        """Return the slot id of a slot of a node; it is new when it was never requested."""
         key = (node.number, slot, io)
-        number = self._by_slot.get(key)
-        if number is None:
-            number = len(self._places)
-            self._by_slot[key] = number
-            place = Place(number, node, slot, io)
-            self._places.append(place)
+        slot_id = self._by_slot.get(key)
+        if slot_id is None:
+            slot_id = len(self._slots)
+            self._by_slot[key] = slot_id
+            tensor_slot = TensorSlot(slot_id, node, slot, io)
+            self._slots.append(tensor_slot)
             self.needs.append(0)
             if self._on_new is not None:
-                self.needs[number] = int(self._on_new(place))
-        return number
+                self.needs[slot_id] = int(self._on_new(tensor_slot))
+        return slot_id
 
     def find(self, name: str, slot: int, io: Io = "output") -> int | None:
-        """Return the number of a slot of the node of a full name, if there is one."""
+        """Return the slot id of a slot of the node of a full name, if there is one."""
         node = self._by_name.get(name)
         return None if node is None else self._by_slot.get((node.number, slot, io))

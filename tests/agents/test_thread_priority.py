@@ -1,4 +1,4 @@
-"""A thread that gives way does so alone."""
+"""A thread that lowers its priority does so alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 
-from tensight.agents.giving_way import give_way
+from tensight.agents.thread_priority import lower_thread_priority
 
 
 def priority() -> int:
@@ -18,9 +18,9 @@ def test_only_the_thread_that_asks_gives_way() -> None:
     seen = []
 
     def work() -> None:
-        give_way(5)
+        lower_thread_priority(5)
         seen.append(priority())
-        give_way(40)
+        lower_thread_priority(40)
         seen.append(priority())
 
     thread = threading.Thread(target=work)
