@@ -42,7 +42,7 @@ def test_the_exit_code_and_the_first_line_are_the_verdict(tensight: Run, tmp_pat
     assert tensight("compare", "losses", a, b, "--noise", a, "--noise", b).code == 0
     assert tensight("compare", "losses", a, b, "--rtol", "0.2").code == 0
     nothing = tensight("compare", "losses", a, log(tmp_path / "c.log", []))
-    assert (nothing.code, nothing.err) == (2, f"tensight: {tmp_path / 'c.log'}: the file is empty\n")
+    assert (nothing.code, nothing.err) == (2, f"tensight: {tmp_path / 'c.log'}: the file is empty [curve-unreadable]\n")
 
 
 def test_options_choose_the_series_and_the_pattern(tensight: Run, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_port_in_use_is_one_line_that_names_its_holder(tmp_path: Path, option:
             pass
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f"tensight: port {port} is in use by process {os.getpid()} (")
-    assert line.endswith(f"; end that, or choose another port with {option} (0: any)")
+    assert line.endswith(f"; end that, or choose another port with {option} (0: any) [port-unavailable]")
 
 
 def test_two_servers_never_share_a_port(tmp_path: Path) -> None:
@@ -146,7 +146,9 @@ def test_two_servers_never_share_a_workspace(tmp_path: Path) -> None:
 def test_what_keeps_it_from_starting_is_one_line(tmp_path: Path, options: list[str], message: str) -> None:
     with pytest.raises(StartFailedError) as caught, running_server(tmp_path / "w", *options):
         pass
-    assert str(caught.value) == f"tensight: {message}\n"
+    said, _, code = str(caught.value).rpartition(" ")
+    assert said == f"tensight: {message}"
+    assert code in ("[input-invalid]\n", "[port-unavailable]\n")
     assert not (tmp_path / "w" / "server.json").exists()
 
 
