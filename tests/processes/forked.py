@@ -64,15 +64,23 @@ class Imports:
         Each after those that it needs.
     deferred : bool
         Whether a program finds each imported only when it imports it.
+    variables : tuple of tuple of str
+        Names and values of environment variables that programs of this kind set before they import, where they are not
+        set.
     """
 
     modules: tuple[str, ...]
     deferred: bool = True
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 PYTORCH = Imports(("numpy", "torch", "torch._dynamo"))
 MINDSPORE = Imports(("numpy", "mindspore"))
-DEBUG_SERVER = Imports(("tensight.cli.app", "tensight.server.app"), deferred=False)
+DEBUG_SERVER = Imports(
+    ("tensight.cli.app", "tensight.cli.start", "tensight.server.app"),
+    deferred=False,
+    variables=(("GRPC_VERBOSITY", "NONE"),),
+)
 
 
 def popen(command: Sequence[object], imports: Imports, **options: Any) -> subprocess.Popen[Any]:
@@ -236,7 +244,7 @@ class _ForkServer:
                 [interpreter, "-c", _BOOTSTRAP, str(_SERVER), given],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
-                env=environment,
+                env={**dict(imports.variables), **environment},
             )
         return cls(ours, process)
 

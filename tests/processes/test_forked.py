@@ -236,6 +236,13 @@ def test_variables_that_libraries_read_when_they_are_imported_are_there_by_then(
     assert output(text, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}) == "1 1"
 
 
+def test_variables_that_a_program_sets_before_it_imports_are_set_only_by_then() -> None:
+    imports = Imports(("numpy",), variables=(("OPENBLAS_NUM_THREADS", "1"),))
+    text = "import os, numpy; print(os.environ.get('OPENBLAS_NUM_THREADS'), len(os.listdir('/proc/self/task')))"
+    ended = run(code(text), imports, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert ended.stdout == "None 1\n"
+
+
 @pytest.mark.parametrize("imports", [PYTORCH, DEBUG_SERVER])
 def test_threads_and_gradients_work_in_a_child(imports: Imports) -> None:
     text = """

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from forked import DEBUG_SERVER, popen
+
 START_WITHIN_S = 60
 END_WITHIN_S = 30
 
@@ -87,8 +89,9 @@ def running_server(
     workspace.mkdir(parents=True, exist_ok=True)
     arguments = ["--workspace", str(workspace), "--port", "0", "--debugger-port", "0", *options]
     with open(_errors_file(workspace), "w") as errors:
-        process = subprocess.Popen(
+        process = popen(
             [*command, sys.executable, "-m", "tensight", "start", *arguments],
+            DEBUG_SERVER,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
