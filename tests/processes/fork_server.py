@@ -17,14 +17,17 @@ import os
 import runpy
 import select
 import signal
+import site
 import socket
 import sys
 import types
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 LARGEST_REQUEST_BYTES = 2**18
+START_FILE = "tensight_debug.pth"
+"""What the wheel puts into site-packages, for the interpreter to run when it starts."""
 DESCRIPTORS = 4
 """That come with a request: stdin, stdout, stderr, and where to report the process id and the exit code."""
 
@@ -69,7 +72,7 @@ def main(control: socket.socket, worker: int, modules: Sequence[str], *, deferre
     interrupt = signal.getsignal(signal.SIGINT)
     # Ctrl-C is for the tests and for the children.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    groups = [(module, set(_import(module))) for module in modules]
+    groups = [(module, _import(module)) for module in modules]
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     # What is imported stays. A child that looked for garbage there would copy all of it, and take a second at its end.
@@ -77,17 +80,29 @@ def main(control: socket.socket, worker: int, modules: Sequence[str], *, deferre
     gc.freeze()
     start = serve(control, worker)
     signal.signal(signal.SIGINT, interrupt)
-    if deferred:
-        DeferredImports(groups).install()
     become(start)
-    run(start.command)
+    if not deferred:
+        run(start.command)
+        return
+    hidden = DeferredImports(groups)
+    hidden.install()
+    fresh = FreshInterpreter(hidden)
+    os.execve = fresh.execve
+    command = start.command
+    while True:
+        try:
+            run(command)
+            return
+        except Replaced as replaced:
+            command, environment = replaced.args
+        fresh.restore(environment)
 
 
-def _import(module: str) -> Iterable[str]:
-    """Import a module, and return the names of all that came with it."""
+def _import(module: str) -> list[str]:
+    """Import a module, and return the names of all that came with it, in order: modules are cleared in it."""
     before = set(sys.modules)
     importlib.import_module(module)
-    return set(sys.modules) - before
+    return [name for name in sys.modules if name not in before]
 
 
 def serve(control: socket.socket, worker: int) -> Start:
@@ -154,21 +169,30 @@ def become(start: Start) -> None:
     """Give this process what a process is started with."""
     if start.session:
         os.setsid()
-    for number, (descriptor, name) in enumerate(zip(start.streams, ("stdin", "stdout", "stderr"), strict=True)):
+    for number, descriptor in enumerate(start.streams):
         os.dup2(descriptor, number)
         os.close(descriptor)
-        stream = _stream(number, getattr(sys, name))
+    _make_streams()
+    os.chdir(start.folder)
+    _set_environment(start.environment)
+    importlib.invalidate_caches()
+    random: Any = sys.modules.get("numpy.random")
+    if random is not None:
+        # Each process draws other random numbers; Python sees to its own ones.
+        random.seed()
+
+
+def _set_environment(environment: dict[str, str]) -> None:
+    for name in set(os.environ) - set(environment):
+        del os.environ[name]
+    os.environ.update(environment)
+
+
+def _make_streams() -> None:
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = _stream(number, getattr(sys, f"__{name}__"))
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    os.chdir(start.folder)
-    for name in set(os.environ) - set(start.environment):
-        del os.environ[name]
-    os.environ.update(start.environment)
-    importlib.invalidate_caches()
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is not None:
-        # Each process draws other random numbers; Python sees to its own ones.
-        numpy.random.seed()
 
 
 def _stream(number: int, server: Any) -> io.TextIOWrapper:
@@ -208,8 +232,8 @@ class DeferredImports:
         Each module that was imported, and the names of all modules that came with it.
     """
 
-    def __init__(self, groups: Sequence[tuple[str, set[str]]]) -> None:
-        self._groups = [(module, {name for name in names if _is_installed(name)}) for module, names in groups]
+    def __init__(self, groups: Sequence[tuple[str, list[str]]]) -> None:
+        self._groups = [(module, list(filter(_is_installed, names))) for module, names in groups]
         self._hidden: dict[str, types.ModuleType] = {}
 
     def install(self) -> None:
@@ -220,6 +244,11 @@ class DeferredImports:
             if package in self._hidden:
                 delattr(self._hidden[package], name)
         sys.meta_path.insert(0, self)
+
+    @property
+    def shown(self) -> bool:
+        """Whether any was asked for."""
+        return len(self._hidden) < sum(len(names) for _, names in self._groups)
 
     def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
         """Return a specification of a module that is hidden; that does not show it."""
@@ -238,12 +267,13 @@ class DeferredImports:
         place = next(place for place, (_, names) in enumerate(self._groups) if name in names)
         package = name.partition(".")[0]
         if self._groups[place][0].partition(".")[0] == package:
-            shown = set().union(*(names for _, names in self._groups[: place + 1]))
+            shown = [other for _, names in self._groups[: place + 1] for other in names]
         else:
             # Something that the module needs was asked for by itself.
-            shown = {other for other in self._groups[place][1] if other.partition(".")[0] == package}
-        for other in shown & self._hidden.keys():
-            sys.modules[other] = self._hidden.pop(other)
+            shown = [other for other in self._groups[place][1] if other.partition(".")[0] == package]
+        for other in shown:
+            if other in self._hidden:
+                sys.modules[other] = self._hidden.pop(other)
         return module
 
 
@@ -264,6 +294,61 @@ class _HiddenModule:
 
     def exec_module(self, module: types.ModuleType) -> None:
         module.__spec__ = self._spec
+
+
+class Replaced(BaseException):
+    """This process is to run another program; has its command and its environment."""
+
+
+class FreshInterpreter:
+    """What a program finds that another one starts in its place, as `tensight run` does with `os.execve`.
+
+    Parameters
+    ----------
+    hidden : DeferredImports
+    """
+
+    def __init__(self, hidden: DeferredImports) -> None:
+        self._hidden = hidden
+        self._modules = set(sys.modules)
+        self._path, self._finders = list(sys.path), list(sys.meta_path)
+        self._execve = os.execve
+
+    def execve(self, path: str, command: list[str], environment: dict[str, str]) -> None:
+        """Stands in for `os.execve`: run a script, a module or code here, and replace the process by anything else.
+
+        Raises
+        ------
+        Replaced
+            It is to be run here.
+        """
+        runs = len(command) > 1 and (command[1] in ("-m", "-c") or os.path.isfile(command[1]))
+        if path != sys.executable or not runs or self._hidden.shown or any(map(_is_extension, self._imported())):
+            self._execve(path, command, environment)
+        raise Replaced(command, dict(environment))
+
+    def restore(self, environment: dict[str, str]) -> None:
+        """Forget the program that was run, and start up again in an environment."""
+        for name in self._imported():
+            del sys.modules[name]
+        sys.path[:], sys.meta_path[:] = self._path, self._finders
+        os.execve = self._execve
+        _make_streams()
+        _set_environment(environment)
+        importlib.invalidate_caches()
+        for folder in site.getsitepackages():
+            file = os.path.join(folder, START_FILE)
+            if os.path.isfile(file):
+                with open(file) as lines:
+                    exec(lines.read(), {})  # noqa: S102 - as the interpreter does when it starts
+
+    def _imported(self) -> list[str]:
+        return [name for name in sys.modules if name not in self._modules and _is_installed(name)]
+
+
+def _is_extension(name: str) -> bool:
+    """Whether a module is compiled: such a one may not be imported a second time."""
+    return (getattr(sys.modules[name], "__file__", None) or "").endswith(".so")
 
 
 def run(command: list[str]) -> None:

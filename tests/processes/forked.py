@@ -4,6 +4,7 @@ Most of what a short training or a debug server costs is imports: PyTorch takes 
 process of tests keeps a fork server (`fork_server.py`) for each interpreter, each set of imports, and each environment.
 A process that it forks sees its command, its folder, its environment and its streams, and `sys.modules`, as if it had
 been started; and what one does is not seen by the next. Only `gc.get_objects` leaves out what was imported.
+What `tensight run` puts in its own place is run in the same process, after what a fresh interpreter does at its start.
 
 What cannot be so is started, whoever asks:
 
@@ -11,10 +12,10 @@ What cannot be so is started, whoever asks:
 - another command than ``python SCRIPT``, ``python -m MODULE`` or ``python -c CODE``: flags of the interpreter, or a
   program such as `prlimit` around it;
 - with one of `STARTS_UP` in the environment: something is to happen while the interpreter starts;
+- with an environment that is not that of the tests: libraries read variables when they are imported. But those of
+  `READ_LATER` may be others, since nothing reads them before; and so may those that its `Imports` name: each choice of
+  these has a fork server of its own;
 - where the system has no `pidfd_open` (Linux 5.3).
-
-Libraries read environment variables when they are imported, so all must be as in the fork server, which otherwise is
-another one, but for those of `READ_LATER`.
 
 Tests of how a program starts, and of what it imports, use `subprocess`.
 """
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 OPTIONS = {"stdin", "stdout", "stderr", "text", "cwd", "env", "start_new_session"}
 STARTS_UP = ("TENSIGHT_DEBUG", "ENABLE_MS_DEBUGGER", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
-READ_LATER = ("TENSIGHT_", "MS_DEBUGGER_", "PYTEST_")
+READ_LATER = ("TENSIGHT_", "MS_DEBUGGER_", "GLOO_", "PYTEST_")
 """How variables begin that nothing reads before it has been imported ..."""
 READ_EARLY = ("TENSIGHT_KERNELS",)
 """... but for these."""
@@ -64,6 +65,8 @@ class Imports:
         Each after those that it needs.
     deferred : bool
         Whether a program finds each imported only when it imports it.
+    chosen : tuple of str
+        Names of environment variables in which programs of this kind may differ from the tests.
     variables : tuple of tuple of str
         Names and values of environment variables that programs of this kind set before they import, where they are not
         set.
@@ -71,11 +74,12 @@ class Imports:
 
     modules: tuple[str, ...]
     deferred: bool = True
+    chosen: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
 
 
-PYTORCH = Imports(("numpy", "torch", "torch._dynamo"))
-MINDSPORE = Imports(("numpy", "mindspore"))
+PYTORCH = Imports(("numpy", "torch", "torch._dynamo"), chosen=("OMP_NUM_THREADS",))
+MINDSPORE = Imports(("numpy", "mindspore"), chosen=("GLOG_v",))
 DEBUG_SERVER = Imports(
     ("tensight.cli.app", "tensight.cli.start", "tensight.server.app"),
     deferred=False,
@@ -83,19 +87,19 @@ DEBUG_SERVER = Imports(
 )
 
 
-def popen(command: Sequence[object], imports: Imports, **options: Any) -> subprocess.Popen[Any]:
+def popen(command: Sequence[object], imports: Imports | None, **options: Any) -> subprocess.Popen[Any]:
     """Start a program as `subprocess.Popen` does, or fork it.
 
     Parameters
     ----------
     command : sequence of str or Path
-    imports : Imports
-        What it is going to import.
+    imports : Imports or None
+        What it is going to import; if None, it is started.
     **options
         Of `subprocess.Popen`.
     """
     words = [os.fspath(word) for word in command]  # type: ignore[call-overload]
-    if not _can_be_forked(words, options):
+    if imports is None or not _can_be_forked(words, imports, options):
         return subprocess.Popen(words, **options)
     return _ForkedProcess(words, imports, **options)
 
@@ -141,10 +145,14 @@ def run(
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
-def _can_be_forked(command: list[str], options: Mapping[str, Any]) -> bool:
+def _can_be_forked(command: list[str], imports: Imports, options: Mapping[str, Any]) -> bool:
     if not hasattr(os, "pidfd_open") or options.keys() - OPTIONS or len(command) < 2:
         return False
-    if set(STARTS_UP) & _environment(options).keys():
+    environment = _environment(options)
+    if set(STARTS_UP) & environment.keys():
+        return False
+    changed = {name for name, _ in _read_early(environment).items() ^ _read_early(os.environ).items()}
+    if changed - set(imports.chosen):
         return False
     interpreter, first, *rest = command
     if not Path(interpreter).name.startswith("python"):
@@ -157,6 +165,10 @@ def _can_be_forked(command: list[str], options: Mapping[str, Any]) -> bool:
 def _environment(options: Mapping[str, Any]) -> dict[str, str]:
     given = options.get("env")
     return dict(os.environ if given is None else given)
+
+
+def _read_early(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in environment.items() if not name.startswith(READ_LATER) or name in READ_EARLY}
 
 
 def _folder(options: Mapping[str, Any]) -> str:
@@ -280,7 +292,7 @@ atexit.register(_servers.end)
 
 def _server_of(interpreter: str, imports: Imports, environment: Mapping[str, str]) -> _ForkServer:
     """Return the fork server for an interpreter, imports, and variables that are read early; start it if need be."""
-    early = {name: text for name, text in environment.items() if not name.startswith(READ_LATER) or name in READ_EARLY}
+    early = _read_early(environment)
     use = (interpreter, imports, frozenset(early.items()))
     with _servers.lock:
         if use not in _servers.by_use:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from forked import DEBUG_SERVER, PYTORCH, ForkServerError, Imports, popen, run
 
-PATIENCE_S = 60
-NUMPY = Imports(("numpy", "numpy.ma"))
+PATIENCE_S = 180
+NUMPY = Imports(("numpy", "numpy.ma", "numpy.random"), chosen=("OPENBLAS_NUM_THREADS", "PYTHONUNBUFFERED"))
 REPORT = """\
 import os, signal, sys, threading
 installed = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
@@ -223,6 +223,44 @@ def test_an_import_is_noticed_where_the_program_imports() -> None:
     assert output(textwrap.dedent(text)).splitlines() == expected
 
 
+REPLACED = """\
+import os, sys
+installed = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
+environment = sorted((name, text) for name, text in os.environ.items() if name != "TENSIGHT_RUN")
+print(sys.argv, sys.orig_argv, sys.path, __name__, __file__, sorted(installed), environment)
+print(sys.stdout, sys.stdin.read(), os.environ["TENSIGHT_RUN"].startswith(f"{os.getpid()}-"))
+print([type(finder) for finder in sys.meta_path if "fork" not in repr(finder)])
+import numpy, tensight
+print(sorted({name for name in sys.modules if name.startswith("tensight")}))
+sys.stderr.write(str("fork_server" in open("/proc/self/cmdline").read()))
+raise ValueError("at the end")
+"""
+
+
+def test_what_tensight_run_becomes_is_run_in_the_same_process(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(REPLACED)
+    words = ["-m", "tensight", "run", "--port", "9", "--capture", "ops", "train.py", "--port", "1", "x"]
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("TENSIGHT_")}
+    ends = []
+    for start in (started, forked):
+        with open(tmp_path / "train.py") as stdin:
+            ends.append(start([sys.executable, *words], cwd=tmp_path, stdin=stdin, env=environment))
+    assert ends[0].stdout.splitlines()[0].startswith("['train.py', '--port', '1', 'x']")
+    assert (ends[0].returncode, ends[0].stdout) == (ends[1].returncode, ends[1].stdout)
+    assert ends[1].stderr == ends[0].stderr.replace("False", "True")
+
+
+def test_what_replaces_itself_when_it_has_imported_is_started() -> None:
+    then = "import sys; print('numpy' in sys.modules, 'fork_' + 'server.py' in open('/proc/self/cmdline').read())"
+    text = f"import numpy, sys; os.execve(sys.executable, [sys.executable, '-c', {then!r}], os.environ)"
+    assert output(text) == "False False"
+
+
+def test_modules_are_cleared_at_the_end_in_the_order_in_which_they_were_imported() -> None:
+    text = "import sys, numpy, numpy.ma; print([name for name in sys.modules if name.startswith('numpy')])"
+    assert outcome(forked(code(text))) == outcome(started(code(text)))
+
+
 def test_what_is_not_deferred_is_there_at_once() -> None:
     imports = Imports(("numpy",), deferred=False)
     ended = run(
@@ -243,23 +281,28 @@ def test_variables_that_a_program_sets_before_it_imports_are_set_only_by_then() 
     assert ended.stdout == "None 1\n"
 
 
-@pytest.mark.parametrize("imports", [PYTORCH, DEBUG_SERVER])
-def test_threads_and_gradients_work_in_a_child(imports: Imports) -> None:
-    text = """
-    import os, sys, threading, torch
-    torch.set_num_threads(2)
-    weights = torch.ones(300, 300, requires_grad=True)
-    (weights @ weights).sum().backward()
-    optimizer = torch.optim.SGD([weights], 0.1)
-    optimizer.step()
-    print(torch.get_num_threads(), float(weights.grad.sum()), torch.linalg.norm(weights.detach()).isfinite().item())
-    """
-    command = code(textwrap.dedent(text))
-    assert outcome(run(command, imports, capture_output=True, text=True, timeout=PATIENCE_S)) == (
-        0,
-        ["2 54000000.0 True"],
-        "",
-    )
+TORCH = """
+import torch
+torch.set_num_threads(2)
+weights = torch.ones(300, 300, requires_grad=True)
+(weights @ weights).sum().backward()
+torch.optim.SGD([weights], 0.1).step()
+print(torch.get_num_threads(), float(weights.grad.sum()), torch.linalg.norm(weights.detach()).isfinite().item())
+"""
+ARROW = """
+import numpy, pyarrow.compute
+numbers = numpy.ones((300, 300))
+print(float((numbers @ numbers).sum()), pyarrow.compute.sum(pyarrow.array(numbers.ravel())))
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "text", "printed"),
+    [(PYTORCH, TORCH, "2 54000000.0 True"), (DEBUG_SERVER, ARROW, "27000000.0 90000.0")],
+)
+def test_what_computes_in_threads_does_so_in_a_child(imports: Imports, text: str, printed: str) -> None:
+    ended = run(code(text), imports, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert outcome(ended) == (0, [printed], "")
 
 
 @pytest.mark.parametrize(
@@ -270,6 +313,9 @@ def test_threads_and_gradients_work_in_a_child(imports: Imports) -> None:
         (code("import os; print(os.getppid())"), {"umask": 0o77}),
         (code("import os; print(os.getppid())"), {"env": {**os.environ, "TENSIGHT_DEBUG": "1"}}),
         (code("import os; print(os.getppid())"), {"env": {**os.environ, "COVERAGE_PROCESS_START": "pyproject.toml"}}),
+        (code("import os; print(os.getppid())"), {"env": {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}}),
+        (code("import os; print(os.getppid())"), {"env": {**os.environ, "OMP_NUM_THREADS": "3"}}),
+        (code("import os; print(os.getppid())"), {"env": {**os.environ, "TENSIGHT_KERNELS": "portable"}}),
     ],
 )
 def test_what_cannot_be_forked_is_started(command: list[str], options: dict[str, Any]) -> None:
