@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "processes"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "server"))
 
 from running import running_server
@@ -71,7 +72,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=12, help="of each way")
     runs = parser.parse_args().runs
-    with tempfile.TemporaryDirectory() as folder, running_server(Path(folder) / "workspace") as server:
+    with tempfile.TemporaryDirectory() as folder, running_server(Path(folder) / "workspace", imports=None) as server:
         script = Path(folder) / "train.py"
         script.write_text(SCRIPT)
         host, _, port = str(server.debugger).rpartition(":")

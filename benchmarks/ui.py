@@ -31,6 +31,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "processes"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "server"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "page"))
 
@@ -157,7 +158,7 @@ def dumps(**write: Callable[[Path], object]) -> Iterator[RunningServer]:
         for dump, make in write.items():
             make(folder / "dumps" / dump)
         options = ("--summary-base-dir", str(folder / "dumps"), "--max-offline-debugger-session-num", "9")
-        with running_server(folder / "workspace", *options) as server:
+        with running_server(folder / "workspace", *options, imports=None) as server:
             yield server
 
 
@@ -391,7 +392,7 @@ def events(browser: Browser, options: argparse.Namespace) -> None:
     del options
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tensight-bench-")))
-        server = stack.enter_context(running_server(folder / "workspace"))
+        server = stack.enter_context(running_server(folder / "workspace", imports=None))
         (folder / "training").mkdir()
         run = stack.enter_context(training(server, "nan_from_log", folder / "training"))
         session = stack.enter_context(tensight.connect(server.url)).session(run)

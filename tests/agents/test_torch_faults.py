@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from forked import PYTORCH, Imports
 from running import RunningServer, running_server
 from training_process import Outcome, TrainingProcess
 
@@ -35,7 +36,10 @@ MISTAKE = "ValueError: the training's own mistake"
 
 
 class Run(TrainingProcess):
-    """A training in a process of its own; `debugger` is where it looks for a server, if it is debugged."""
+    """A training in a process of its own; `debugger` is where it looks for a server, if it is debugged.
+
+    It is forked, and no child of this process, unless `imports` is None.
+    """
 
     def __init__(
         self,
@@ -44,13 +48,14 @@ class Run(TrainingProcess):
         options: tuple[str, ...] = (),
         variables: Mapping[str, str] | None = None,
         folder: Path,
+        imports: Imports | None = PYTORCH,
     ) -> None:
         command = [sys.executable, str(SCRIPT), *arguments]
         if debugger:
             host, _, port = debugger.rpartition(":")
             where = ("--host", host, "--port", port)
             command = [sys.executable, "-m", "tensight", "run", *where, *options, str(SCRIPT), *arguments]
-        super().__init__(command, folder, environment={**os.environ, **(variables or {})})
+        super().__init__(command, folder, environment={**os.environ, **(variables or {})}, imports=imports)
 
     def __enter__(self) -> Run:
         return self
@@ -213,7 +218,7 @@ def test_a_training_that_was_stopped_by_the_shell_goes_on_with_its_session(
     enough = tmp_path / "enough"
     arguments = ("--stop-at", "8", "--linger", str(enough))
     with (
-        Run(*arguments, debugger=str(lasting.debugger), options=options, folder=tmp_path) as run,
+        Run(*arguments, debugger=str(lasting.debugger), options=options, folder=tmp_path, imports=None) as run,
         attached(lasting, "stopped") as session,
     ):
         run.until("step 8")

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forked import popen
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from forked import Imports
     from typing_extensions import Self
 
 
@@ -63,6 +66,8 @@ class TrainingProcess:
         By default that of the test.
     patience_s : float
         How long it may say nothing.
+    imports : Imports, optional
+        What it imports: it is forked off an interpreter that has. By default it is started.
     """
 
     def __init__(
@@ -72,13 +77,15 @@ class TrainingProcess:
         *,
         environment: Mapping[str, str] | None = None,
         patience_s: float = 60.0,
+        imports: Imports | None = None,
     ) -> None:
         self._patience_s = patience_s
         self._lines: list[str] = []
         self._errors = folder / "training.stderr"
         with self._errors.open("w") as errors:
-            self.process = subprocess.Popen(
+            self.process = popen(
                 command,
+                imports,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from forked import PYTORCH, popen
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 from running import RunningServer
 
@@ -173,8 +174,9 @@ def training(server: RunningServer, scenario: str | Path, folder: Path, *options
     seen = ["--capture", "ops", "--record", "ring:5", "--record-folder", str(folder / "steps")]
     printed = folder / "training.txt"
     with printed.open("w") as output:
-        process = subprocess.Popen(
+        process = popen(
             [sys.executable, "-m", "tensight", "run", *where, *seen, *options, str(script)],
+            PYTORCH,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "server"), str(HERE.parent / "processes")]
 
 from browsing import LARGE, SMALL, chromium, new_page, training, visit  # noqa: E402 - beside this file
 from playwright.sync_api import Browser, Page, expect  # noqa: E402

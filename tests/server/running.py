@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from forked import DEBUG_SERVER, Imports, popen
+
 START_WITHIN_S = 60
 END_WITHIN_S = 30
 
@@ -64,7 +66,11 @@ class RunningServer:
 
 @contextmanager
 def running_server(
-    workspace: Path, *options: str, env: Mapping[str, str] | None = None, command: tuple[str, ...] = ()
+    workspace: Path,
+    *options: str,
+    env: Mapping[str, str] | None = None,
+    command: tuple[str, ...] = (),
+    imports: Imports | None = DEBUG_SERVER,
 ) -> Iterator[RunningServer]:
     """Start a server on free ports and end it when the context ends.
 
@@ -78,6 +84,8 @@ def running_server(
         Environment variables beside those of the test.
     command : tuple of str
         What to put before the command, such as `prlimit`.
+    imports : Imports, optional
+        It is forked off an interpreter that has imported them; if None, it is started.
 
     Raises
     ------
@@ -87,8 +95,9 @@ def running_server(
     workspace.mkdir(parents=True, exist_ok=True)
     arguments = ["--workspace", str(workspace), "--port", "0", "--debugger-port", "0", *options]
     with open(_errors_file(workspace), "w") as errors:
-        process = subprocess.Popen(
+        process = popen(
             [*command, sys.executable, "-m", "tensight", "start", *arguments],
+            imports,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,

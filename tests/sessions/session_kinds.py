@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forked import PYTORCH
 from mindspore_stage import PATIENCE_S, VERSIONS, Run, address, attached
 from person import Person
 from running import running_server
@@ -112,7 +113,7 @@ def train_with_torch(on: Stage, *, steps: int = ENDLESS, arguments: tuple[str, .
     options = ("--host", host, "--port", port, "--job", job, "--break-at-start")
     script = (str(HERE / "steady_training.py"), "--steps", str(steps), *arguments)
     command = [sys.executable, "-m", "tensight", "run", *options, *script]
-    with TrainingProcess(command, on.own_folder(job)), attached(on.running, job) as session:
+    with TrainingProcess(command, on.own_folder(job), imports=PYTORCH), attached(on.running, job) as session:
         session.wait(PATIENCE_S)
         yield session
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from forked import MINDSPORE
 from training_process import TrainingProcess
 
 import tensight
@@ -88,7 +89,13 @@ class Run(TrainingProcess):
         inherited = {name: text for name, text in os.environ.items() if not name.startswith(NOT_INHERITED)}
         # MindSpore warns of what is deprecated, and of having been built for an older NumPy.
         environment = {**inherited, "GLOG_v": "3", **(variables or {})}
-        super().__init__([*command, str(script), *arguments], folder, environment=environment, patience_s=PATIENCE_S)
+        super().__init__(
+            [*command, str(script), *arguments],
+            folder,
+            environment=environment,
+            patience_s=PATIENCE_S,
+            imports=MINDSPORE,
+        )
 
     def __enter__(self) -> Run:
         return self

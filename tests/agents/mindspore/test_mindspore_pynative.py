@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from forked import MINDSPORE, popen
 from running import RunningServer, running_server
 
 import tensight
@@ -87,7 +88,7 @@ def debugged(server: RunningServer, version: str, folder: Path, *options: str) -
     folder.mkdir()
     job = f"pynative-{next(_jobs)}"
     command = [str(python(version)), str(SCRIPT), str(folder), "--server", str(server.debugger), "--job", job, *options]
-    process = subprocess.Popen(command, env=quiet(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = popen(command, MINDSPORE, env=quiet(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         with tensight.connect(server.url) as connection:
             session = connection.wait_for_session(PATIENCE_S, name=job)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from agent_stage import until
+from forked import PYTORCH, popen
 from running import RunningServer, running_server
 
 import tensight
@@ -89,8 +90,9 @@ def two_ranks(folder: Path, port: str, begins: str, text: str = SCRIPT) -> Itera
     script = folder / "train.py"
     script.write_text(text)
     ranks = [
-        subprocess.Popen(
+        popen(
             [sys.executable, str(script), str(rank), str(folder / "store"), port, begins],
+            PYTORCH,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
