@@ -91,7 +91,7 @@ def main() -> int:
     found: defaultdict[str, set[str]] = defaultdict(set)
     for pattern in (_PYTHON, _TYPESCRIPT):
         for path in ROOT.glob(pattern):
-            if "_pb2" not in path.name and "generated" not in path.parts:
+            if "_pb2" not in path.name and path.name != "schema.d.ts":
                 for name in names_of(path):
                     if replaced_word(name):
                         found[name].add(str(path.relative_to(ROOT)))
