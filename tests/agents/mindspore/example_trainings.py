@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forked import MINDSPORE, popen
+
 import tensight
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ def debugged(server: RunningServer, version: str, example: str, *options: str) -
     host, _, port = str(server.debugger).rpartition(":")
     ours = [str(python(version)), "-m", "tensight", "run", "--break-at-start", "--job", job, "--host", host]
     command = [*ours, "--port", port, str(script(example)), *options]
-    process = subprocess.Popen(command, env=_environment(), **_PIPES)
+    process = popen(command, MINDSPORE, env=_environment(), **_PIPES)
     try:
         with tensight.connect(server.url) as client:
             session = client.wait_for_session(PATIENCE_S, name=job)
