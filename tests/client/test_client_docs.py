@@ -48,12 +48,14 @@ def test_everything_public_is_documented_with_an_example(name: str) -> None:
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_the_example_works(name: str, server: Server, tmp_path: Path) -> None:
     session = server.open(SICK)
+    comparison = server.compare(session, session)
+    comparison.wait(60)
     known = {
         "tensight": tensight,
         "server": server,
         "session": session,
         "tensor": session.tensor("network.fc2.weight", step=2),
-        "comparison": server.compare(session, session),
+        "comparison": comparison,
         "folder": tmp_path,
         "State": State,
     }
