@@ -828,6 +828,13 @@ def test_every_step_that_has_something_can_be_asked_for(session: Session) -> Non
         assert {one.status for one in nowhere if one.step} <= {"not_kept"}
 
 
+def test_the_history_of_a_weight_is_of_one_type(session: Session) -> None:
+    # Before the first update a weight is known from what read it.
+    for found in list(session.nodes(kind="parameter"))[:8]:
+        for tensor in tensors_of(session, found):
+            assert len({row.type for row in session.tensor(tensor.address).history()}) <= 1
+
+
 def test_what_is_not_there_is_not_found(session: Session) -> None:
     found = some_nodes(session)[0]
     step = session.summary.step

@@ -81,7 +81,10 @@ def statistics_row(dump: Dump, table: StatisticsTable, row: int, address: Tensor
     if statistics is None:
         return None
     file = table.files[row]
-    node = node_of(dump, file)
+    # A weight at step 0 is read from the input of an operator.
+    graph = dump.graph_of(file)
+    node = None if graph is None else graph.get(address.node)
+    is_of_node = node is not None and (node.is_constant or node.name != file.node)
     return StatisticsRow(
         address=str(address),
         rank=address.rank,
@@ -91,7 +94,7 @@ def statistics_row(dump: Dump, table: StatisticsTable, row: int, address: Tensor
         io=address.io,
         step=address.step,
         # Files call constants parameters.
-        type=node.type if node is not None and node.is_constant else file.op_type,
+        type=node.type if node is not None and is_of_node else file.op_type,
         position=None if node is None else dump.node_number(file.rank, node),
         statistics=statistics,
     )
