@@ -28,6 +28,7 @@ IF_INSTALLED = {
     # Each of these says what is missing, or does without.
     ("tensight", "tensight.client"),
     ("tensight.cli", "tensight.cli.app"),
+    ("tensight.cli", "tensight.cli.dump_summary"),
     ("tensight.dumps.storage", "fsspec"),
     ("tensight.tensors.narrow_types", "ml_dtypes"),
 }

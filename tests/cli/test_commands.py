@@ -42,6 +42,30 @@ def test_info_says_what_the_dump_holds_and_says_it_again_from_its_cache(tensight
     assert (data["framework_version"], data["ranks"][0]["unmatched"]) == ("2.10.0", 0)
 
 
+def test_a_plain_line_of_info_does_what_any_other_does(tensight: Run, dump_210: Path, tmp_path: Path) -> None:
+    # With "=" the library reads it that reads the lines of all commands.
+    folder = tmp_path / "elsewhere"
+    for options in ([], ["--json"]):
+        plain = tensight("info", dump_210, "--cache-dir", folder, *options)
+        assert plain.code == 0
+        assert plain == tensight("info", *options, f"--cache-dir={folder}", dump_210)
+    assert folder.exists()
+    # What is not plain is refused as in any other command, or explained.
+    for wrong in ([], [dump_210, dump_210], [dump_210, "--cache-dir"], [dump_210, "--jason"]):
+        outcome = tensight("info", *wrong)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert "info [OPTIONS]" in outcome.err
+    assert "Show what a dump holds" in tensight("info", "--help").out
+
+
+def test_a_plain_line_of_info_needs_no_library_of_commands(dump_210: Path, tmp_path: Path) -> None:
+    code = f"import sys; sys.argv = ['tensight', 'info', {str(dump_210)!r}, '--cache-dir', {str(tmp_path)!r}]\n"
+    code += "from tensight.cli import main\nmain()\n"
+    code += "print([name for name in ('typer', 'pydantic', 'pyarrow', 'duckdb') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("[]")
+
+
 def test_info_notices_a_new_file(tensight: Run, dump_copy: Callable[[str], Path]) -> None:
     dump = dump_copy("sick-2.10.0")
     before = json.loads(tensight("info", dump, "--json").out)["ranks"][0]["files"]

@@ -59,9 +59,14 @@ def _run() -> None:
 
         run_plainly(sys.argv[1], sys.argv[2:])
     try:
+        if sys.argv[1:2] == ["info"]:
+            from tensight.cli.dump_summary import info_plainly
+
+            if info_plainly(sys.argv[2:]):
+                return
         from tensight.cli.app import command_line
     except ModuleNotFoundError as error:
-        if error.name != "tensight.cli.app":
+        if error.name not in ("tensight.cli.app", "tensight.cli.dump_summary"):
             raise
         from tensight.cli.agent_only import agent_command_line
 
