@@ -54,7 +54,7 @@ def test_a_plain_line_of_info_does_what_any_other_does(tensight: Run, dump_210: 
     for wrong in ([], [dump_210, dump_210], [dump_210, "--cache-dir"], [dump_210, "--jason"]):
         outcome = tensight("info", *wrong)
         assert (outcome.code, outcome.out) == (2, "")
-        assert "info [OPTIONS]" in outcome.err
+        assert "─ Error ─" in outcome.err
     assert "Show what a dump holds" in tensight("info", "--help").out
 
 
