@@ -76,7 +76,7 @@ def test_the_operator_is_named_at_the_next_stop(page: Page, page_server: Running
     visit(page, page_server, run=stopped.id)
     banner = page.get_by_test_id("origin-banner")
     expect(banner).to_contain_text(f"train.py:{LINE - 1}")
-    button = banner.get_by_role("button", name="Capture every operator")
+    button = banner.get_by_role("button", name="Look closer")
     expect(button).to_be_visible()
     page.keyboard.press("Alt+c")
     expect(banner).to_contain_text("div-op0")

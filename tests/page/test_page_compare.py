@@ -241,7 +241,7 @@ def test_a_run_in_the_list_is_compared_in_chinese_and_dark_and_swapped(
 
 def test_the_keys_of_a_comparison_are_documented(compared: Page) -> None:
     # What some of them do is said with what there is: the number of a step, whether colours are on.
-    documented, listed = documented_keys("what compares two runs"), listed_keys(compared, "Compare")
+    documented, listed = documented_keys("compare two runs"), listed_keys(compared, "Compare")
     assert sorted(documented.values()) == sorted(listed.values())
 
 

@@ -100,7 +100,7 @@ def test_a_refresh_by_habit_moves_nothing_and_every_key_is_documented(
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert transformer.summary.step == step
 
-    assert documented_keys("what moves a run") == listed_keys(page, "Run")
+    assert documented_keys("control a run") == listed_keys(page, "Run")
 
 
 def test_the_address_process_and_device_of_a_training_are_shown(

@@ -76,9 +76,10 @@ def _run() -> None:
 
 
 def _with_code(error: TensightError) -> str:
-    """Return the message with the code behind its first line, where it does not disturb lists and excerpts below."""
-    first, newline, rest = str(error).partition("\n")
-    return f"{first} [{error.code}]{newline}{rest}"
+    """Return the message with the code behind it: on a line of its own, where the message has several."""
+    message = str(error)
+    space = "\n" if "\n" in message else " "
+    return f"{message}{space}[{error.code}]"
 
 
 def _print_error(message: str) -> None:
