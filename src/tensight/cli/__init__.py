@@ -76,10 +76,11 @@ def _run() -> None:
 
 
 def _with_code(error: TensightError) -> str:
-    """Return the message with the code behind it: on a line of its own, where the message has several."""
-    message = str(error)
-    space = "\n" if "\n" in message else " "
-    return f"{message}{space}[{error.code}]"
+    """Return the message with the code after its first line, or on a last line if the first introduces the others."""
+    first, newline, rest = str(error).partition("\n")
+    if first.endswith(":"):
+        return f"{error}\n[{error.code}]"
+    return f"{first} [{error.code}]{newline}{rest}"
 
 
 def _print_error(message: str) -> None:
