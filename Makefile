@@ -135,6 +135,7 @@ dist: $(RELEASE_READY) $(PAGE) ## Build what a release uploads, for this machine
 	@rm -rf dist
 	$(RELEASE)/bin/python -m build --outdir dist .
 	$(RELEASE)/bin/python -m build --outdir dist agent
+	@rm -f src/tensight/COMMIT # a checkout asks git
 	$(RELEASE)/bin/twine check --strict dist/*
 
 # The tests have the PyTorch between the oldest and the newest. The newest brings 5 GB. What is built for `agent` and for
