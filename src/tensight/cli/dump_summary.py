@@ -6,13 +6,13 @@ importing the library that reads the options of all commands takes as long as al
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from tensight.cli.output import console, count, print_json, print_problems, size, spans, table, unwritten_text
 from tensight.errors import Problem
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     from rich.console import Console
@@ -31,13 +31,13 @@ def info_plainly(arguments: Sequence[str]) -> bool:
         What follows `tensight info`.
     """
     dumps: list[str] = []
-    json, cache_dir = False, os.environ.get("TENSIGHT_CACHE_DIR")
+    json, cache_dir = False, None
     words = iter(arguments)
     for word in words:
         if word == "--json":
             json = True
         elif word == "--cache-dir":
-            cache_dir = next(words, "")
+            cache_dir = next(words, None)
             if not cache_dir:
                 return False
         elif word.startswith("-"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Generic, TypeVar, overload
 
-from tensight.sessions.records.printing import MOST_ROWS_IN_NOTEBOOK, table_lines
+from tensight.sessions.records.printing import MOST_ROWS_IN_NOTEBOOK, html_row, table_lines
 
 PAGE = 500
 """Rows that are fetched at once."""
@@ -114,9 +114,8 @@ class Rows(Sequence[R]):
 
 def table(titles: Sequence[str], lines: Iterable[Cells]) -> str:
     """Return a table as HTML; whatever is in the cells is text, never markup."""
-    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-    body = "".join("<tr>" + "".join(f"<td>{escape(_text(cell))}</td>" for cell in line) + "</tr>" for line in lines)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    body = "".join(html_row("td", map(_text, line)) for line in lines)
+    return f"<table><thead>{html_row('th', titles)}</thead><tbody>{body}</tbody></table>"
 
 
 def _text(cell: object) -> str:

@@ -154,7 +154,7 @@ def html_of(record: Any) -> str:
     """
     if (name := ROWS.get(type(record).__name__)) is not None:
         titles, cells = _table(getattr(record, name)[:MOST_ROWS_IN_NOTEBOOK])
-        lines = [_html_row("th", titles), *(_html_row("td", line) for line in cells)]
+        lines = [html_row("th", titles), *(html_row("td", line) for line in cells)]
     else:
         lines = [
             f"<tr><th>{escape(field)}</th><td>{escape(shown(value))}</td></tr>"
@@ -197,7 +197,15 @@ def _table(rows: Sequence[Any]) -> tuple[list[str], list[list[str]]]:
     return titles, [[_cut(each[title], _LONGEST_CELL) for title in titles] for each in facts]
 
 
-def _html_row(tag: str, cells: Iterable[str]) -> str:
+def html_row(tag: str, cells: Iterable[str]) -> str:
+    """Return a row of a table as HTML; whatever is in the cells is text, never markup.
+
+    Parameters
+    ----------
+    tag : {"th", "td"}
+        Of each cell.
+    cells : iterable of str
+    """
     return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
