@@ -76,10 +76,12 @@ def test_an_interrupted_check_says_so_in_one_line_and_keeps_what_it_read(tmp_pat
     assert json.loads(fresh.stdout)["hits"] == 60
 
 
-def test_ctrl_c_while_the_program_starts_is_no_traceback(tmp_path: Path) -> None:
-    program = "import tensight.cli, sys\nclass Late:\n def find_spec(self, name, *_):\n  if 'cli.app' in name: raise "
+@pytest.mark.parametrize(("command", "module"), [("info", "cli.dump_summary"), ("check", "cli.app")])
+def test_ctrl_c_while_the_program_starts_is_no_traceback(tmp_path: Path, command: str, module: str) -> None:
+    program = "import tensight.cli, sys\nclass Late:\n def find_spec(self, name, *_):\n"
+    program += f"  if {module!r} in name: raise "
     program += "KeyboardInterrupt\nsys.meta_path.insert(0, Late())\ntensight.cli.main()"
-    stopped = run(tmp_path, "info", tmp_path, program=("-c", program))
+    stopped = run(tmp_path, command, tmp_path, program=("-c", program))
     assert (stopped.returncode, stopped.stderr.count("\n")) == (130, 1)
 
 

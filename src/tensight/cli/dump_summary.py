@@ -6,13 +6,13 @@ importing the library that reads the options of all commands takes as long as al
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from tensight.cli.output import console, count, print_json, print_problems, size, spans, table, unwritten_text
 from tensight.errors import Problem
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     from rich.console import Console
@@ -30,8 +30,10 @@ def info_plainly(arguments: Sequence[str]) -> bool:
     arguments : sequence of str
         What follows `tensight info`.
     """
+    from tensight.cache import CACHE_VARIABLE
+
     dumps: list[str] = []
-    json, cache_dir = False, None
+    json, cache_dir = False, os.environ.get(CACHE_VARIABLE) or None
     words = iter(arguments)
     for word in words:
         if word == "--json":
