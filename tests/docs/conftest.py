@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forking_interpreter import forking_interpreter
 from walk import SCRIPTS, Walk
 
 Follow = Callable[..., Walk]
@@ -27,6 +28,6 @@ def follow(tmp_path: Path) -> Follow:
 
     def begin(page: str, **settings: str) -> Walk:
         shutil.copy(SCRIPTS / "train.py", tmp_path)
-        return Walk(page, tmp_path, **settings)
+        return Walk(page, tmp_path, python=forking_interpreter().python, **settings)
 
     return begin

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blocks import ROOT, Block
+from forking_interpreter import forking_interpreter
 from readers import A_MINDSPORE_TRAINING, A_TRAINING, use_mindspore, write_lenet
 from walk import SCRIPTS
 
@@ -64,7 +64,7 @@ def test_start(follow: Follow, dump_210: Path) -> None:
         use_mindspore(walk)
         walk.script(before=A_MINDSPORE_TRAINING)
 
-        walk.activate(Path(sys.executable))
+        walk.activate(forking_interpreter().python)
         shutil.copy(SCRIPTS / "train.py", walk.folder)
         walk.run("tensight run --record full --record-folder dump train.py --fault-at 40")
         walk.terminal(finds="check")

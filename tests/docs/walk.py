@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import textwrap
 import time
 from contextlib import suppress
@@ -46,7 +45,7 @@ class Walk:
     folder : Path
         Where the person works; ``train.py`` is there.
     python : Path
-        The environment that is active; `activate` takes another one.
+        The interpreter that is active; `activate` takes another one.
 
     Attributes
     ----------
@@ -54,7 +53,7 @@ class Walk:
         What the last command of a terminal wrote to stderr.
     """
 
-    def __init__(self, page: str, folder: Path, *, python: Path = Path(sys.executable), **variables: str) -> None:
+    def __init__(self, page: str, folder: Path, *, python: Path, **variables: str) -> None:
         self.blocks = blocks_of(page)
         self.folder = folder
         self.errors = ""
@@ -140,7 +139,7 @@ class Walk:
         return output
 
     def activate(self, python: Path) -> None:
-        """Activate another environment in the terminals."""
+        """Activate another interpreter in the terminals."""
         self._environment["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
 
     def set(self, **variables: str) -> None:

@@ -6,6 +6,7 @@ since it runs in environments that have nothing but a framework.
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import contextlib
 import gc
@@ -20,6 +21,7 @@ import signal
 import site
 import socket
 import sys
+import threading
 import types
 import warnings
 from collections.abc import Sequence
@@ -28,8 +30,8 @@ from typing import Any, NamedTuple
 LARGEST_REQUEST_BYTES = 2**18
 START_FILE = "tensight_debug.pth"
 """What the wheel puts into site-packages, for the interpreter to run when it starts."""
-DESCRIPTORS = 4
-"""That come with a request: stdin, stdout, stderr, and where to report the process id and the exit code."""
+MOST_DESCRIPTORS = 32
+"""That come with a request: those of the process, and where to report its id and its exit code."""
 
 
 class Start(NamedTuple):
@@ -44,15 +46,21 @@ class Start(NamedTuple):
         Where it runs.
     session : bool
         Whether it gets a session of its own.
-    streams : tuple of int
-        Descriptors of stdin, stdout and stderr.
+    descriptors : tuple of int
+        What it has open; stdin, stdout and stderr among them.
+    numbers : sequence of int
+        The descriptor that each of them is in the process.
+    is_bound : bool
+        Whether the process, and its session, is killed when nobody can read its report any more.
     """
 
     command: list[str]
     environment: dict[str, str]
     folder: str
     session: bool
-    streams: tuple[int, ...]
+    descriptors: tuple[int, ...]
+    numbers: Sequence[int] = (0, 1, 2)
+    is_bound: bool = False
 
 
 def main(control: socket.socket, worker: int, modules: Sequence[str], *, deferred: bool) -> None:
@@ -81,21 +89,72 @@ def main(control: socket.socket, worker: int, modules: Sequence[str], *, deferre
     start = serve(control, worker)
     signal.signal(signal.SIGINT, interrupt)
     become(start)
-    if not deferred:
-        run(start.command)
+    try:
+        _run(start.command, groups if deferred else None)
+    except SystemExit as ended:
+        end(ended)
+        raise
+    end(SystemExit())
+
+
+def _run(command: list[str], hidden_groups: list[tuple[str, list[str]]] | None) -> None:
+    """Run a command, and what it puts in its own place.
+
+    Parameters
+    ----------
+    command : list of str
+    hidden_groups : list of tuple or None
+        The modules that it finds imported only when it imports them.
+    """
+    if hidden_groups is None:
+        run(command)
         return
-    hidden = DeferredImports(groups)
+    hidden = DeferredImports(hidden_groups)
     hidden.install()
     fresh = FreshInterpreter(hidden)
     os.execve = fresh.execve
-    command = start.command
     while True:
+        start_up()
         try:
             run(command)
             return
         except Replaced as replaced:
             command, environment = replaced.args
         fresh.restore(environment)
+
+
+def start_up() -> None:
+    """Run the line that starts the debugger where the environment asks for it, as the interpreter does at its start."""
+    for folder in site.getsitepackages():
+        file = os.path.join(folder, START_FILE)
+        if os.path.isfile(file):
+            with open(file) as lines:
+                exec(lines.read(), {})  # noqa: S102 - as the interpreter does
+
+
+def end(ended: SystemExit) -> None:
+    """End this process as the interpreter does, but for taking down all modules: with PyTorch that is half a second.
+
+    Returns if something could not be written; the interpreter then says so when it ends.
+
+    Parameters
+    ----------
+    ended : SystemExit
+        Its code is None, a number, or what is printed.
+    """
+    code = ended.code
+    if not isinstance(code, (int, type(None))):
+        print(code, file=sys.stderr)
+        ended.code = code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+    except (OSError, ValueError):
+        return
+    os._exit((code or 0) & 0xFF)
 
 
 def _import(module: str) -> list[str]:
@@ -112,11 +171,19 @@ def serve(control: socket.socket, worker: int) -> Start:
     waits.register(control, select.POLLIN)
     waits.register(worker_ends, select.POLLIN)
     children: dict[int, tuple[int, int]] = {}
+    bound: dict[int, int] = {}
     while True:
         for descriptor, _ in waits.poll():
             if descriptor in children:
                 waits.unregister(descriptor)
-                _report_end(descriptor, *children.pop(descriptor))
+                child, report = children.pop(descriptor)
+                if bound.pop(report, None) is not None:
+                    waits.unregister(report)
+                _report_end(descriptor, child, report)
+                continue
+            if descriptor in bound:
+                waits.unregister(descriptor)
+                _kill(bound.pop(descriptor))
                 continue
             received = receive(control) if descriptor == control.fileno() else None
             if received is None:
@@ -128,21 +195,24 @@ def serve(control: socket.socket, worker: int) -> Start:
                 for each in (worker_ends, report, *children, *(other for _, other in children.values())):
                     os.close(each)
                 return start
-            for each in start.streams:
+            for each in start.descriptors:
                 os.close(each)
             _write(report, child)
             ends = os.pidfd_open(child)
             children[ends] = (child, report)
             waits.register(ends, select.POLLIN)
+            if start.is_bound:
+                bound[report] = child
+                waits.register(report, 0)  # that nobody reads it is always said
 
 
 def receive(control: socket.socket) -> tuple[Start, int] | None:
     """Return the next start, and where its process is reported; None when nobody can send any more."""
-    message, descriptors, _, _ = socket.recv_fds(control, LARGEST_REQUEST_BYTES, DESCRIPTORS)
+    message, descriptors, _, _ = socket.recv_fds(control, LARGEST_REQUEST_BYTES, MOST_DESCRIPTORS)
     if not message:
         return None
-    *streams, report = descriptors
-    return Start(**json.loads(message), streams=tuple(streams)), report
+    *passed, report = descriptors
+    return Start(**json.loads(message), descriptors=tuple(passed)), report
 
 
 def _fork() -> int:
@@ -150,6 +220,13 @@ def _fork() -> int:
         # Python 3.12 warns where there are threads: OpenBLAS ends its own before a fork, and so does jemalloc.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
+
+
+def _kill(child: int) -> None:
+    """Kill a child, and what it started in its session, which it may not have yet."""
+    os.kill(child, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
 
 
 def _report_end(descriptor: int, child: int, report: int) -> None:
@@ -169,9 +246,16 @@ def become(start: Start) -> None:
     """Give this process what a process is started with."""
     if start.session:
         os.setsid()
-    for number, descriptor in enumerate(start.streams):
-        os.dup2(descriptor, number)
+    # One may have the number that another is to get.
+    above = max((*start.descriptors, *start.numbers)) + 1
+    for offset, descriptor in enumerate(start.descriptors):
+        os.dup2(descriptor, above + offset)
+    for descriptor in start.descriptors:
         os.close(descriptor)
+    for offset, number in enumerate(start.numbers):
+        os.dup2(above + offset, number)
+        os.close(above + offset)
+    sys.executable = start.command[0]
     _make_streams()
     os.chdir(start.folder)
     _set_environment(start.environment)
@@ -328,7 +412,7 @@ class FreshInterpreter:
         raise Replaced(command, dict(environment))
 
     def restore(self, environment: dict[str, str]) -> None:
-        """Forget the program that was run, and start up again in an environment."""
+        """Forget the program that was run, for another one in an environment."""
         for name in self._imported():
             del sys.modules[name]
         sys.path[:], sys.meta_path[:] = self._path, self._finders
@@ -336,11 +420,6 @@ class FreshInterpreter:
         _make_streams()
         _set_environment(environment)
         importlib.invalidate_caches()
-        for folder in site.getsitepackages():
-            file = os.path.join(folder, START_FILE)
-            if os.path.isfile(file):
-                with open(file) as lines:
-                    exec(lines.read(), {})  # noqa: S102 - as the interpreter does when it starts
 
     def _imported(self) -> list[str]:
         return [name for name in sys.modules if name not in self._modules and _is_installed(name)]

@@ -13,8 +13,8 @@ What cannot be so is started, whoever asks:
   program such as `prlimit` around it;
 - with one of `STARTS_UP` in the environment: something is to happen while the interpreter starts;
 - with an environment that is not that of the tests: libraries read variables when they are imported. But those of
-  `READ_LATER` may be others, since nothing reads them before; and so may those that its `Imports` name: each choice of
-  these has a fork server of its own;
+  `READ_LATER` and `READ_WHEN_USED` may be others; and so may those that its `Imports` name: each choice of these has a
+  fork server of its own;
 - where the system has no `pidfd_open` (Linux 5.3).
 
 Tests of how a program starts, and of what it imports, use `subprocess`.
@@ -38,11 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 OPTIONS = {"stdin", "stdout", "stderr", "text", "cwd", "env", "start_new_session"}
-STARTS_UP = ("TENSIGHT_DEBUG", "ENABLE_MS_DEBUGGER", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
-READ_LATER = ("TENSIGHT_", "MS_DEBUGGER_", "GLOO_", "PYTEST_")
+STARTS_UP = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+READ_LATER = ("TENSIGHT_", "MS_DEBUGGER_", "ENABLE_MS_DEBUGGER", "GLOO_", "PYTEST_")
 """How variables begin that nothing reads before it has been imported ..."""
 READ_EARLY = ("TENSIGHT_KERNELS",)
 """... but for these."""
+READ_WHEN_USED = ("COLUMNS", "HOME", "LINES", "MASTER_PORT", "OLDPWD", "PATH", "PWD", "SHLVL", "_")
+"""Further ones that nothing reads before."""
 
 _SERVER = Path(__file__).with_name("fork_server.py")
 # In angle brackets, as generated code: what looks for the lines of the user passes over it.
@@ -78,7 +80,7 @@ class Imports:
     variables: tuple[tuple[str, str], ...] = ()
 
 
-PYTORCH = Imports(("numpy", "torch", "torch._dynamo"), chosen=("OMP_NUM_THREADS",))
+PYTORCH = Imports(("numpy", "torch", "torch._dynamo"), chosen=("OMP_NUM_THREADS", "GLOG_v"))
 MINDSPORE = Imports(("numpy", "mindspore"), chosen=("GLOG_v",))
 DEBUG_SERVER = Imports(
     ("tensight.cli.app", "tensight.cli.start", "tensight.server.app"),
@@ -145,6 +147,26 @@ def run(
     return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
+def fork(interpreter: str, start: dict[str, Any], descriptors: list[int], imports: Imports) -> bool:
+    """Fork a process for another one that has been started; return False where that has to run the command itself.
+
+    Parameters
+    ----------
+    interpreter : str
+    start : dict
+        The fields of a `fork_server.Start`.
+    descriptors : list of int
+        Those of the process, and where its id and its exit code are reported.
+    imports : Imports
+    """
+    environment = start["environment"]
+    command = [interpreter, *start["command"][1:]]
+    if not _can_be_forked(command, imports, {"env": environment, "cwd": start["folder"]}):
+        return False
+    _server_of(interpreter, imports, environment).send(json.dumps(start).encode(), descriptors)
+    return True
+
+
 def _can_be_forked(command: list[str], imports: Imports, options: Mapping[str, Any]) -> bool:
     if not hasattr(os, "pidfd_open") or options.keys() - OPTIONS or len(command) < 2:
         return False
@@ -168,7 +190,11 @@ def _environment(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _read_early(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in environment.items() if not name.startswith(READ_LATER) or name in READ_EARLY}
+    return {
+        name: text
+        for name, text in environment.items()
+        if name in READ_EARLY or not (name.startswith(READ_LATER) or name in READ_WHEN_USED)
+    }
 
 
 def _folder(options: Mapping[str, Any]) -> str:

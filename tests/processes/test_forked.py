@@ -305,13 +305,20 @@ def test_what_computes_in_threads_does_so_in_a_child(imports: Imports, text: str
     assert outcome(ended) == (0, [printed], "")
 
 
+@pytest.mark.parametrize("variable", ["TENSIGHT_DEBUG", "ENABLE_MS_DEBUGGER"])
+def test_the_debugger_waits_for_an_import_where_the_environment_asks_for_it(variable: str) -> None:
+    text = "import sys; print([type(finder) for finder in sys.meta_path if 'tensight' in type(finder).__module__])"
+    environment = {**os.environ, variable: "1"}
+    assert output(text, env=environment) == started(code(text), env=environment).stdout.strip() != "[]"
+    assert output(text) == "[]"
+
+
 @pytest.mark.parametrize(
     ("command", "options"),
     [
         ([sys.executable, "-W", "ignore", "-c", "import os; print(os.getppid())"], {}),
         (["env", sys.executable, "-c", "import os; print(os.getppid())"], {}),
         (code("import os; print(os.getppid())"), {"umask": 0o77}),
-        (code("import os; print(os.getppid())"), {"env": {**os.environ, "TENSIGHT_DEBUG": "1"}}),
         (code("import os; print(os.getppid())"), {"env": {**os.environ, "COVERAGE_PROCESS_START": "pyproject.toml"}}),
         (code("import os; print(os.getppid())"), {"env": {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}}),
         (code("import os; print(os.getppid())"), {"env": {**os.environ, "OMP_NUM_THREADS": "3"}}),

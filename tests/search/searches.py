@@ -56,11 +56,13 @@ def prepare(folder: Path, script: str = QUADRATIC, configuration: str = CONFIGUR
     (folder / "search.yaml").write_text(textwrap.dedent(configuration))
 
 
-def start(folder: Path, *options: str, name: str = "search.yaml") -> subprocess.Popen[str]:
+def start(
+    folder: Path, *options: str, name: str = "search.yaml", python: str | Path = sys.executable
+) -> subprocess.Popen[str]:
     """Start a search."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TENSIGHT_")}
     return subprocess.Popen(
-        [sys.executable, "-m", "tensight", "search", "--config", name, *options],
+        [python, "-m", "tensight", "search", "--config", name, *options],
         cwd=folder,
         env={**inherited, "OMP_NUM_THREADS": "1", "TENSIGHT_CACHE_DIR": str(folder / "cache")},
         stdin=subprocess.DEVNULL,
@@ -81,9 +83,9 @@ def outcome_of(search: subprocess.Popen[str]) -> tuple[int, str, str]:
     return search.returncode, out, err
 
 
-def search(folder: Path, *options: str) -> dict[str, Any]:
+def search(folder: Path, *options: str, python: str | Path = sys.executable) -> dict[str, Any]:
     """Run a search, and return what `--json` prints."""
-    code, out, err = outcome_of(start(folder, "--json", *options))
+    code, out, err = outcome_of(start(folder, "--json", *options, python=python))
     assert code in (0, 1), err
     result: dict[str, Any] = json.loads(out)
     return result

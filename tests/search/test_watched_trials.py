@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from searches import prepare, search
+import searches
+from forking_interpreter import forking_interpreter
+from searches import prepare
 
 from tensight.dumps import open_dump, read_tensor
 
@@ -65,6 +67,11 @@ parameters:
 """
 
 ONLY_PRINTED = CONFIGURATION.replace("  - {name: loss, from: agent}\n", "")
+
+
+def search(folder: Path, *options: str) -> dict[str, Any]:
+    """Run a search whose trials are forked, and return what `--json` prints."""
+    return searches.search(folder, *options, python=forking_interpreter().python)
 
 
 def test_trials_that_fall_ill_are_ended_at_once_and_others_are_not(tmp_path: Path) -> None:
