@@ -99,7 +99,7 @@ def text_pattern(query: str, *, case_sensitive: bool = True, ascii_classes: bool
             return re.compile(query, flags)
     except (re.error, RecursionError, OverflowError) as error:
         shown = query if len(query) <= LONGEST_SHOWN else f"{query[:LONGEST_SHOWN]}…"
-        raise InputError(f"{shown!r} is no regular expression: {error}") from None
+        raise InputError(f"{shown!r} is not a valid regular expression: {error}") from None
 
 
 def _by_kind(graphs: Iterable[Graph], query: str, *, regex: bool, case_sensitive: bool) -> tuple[Node, ...]:
@@ -107,7 +107,7 @@ def _by_kind(graphs: Iterable[Graph], query: str, *, regex: bool, case_sensitive
     matching_kinds = {kind for kind in NodeKind if matches(kind.value)}
     if not matching_kinds:
         names = ", ".join(kind.value for kind in NodeKind)
-        raise InputError(f"{query!r} is no kind of node; there are {names}")
+        raise InputError(f"unknown kind of node {query!r}; kinds are {names}")
     return tuple(node for graph in graphs for node in graph.nodes if not matching_kinds.isdisjoint(kinds(graph, node)))
 
 
