@@ -29,7 +29,7 @@ class Effect(NamedTuple):
     ----------
     rank : int
     graph : str
-        Name of the graph that has the node.
+        Name of the graph that contains the node.
     node : str
     iteration : int
     is_origin : bool

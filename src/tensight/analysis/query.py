@@ -25,7 +25,7 @@ def query(table: pa.Table, sql: str) -> pa.Table:
     Returns
     -------
     pyarrow.Table
-        The result.
+        The result of the query, with unique column names.
 
     Raises
     ------

@@ -113,7 +113,7 @@ def recorded_statistics(records: Sequence[StatisticRow | TracedRow]) -> Recorded
     Parameters
     ----------
     records : sequence of StatisticRow or TracedRow
-        One for each tensor.
+        A record for each tensor.
     """
     exact = np.fromiter((isinstance(record, TracedRow) for record in records), np.bool_, len(records))
     if not exact.any():
@@ -401,7 +401,7 @@ class _Bounding:
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """A recorded number of each tensor."""
+    """A recorded measure of all tensors; `there` tells which tensors have it."""
 
     value: _Floats
     there: _Flags

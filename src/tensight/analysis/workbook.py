@@ -29,7 +29,7 @@ MAX_ROWS = 1_048_576
 """Excel's limit for a sheet, including the title row."""
 
 ASSIGN_INPUTS = 3
-"""Parameter, value, and the order of side effects."""
+"""Number of inputs of an ``Assign``: parameter, value, and the order of side effects."""
 
 _SIDE_EFFECTS = ("Load", "UpdateState")
 

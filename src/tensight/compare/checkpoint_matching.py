@@ -66,7 +66,7 @@ class Matching:
     Attributes
     ----------
     pairs : tuple of Pair
-        In the order of A.
+        Pairs in the order of A.
     only_a, only_b : tuple of Entry
     """
 

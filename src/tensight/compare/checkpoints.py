@@ -55,7 +55,7 @@ class Finding:
     Attributes
     ----------
     kind : str
-        Such as "not finite", "optimizer state lost", "stale shard".
+        Kind of finding, such as "not finite", "optimizer state lost", "stale shard".
     text : str
         The finding in one sentence.
     names : tuple of str
@@ -78,7 +78,7 @@ class ComparedPair:
     ----------
     pair : Pair
     difference : ValueDifference or None
-        None if their shapes do not fit.
+        None if their shapes do not match.
     is_within : bool
         Whether B equals A within the tolerance; True where nothing differs.
     """
@@ -151,7 +151,7 @@ class CheckpointHealth:
     verdict : Verdict
         `Verdict.DIFFERENT` if any finding is a fault rather than a note.
     statistics : dict of str to TensorStatistics
-        Of each tensor.
+        Statistics by the name of the tensor.
     findings : tuple of Finding
     """
 

@@ -48,7 +48,7 @@ def write_mapping(path: Path, lines: Iterable[str]) -> None:
     ----------
     path : Path
     lines : iterable of str
-        As `mapping_line` returns them, or comments.
+        Lines from `mapping_line`, or comments.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def mapping_line(a: str, b: str, note: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name as TOML writes it."""
+    """Return a name as a TOML string."""
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tensight.graph.node import Node
 
 GIVEN = 1002
-"""The field of a GraphProto."""
+"""Number of the field of a GraphProto for the possible values of parameters."""
 
 _PARAMETER, _SOURCE, _IS_COMPLETE = 1, 2, 3
 _NODE, _SLOT = 1, 2
