@@ -138,6 +138,7 @@ class StatisticsTable:
         Parameters
         ----------
         dump : Dump
+            The dump with the tensors.
         """
         dumped, only_recorded = dump.tensors(), dump.recorded_tensors()
         files = [*dumped, *only_recorded] if only_recorded else dumped
@@ -477,6 +478,7 @@ def to_arrow(table: StatisticsTable, rows: slice = slice(None)) -> pa.Table:
     Parameters
     ----------
     table : StatisticsTable
+        The table to convert.
     rows : slice
         The rows to return; all by default.
 
