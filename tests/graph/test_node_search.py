@@ -67,9 +67,9 @@ def test_several_graphs_are_searched_in_order() -> None:
 @pytest.mark.parametrize(
     ("query", "options", "message"),
     [
-        ("(", {"regex": True}, "no regular expression"),
+        ("(", {"regex": True}, "not a valid regular expression"),
         ("x", {"by": "colour"}, "'colour'"),
-        ("wheight", {"by": "kind"}, "there are weight"),
+        ("wheight", {"by": "kind"}, "kinds are weight"),
     ],
 )
 def test_wrong_questions_say_what_is_wrong(query: str, options: dict[str, object], message: str) -> None:

@@ -138,7 +138,7 @@ def test_a_selection_is_read_as_it_is_written(text: str) -> None:
     ("text", "message"),
     [
         ("weihgts", "there is no selector"),
-        ("name:(", "is no regular expression"),
+        ("name:(", "is not a valid regular expression"),
         ("name:(?=x)", "look-around"),
         (r"name:(a)\1", "references"),
         ("name:" + "x" * 1001, "1,001 characters"),

@@ -93,7 +93,7 @@ def test_a_selector_lists_its_names() -> None:
         ("", "no selector"),
         ("activation", "needs an argument"),
         ("all:x", "takes no argument"),
-        ("name:(", "no regular expression"),
+        ("name:(", "not a valid regular expression"),
     ],
 )
 def test_a_wrong_selector_is_refused(text: str, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Many tensors at once: the statistics table of a dump, checking it, and finding where an anomaly began."""
+"""Analysis of many tensors at once: the statistics table of a dump, its checks, and the origins of anomalies."""
 
 from __future__ import annotations
 

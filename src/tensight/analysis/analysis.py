@@ -1,4 +1,4 @@
-"""Questions about all tensors of a dump, answered from the statistics table and as few reads as possible."""
+"""Analysis of all tensors of a dump, from the statistics table and with as few reads as possible."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
     from tensight.watchpoints.evaluation import NonFinite
 
 CERTAIN_RTOL = 1.0
-"""A comparison may stop once it has seen a relative change of this size, or one above the threshold asked for:
-whatever threshold a person tries next is very likely below it, and if not the tensor is read again."""
+"""A comparison may stop at a relative change of this size, or above the requested threshold if that is larger:
+the threshold that a user tries next is very likely smaller, and if it is not, the tensor is read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """One condition to be checked on some tensors.
+    """A condition to check on some tensors.
 
     Attributes
     ----------
     check : ConditionCheck
         The condition with its parameters.
     files : sequence of TensorFile
-        The tensors, of the dump being analysed.
+        The tensors, all of the analysed dump.
     """
 
     check: ConditionCheck
@@ -63,20 +63,20 @@ class CheckRequest:
 
 
 class Analysis:
-    """A dump and what has been found out about its tensors.
+    """A dump and the statistics of its tensors, computed on demand.
 
     Parameters
     ----------
     dump : Dump
         The dump. Nothing is written into it.
     cache_dir : path, optional
-        Where the statistics table is kept; by default ``TENSIGHT_CACHE_DIR`` or the platform's user cache.
+        Folder of the cached statistics table; by default ``TENSIGHT_CACHE_DIR`` or the platform's user cache.
     threads : int, optional
-        How many threads read tensors; by default all cores this process may use.
+        Number of threads that read tensors; by default the number of cores available to this process.
     progress : callable, optional
-        Told the bytes visited and the bytes to visit while tensors are read.
+        Called while tensors are read, with the number of bytes visited so far and the total number.
     engine : Engine, optional
-        What does the reading; by default threads of this process.
+        The engine that reads tensors; by default threads of this process.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Analysis:
 
     @property
     def known(self) -> StatisticsTable:
-        """The statistics table as far as it has been filled."""
+        """The statistics table, as far as it has been filled so far."""
         if self._table is None:
             self._table = StatisticsTable.empty(self.dump)
             store.load(self._table, self._cache)
@@ -109,7 +109,7 @@ class Analysis:
         Parameters
         ----------
         files : iterable of TensorFile
-            Tensors of this dump, the newest of each.
+            Tensors of this dump, each by its newest file.
 
         Returns
         -------
@@ -119,26 +119,26 @@ class Analysis:
         return np.fromiter((index[file_key(file)] for file in files), np.int64)
 
     def statistics(self, rows: NDArray[np.int64] | None = None) -> StatisticsTable:
-        """Return the table with the statistics of all tensors, or of some rows, filled in.
+        """Return the table, after computing the missing statistics of all tensors or of some rows.
 
         Parameters
         ----------
         rows : int64 array, shape (n,), optional
-            The rows that matter; all by default.
+            The rows that are needed; all by default.
         """
         table = self.known
-        wanted = np.arange(len(table.files)) if rows is None else np.unique(rows)
-        missing = wanted[table.rows["state"][wanted] == UNKNOWN]
+        requested = np.arange(len(table.files)) if rows is None else np.unique(rows)
+        missing = requested[table.rows["state"][requested] == UNKNOWN]
         self._visit([Visit(int(row)) for row in missing])
         return table
 
     def table(self) -> pa.Table:
-        """Return the whole statistics table as Arrow, one row for each tensor."""
+        """Return the complete statistics table as Arrow, one row for each tensor."""
         return to_arrow(self.statistics())
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What could not be used: problems of the dump, and tensors that could not be read so far."""
+        """Problems of the dump, tensors that could not be read so far, and unusable recorded statistics."""
         table = self.known
         unreadable = (
             Problem(self._where(file), error)
@@ -148,16 +148,16 @@ class Analysis:
         return (*self.dump.problems, *unreadable, *self.unusable_records())
 
     def unusable_records(self) -> tuple[Problem, ...]:
-        """Return why what was recorded of tensors in place of their values cannot be used; each reason once."""
+        """Return why recorded statistics of tensors without values cannot be used, one problem for each reason."""
         table = self.known
         rows: dict[str, list[int]] = {}
         for row, reason in enumerate(table.recorded.errors, table.with_values):
             if reason:
                 rows.setdefault(reason, []).append(row)
         problems = []
-        for reason, found in rows.items():
-            first = table.files[found[0]]
-            some = f"{len(found):,} of {len(table.recorded):,} tensors"
+        for reason, unusable_rows in rows.items():
+            first = table.files[unusable_rows[0]]
+            some = f"{len(unusable_rows):,} of {len(table.recorded):,} tensors"
             what = f"of {some} {reason}, such as {first.address or first.op_name}"
             problems.append(Problem(self._where(first), what, "nothing is known of these tensors"))
         return tuple(problems)
@@ -166,20 +166,20 @@ class Analysis:
         return os.path.relpath(file.path, self.dump.path) if "://" not in file.path else file.path
 
     def evaluate(self, requests: Sequence[CheckRequest], *, non_finite: NonFinite = "evaluate") -> list[Evaluation]:
-        """Check conditions on tensors; each tensor is read at most once, and only if its row cannot answer.
+        """Check conditions on tensors; each tensor is read at most once, and only if its statistics do not suffice.
 
         Parameters
         ----------
         requests : sequence of CheckRequest
             The conditions and their tensors.
         non_finite : {"evaluate", "report"}
-            What to do with a tensor that has NaN or infinite elements: compare thresholds with its finite elements,
-            or only report it, as MindSpore Insight did.
+            How to treat tensors with NaN or infinite elements: evaluate thresholds on their finite elements, or only
+            report them, as MindSpore Insight did.
 
         Returns
         -------
         list of Evaluation
-            One for each request, its arrays aligned with the request's tensors.
+            One for each request, with arrays aligned with the tensors of the request.
         """
         table = self.known
         rows = [self.rows_of(request.files) for request in requests]
@@ -190,7 +190,7 @@ class Analysis:
         ]
 
     def _visit(self, visits: Sequence[Visit]) -> None:
-        """Read tensors and keep what was found, also when a person interrupts it."""
+        """Read tensors and store the results, even if the user interrupts the read."""
         if not visits:
             return
         table = self.known
@@ -228,12 +228,12 @@ class Analysis:
                 low, high = table.bounds(name)
                 columns["low", name], columns["high", name] = low[rows], high[rows]
                 if name in KINDS:
-                    # What is certainly there; the bounds say what else there may be.
+                    # Counts are their lower bounds; the upper bounds are in the columns "high".
                     columns[name] = np.where(recorded, low[rows], columns[name]).astype(np.int64)
         return columns
 
     def overflowed(self) -> NDArray[np.bool_]:
-        """Return for each row whether it belongs to an operator execution that the device reported as overflowing."""
+        """Return for each row whether the device reported an overflow of the operator execution it belongs to."""
         if self._overflowed is None:
             reported = {
                 (record.rank, record.iteration, task, stream)
@@ -247,17 +247,17 @@ class Analysis:
 
 
 def _plan(table: StatisticsTable, requests: Sequence[CheckRequest], rows: Sequence[NDArray[np.int64]]) -> list[Visit]:
-    """Return the reads that answer all requests, one at most for each tensor."""
+    """Return the reads that all requests need, at most one for each tensor."""
     ranges: dict[int, set[Range]] = {}
     atols: dict[int, set[float]] = {}
     units: dict[int, set[UnitRule]] = {}
-    wanted: set[int] = set()
+    to_scan: set[int] = set()
     stop_above = CERTAIN_RTOL
     for request, chosen in zip(requests, rows, strict=True):
         needs = request.check.needs
         unread = chosen[table.rows["state"][chosen] == UNKNOWN]
         if needs.statistics or needs.ranges or needs.changes or needs.ranks:
-            wanted.update(unread.tolist())
+            to_scan.update(unread.tolist())
         for key in needs.ranges:
             readable = (table.rows["state"][chosen] != UNREADABLE) & (chosen < table.with_values)
             missing = chosen[readable & (_range_counts(table, key)[chosen] < 0)]
@@ -278,35 +278,35 @@ def _plan(table: StatisticsTable, requests: Sequence[CheckRequest], rows: Sequen
             stop_above,
             tuple(sorted(units.get(row, ()))),
         )
-        for row in sorted(wanted | ranges.keys() | atols.keys() | units.keys())
+        for row in sorted(to_scan | ranges.keys() | atols.keys() | units.keys())
     ]
 
 
 def _atol(needs: Needs) -> float:
-    """Return the absolute tolerance to compare with; the means of the changes do not depend on it."""
+    """Return the absolute tolerance for comparisons; the mean changes do not depend on it."""
     if needs.atol is None:
         return DEFAULT_ATOL
     if not needs.atol >= 0:
-        # Refused before anything is read: it is no fault of the tensors.
+        # Raised before any tensor is read, because it is not an error of the tensors.
         raise InputError(f"atol is {needs.atol}; give a number of at least 0")
     return needs.atol
 
 
 def _range_counts(table: StatisticsTable, key: Range) -> NDArray[np.int64]:
-    """Return the elements counted in a range, taking them from the statistics where these decide; -1: unknown."""
+    """Return the numbers of elements in a range, derived from the statistics if possible; -1 if unknown."""
     counts = table.range_counts(key)
     open_rows = np.flatnonzero((counts < 0) & (table.rows["state"] == KNOWN))
     if open_rows.size:
         columns = {name: table.rows[name][open_rows] for name in STATISTICS}
-        found, decided = watchpoints.range_count_from_statistics(columns, *key)
-        counts[open_rows[decided]] = found[decided]
+        derived_counts, decided = watchpoints.range_count_from_statistics(columns, *key)
+        counts[open_rows[decided]] = derived_counts[decided]
     return counts
 
 
 def _rows_to_compare(
     table: StatisticsTable, chosen: NDArray[np.int64], atol: float, rtol: float | None
 ) -> NDArray[np.int64]:
-    """Return the rows whose comparison with the previous iteration is not known well enough."""
+    """Return the rows that must be compared with the previous iteration, or compared further."""
     changes = table.change_rows(atol)
     chosen = chosen[table.previous[chosen] != NO_PREVIOUS]
     _take_equal_hashes(table, changes, chosen)
@@ -323,7 +323,7 @@ def _take_equal_hashes(table: StatisticsTable, changes: NDArray[np.void], chosen
     rows, before = table.rows[open_rows], table.rows[table.previous[open_rows]]
     finite = rows["nan_count"] + rows["neg_inf_count"] + rows["pos_inf_count"] == 0
     same = (rows["state"] == KNOWN) & (before["state"] == KNOWN) & finite & (rows["count"] > 0)
-    # In a trace of a device there may be no hash.
+    # A device's trace may lack hashes.
     same &= rows["content_hash"] != 0
     same &= (rows["content_hash"] == before["content_hash"]) & (rows["size_bytes"] == before["size_bytes"])
     equal = open_rows[same]

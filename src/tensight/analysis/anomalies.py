@@ -1,4 +1,4 @@
-"""Kinds of anomalies that spread from operator to operator, and which tensors show them."""
+"""Kinds of anomalies that spread from operator to operator, and the tensors that show them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Anomaly(Enum):
 
     @property
     def words(self) -> str:
-        """What it is called in a sentence."""
+        """The name of the anomaly in a sentence."""
         return {
             "nan": "NaN",
             "inf": "Inf",
@@ -37,7 +37,7 @@ class Anomaly(Enum):
 
     @property
     def absent(self) -> str:
-        """How a sentence says that something does not show it."""
+        """The words for its absence, in a sentence."""
         return {
             "nan": "no NaN",
             "inf": "no Inf",
@@ -51,7 +51,7 @@ NON_FINITE = (Anomaly.NAN, Anomaly.INF, Anomaly.OVERFLOW)
 
 
 class InputState(Enum):
-    """What is known about one input of an operator."""
+    """Whether an input of an operator shows an anomaly, or why that is unknown."""
 
     CLEAN = "clean"
     SHOWS_IT = "shows it"
@@ -61,20 +61,22 @@ class InputState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Which rows of the table show an anomaly; shape (n,) each.
+    """The rows of the table that show an anomaly; arrays have the shape (n,).
 
     Attributes
     ----------
     certainly : array of bool
+        Whether the row shows it.
     perhaps : array of bool
-        Recorded statistics leave it open.
+        Whether recorded statistics leave open if the row shows it.
     masks : array of bool
-        What shows is what masks have on purpose: infinities or large values, and nothing but negative ones.
+        Whether the row may be an intended mask: all its infinities or large values are negative.
     passes : array of bool
-        No anomaly by itself, but one for whatever is computed from it: a single number that is zero, a mask that
-        marks nothing.
+        Whether the row is not an anomaly but explains one in the outputs computed from it: a single number that is
+        zero, or a mask that marks nothing.
     anomaly : Anomaly
     explosion_limit : float
+        Finite values whose magnitude is above this count as an explosion.
     """
 
     certainly: NDArray[np.bool_]
@@ -85,7 +87,7 @@ class Shown:
     explosion_limit: float
 
     def state(self, row: int) -> InputState:
-        """Return what is known about a row."""
+        """Return whether a row shows the anomaly, as the state of an input."""
         if self.certainly[row]:
             return InputState.SHOWS_IT
         return InputState.NOT_RECORDED if self.perhaps[row] else InputState.CLEAN
@@ -107,11 +109,11 @@ class Measured(Protocol):
 
 
 Predicate = Callable[[Measured, float], "tuple[NDArray[np.bool_], NDArray[np.bool_]]"]
-"""Tells which rows show an anomaly for certain, and which may show it."""
+"""Returns the rows that certainly show an anomaly, and those that may show it."""
 
 
 def _any(name: str) -> Predicate:
-    """Return the predicate that a count is not zero."""
+    """Return a predicate for rows in which a count is not zero."""
 
     def counted(table: Measured, _: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         low, high = table.bounds(name)
@@ -153,17 +155,17 @@ PREDICATES: Mapping[Anomaly, Predicate] = {
     Anomaly.ALL_ZERO: _only_zeros,
     Anomaly.EXPLOSION: _huge,
 }
-"""Which rows show an anomaly, by the statistics alone."""
+"""For each anomaly, the predicate of rows that show it, from the statistics alone."""
 
 
 def shown(anomaly: Anomaly, table: Measured, explosion_limit: float) -> Shown:
-    """Return which tensors show an anomaly.
+    """Return the tensors that show an anomaly.
 
     Parameters
     ----------
     anomaly : Anomaly
     table : Measured
-        Filled in.
+        A completely filled table.
     explosion_limit : float
         Finite values whose magnitude is above this count as an explosion.
     """

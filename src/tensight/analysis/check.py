@@ -1,4 +1,4 @@
-"""Watchpoints checked on a dump: which tensors each one watches, and what it found."""
+"""Checks of watchpoints on a dump: the tensors that each watches, and its hits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tensight.watchpoints import Evaluation
 
 INPUTS_ONLY = 1
-"""Value of the dump setting ``input_output`` that leaves out the outputs."""
+"""Value of the dump setting ``input_output`` for dumps without outputs."""
 
 TARGET_SELECTORS = {
     Target.TENSOR: Selector(SelectorKind.ALL),
@@ -48,26 +48,26 @@ TARGET_SELECTORS = {
 
 
 _WITHOUT_GRAPH = {SelectorKind.ALL, SelectorKind.NAME}
-"""Selectors that mean tensors which belong to no node of a graph, too."""
+"""Selectors that also apply to tensors without a node in a graph."""
 
 ChosenNodes = Callable[[Watchpoint, int], "Mapping[str, Collection[str]]"]
-"""Gives for a watchpoint and a rank the names of the nodes to watch, by graph."""
+"""Returns the names of the nodes to watch, by graph, for a watchpoint and a rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one watchpoint found.
+    """The result of checking one watchpoint.
 
     Attributes
     ----------
     watchpoint : Watchpoint
         The watchpoint.
     tensors : int
-        How many tensors it looked at.
+        Number of tensors that it watches.
     hits : tuple of Hit
-        What it found, in the order of iterations and execution; `Hit.tensor` is a `TensorFile`.
+        Its hits, in iteration and execution order; `Hit.tensor` is a `TensorFile`.
     not_checked : tuple of (Status, int)
-        Why some tensors could not be checked, and how many.
+        Reasons why tensors could not be checked, and the number of tensors for each.
     """
 
     watchpoint: Watchpoint
@@ -77,7 +77,7 @@ class CheckResult:
 
 
 def natural_selector(check: ConditionCheck) -> Selector:
-    """Return the tensors that a condition is meant for, for a watchpoint that does not say.
+    """Return the default selector of a condition, for watchpoints without a selection.
 
     Parameters
     ----------
@@ -100,14 +100,14 @@ def check(
     Parameters
     ----------
     analysis : Analysis
-        The dump; every tensor is read once at most, however many watchpoints look at it.
+        The dump; each tensor is read at most once, regardless of the number of watchpoints.
     watchpoints : sequence of Watchpoint
-        What to look for, and on which tensors.
+        The watchpoints to check.
     ranks, steps : collection of int, optional
-        Where to look; everywhere by default. The first step is step 1.
+        Ranks and steps to check; all by default. Steps are counted from 1.
     nodes : callable, optional
-        Gives for a watchpoint and a rank the names of the nodes to watch, by graph, in place of the watchpoint's
-        selection. Tensors that belong to no node are then watched by watchpoints that select everything.
+        Returns the names of the nodes to watch, by graph, for a watchpoint and a rank; replaces the watchpoint's
+        selection. Tensors without a node are then watched only by watchpoints that select everything.
 
     Returns
     -------
@@ -145,26 +145,26 @@ def check(
 def _result(
     watchpoint: Watchpoint, files: Sequence[TensorFile], evaluation: Evaluation, iterations: Collection[int] | None
 ) -> CheckResult:
-    """Return what a watchpoint found in the requested iterations, out of what was evaluated for it."""
+    """Return the result of a watchpoint in the requested iterations, from all that were evaluated for it."""
     requested = np.ones(len(files), np.bool_)
     if iterations is not None and not watchpoint.check.condition.initial_only:
         requested = np.isin([file.iteration for file in files], list(iterations))
     persisting = requested & persistent(watchpoint.persistence, files, evaluation.hit)
     rows = evaluation.reported.nonzero()[0]
-    found = hits(watchpoint, evaluation, files)
-    kept = tuple(hit for row, hit in zip(rows.tolist(), found, strict=True) if persisting[row])
+    all_hits = hits(watchpoint, evaluation, files)
+    kept = tuple(hit for row, hit in zip(rows.tolist(), all_hits, strict=True) if persisting[row])
     return CheckResult(watchpoint, int(requested.sum()), kept, _skipped(evaluation, requested))
 
 
-def _require(given: Collection[int] | None, known: Collection[int], what: str) -> None:
-    unknown = sorted(set(given or ()) - set(known))
+def _require(given: Collection[int] | None, dumped: Collection[int], what: str) -> None:
+    unknown = sorted(set(given or ()) - set(dumped))
     if unknown:
-        listed = ", ".join(map(str, sorted(known)[:20])) + (", …" if len(known) > 20 else "")
+        listed = ", ".join(map(str, sorted(dumped)[:20])) + (", …" if len(dumped) > 20 else "")
         raise InputError(f"{what} {unknown[0]} is not in the dump; it has {listed or 'none'}")
 
 
 def _watchable(dump: Dump, ranks: Collection[int] | None, iterations: Collection[int] | None) -> list[TensorFile]:
-    """Return the tensors that watchpoints look at: what nodes put out, or what they read if nothing else was dumped."""
+    """Return the tensors that watchpoints check: outputs of nodes, or their inputs if only those were dumped."""
     side = "input" if dump.metadata.input_output == INPUTS_ONLY else "output"
     return [
         file
@@ -174,7 +174,7 @@ def _watchable(dump: Dump, ranks: Collection[int] | None, iterations: Collection
 
 
 def _is_initial(dump: Dump, file: TensorFile) -> bool:
-    """Return whether a file holds what a parameter was before the first update."""
+    """Return whether a file contains the value of a parameter before the first update."""
     if file.op_type != "Parameter":
         return False
     return file.is_constant or (dump.metadata.is_as_read and file.iteration == 0)
@@ -183,7 +183,7 @@ def _is_initial(dump: Dump, file: TensorFile) -> bool:
 def _with_recorded(
     dump: Dump, ranks: Collection[int] | None, iterations: Collection[int] | None
 ) -> Sequence[TensorFile]:
-    """Return the tensors of a dump, with those of which only statistics were recorded in their order."""
+    """Return the tensors of a dump, merged in order with those of which only statistics were recorded."""
     files = dump.tensors(ranks=ranks, iterations=iterations)
     recorded = dump.recorded_tensors(ranks=ranks, iterations=iterations)
     if not recorded:
@@ -201,7 +201,7 @@ def _skipped(evaluation: Evaluation, requested: NDArray[np.bool_]) -> tuple[tupl
 
 
 class _Selected:
-    """Decides which tensors a watchpoint watches; each graph is looked at once."""
+    """Determines whether a watchpoint watches a tensor, with a cache for each graph."""
 
     def __init__(self, dump: Dump, watchpoint: Watchpoint, nodes: ChosenNodes | None) -> None:
         self._dump = dump
@@ -220,7 +220,7 @@ class _Selected:
         return graph is not None and file.node in self.names(file.rank, graph)
 
     def _selects_without_graph(self, file: TensorFile) -> bool:
-        """Tell of a tensor that belongs to no node; only its own name says something of it."""
+        """Return whether a tensor without a node is watched, by its own name and type."""
         if self._nodes is not None:
             return self._selector.kind is SelectorKind.ALL
         named = NodeFacts(file.op_name, file.op_type, "operator")
@@ -237,10 +237,10 @@ class _Selected:
 
 
 def _initial_weights(dump: Dump, selected: _Selected, ranks: Collection[int] | None) -> list[TensorFile]:
-    """Return the weights before the first update, as the first operator to read each of them saw it.
+    """Return the weights before the first update, by default as the input of the first operator that read them.
 
-    A dump of MindSpore has no initial weights of its own: a parameter's file holds the value after the step. A run that
-    Tensight recorded may have them; in a dump of msprobe the first step has read them.
+    A dump of MindSpore has no initial weights: the file of a parameter contains its value after the step. A run that
+    Tensight recorded may have them; in a dump of msprobe, they are the values read in the first step.
     """
     kept = {
         (file.rank, file.graph, file.node): file
@@ -260,12 +260,12 @@ def _initial_weights(dump: Dump, selected: _Selected, ranks: Collection[int] | N
             key = (file.rank, graph.name, producer[0].name)
             if key not in first or dump.execution_position(file) < dump.execution_position(first[key]):
                 first[key] = file
-    found = []
+    initial_weights = []
     for (_, _, weight), file in {**first, **kept}.items():
         graph = dump.graph_of(file)
         if graph is not None and weight in selected.names(file.rank, graph):
-            found.append(file)
-    return found
+            initial_weights.append(file)
+    return initial_weights
 
 
 def _is_parameter(dump: Dump, file: TensorFile) -> bool:

@@ -1,4 +1,4 @@
-"""What a collective operator brought from another rank began on that rank, and not at the operator."""
+"""Attribution of anomalies that a collective operator received from another rank to that rank."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 def across_ranks(origins: Iterable[Origin]) -> list[Origin]:
-    """Return origins of all ranks, of which those behind collective operators say from which rank the anomaly came.
+    """Return origins of all ranks, with the sending rank in those at or behind collective operators.
 
-    Where no rank shows the anomaly before, it began at the collective, as when a sum over ranks becomes too large.
+    If no other rank shows the anomaly by then, it began at the collective, as when a sum over ranks becomes too large.
     """
-    found = list(origins)
-    elsewhere = [one for one in found if not _is_behind_collective(one)]
-    return [_from_another(one, elsewhere) if _is_behind_collective(one) else one for one in found]
+    all_origins = list(origins)
+    elsewhere = [origin for origin in all_origins if not _is_behind_collective(origin)]
+    return [_from_another(origin, elsewhere) if _is_behind_collective(origin) else origin for origin in all_origins]
 
 
 def _is_behind_collective(origin: Origin) -> bool:
-    """Whether an origin is at a collective operator, or where one was seen first whose result nobody has seen.
+    """Whether an origin is at a collective operator, or may be at one whose result was not observed.
 
-    PyTorch's operators return before the tensor that they were given has been filled. A sum is zero only if what all
-    ranks brought is.
+    PyTorch's collectives return before their output tensor has been filled. All-zero outputs are excluded, because a
+    sum is zero only if the contributions of all ranks are.
     """
     if is_collective(origin.op_type):
         return True
@@ -37,15 +37,15 @@ def _is_behind_collective(origin: Origin) -> bool:
 
 
 def _type_in(name: str) -> str:
-    """Return the type of an operator, as its name has it."""
+    """Return the type of an operator from its name."""
     return name.rpartition("/")[2].rpartition("-op")[0]
 
 
 def _from_another(origin: Origin, elsewhere: list[Origin]) -> Origin:
     at = origin.address
     ranks = [
-        one.address.rank
-        for one in elsewhere
-        if one.anomaly is origin.anomaly and one.address.rank != at.rank and one.address.iteration <= at.iteration
+        other.address.rank
+        for other in elsewhere
+        if other.anomaly is origin.anomaly and other.address.rank != at.rank and other.address.iteration <= at.iteration
     ]
     return replace(origin, from_rank=min(ranks), arrived=True, candidates=()) if ranks else origin

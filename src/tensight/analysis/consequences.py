@@ -1,4 +1,4 @@
-"""What has followed from an anomaly: whether what a person asks about was computed from what shows one."""
+"""Consequences of anomalies: whether a hit, or NaN or Inf, was computed from a node that shows an anomaly."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _HITS_OF = {
     Anomaly.ALL_ZERO: re.compile(r"zero|dead_units|vanishing"),
     Anomaly.EXPLOSION: re.compile(r"too_large|growth|range|^(max|min|mean|sd|max_min)_[gl]t$"),
 }
-"""Conditions of watchpoints that an anomaly may explain, by parts of their names."""
+"""Watchpoint conditions that an anomaly may explain, by parts of their names."""
 
 
 class Effect(NamedTuple):
-    """Something of which a person wants to know where it comes from: a hit, or what is not finite.
+    """Something whose cause is sought: a hit, or an origin of NaN or Inf.
 
     Attributes
     ----------
     rank : int
     graph : str
-        Name of the graph that has the node.
+        Name of the graph that contains the node.
     node : str
     iteration : int
     is_origin : bool
-        Whether it is where NaN or Inf began: what began at the same node says nothing more of that.
+        Whether NaN or Inf began there; another anomaly that began at the same node then does not explain it.
     """
 
     rank: int
@@ -44,7 +44,7 @@ class Effect(NamedTuple):
 
 
 class Effects:
-    """Tells of nodes whether effects have followed from them.
+    """Determines whether effects were computed from a node.
 
     Parameters
     ----------
@@ -61,13 +61,13 @@ class Effects:
         self._causes: dict[tuple[int, int, str], frozenset[str]] = {}
 
     def iterations(self, rank: int) -> list[int]:
-        """Return the iterations of a rank in which there is an effect."""
+        """Return the iterations of a rank that have an effect."""
         return sorted(self._effects.get(rank, ()))
 
     def follow_from(self, rank: int, graph: str, node: str, iteration: int) -> bool | None:
-        """Return whether an effect in an iteration was computed from a node; None if that cannot be said.
+        """Return whether an effect in an iteration was computed from a node; None if unknown.
 
-        One graph does not say what another one was given, and one rank not what others were sent.
+        It is unknown if the effect is in another graph or on another rank, whose inputs this graph does not describe.
         """
         of_rank = self._effects.get(rank)
         if of_rank is None:
@@ -88,17 +88,17 @@ class Effects:
 
 
 NO_EFFECTS = Effects((), lambda _rank, _name: None)
-"""Where nobody asks for any."""
+"""No effects to explain."""
 
 
 def explains(anomaly: Anomaly, condition: str) -> bool:
-    """Return whether an anomaly that is no NaN or Inf may be why a condition of that name is met."""
+    """Return whether an anomaly other than NaN and Inf may be the reason why a condition of that name is met."""
     pattern = _HITS_OF.get(anomaly)
     return pattern is not None and pattern.search(condition) is not None
 
 
 def upstream(graph: Graph, names: Iterable[str]) -> frozenset[str]:
-    """Return the names of the nodes that nodes were computed from; of a parameter, those that have written to it, too.
+    """Return the names of the nodes that nodes were computed from, including the writers of parameters.
 
     Parameters
     ----------
@@ -107,15 +107,15 @@ def upstream(graph: Graph, names: Iterable[str]) -> frozenset[str]:
     """
     nodes = [node for name in names if (node := graph.get(name)) is not None]
     writers = [reader for node in nodes if not node.is_operator for reader in graph.consumers(node) if _writes(reader)]
-    found = {writer.name for writer in writers}
+    names_upstream = {writer.name for writer in writers}
     waiting = [node for node in nodes if node.is_operator] + writers
     while waiting:
         for producer in graph.flat_producers(waiting.pop()):
-            if producer is not None and producer[0].name not in found:
-                found.add(producer[0].name)
+            if producer is not None and producer[0].name not in names_upstream:
+                names_upstream.add(producer[0].name)
                 if producer[0].is_operator:
                     waiting.append(producer[0])
-    return frozenset(found)
+    return frozenset(names_upstream)
 
 
 def _writes(node: Node) -> bool:

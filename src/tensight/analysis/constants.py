@@ -1,4 +1,4 @@
-"""What constants that a graph holds itself rule out, though nobody dumped them."""
+"""Anomalies that a constant rules out by its value in the graph, without a dump of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tensight.graph import Node
 
 _PRINTED = re.compile(r"Tensor\(shape=\[[-0-9, ]*\], dtype=(?P<dtype>\w+), value=(?P<numbers>.*)\)", re.DOTALL)
-"""A tensor as MindSpore prints it; of large ones it leaves out what is in the middle."""
+"""A tensor as MindSpore prints it; the middle of large tensors is elided."""
 
 _LEFT_OUT = "..."
 _WHOLE_NUMBERS = ("bool", "int", "uint")
@@ -33,7 +33,7 @@ _FLOATS = {
 
 
 def is_clean(node: Node, anomaly: Anomaly, explosion_limit: float) -> bool:
-    """Return whether the value of a constant is known from the graph, and does not show an anomaly.
+    """Return whether the graph contains the value of a constant and the value does not show an anomaly.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ def _shows(anomaly: Anomaly, numbers: Iterable[float], limit: float) -> Iterable
         elif anomaly is Anomaly.EXPLOSION:
             yield abs(number) > limit
         else:
-            # One that is zero makes zeros of everything else.
+            # A single zero can make all other values zero.
             yield number == 0
 
 
 def _floats(value: object) -> list[float] | None:
-    """Return the floating-point numbers in a value; None if not all of them are known."""
+    """Return all floating-point numbers in a value; None if some are unknown."""
     if isinstance(value, float):
         return [value]
     if isinstance(value, str):
@@ -72,8 +72,8 @@ def _floats(value: object) -> list[float] | None:
     if isinstance(value, TensorValue):
         return _tensor(value)
     if isinstance(value, (tuple, list)):
-        found = [_floats(element) for element in value]
-        return None if None in found else [number for numbers in found for number in numbers or ()]
+        parts = [_floats(element) for element in value]
+        return None if None in parts else [number for numbers in parts for number in numbers or ()]
     return [] if value is None or isinstance(value, (bool, int, Monad)) else None
 
 

@@ -1,4 +1,4 @@
-"""The engine that visits many tensors: threads that share one list of work.
+"""The engine that visits many tensors: threads that share a queue of items.
 
 The kernels release the interpreter's lock and files are read into buffers outside it, so threads use all cores
 without copying a tensor between processes. An engine for several machines has the same interface.
@@ -16,11 +16,11 @@ from tensight.tensors.cores import available_cores
 Item = TypeVar("Item")
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes visited so far and the bytes to visit, from any thread, one call at a time."""
+"""Called with the number of bytes visited so far and the total number, from any thread, one call at a time."""
 
 
 class Engine(Protocol):
-    """Does a piece of work for each item."""
+    """Processes items, such as tensors to read."""
 
     def run(
         self,
@@ -35,23 +35,23 @@ class Engine(Protocol):
         Parameters
         ----------
         items : sequence
-            The work.
-        work : callable
-            Stores its own result; items do not share what they write to. An exception stops the run.
-        weight : callable
-            The size of an item in bytes, for the progress and for starting the largest first.
-        progress : callable, optional
-            Told how far the work is.
+            The items to process.
+        work : callable (item)
+            Processes an item and stores the result where no other item writes. An exception stops the run.
+        weight : callable (item) -> int
+            Returns the size of an item in bytes, for the progress and for starting with the largest.
+        progress : Progress or None
+            Called after each item.
         """
 
 
 class ThreadEngine:
-    """Threads of this process.
+    """An engine with threads of this process.
 
     Parameters
     ----------
     threads : int, optional
-        How many; by default the cores this process may use.
+        Number of threads; by default the number of cores available to this process.
     """
 
     def __init__(self, threads: int | None = None) -> None:
@@ -70,13 +70,13 @@ class ThreadEngine:
         Parameters
         ----------
         items : sequence
-            What is to be done.
+            The items to process.
         work : callable (item)
-            Does it for one item.
+            Processes an item.
         weight : callable (item) -> int
-            Size of the work on an item, bytes.
+            Returns the size of an item in bytes.
         progress : Progress or None
-            Is called as the work goes on.
+            Called after each item.
         """
         queue = iter(sorted(items, key=weight, reverse=True))
         total = sum(map(weight, items))
@@ -97,7 +97,7 @@ class ThreadEngine:
                         done += weight(item)
                         if progress is not None:
                             progress(done, total)
-            except BaseException as error:  # handed to the caller's thread below
+            except BaseException as error:  # raised in the caller's thread below
                 failures.append(error)
 
         count = min(self.threads, len(items))
@@ -109,11 +109,11 @@ class ThreadEngine:
             raise failures[0]
 
     def _drain_in_threads(self, drain: Callable[[], None], count: int, failures: list[BaseException]) -> None:
-        """Have threads work until nothing is left; an interrupt is a failure, after which each ends with its item.
+        """Run `drain` in threads until the queue is empty; after an interrupt, each thread ends with its current item.
 
-        The caller's thread only waits, and not in join(), which Python 3.11 takes for done when it was interrupted. An
-        interrupt in the middle of an item could leave a lock taken that others wait for, such as that of a module that
-        is being imported.
+        The caller's thread only waits, because an interrupt in the middle of an item could leave a lock taken that
+        others wait for, such as that of a module that is being imported. It does not wait in join(), because Python
+        3.11 takes an interrupted join() for completed.
         """
         ended: SimpleQueue[None] = SimpleQueue()
 

@@ -1,4 +1,4 @@
-"""What graphs of a step were given by others that ran in it: of which values a parameter may be one."""
+"""Values that the graphs of a step pass to each other: the possible values of a graph's parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GraphStep(Protocol):
-    """What was observed of a graph in one step."""
+    """Observations of a graph in one step."""
 
     @property
     def graph(self) -> Graph:
@@ -24,24 +24,24 @@ class GraphStep(Protocol):
 
     @property
     def moments(self) -> tuple[int, int, bool]:
-        """When its first operator ran and when the last, in any unit, and whether operators ran several times."""
+        """Times of its first and last operator, in any unit, and whether operators ran several times."""
 
     def outputs(self, node: Node) -> Collection[object]:
-        """Return what is known of the outputs of a node."""
+        """Return the observed outputs of a node."""
 
 
 _Step = TypeVar("_Step", bound=GraphStep)
 
 
 class GivenValues(Generic[_Step]):
-    """The graphs that ran in one step of a rank, and what they gave each other.
+    """The graphs that ran in one step of a rank, and the values that they passed to each other.
 
     Parameters
     ----------
     observed : Observations
     rank : int
     steps : sequence of GraphStep
-        Of one iteration, one for each graph that ran.
+        Observations of an iteration, one for each graph that ran.
     """
 
     def __init__(self, observed: Observations, rank: int, steps: Sequence[_Step]) -> None:
@@ -51,16 +51,16 @@ class GivenValues(Generic[_Step]):
         self._known: dict[str, Mapping[str, Given]] = {}
 
     def of(self, graph: Graph, parameter: Node) -> Given | None:
-        """Return what a parameter of a graph may be; None of one that no other graph has computed."""
+        """Return the possible values of a parameter of a graph; None if no other graph computed it."""
         if not is_given(parameter):
             return self._elsewhere(graph, parameter)
-        known = self._known.get(graph.name)
-        if known is None:
-            known = self._known[graph.name] = given_values(graph, self._runs, self._others)
-        return known.get(parameter.name)
+        values = self._known.get(graph.name)
+        if values is None:
+            values = self._known[graph.name] = given_values(graph, self._runs, self._others)
+        return values.get(parameter.name)
 
     def _elsewhere(self, graph: Graph, parameter: Node) -> Given | None:
-        """Return an input of the network where it is seen in another graph; a variable may be called like one."""
+        """Return an input of the network as observed in another graph; None for others, such as variables."""
         if NUMBERED_INPUT.fullmatch(parameter.name) is None:
             return None
         for name, step in self._steps.items():
@@ -71,11 +71,11 @@ class GivenValues(Generic[_Step]):
 
     @property
     def steps(self) -> Sequence[_Step]:
-        """What was observed of each graph."""
+        """The observations of each graph."""
         return tuple(self._steps.values())
 
     def step(self, graph: str) -> _Step | None:
-        """Return what was observed of a graph; None if it did not run, or left nothing."""
+        """Return the observations of a graph; None if it did not run or was not observed."""
         return self._steps.get(graph)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Nodes of a step that are not finite and yet no origin: every operator that reads them leaves NaN and Inf out."""
+"""Nodes that are not finite but have no effect, because all operators that read them leave out NaN and Inf."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EITHER = NonFinite.NAN | NonFinite.INF
 
 
 class LeftOut:
-    """Follows NaN and Inf through the operators of observed steps; each graph is looked at once.
+    """Follows NaN and Inf through the operators of observed steps, with a cache for each graph.
 
     Parameters
     ----------
@@ -42,22 +42,22 @@ class LeftOut:
         before: Mapping[str, int],
         passed_on: Collection[str] = (),
     ) -> frozenset[str]:
-        """Return the nodes of the forward pass whose NaN and Inf the step has not gone on with.
+        """Return the nodes of the forward pass whose NaN and Inf do not spread in the step.
 
-        What an operator has read of which nothing is known (it was not recorded, or has not run yet) has gone on,
-        unless operators may leave it out that come soon.
+        An unobserved operator (not recorded, or not yet executed) is assumed to spread them, unless one of the next
+        operators may leave them out.
 
         Parameters
         ----------
         graph : Graph
         rows : mapping of str to collection of int
-            The rows of what each node put out in this step.
+            Rows of the outputs of each node in this step.
         before : mapping of str to int
             The last row of each parameter before the step.
         passed_on : collection of str
-            Nodes that other graphs of the step may be given.
+            Nodes whose values other graphs of the step may receive.
         """
-        certain = {name: kind for name, own in rows.items() if (kind := self._certain(own))}
+        certain = {name: kind for name, node_rows in rows.items() if (kind := self._certain(node_rows))}
         spreading = self._spreading(graph)
         names = {name for name in certain if spreading.is_passing(name)}
         if not names:
@@ -69,7 +69,7 @@ class LeftOut:
         going_on = {
             name
             for name in going_on
-            if any(one.name in unknown and not one.is_integer for one in spreading.consumers(name))
+            if any(consumer.name in unknown and not consumer.is_integer for consumer in spreading.consumers(name))
         }
         going_on.update(name for name in passed_on if name in certain)
         kinds = dict.fromkeys(unknown, _EITHER) | certain
@@ -81,7 +81,7 @@ class LeftOut:
     def _is_first_value(
         self, graph: Graph, name: str, rows: Collection[int], before: Mapping[str, int], spreading: Spreading
     ) -> bool:
-        """Whether a buffer is not finite because nothing better has come yet; other nodes are no buffers."""
+        """Whether a buffer is not finite because it still has its initial value; True for nodes other than buffers."""
         node = graph.node(name)
         if node.is_operator or "." not in node.name:
             return True
@@ -91,29 +91,29 @@ class LeftOut:
         return spreading.is_read(name) if earlier is None else bool(self._certain([earlier]))
 
     def _spreading(self, graph: Graph) -> Spreading:
-        found = self._followed.get(id(graph))
-        if found is None:
-            found = self._followed[id(graph)] = graph, Spreading(nodes_of(graph), with_backward=True)
-        return found[1]
+        followed = self._followed.get(id(graph))
+        if followed is None:
+            followed = self._followed[id(graph)] = graph, Spreading(nodes_of(graph), with_backward=True)
+        return followed[1]
 
     def _certain(self, rows: Collection[int]) -> NonFinite:
-        """Return what is in some rows for certain besides numbers."""
+        """Return the kinds of non-finite elements that some rows certainly contain."""
         kind = NonFinite.NOTHING
         for row in rows:
             kind |= NonFinite(int(self._kinds[0][row]))
         return kind
 
     def _is_known(self, rows: Collection[int]) -> bool:
-        """Whether rows tell all that there is besides numbers."""
+        """Whether the kinds of non-finite elements of all rows are known exactly."""
         return bool(rows) and all(self._kinds[0][row] == self._kinds[1][row] for row in rows)
 
     def _is_infinite(self, row: int) -> bool:
-        found = self._observed.rows[row]
-        return not found["nan_count"] and bool(found["count"] == found["neg_inf_count"] + found["pos_inf_count"])
+        counts = self._observed.rows[row]
+        return not counts["nan_count"] and bool(counts["count"] == counts["neg_inf_count"] + counts["pos_inf_count"])
 
     @cached_property
     def _kinds(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """What each row has for certain besides numbers, and what it may have."""
+        """The kinds of non-finite elements that each row certainly has, and those that it may have."""
         state = self._observed.rows["state"]
         is_seen = (state == KNOWN) | (state == RECORDED)
         nan, *infinite = (self._observed.bounds(name) for name in NON_FINITE)

@@ -1,4 +1,4 @@
-"""What is known of the tensors of a run, wherever it comes from: a dump, a recording, a process."""
+"""The interface to the observed tensors of a run, from a dump, a recording or a process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ObservedTensor(Protocol):
-    """A tensor in one iteration, of which a row of statistics tells; the attributes are those of `TensorFile`."""
+    """A tensor in an iteration, described by a row of statistics; the attributes are those of `TensorFile`."""
 
     @property
     def rank(self) -> int:
@@ -26,19 +26,19 @@ class ObservedTensor(Protocol):
 
     @property
     def iteration(self) -> int:
-        """From 0; what was there before the first is at -1."""
+        """The iteration, from 0; values from before the first are at -1."""
 
     @property
     def node(self) -> str | None:
-        """Name of the node; None if no graph has it."""
+        """Name of the node; None if it is in no graph."""
 
     @property
     def graph(self) -> str:
-        """Name of the graph that has the node."""
+        """Name of the graph that contains the node."""
 
     @property
     def op_type(self) -> str:
-        """Type of the operator; ``Parameter`` for what is none."""
+        """Type of the operator; ``Parameter`` for nodes that are not operators."""
 
     @property
     def io(self) -> Literal["input", "output"]:
@@ -54,7 +54,7 @@ class Observations(Protocol):
 
     @property
     def tensors(self) -> Sequence[ObservedTensor]:
-        """What each row is about."""
+        """The tensor of each row."""
 
     @property
     def rows(self) -> NDArray[np.void]:
@@ -67,24 +67,24 @@ class Observations(Protocol):
         """Return a graph of a rank."""
 
     def position(self, rank: int, node: Node) -> int:
-        """Return the position of a node in the order of execution; what is no operator is outside of it."""
+        """Return the position of an operator in the order of execution; other nodes have none in it."""
 
     def moments(self, row: int) -> tuple[int, int]:
-        """Return when the tensor of a row was there first and last in its iteration; zeros if that is not known."""
+        """Return when the tensor of a row was first and last observed in its iteration; zeros if unknown."""
 
     def graphs(self, rank: int) -> Sequence[Graph]:
         """Return all graphs of a rank."""
 
     def printed_names(self, rank: int, graph: str) -> Mapping[str, str]:
-        """Return what the framework calls the values of a graph's operators, by the operators' names."""
+        """Return the framework's names for the values of a graph's operators, by operator name."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all operators that ran in an iteration with a row have one."""
+        """Whether an iteration with any row has rows for all operators that ran."""
 
     @property
     def is_as_read(self) -> bool:
-        """Whether rows of parameters and inputs are of what calls read, and not of what the step left there."""
+        """Whether rows of parameters and inputs show the values that calls read, not those at the end of the step."""
 
     def unseen_before(self, rank: int, iteration: int) -> tuple[int, int] | None:
-        """Return the first and the last of the iterations that ran directly before one and have no row."""
+        """Return the first and last of the unobserved iterations that ran directly before an iteration, if any."""

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from tensight.graph import Graph
 
 KINDS = (Anomaly.NAN, Anomaly.INF, Anomaly.EXPLOSION, Anomaly.ALL_ZERO)
-"""The anomalies that are looked for if nobody says which."""
+"""The anomalies that are searched for by default."""
 
 _UNBOUNDED = 2**63 - 1
-"""As the end of a slice: as far as it goes."""
+"""An end of a slice that means unbounded."""
 
 
 def origins(
@@ -54,15 +54,15 @@ def origins(
     Parameters
     ----------
     analysis : Analysis
-        The dump to look at.
+        The dump to search.
     anomalies : sequence of Anomaly
-        Which kinds to look for.
+        The kinds of anomalies to search for.
     ranks : sequence of int, optional
-        Which ranks; all by default.
+        The ranks to search; all by default.
     explosion_limit : float
         Finite values whose magnitude is above this count as an explosion.
     hits : mapping of Anomaly to sequence of Effect, optional
-        As of `origins_among`.
+        See `origins_among`.
 
     Returns
     -------
@@ -82,13 +82,13 @@ def origins(
     for anomaly in anomalies:
         shows[anomaly] = shown(anomaly, table, explosion_limit)
         if anomaly is Anomaly.OVERFLOW:
-            # What the device reported is about the operator, so about what it put out, even if that looks finite.
+            # The device reports overflows of operators, so their outputs count, even if they are finite.
             put_out = np.fromiter((file.io == "output" for file in table.files), np.bool_, len(table.files))
             certainly = shows[anomaly].certainly | (analysis.overflowed() & put_out)
             shows[anomaly] = replace(shows[anomaly], certainly=certainly)
-    # What a rank got from another can only be told with that one.
-    found = origins_among(_Dumped(analysis.dump, table), shows, analysis.dump.ranks, hits=hits)
-    return [origin for origin in found if ranks is None or origin.address.rank in ranks]
+    # An anomaly received from another rank is recognized only if that rank is searched, too.
+    all_origins = origins_among(_Dumped(analysis.dump, table), shows, analysis.dump.ranks, hits=hits)
+    return [origin for origin in all_origins if ranks is None or origin.address.rank in ranks]
 
 
 class _Dumped:
@@ -126,11 +126,11 @@ class _Dumped:
         return self._dump.metadata.is_as_read
 
     def unseen_before(self, rank: int, iteration: int) -> tuple[int, int] | None:
-        seen = self._dump.iterations(rank)
-        last_seen = max((one for one in seen if 0 <= one < iteration), default=-1)
+        observed = self._dump.iterations(rank)
+        last_seen = max((number for number in observed if 0 <= number < iteration), default=-1)
         history = self._dump.history(rank)
-        ran = None if history is None else {one for iterations in history.values() for one in iterations}
-        unseen = [one for one in range(last_seen + 1, iteration) if ran is None or one in ran]
+        ran = None if history is None else {number for iterations in history.values() for number in iterations}
+        unseen = [number for number in range(last_seen + 1, iteration) if ran is None or number in ran]
         return (unseen[0], unseen[-1]) if unseen else None
 
 
@@ -141,33 +141,33 @@ def origins_among(
     since: int = 0,
     hits: Mapping[Anomaly, Sequence[Effect]] | None = None,
 ) -> list[Origin]:
-    """Find where anomalies began among rows of statistics, wherever these are from.
+    """Find where anomalies began in the rows of statistics of a dump or a process.
 
     Parameters
     ----------
     observed : Observations
     shows : mapping of Anomaly to Shown
-        What to look for, and which rows show it.
+        The anomalies to search for, with the rows that show each.
     ranks : iterable of int
     since : int
-        The first iteration that is looked at; of earlier ones only counts what they left behind.
+        The first iteration to search; earlier ones provide only the parameters that they left.
     hits : mapping of Anomaly to sequence of Effect, optional
-        What watchpoints hit on, by the anomaly that may explain it: zeros and explosions from which nothing of it has
-        followed, nor NaN or Inf, are left out. By default nothing is.
+        Hits of watchpoints, by the anomaly that may explain them. Zeros and explosions that caused none of these hits,
+        and no NaN or Inf either, are left out. By default none are left out.
 
     Returns
     -------
     list of Origin
-        As of `origins`.
+        As `origins` returns.
     """
-    steps, found = ObservedSteps(observed), []
+    steps, all_origins = ObservedSteps(observed), []
     for rank in ranks:
 
         def find(anomaly: Anomaly, effects: Effects, begin: int, rank: int = rank) -> Origin | None:
             return _first_origin(shows[anomaly], steps.that_show(shows[anomaly], rank, begin), effects)
 
-        found += origins_of_rank(tuple(shows), rank, find, observed.graph, since, hits)
-    return in_causal_order(across_ranks(found))
+        all_origins += origins_of_rank(tuple(shows), rank, find, observed.graph, since, hits)
+    return in_causal_order(across_ranks(all_origins))
 
 
 def first_origin(
@@ -179,12 +179,12 @@ def first_origin(
     ----------
     observed : Observations
     shows : Shown
-        What to look for, and which rows show it.
+        The rows that show the anomaly.
     rank : int
     effects : Effects
-        Of several origins in an iteration the first counts from which an effect has followed.
+        Of several origins in an iteration, the first one that caused an effect is returned.
     since : int
-        The first iteration that is looked at.
+        The first iteration to search.
     """
     return _first_origin(shows, ObservedSteps(observed).that_show(shows, rank, since), effects)
 
@@ -197,24 +197,24 @@ def origins_of_rank(
     since: int = 0,
     hits: Mapping[Anomaly, Sequence[Effect]] | None = None,
 ) -> list[Origin]:
-    """Return the origins of a rank, one for each kind at most.
+    """Return the origins of a rank, at most one for each kind of anomaly.
 
     Parameters
     ----------
     anomalies : sequence of Anomaly
-        What to look for; what is not finite comes first.
+        The anomalies to search for; non-finite ones are searched first.
     rank : int
     find : callable (anomaly, effects, begin) -> Origin or None
-        Returns the first origin from an iteration on; of several in one iteration the first with an effect.
+        Returns the first origin from iteration `begin` on; of several in an iteration, the first with an effect.
     graph : callable (rank, name) -> Graph or None
     since : int
-        The first iteration that is looked at.
+        The first iteration to search.
     hits : mapping of Anomaly to sequence of Effect, optional
-        As of `origins_among`.
+        See `origins_among`.
     """
-    found: list[Origin] = []
+    first_origins: list[Origin] = []
     lost: list[Effect] = []
-    for anomaly in sorted(anomalies, key=lambda one: one not in NON_FINITE):
+    for anomaly in sorted(anomalies, key=lambda kind: kind not in NON_FINITE):
         effects = [hit for hit in (hits or {}).get(anomaly, ()) if hit.rank == rank]
         if anomaly is Anomaly.EXPLOSION:
             effects += lost
@@ -223,11 +223,11 @@ def origins_of_rank(
         origin = _with_effect(anomaly, rank, find, Effects(effects, graph), since)
         if origin is None or (hits is not None and origin.leads is False):
             continue
-        found.append(origin)
+        first_origins.append(origin)
         if anomaly in NON_FINITE:
             at = origin.address
             lost.append(Effect(rank, at.graph, origin.operator, at.iteration, is_origin=True))
-    return found
+    return first_origins
 
 
 def _with_effect(
@@ -237,7 +237,7 @@ def _with_effect(
     effects: Effects,
     since: int,
 ) -> Origin | None:
-    """Return the first origin of a kind, or, where an effect has not followed from that, one from which it has."""
+    """Return the first origin of a kind or, if that did not cause an effect, the first later one that did."""
     first = find(anomaly, effects, since)
     if first is None or first.leads:
         return first
@@ -245,21 +245,22 @@ def _with_effect(
         later = find(anomaly, effects, max(iteration, since))
         if later is None or later.address.iteration != iteration or not later.leads:
             continue
-        # What came in with a weight or a state has been there before.
+        # An anomaly that arrived with a weight or a state existed before this step.
         is_kept = later.arrived and later.op_type == PARAMETER and "." in later.operator
         return replace(first, leads=True) if is_kept else later
     return first
 
 
 def in_causal_order(origins: Iterable[Origin]) -> list[Origin]:
-    """Return origins as they are shown: NaN, Inf and what led to them first, in the order of execution.
+    """Return origins in display order: NaN, Inf and explosions that led to them first, in execution order.
 
-    Zeros and other large values are often meant. What came from another rank is named after what began somewhere.
+    Zeros and other large values come later, because they are often intended. Anomalies that came from another rank
+    follow those that began on their rank.
 
     Parameters
     ----------
     origins : iterable of Origin
-        Of any ranks.
+        Origins of any ranks.
     """
     return sorted(origins, key=_urgency)
 
@@ -275,7 +276,7 @@ def _urgency(origin: Origin) -> tuple[object, ...]:
 def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects) -> Origin | None:
     """Return the origin in the first iteration of a rank in which a node is the root cause of the anomaly.
 
-    Of several in it that is the one from which effects have followed, else the first that is not meant.
+    Of several, it is the first that caused effects or may have, otherwise the first that is not intended.
     """
     for _, executions in groupby(steps, key=lambda step: step.iteration):
         root_causes = [
@@ -289,7 +290,7 @@ def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects)
         chosen = chosen or next((cause for cause in root_causes if not cause[3].is_meant), None)
         if chosen is not None:
             position, _, step, first = chosen
-            # What is not known to have begun elsewhere may follow from the first.
+            # Root causes with unknown inputs may follow from the chosen one.
             others = (cause for cause in root_causes if cause is not chosen and not cause[3].is_meant)
             also = tuple(cause.node.name for *_, cause in others if not cause.candidates and not cause.may_read_unseen)
             return Origin(
@@ -328,7 +329,7 @@ def undecided(
     ranks: Sequence[int] | None = None,
     explosion_limit: float = EXPLOSION_LIMIT,
 ) -> dict[Anomaly, int]:
-    """Count the tensors of which only statistics were recorded that do not tell whether they show an anomaly.
+    """Count the tensors whose recorded statistics leave open whether they show an anomaly.
 
     Parameters
     ----------
@@ -338,20 +339,21 @@ def undecided(
     Returns
     -------
     dict of Anomaly to int
-        Without the anomalies that all tensors decide.
+        Number of tensors; anomalies without such tensors are left out.
     """
     table = analysis.statistics()
-    wanted = np.fromiter((ranks is None or file.rank in ranks for file in table.files), np.bool_, len(table.files))
+    in_ranks = np.fromiter((ranks is None or file.rank in ranks for file in table.files), np.bool_, len(table.files))
     amounts = {
-        anomaly: int(np.count_nonzero(shown(anomaly, table, explosion_limit).perhaps & wanted)) for anomaly in anomalies
+        anomaly: int(np.count_nonzero(shown(anomaly, table, explosion_limit).perhaps & in_ranks))
+        for anomaly in anomalies
     }
     return {anomaly: amount for anomaly, amount in amounts.items() if amount}
 
 
 def _are_zeros_intended(node: Node, sources: Sequence[tuple[int, Node, int | None]]) -> bool:
-    """Whether zeros are intended by the code: made of constants alone, or multiplied with one that was not observed.
+    """Whether the code intends zeros: made of constants only, or by multiplication with an unobserved constant.
 
-    Zeros that a user's own backward pass makes without inputs are not.
+    Zeros that a user-defined backward pass creates without inputs are not intended.
     """
     if plain_type(node.type) in ZERO_MAKERS and not is_gradient_scope(node.name):
         return True
@@ -363,7 +365,7 @@ def _are_zeros_intended(node: Node, sources: Sequence[tuple[int, Node, int | Non
 
 @dataclass(frozen=True, slots=True)
 class _RootCause:
-    """A node at which an anomaly began in a step, as far as the step shows."""
+    """A node at which an anomaly began in a step, according to the observations of the step."""
 
     node: Node
     shown_by: str
@@ -376,7 +378,7 @@ class _RootCause:
 
 
 def _root_cause(shows: Shown, step: ObservedStep, node: Node) -> _RootCause | None:
-    """Return how an anomaly began at a node, None if the node does not show it or only propagates it."""
+    """Return the root cause if an anomaly began at a node; None if the node does not show it or only propagates it."""
     anomaly = shows.anomaly
     if anomaly is Anomaly.ALL_ZERO and not node.is_operator:
         # Biases and optimizer states start at zero.
@@ -403,40 +405,40 @@ def _root_cause(shows: Shown, step: ObservedStep, node: Node) -> _RootCause | No
 
 
 def _that_can_be_zero(step: ObservedStep, inputs: tuple[OriginInput, ...]) -> tuple[OriginInput, ...] | None:
-    """Return the inputs of an operator whose zeros say something; None if it is made of others that are zero."""
-    # Constants are where and how much: axes, sizes, factors.
+    """Return the inputs of an operator whose zeros are relevant; None if its zeros come from the other inputs."""
+    # Constants are axes, sizes and factors.
     values = tuple(entry for entry in inputs if not step.is_constant(entry.source))
-    own = tuple(entry for entry in values if not step.is_small_parameter(entry.source))
-    # Else it is a copy or a part of a bias, a sum of settings.
-    is_open = bool(own) or not values or any(entry.state is InputState.CLEAN for entry in values)
-    return own if is_open else None
+    without_biases = tuple(entry for entry in values if not step.is_small_parameter(entry.source))
+    # Otherwise the output is a copy or a part of a bias, or a sum of settings.
+    is_open = bool(without_biases) or not values or any(entry.state is InputState.CLEAN for entry in values)
+    return without_biases if is_open else None
 
 
 def _propagates(shows: Shown, entry: OriginInput) -> bool:
-    """Whether the anomaly came in by an input."""
+    """Whether the anomaly came from an input."""
     return entry.state is InputState.SHOWS_IT or (entry.row >= 0 and bool(shows.passes[entry.row]))
 
 
 def _candidates(step: ObservedStep, node: Node, inputs: tuple[OriginInput, ...]) -> tuple[str, ...]:
-    """Return the nodes where it may have begun instead, as far as nobody has seen what went in; empty if all did."""
+    """Return the nodes where the anomaly may have begun, if inputs are unknown; empty if all are known."""
     hidden = [entry.source for entry in inputs if entry.state is not InputState.CLEAN and entry.source != OUTSIDE]
-    # A gradient is computed from something, also where nobody has seen from what.
+    # A gradient is always computed from something, even if its inputs were not observed.
     is_open = bool(hidden) or (node.type == "AccumulateGrad" and not inputs)
     return tuple(dict.fromkeys([node.name, *step.hidden_upstream(hidden)])) if is_open else ()
 
 
 def _state(step: ObservedStep, source: Node, row: int | None) -> InputState:
-    """Return what is known of an input: nothing, if it stands for tensors that are not visible."""
+    """Return the state of an input; `NOT_DUMPED` if it represents tensors that are not visible."""
     return InputState.NOT_DUMPED if source.name == OUTSIDE else step.state(source, row)
 
 
 def _may_read_unseen(node: Node, inputs: Sequence[OriginInput]) -> bool:
-    """Whether an operator may read what nobody sees, as the agents tell of what no module computes."""
+    """Whether an operator may read unobserved tensors, which agents report for operators outside of modules."""
     return bool(node.attributes.get(READS_UNSEEN)) or any(entry.source == OUTSIDE for entry in inputs)
 
 
 def _is_written_down(node: Node, step: ObservedStep, limit: float) -> bool:
-    """Whether large values are what the code asks for: a threshold, what is filled in, a table that stays as it is."""
+    """Whether the code asks for large values, as a threshold, a fill value, or a table that is never written."""
     if not node.is_operator:
         return step.stays_as_it_is(node)
     if plain_type(node.type) in CONSTANT_MAKERS:

@@ -1,4 +1,4 @@
-"""Where anomalies began, as it is handed to whoever asks."""
+"""Origins of anomalies, as returned to callers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OriginInput:
     state : InputState
         Whether it shows the anomaly.
     row : int
-        Row of the statistics table that was looked at, -1 when none was dumped.
+        Its row in the statistics table, -1 if it was not dumped.
     """
 
     index: int
@@ -40,15 +40,15 @@ class Origin:
     Attributes
     ----------
     anomaly : Anomaly
-        What began.
+        The kind of anomaly.
     address : TensorAddress
-        The first output that shows it; of an optimizer's operator without outputs the parameter that it wrote to.
+        The first output that shows it; for an optimizer's operator without outputs, the parameter that it wrote to.
     operator : str
-        Name of the operator; of what came from outside the step that of the parameter.
+        Name of the operator, or of the parameter if the anomaly came from outside the step.
     op_type : str
-        Type of the operator; "Parameter" when the anomaly came from outside the step.
+        Type of the operator; "Parameter" if the anomaly came from outside the step.
     frames : tuple of SourceFrame
-        The operator's stack, innermost frame first as MindSpore wrote it.
+        The operator's stack, innermost frame first.
     inputs : tuple of OriginInput
         The operator's inputs.
     row : int
@@ -56,26 +56,26 @@ class Origin:
     position : int
         Position of the output in the order of execution.
     candidates : tuple of str
-        Empty when the origin is certain. Else the nodes where it may have begun: this one, and producers whose
-        values were not dumped, or of which too little was recorded to tell.
+        Empty if the origin is certain. Otherwise the nodes where the anomaly may have begun: this one, and producers
+        whose values were not dumped or whose recorded statistics do not suffice.
     arrived : bool
-        True when the node only carries the anomaly in: a network input, a weight from the previous step, or what
-        another rank sent.
+        Whether the anomaly came from outside the step or rank: in a network input, in a weight from the previous
+        step, or from another rank.
     also : tuple of str
-        Other nodes where the same anomaly began independently in the same iteration, in execution order: what went into
-        them is known.
+        Other nodes where the same anomaly began independently in the same iteration, in execution order; all their
+        inputs are known.
     from_rank : int or None
         The rank that sent it.
     changed : bool
-        True when the anomaly came in with a parameter that is another than the last update left: somebody has written
-        to it since, and no optimizer.
+        Whether the anomaly came in with a parameter that was written after the last update, other than by the
+        optimizer.
     unseen : tuple of (int, int) or None
-        First and last of the iterations that ran directly before, and of which nothing is known: it may have begun in
-        them, as in a ring of the last steps that begins after the fault. None if there is no such iteration.
+        First and last of the unobserved iterations that ran directly before, in which the anomaly may have begun, as
+        in a ring of the last steps that starts after the fault. None if there is no such iteration.
     may_read_unseen : bool
-        True when the operator may read tensors that nobody sees, such as the targets of a loss.
+        Whether the operator may read tensors that are not observed, such as the targets of a loss.
     leads : bool or None
-        Whether NaN or Inf, or what a watchpoint hit on, was computed from it; None where that cannot be said.
+        Whether NaN, Inf or the hit of a watchpoint was computed from it; None if unknown.
     """
 
     anomaly: Anomaly
@@ -97,17 +97,17 @@ class Origin:
 
     @property
     def certain(self) -> bool:
-        """Whether what is known of all inputs rules out that they show the anomaly."""
+        """Whether it is certain that no input shows the anomaly."""
         return not self.candidates and not self.may_read_unseen
 
     @property
     def user_frame(self) -> SourceFrame | None:
-        """The frame most likely to be the person's own code."""
+        """The frame that is most likely the user's own code."""
         return user_frame(self.frames)
 
     @property
     def is_older(self) -> bool:
-        """Whether it is known to have been there before the step: it came in with what the network keeps, unseen."""
+        """Whether the anomaly certainly existed before the step: it came in with a parameter from unobserved steps."""
         is_kept = self.op_type == PARAMETER and "." in self.operator
         return self.unseen is not None and self.arrived and is_kept and not self.changed
 
@@ -118,7 +118,7 @@ class Origin:
 
     @property
     def _reservation(self) -> str:
-        """What the steps before leave open."""
+        """The uncertainty that unobserved earlier steps leave."""
         if self.unseen is None:
             return ""
         first, last = map(step_of, self.unseen)

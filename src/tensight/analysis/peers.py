@@ -1,4 +1,4 @@
-"""What some checks ask of other tensors of a dump: of the same one before, of its peers, of the other ranks."""
+"""Columns for checks that involve other tensors of a dump: from earlier iterations, of peers, or on other ranks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def iterations_before(
     every : sequence of int
         The dumped iterations, in increasing order.
     iterations : collection of int or None
-        The requested ones; None for all.
+        The requested iterations; None for all.
     """
     if iterations is None or not iterations:
         return frozenset()
@@ -49,14 +49,15 @@ def iterations_before(
 
 
 def persistent(steps: int, files: Sequence[TensorFile], hit: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Tell for which tensors a condition has held in so many of their iterations in a row.
+    """Return for which tensors a condition was met in several of their iterations in a row.
 
     Parameters
     ----------
     steps : int
+        Number of iterations in a row.
     files : sequence of TensorFile
     hit : ndarray of bool, shape (files,)
-        Whether the condition holds.
+        Whether the condition is met.
     """
     if steps == 1:
         return np.ones(len(files), np.bool_)
@@ -72,23 +73,23 @@ def persistent(steps: int, files: Sequence[TensorFile], hit: NDArray[np.bool_]) 
 def rows_to_count(
     table: StatisticsTable, chosen: NDArray[np.int64], check: ConditionCheck, rule: UnitRule
 ) -> NDArray[np.int64]:
-    """Return the rows whose units must be counted, because their statistics do not tell."""
+    """Return the rows whose units must be counted, because their statistics do not decide the check."""
     states = table.rows["state"][chosen]
     open_rows = np.isnan(table.unit_percentages(rule)[chosen]) & (states != UNREADABLE)
     open_rows &= chosen < table.with_values
-    known = np.flatnonzero(open_rows & (states == KNOWN))
-    if known.size:
-        columns: Columns = {name: table.rows[name][chosen[known]] for name in STATISTICS}
+    measured = np.flatnonzero(open_rows & (states == KNOWN))
+    if measured.size:
+        columns: Columns = {name: table.rows[name][chosen[measured]] for name in STATISTICS}
         with np.errstate(all="ignore"):
             for threshold in check.thresholds:
                 low, high = threshold.quantity.bounds(columns, check.values)
-                open_rows[known] &= threshold.comparator.compare(high, threshold.value) & (low < high)
+                open_rows[measured] &= threshold.comparator.compare(high, threshold.value) & (low < high)
     counted: NDArray[np.int64] = chosen[open_rows]
     return counted
 
 
 def own_columns(dump: Dump, table: StatisticsTable, needs: Needs, rows: NDArray[np.int64]) -> Columns:
-    """Return the columns that Tensight's own conditions need beside statistics and changes."""
+    """Return the columns that Tensight's own conditions need in addition to statistics and changes."""
     columns: Columns = {}
     if needs.units:
         columns["unit_size"] = np.array([unit_size(table.shapes[row]) for row in rows.tolist()], np.int64)
@@ -107,7 +108,7 @@ def own_columns(dump: Dump, table: StatisticsTable, needs: Needs, rows: NDArray[
 
 
 def _identity(file: TensorFile) -> tuple[object, ...]:
-    """Return what a tensor is, whatever the iteration."""
+    """Return the identity of a tensor across iterations."""
     return file.rank, file.graph, file.node or file.op_name, file.io, file.slot
 
 
@@ -117,13 +118,13 @@ def _may_mask(dump: Dump, file: TensorFile) -> bool:
 
 
 def _left_out(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which tensors are not finite and yet come to nothing, as far as the others among them show."""
-    found = np.zeros(len(rows), np.bool_)
+    """Return which tensors are not finite without an effect on the other tensors of the same step."""
+    is_left_out = np.zeros(len(rows), np.bool_)
     counts = {name: table.rows[name][rows] for name in ("count", "nan_count", "neg_inf_count", "pos_inf_count")}
     infinite = counts["neg_inf_count"] + counts["pos_inf_count"]
-    known = table.rows["state"][rows] == KNOWN
+    has_statistics = table.rows["state"][rows] == KNOWN
     steps: dict[tuple[object, ...], list[int]] = {}
-    for at in np.flatnonzero(known & (counts["nan_count"] + infinite > 0)).tolist():
+    for at in np.flatnonzero(has_statistics & (counts["nan_count"] + infinite > 0)).tolist():
         file = table.files[rows[at]]
         if file.node is not None and file.io == "output":
             steps.setdefault((file.iteration, file.rank, file.graph), []).append(at)
@@ -141,19 +142,19 @@ def _left_out(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> ND
         passing = {node for node in nodes if spreading.is_passing(node)}
         spreads = spreading.spreading(passing, kinds)
         for at, node in zip(every, nodes, strict=True):
-            # Of a buffer that nobody reads nothing is known but that it never had a better value.
+            # A buffer that is never read counts only if all its elements are infinite, as in an initial value.
             is_first_value = infinite[at] == counts["count"][at] or spreading.is_read(node)
-            found[at] = node in passing and node not in spreads and is_first_value
-    return found
+            is_left_out[at] = node in passing and node not in spreads and is_first_value
+    return is_left_out
 
 
 def _zero_propagation(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which tensors, if they are zero, propagate zeros of those among the others that they were computed from."""
+    """Return which tensors are zero because they propagate the zeros of tensors that they were computed from."""
     counts, zeros = table.rows["count"][rows], table.rows["zero_count"][rows]
     is_zero = (table.rows["state"][rows] == KNOWN) & (counts > 0) & (counts == zeros)
     files = [table.files[row] for row in rows.tolist()]
-    zero = {(file.iteration, *_identity(file)): one for file, one in zip(files, is_zero.tolist(), strict=True)}
-    found = np.zeros(len(rows), np.bool_)
+    zero = {(file.iteration, *_identity(file)): flag for file, flag in zip(files, is_zero.tolist(), strict=True)}
+    propagated = np.zeros(len(rows), np.bool_)
     for at in np.flatnonzero(is_zero).tolist():
         file = files[at]
         graph = dump.graph_of(file)
@@ -162,12 +163,12 @@ def _zero_propagation(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64
         provenance = graph_layers(graph).zero_provenances.get(file.node or "")
         if provenance is not None:
             keys = ((file.iteration, file.rank, file.graph, name, "output", slot) for name, slot in provenance.sources)
-            found[at] = bool(provenance.propagates(zero.get(key) for key in keys))
-    return found
+            propagated[at] = bool(provenance.propagates(zero.get(key) for key in keys))
+    return propagated
 
 
 def _differing(table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Tell which tensors another rank holds with other values, in the same iteration."""
+    """Return which tensors differ between ranks in the same iteration."""
     hashes: dict[tuple[object, ...], set[int]] = {}
     keys = []
     for row in rows.tolist():
@@ -179,27 +180,27 @@ def _differing(table: StatisticsTable, rows: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _references(dump: Dump, table: StatisticsTable, name: str, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return what the norms of some tensors are compared with; each rank has a history of its own."""
-    found = np.full(len(rows), np.nan)
+    """Return the references for the norms of some tensors, from a separate history for each rank."""
+    references = np.full(len(rows), np.nan)
     numbers: dict[tuple[object, ...], int] = {}
     positions = np.array(
         [numbers.setdefault(_identity(table.files[row]), len(numbers)) for row in rows.tolist()], np.int64
     )
     depths = np.array([_depth(dump, table.files[row]) for row in rows.tolist()], np.float64)
-    known = table.rows["state"][rows] == KNOWN
-    finite = known & (table.bounds("non_finite_count")[1][rows] == 0)
+    has_statistics = table.rows["state"][rows] == KNOWN
+    finite = has_statistics & (table.bounds("non_finite_count")[1][rows] == 0)
     histories: dict[int, References] = {}
     with np.errstate(all="ignore"):
         for rank, chosen in _steps(table, rows):
             history = histories.setdefault(rank, References(name))
-            chosen = chosen[known[chosen]]
+            chosen = chosen[has_statistics[chosen]]
             norms, counts = (table.rows[column][rows[chosen]] for column in ("l2_norm", "count"))
-            found[chosen] = history.step(positions[chosen], norms, counts, finite[chosen], depths[chosen])
-    return found
+            references[chosen] = history.step(positions[chosen], norms, counts, finite[chosen], depths[chosen])
+    return references
 
 
 def _steps(table: StatisticsTable, rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield which of some rows belong to each iteration of each rank, in order."""
+    """Yield the rank and the positions in `rows` for each iteration and rank, in order."""
     steps: dict[tuple[int, int], list[int]] = {}
     for at, row in enumerate(rows.tolist()):
         file = table.files[row]

@@ -13,24 +13,24 @@ TABLE_NAME = "tensors"
 
 
 def query(table: pa.Table, sql: str) -> pa.Table:
-    """Run one SQL query over the statistics table, which it names ``tensors``.
+    """Run an SQL query over the statistics table, whose name in the query is ``tensors``.
 
     Parameters
     ----------
     table : pyarrow.Table
         The statistics table.
     sql : str
-        A query in DuckDB's dialect. It sees no files, no network and no other database.
+        A query in DuckDB's dialect. It cannot access files, the network or other databases.
 
     Returns
     -------
     pyarrow.Table
-        The result.
+        The result of the query, with unique column names.
 
     Raises
     ------
     InputError
-        If the query is wrong; the message is the database's own.
+        If the query fails; the message includes that of the database.
     """
     import duckdb
 
@@ -42,19 +42,19 @@ def query(table: pa.Table, sql: str) -> pa.Table:
     with duckdb.connect(":memory:", config=settings) as connection:
         connection.register(TABLE_NAME, table)
         try:
-            found: pa.Table = connection.sql(sql).to_arrow_table()
+            result: pa.Table = connection.sql(sql).to_arrow_table()
         except (duckdb.Error, AttributeError, UnicodeError) as error:
             raise InputError(f"the query {sql!r} does not work on the table {TABLE_NAME!r}: {error}") from None
-    return found.rename_columns(_distinct(found.column_names))
+    return result.rename_columns(_distinct(result.column_names))
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Return names of columns of which none is twice: SQL allows that, programs that ask for a column do not."""
-    found: list[str] = []
+    """Return unique column names: SQL allows duplicates, but programs that select a column by name do not."""
+    distinct: list[str] = []
     for name in names:
         other, number = name, 1
-        while other in found:
+        while other in distinct:
             number += 1
             other = f"{name}_{number}"
-        found.append(other)
-    return found
+        distinct.append(other)
+    return distinct

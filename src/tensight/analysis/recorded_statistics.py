@@ -1,16 +1,15 @@
-"""What a device recorded in ``statistic.csv``, turned into bounds for the statistics of the values.
+"""Bounds for the statistics of tensors, derived from what a device recorded in ``statistic.csv``.
 
-A statistics file holds some numbers of each tensor and not its values; since MindSpore 2.3 the person who dumps chooses
-which. Often they still decide a question: a finite L2 norm means that there is no NaN, the extremes bound the mean. So
-each statistic is a pair, the smallest and the largest value that the record allows; where it is known they are equal.
+A statistics file contains some numbers of each tensor but not its values; since MindSpore 2.3 the user chooses which.
+They often suffice: a finite L2 norm excludes NaN, and the extremes bound the mean. So each statistic is a pair, the
+smallest and the largest value that the record allows; they are equal if the statistic is known.
 
-How MindSpore computes the numbers, as far as it matters here (measured, and read in its published sources):
+The relevant behaviour of MindSpore (measured, and read in its published sources):
 
-- up to 2.1 extremes and mean are those of the finite elements, later Inf takes part and NaN makes all of them NaN;
-- above 10,000 elements a tensor is scanned in pieces, and before the pieces' maxima and minima were put together
-  correctly, a NaN made those of its piece disappear; above 20,000 elements the mean was that of the first piece. The
-  sum of squares was always right;
-- newer versions count infinite elements among the positive and negative ones as well;
+- up to 2.1, extremes and mean are those of the finite elements; later, Inf is included and NaN makes all of them NaN;
+- above 10,000 elements, a tensor is scanned in chunks. In some versions a NaN drops the maximum and minimum of its
+  chunk, and above 20,000 elements the mean is that of the first chunk. The sum of squares is always right;
+- newer versions include infinite elements in the positive and negative counts;
 - numbers have six digits.
 """
 
@@ -37,26 +36,26 @@ if TYPE_CHECKING:
 BOUNDED = (*COUNTS, "non_finite_count", *MEASURES)
 
 BOUNDS = np.dtype([(name, np.float64) for name in BOUNDED])
-"""A bound for each statistic; NaN for the measures of a tensor that has no finite element."""
+"""A bound for each statistic; NaN for the measures of a tensor without finite elements."""
 
 NOT_RECORDED = -1
-"""A count that is not known exactly."""
+"""Value of a count that is not known exactly."""
 
 WHOLE_UP_TO = 10_000
-"""Elements up to which NaN and Inf always show in the extremes."""
+"""Number of elements up to which the extremes always show NaN and Inf."""
 
 MEAN_BELOW = 20_000
-"""Elements below which the recorded mean is right in every version."""
+"""Number of elements below which the recorded mean is right in all versions."""
 
 MAX_COUNT = 2**53
 ROUNDING = 1e-5
 """Relative error of a number written with six digits, with a margin."""
 
 NORM_SLACK = 0.01
-"""Relative error allowed in a recorded norm when other statistics are bounded by it: devices may add up in float32."""
+"""Relative error assumed for a recorded norm in bounds derived from it, because devices may sum in float32."""
 
 _LARGEST = 1.797e308
-"""A maximum below its negative, or a minimum above it, is what the search for them began with."""
+"""A maximum below its negative, or a minimum above it, is only the initial value of the search."""
 
 _RECORDED_COUNTS = {
     "nan_count": "nan count",
@@ -74,20 +73,20 @@ _Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class RecordedStatistics:
-    """What is known of some tensors from their statistics files.
+    """Bounds for the statistics of some tensors, from their records.
 
     Attributes
     ----------
     low, high : structured arrays `BOUNDS`, shape (n,)
         The smallest and the largest value that each statistic can have.
     hashes : uint64 array, shape (n,)
-        Equal where everything that was recorded is equal; of exact records the hash of the content.
+        Hash of everything that was recorded; for exact records, the content hash.
     exact_records : bool array, shape (n,)
-        Which were written by a scan of the values, as rows of traces are: all their statistics are known.
+        Whether the record comes from a scan of the values, as rows of traces do, so that all statistics are known.
     dtypes : list of str
-        Names as NumPy's, e.g. "float16".
+        NumPy dtype names, e.g. "float16".
     errors : list of str
-        Why a record cannot be used; empty where it can.
+        Why a record cannot be used; empty if it can.
     """
 
     low: NDArray[np.void]
@@ -102,19 +101,19 @@ class RecordedStatistics:
 
     def exact(self, name: str) -> NDArray[Any]:
         """Return a statistic where it is known; elsewhere `NOT_RECORDED` for a count and NaN for a measure."""
-        low, known = self.low[name], self.low[name] == self.high[name]
+        low, is_exact = self.low[name], self.low[name] == self.high[name]
         if name in MEASURES:
-            return np.where(known, low, np.nan)
-        return np.where(known, low, NOT_RECORDED).astype(np.int64)
+            return np.where(is_exact, low, np.nan)
+        return np.where(is_exact, low, NOT_RECORDED).astype(np.int64)
 
 
 def recorded_statistics(records: Sequence[StatisticRow | TracedRow]) -> RecordedStatistics:
-    """Bound the statistics of tensors by what was recorded of them.
+    """Derive bounds for the statistics of tensors from their records.
 
     Parameters
     ----------
     records : sequence of StatisticRow or TracedRow
-        One for each tensor.
+        A record for each tensor.
     """
     exact = np.fromiter((isinstance(record, TracedRow) for record in records), np.bool_, len(records))
     if not exact.any():
@@ -125,15 +124,15 @@ def recorded_statistics(records: Sequence[StatisticRow | TracedRow]) -> Recorded
     n = len(records)
     low, high, hashes = np.zeros(n, BOUNDS), np.zeros(n, BOUNDS), np.zeros(n, np.uint64)
     low[~exact], high[~exact], hashes[~exact] = by_device.low, by_device.high, by_device.hashes
-    known = np.zeros(len(rows), BOUNDS)
+    traced_bounds = np.zeros(len(rows), BOUNDS)
     for name in (*COUNTS, *MEASURES):
-        known[name] = rows[name]
-    known["non_finite_count"] = rows["nan_count"] + rows["neg_inf_count"] + rows["pos_inf_count"]
-    low[exact] = high[exact] = known
-    finite = known["count"] > known["non_finite_count"]
+        traced_bounds[name] = rows[name]
+    traced_bounds["non_finite_count"] = rows["nan_count"] + rows["neg_inf_count"] + rows["pos_inf_count"]
+    low[exact] = high[exact] = traced_bounds
+    finite = traced_bounds["count"] > traced_bounds["non_finite_count"]
     for name in MEASURES:
-        # Another version did not write it.
-        unknown = np.flatnonzero(exact)[finite & np.isnan(known[name])]
+        # A version that does not write this measure recorded the row.
+        unknown = np.flatnonzero(exact)[finite & np.isnan(traced_bounds[name])]
         low[name][unknown], high[name][unknown] = -np.inf, np.inf
     hashes[exact] = rows["content_hash"]
     texts = iter(zip(by_device.dtypes, by_device.errors, strict=True))
@@ -143,12 +142,12 @@ def recorded_statistics(records: Sequence[StatisticRow | TracedRow]) -> Recorded
 
 
 def _bounded(records: Sequence[StatisticRow]) -> RecordedStatistics:
-    """Bound the statistics of tensors by what the device recorded of them."""
+    """Derive bounds for the statistics of tensors from what the device recorded."""
     dtypes = [record.data_type.lower().removeprefix("knumbertype") for record in records]
     with np.errstate(all="ignore"):
-        found = _Bounding(records, dtypes)
-        low, high = found.table()
-    errors = found.errors
+        bounding = _Bounding(records, dtypes)
+        low, high = bounding.table()
+    errors = bounding.errors
     for row in np.flatnonzero([bool(error) for error in errors]).tolist():
         low[row] = high[row] = np.zeros(1, BOUNDS)[0]
     hashes = np.fromiter(map(_hash, records), np.uint64, len(records))
@@ -161,23 +160,23 @@ def _hash(record: StatisticRow) -> int:
 
 
 class _Bounding:
-    """The bounds of many tensors while they are found; every array has shape (n,)."""
+    """Derives the bounds of many tensors; all arrays have the shape (n,)."""
 
     def __init__(self, records: Sequence[StatisticRow], dtypes: Sequence[str]) -> None:
         self._records = records
         self.errors = [""] * len(records)
-        # Of a measure that is not recorded nothing is known.
+        # Measures that were not recorded are unbounded.
         self.low = {name: np.full(len(records), -np.inf) for name in MEASURES}
         self.high = {name: np.full(len(records), np.inf) for name in MEASURES}
         self._whole_numbers = _flags(dtype.startswith(("int", "uint", "bool")) for dtype in dtypes)
-        # What a device makes of complex numbers is not known.
+        # How devices treat complex numbers is unknown.
         self._real = _flags(not dtype.startswith("complex") for dtype in dtypes)
         self._max, self._min, self._avg, self._norm = (self._measure(name) for name in ("max", "min", "avg", "l2norm"))
-        # Tensight records these, no device does.
+        # Only Tensight records these.
         self._abs_mean, self._std = (self._measure(name) for name in ("abs mean", "std"))
         self._set("count", *(self._elements(),) * 2)
         self._n = self.low["count"]
-        # Nothing took part in the search for the extremes, so that they are what it began with.
+        # No element entered the search for the extremes, so they have their initial values.
         largest, smallest = self._max.value, self._min.value
         untouched = (np.isfinite(largest) & (largest <= -_LARGEST)) | (np.isfinite(smallest) & (smallest >= _LARGEST))
         crossed = (largest < smallest) & (np.isneginf(largest) | np.isposinf(smallest))
@@ -202,19 +201,19 @@ class _Bounding:
         self.low[name], self.high[name] = low, high
 
     def _measure(self, name: str) -> _Measure:
-        found = [record.values.get(name) for record in self._records]
-        numbers = (float(value) if isinstance(value, (int, float)) else math.nan for value in found)
-        there = _flags(isinstance(value, (int, float)) for value in found) & self._real
-        return _Measure(np.where(there, np.fromiter(numbers, np.float64, len(found)), np.nan), there)
+        values = [record.values.get(name) for record in self._records]
+        numbers = (float(value) if isinstance(value, (int, float)) else math.nan for value in values)
+        there = _flags(isinstance(value, (int, float)) for value in values) & self._real
+        return _Measure(np.where(there, np.fromiter(numbers, np.float64, len(values)), np.nan), there)
 
     def _count(self, name: str) -> _Floats:
-        """Return a count as it is recorded, NaN where it is not."""
-        found = (record.values.get(name) for record in self._records)
-        numbers = (float(value) if isinstance(value, int) else math.nan for value in found)
+        """Return a count as recorded, NaN if it was not."""
+        values = (record.values.get(name) for record in self._records)
+        numbers = (float(value) if isinstance(value, int) else math.nan for value in values)
         return np.fromiter(numbers, np.float64, len(self._records))
 
     def _elements(self) -> _Floats:
-        """Return the number of elements, as it is recorded or else from the shape."""
+        """Return the number of elements as recorded, otherwise from the shape."""
         counts = np.zeros(len(self._records))
         for row, record in enumerate(self._records):
             count = record.values.get("count")
@@ -230,7 +229,7 @@ class _Bounding:
         n, zero = self._n, np.zeros(len(self._n))
         whole = n <= WHOLE_UP_TO
         largest, smallest = self._max, self._min
-        # A sum shows every NaN and Inf. Where it is not finite, it may only have grown too large.
+        # A finite sum excludes NaN and Inf; a sum that is not finite may also have overflowed.
         no_other = self._whole_numbers | self._norm.finite | self._avg.finite
         has_nan = (largest.nan | smallest.nan | self._norm.nan) & (n > 0)
         no_nan = no_other | (whole & ((largest.there & ~largest.nan) | (smallest.there & ~smallest.nan)))
@@ -245,9 +244,9 @@ class _Bounding:
             ("neg_inf_count", has_negative, no_negative & ~has_negative),
         ):
             recorded = self._count(_RECORDED_COUNTS[name])
-            known = ~np.isnan(recorded)
+            is_recorded = ~np.isnan(recorded)
             low, high = np.where(some, 1.0, 0.0), np.where(none, 0.0, n)
-            self._set(name, np.where(known, recorded, low), np.where(known, recorded, high))
+            self._set(name, np.where(is_recorded, recorded, low), np.where(is_recorded, recorded, high))
         low = sum((self.low[name] for name in NON_FINITE), zero)
         high = np.minimum(sum((self.high[name] for name in NON_FINITE), zero), n)
         some_finite = (largest.finite | smallest.finite) & used
@@ -258,7 +257,7 @@ class _Bounding:
         self._finite_low, self._finite_high = n - high, n - self.low["non_finite_count"]
 
     def _bound_extremes(self) -> None:
-        # In pieces, a NaN hides the other elements of its piece.
+        # In a chunked scan, a NaN hides the other elements of its chunk.
         exact = (self._n <= WHOLE_UP_TO) | (self.high["nan_count"] <= 0)
         for name, recorded, sign in (("max", self._max, 1.0), ("min", self._min, -1.0)):
             usable = recorded.finite & ~self._without_extremes
@@ -269,7 +268,7 @@ class _Bounding:
         self.high["min"] = np.minimum(self.high["min"], self.high["max"])
 
     def _bound_signs(self) -> None:
-        """Bound how many finite elements are below, at and above zero."""
+        """Bound the numbers of finite elements below, at and above zero."""
         low, high = self.low, self.high
         finite_low, finite_high = self._finite_low, self._finite_high
         some_negative, some_positive = high["min"] < 0, low["max"] > 0
@@ -293,9 +292,9 @@ class _Bounding:
         recorded = self._recorded_signs()
         for name, (fewest, most) in derived.items():
             least, greatest = recorded[name]
-            known = ~np.isnan(least)
+            is_recorded = ~np.isnan(least)
             fewest, most = np.minimum(fewest, finite_high), np.maximum(most, 0.0)
-            self._set(name, np.where(known, least, fewest), np.where(known, greatest, most))
+            self._set(name, np.where(is_recorded, least, fewest), np.where(is_recorded, greatest, most))
         names = tuple(derived)
         for name in names:
             others = [other for other in names if other != name]
@@ -303,9 +302,9 @@ class _Bounding:
             self.high[name] = np.minimum(self.high[name], finite_high - sum(self.low[other] for other in others))
 
     def _recorded_signs(self) -> dict[str, tuple[_Floats, _Floats]]:
-        """Return bounds of the finite elements by sign from the recorded counts, NaN where there are none.
+        """Return bounds for the numbers of finite elements by sign from the recorded counts; NaN if not recorded.
 
-        The counts above and below zero have the infinite elements in them, or not, depending on the version.
+        Depending on the version, the counts above and below zero include infinite elements or not.
         """
         zero, negative, positive = (
             self._count(_RECORDED_COUNTS[name]) for name in ("zero_count", "negative_count", "positive_count")
@@ -326,7 +325,7 @@ class _Bounding:
         return signed
 
     def _bound_extremes_by_signs(self) -> None:
-        """Let the counts say what they can about extremes that were not recorded."""
+        """Tighten the bounds of extremes with the counts by sign."""
         low, high = self.low, self.high
         low["min"] = np.where(high["negative_count"] <= 0, np.maximum(low["min"], 0.0), low["min"])
         high["max"] = np.where(high["positive_count"] <= 0, np.minimum(high["max"], 0.0), high["max"])
@@ -346,8 +345,8 @@ class _Bounding:
             np.where(np.isnan(norm), at_least, norm),
             np.where(np.isnan(norm), _product(at_most, np.sqrt(self._finite_high)), norm),
         )
-        # By the inequality of the means; fmin, because a norm that is not recorded is NaN here. Tensight records the
-        # norm of the finite elements; a finite one of MindSpore means that all are.
+        # The quadratic mean bounds the arithmetic mean. fmin, because a norm that is not recorded is NaN here. Tensight
+        # records the norm of the finite elements; if a norm from MindSpore is finite, all elements are.
         norm_mean = norm * (1 + NORM_SLACK) / np.sqrt(self._finite_low)
         known_mean = self._avg.finite & (n < MEAN_BELOW)
         self._set(
@@ -357,15 +356,15 @@ class _Bounding:
         )
         by_norm = np.where(at_most > 0, (norm * (1 - NORM_SLACK)) ** 2 / (self._finite_high * at_most), 0.0)
         by_mean = np.maximum(np.maximum(low["mean"], -high["mean"]), 0.0)
-        # Elements of one sign have the mean, up to its sign, as the mean of their absolute values.
+        # For elements of one sign, the mean of the absolute values is the absolute value of the mean.
         by_sign = np.maximum(np.abs(low["mean"]), np.abs(high["mean"]))
         same_sign = (smallest >= 0) | (largest <= 0)
-        known = same_sign & known_mean
+        is_exact = same_sign & known_mean
         upper = np.fmin(at_most, norm_mean)
         self._set(
             "abs_mean",
-            np.where(known, by_mean, np.fmax(by_mean, by_norm)),
-            np.where(known, by_sign, np.where(same_sign, np.fmin(upper, by_sign), upper)),
+            np.where(is_exact, by_mean, np.fmax(by_mean, by_norm)),
+            np.where(is_exact, by_sign, np.where(same_sign, np.fmin(upper, by_sign), upper)),
         )
         self._set("std", *self._deviation(norm, at_most))
         for name, recorded in (("abs_mean", self._abs_mean), ("std", self._std)):
@@ -384,7 +383,7 @@ class _Bounding:
         return np.where(single, 0.0, narrowest), np.where(single, 0.0, np.where(np.isnan(widest), np.inf, widest))
 
     def _find_contradictions(self) -> None:
-        """Note records that no values can have; put bounds that only rounding has crossed in order."""
+        """Mark contradictory records as errors, and swap bounds that crossed only because of rounding."""
         wrong = np.zeros(len(self._records), np.bool_)
         for name in _RECORDED_COUNTS.values():
             recorded = self._count(name)
@@ -402,14 +401,14 @@ class _Bounding:
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """A recorded number of each tensor."""
+    """A recorded measure of all tensors; `there` tells which tensors have it."""
 
     value: _Floats
     there: _Flags
 
     @property
     def nan(self) -> _Flags:
-        """Whether NaN is what was recorded."""
+        """Whether NaN was recorded."""
         flags: _Flags = self.there & np.isnan(self.value)
         return flags
 
@@ -423,6 +422,6 @@ def _flags(values: Any) -> _Flags:
 
 
 def _product(size: _Floats, factor: _Floats) -> _Floats:
-    """Multiply, with 0 · inf = inf: nothing is known about the size."""
+    """Multiply, with 0 · inf = inf, because an infinite size is unknown."""
     product = size * factor
     return np.where(np.isnan(product), np.inf, product)

@@ -1,7 +1,7 @@
-"""The statistics table of a dump: one row for each tensor, filled when first asked for, kept until its file changes.
+"""The statistics table of a dump: one row for each tensor, computed on first request, valid until its file changes.
 
-The table is a NumPy structured array aligned with the dump's list of tensors, and columns that only some questions
-need: how many elements lie in a range, how far a tensor moved since the previous iteration. At rest it is Parquet.
+The table is a NumPy structured array aligned with the dump's list of tensors, plus columns that only some checks need:
+the number of elements in a range, or the change since the previous iteration. It is stored as Parquet.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from tensight.watchpoints import UnitRule
 
 ROW = np.dtype([("state", np.uint8), COLUMNS[0], ("size_bytes", np.int64), *COLUMNS[1:]])
-"""One row: `TensorStatistics` without dtype and shape, which are kept beside it as Python objects."""
+"""A row: `TensorStatistics` without dtype and shape, which are stored separately as Python objects."""
 
 STATISTICS = tuple(name for name in ROW.names or () if name != "state")
 """The fields of a row that are statistics."""
 
 UNKNOWN, KNOWN, UNREADABLE, RECORDED = range(4)
-"""Values of the row's `state`; `RECORDED`: what a device recorded is all that can be known.
+"""Values of the row's `state`; `RECORDED`: only the statistics that a device recorded are available.
 
-A row of a trace is `KNOWN`, and yet has no values that could be read (`StatisticsTable.with_values`)."""
+A row of a trace is `KNOWN`, although it has no values that could be read (`StatisticsTable.with_values`)."""
 
 CHANGE = np.dtype(
     [
@@ -56,7 +56,7 @@ CHANGE = np.dtype(
         ("required_rtol", np.float64),
     ]
 )
-"""How far a tensor moved since the previous iteration: `tensight.tensors.ChangeStatistics`."""
+"""Change of a tensor since the previous iteration: `tensight.tensors.ChangeStatistics`."""
 
 Range = tuple[float, float]
 FileKey = tuple[str, str, int]
@@ -64,12 +64,12 @@ NO_PREVIOUS = -1
 DEFAULT_ATOL = 1e-8
 MEASURES_OF_CHANGE = tuple(name for name in CHANGE.names or () if name != "state")
 FIRST_COMPARED = 4096
-"""Elements that are compared before the previous value is read as a whole."""
+"""Number of elements that are compared before the whole previous value is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What to find out about one tensor while its bytes are at hand.
+    """What to compute in one read of a tensor.
 
     Attributes
     ----------
@@ -78,11 +78,11 @@ class Visit:
     ranges : tuple of (float, float)
         Ranges in which to count the elements.
     atols : tuple of float
-        Compare with the previous iteration, once for each absolute tolerance.
+        Absolute tolerances, for each of which the tensor is compared with the previous iteration.
     stop_above : float
-        Stop comparing as soon as the needed relative tolerance is known to be above this; infinite: never stop.
+        Stop comparing as soon as the required relative tolerance is above this; infinite: never stop.
     units : tuple of UnitRule
-        What to count of each unit.
+        Rules for which to count units.
     """
 
     index: int
@@ -94,23 +94,23 @@ class Visit:
 
 @dataclass(slots=True)
 class StatisticsTable:
-    """What is known about every tensor of a dump.
+    """Statistics of all tensors of a dump, as far as they are known.
 
     Attributes
     ----------
     files : sequence of TensorFile
-        The tensors, in the dump's order, then those of which only statistics were recorded; every other column is
-        aligned with it.
+        The tensors in the dump's order, followed by those of which only statistics were recorded; all other columns
+        are aligned with it.
     index : dict of file_key to int
         The row of each tensor.
     previous : int64 array, shape (n,)
-        The row of the same tensor at the previous iteration, -1 where there is none.
+        The row of the same tensor at the previous iteration, -1 if there is none.
     rows : structured array `ROW`, shape (n,)
-        Statistics. Of a recorded tensor a count that is not known is -1, a measure NaN; see `bounds`.
+        Statistics. For a recorded tensor, unknown counts are -1 and unknown measures NaN; see `bounds`.
     recorded : RecordedStatistics
-        Bounds for the statistics of the recorded tensors, the last rows.
+        Bounds for the statistics of the recorded tensors, which are the last rows.
     dtypes, shapes, errors : list
-        NumPy dtype name, shape, and why a file could not be read (empty when it could).
+        NumPy dtype name, shape, and the reason why a file could not be read (empty if it could).
     in_range : dict of (start, end) to int64 array
         Number of elements in the range, -1 where not counted.
     changes : dict of atol to structured array `CHANGE`
@@ -133,12 +133,12 @@ class StatisticsTable:
 
     @classmethod
     def empty(cls, dump: Dump) -> StatisticsTable:
-        """Return a table of all tensors of a dump in which nothing is known yet.
+        """Return a table of all tensors of a dump, without any computed statistics.
 
         Parameters
         ----------
         dump : Dump
-            The dump to make a table of.
+            The dump with the tensors.
         """
         dumped, only_recorded = dump.tensors(), dump.recorded_tensors()
         files = [*dumped, *only_recorded] if only_recorded else dumped
@@ -151,45 +151,46 @@ class StatisticsTable:
             if before is not None:
                 previous[row] = index.get(file_key(before), NO_PREVIOUS)
         n = len(files)
-        found = recorded_statistics([file.recorded for file in only_recorded if file.recorded is not None])
-        table = cls(files, index, previous, np.zeros(n, ROW), [""] * n, [()] * n, [""] * n, found)
+        recorded = recorded_statistics([file.recorded for file in only_recorded if file.recorded is not None])
+        table = cls(files, index, previous, np.zeros(n, ROW), [""] * n, [()] * n, [""] * n, recorded)
         table._take_recorded()
         return table
 
     @property
     def with_values(self) -> int:
-        """How many tensors have values; the rows after them hold what was recorded."""
+        """Number of tensors with values; the rows after them are those of recorded tensors."""
         return len(self.files) - len(self.recorded)
 
     def _take_recorded(self) -> None:
         """Fill the rows of the tensors of which only statistics were recorded."""
-        start, found = self.with_values, self.recorded
+        start, recorded = self.with_values, self.recorded
         rows = self.rows[start:]
         for name in (*COUNTS, *MEASURES):
-            rows[name] = found.exact(name)
-        rows["content_hash"] = found.hashes
+            rows[name] = recorded.exact(name)
+        rows["content_hash"] = recorded.hashes
         for number, (file, dtype, error) in enumerate(
-            zip(self.files[start:], found.dtypes, found.errors, strict=True), start
+            zip(self.files[start:], recorded.dtypes, recorded.errors, strict=True), start
         ):
             record = file.recorded
             if record is not None:
                 self.describe(number, dtype, record.shape)
                 self.rows["size_bytes"][number] = max(record.data_size, 0)
             self.errors[number] = f"{file.address or file.op_name}: {error}" if error else ""
-            is_exact = found.exact_records[number - start]
+            is_exact = recorded.exact_records[number - start]
             self.rows["state"][number] = UNREADABLE if error else KNOWN if is_exact else RECORDED
 
     def bounds(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the smallest and the largest value that a statistic of each tensor can have, shape (n,).
 
+        The two differ only for recorded tensors. Without a finite element, both bounds of a measure are NaN.
+
         Parameters
         ----------
         name : str
-            A count (also "non_finite_count") or a measure. The two differ for recorded tensors only; without a finite
-            element both bounds of a measure are NaN.
+            A count (also "non_finite_count") or a measure.
         """
         if name == "non_finite_count":
-            exact = sum((self.rows[one] for one in NON_FINITE), np.zeros(len(self.files))).astype(np.float64)
+            exact = sum((self.rows[kind] for kind in NON_FINITE), np.zeros(len(self.files))).astype(np.float64)
         else:
             exact = self.rows[name].astype(np.float64)
         if not len(self.recorded):
@@ -199,7 +200,7 @@ class StatisticsTable:
         return low, high
 
     def snapshot(self) -> StatisticsTable:
-        """Return a copy that later reads do not change."""
+        """Return a copy that is independent of later reads."""
         return StatisticsTable(
             self.files,
             self.index,
@@ -215,14 +216,14 @@ class StatisticsTable:
         )
 
     def forget(self) -> None:
-        """Return to the state in which nothing is known."""
+        """Reset all computed statistics to unknown."""
         self.rows[: self.with_values] = np.zeros(1, ROW)
         self.in_range.clear()
         self.changes.clear()
         self.units.clear()
 
     def describe(self, row: int, dtype: str, shape: tuple[int, ...]) -> None:
-        """Note element type and shape of a readable tensor; equal shapes are kept once.
+        """Store dtype and shape of a readable tensor; equal shapes share one object.
 
         Parameters
         ----------
@@ -236,19 +237,19 @@ class StatisticsTable:
         self.dtypes[row], self.shapes[row], self.errors[row] = sys.intern(dtype), _shape(shape), ""
 
     def range_counts(self, key: Range) -> NDArray[np.int64]:
-        """Return the column of element counts in a range, adding it when new.
+        """Return the column of element counts in a range, and add it if it is missing.
 
         Parameters
         ----------
         key : Range
-            Start and end of the range; both belong to it.
+            Start and end of the range, both inclusive.
         """
         if key not in self.in_range:
             self.in_range[key] = np.full(len(self.files), -1, np.int64)
         return self.in_range[key]
 
     def change_rows(self, atol: float) -> NDArray[np.void]:
-        """Return the column of comparisons for an absolute tolerance, adding it when new.
+        """Return the column of comparisons for an absolute tolerance, and add it if it is missing.
 
         Parameters
         ----------
@@ -260,12 +261,12 @@ class StatisticsTable:
         return self.changes[atol]
 
     def unit_percentages(self, rule: UnitRule) -> NDArray[np.float64]:
-        """Return the column of percentages of units, adding it when new.
+        """Return the column of unit percentages for a rule, and add it if it is missing.
 
         Parameters
         ----------
         rule : UnitRule
-            What is counted of each unit.
+            Rule by which units are counted.
         """
         if rule not in self.units:
             self.units[rule] = np.full(len(self.files), np.nan)
@@ -277,7 +278,7 @@ class StatisticsTable:
         Parameters
         ----------
         visits : sequence of Visit
-            What will be read.
+            The visits that will follow.
         """
         for visit in visits:
             for key in visit.ranges:
@@ -288,12 +289,12 @@ class StatisticsTable:
                 self.unit_percentages(rule)
 
     def fill(self, visit: Visit) -> None:
-        """Read one tensor once and store all that the visit asks for; an unreadable file becomes an error row.
+        """Read a tensor once and store everything that the visit asks for; an unreadable file becomes an error row.
 
         Parameters
         ----------
         visit : Visit
-            Which tensor is read, and what is wanted of it.
+            The tensor to read, and what to compute.
         """
         row = visit.index
         try:
@@ -324,7 +325,7 @@ class StatisticsTable:
         if scan:
             statistics, counts = tensors.merge(partials, dtype=tensor.header.dtype, shape=tensor.header.shape)
             self._store_statistics(row, statistics)
-            # An empty tensor has no segment in which anything was counted.
+            # An empty tensor has no segments, so no counts.
             for key, count in zip(visit.ranges, counts or (0,) * len(visit.ranges), strict=True):
                 self.in_range[key][row] = count
         for rule in visit.units:
@@ -333,11 +334,11 @@ class StatisticsTable:
                 array, rule.start, rule.end, outside=rule.outside, percentage=rule.percentage
             )
         if comparison is not None:
-            for atol, found in comparison.results():
-                self.changes[atol][row] = (KNOWN, *(getattr(found, name) for name in MEASURES_OF_CHANGE))
+            for atol, change in comparison.results():
+                self.changes[atol][row] = (KNOWN, *(getattr(change, name) for name in MEASURES_OF_CHANGE))
 
     def _compare_with_previous(self, visit: Visit, tensor: OpenTensor, opened: ExitStack) -> _Comparison | None:
-        """Open what a tensor is compared with; None, and noted, if the two cannot be compared."""
+        """Open the previous value for a comparison; if the two cannot be compared, store that and return None."""
         row = visit.index
         if not visit.atols or self.previous[row] == NO_PREVIOUS:
             return None
@@ -351,23 +352,23 @@ class StatisticsTable:
             self.changes[atol][row] = (UNREADABLE, True, np.nan, np.nan, np.nan, np.nan, np.nan)
         return None
 
-    def _store_statistics(self, row: int, found: tensors.TensorStatistics) -> None:
-        self.describe(row, found.dtype, found.shape)
-        self.rows[row] = (KNOWN, *(getattr(found, name) for name in STATISTICS))
+    def _store_statistics(self, row: int, statistics: tensors.TensorStatistics) -> None:
+        self.describe(row, statistics.dtype, statistics.shape)
+        self.rows[row] = (KNOWN, *(getattr(statistics, name) for name in STATISTICS))
 
 
 class _Buffers(threading.local):
-    """Room for one segment of a tensor, and for one of its previous value; each thread has its own."""
+    """Buffers of a thread for one segment of a tensor and one of its previous value."""
 
     def __init__(self) -> None:
         self._rooms: dict[str, NDArray[np.uint8]] = {}
 
     def current(self, tensor: OpenTensor) -> NDArray[np.uint8]:
-        """Return the room for the tensor itself."""
+        """Return the buffer for the tensor itself."""
         return self._room("current", tensor)
 
     def previous(self, tensor: OpenTensor) -> NDArray[np.uint8]:
-        """Return the room for what it is compared with."""
+        """Return the buffer for its previous value."""
         return self._room("previous", tensor)
 
     def _room(self, name: str, tensor: OpenTensor) -> NDArray[np.uint8]:
@@ -381,10 +382,10 @@ _buffers = _Buffers()
 
 
 class _Comparison:
-    """The running comparison of one tensor with its previous value, for each absolute tolerance.
+    """The running comparison of a tensor with its previous value, for each absolute tolerance.
 
-    It reads of the previous value no more than it needs to know that all required relative tolerances are above
-    `stop_above`; mostly the first few elements tell. From then on it is `stopped`.
+    It is `stopped` as soon as all required relative tolerances are above `stop_above`, and reads no more of the
+    previous value then; usually the first few elements suffice.
     """
 
     def __init__(self, previous: OpenTensor, atols: Sequence[float], stop_above: float) -> None:
@@ -396,29 +397,29 @@ class _Comparison:
         self.stopped = False
 
     def add(self, segment: NDArray[Any]) -> None:
-        """Compare the next segment, unless enough is known."""
+        """Compare the next segment, unless the comparison is stopped."""
         if self.stopped:
             return
         if not self._started and self._stop_above < np.inf and len(segment) > FIRST_COMPARED:
             first = next(self._previous.segments(FIRST_COMPARED, _buffers.previous(self._previous)))
-            found = self._compare(segment[:FIRST_COMPARED], first)
-            if not self._enough(found):
-                found = self._compare(segment, next(self._segments))
+            partials = self._compare(segment[:FIRST_COMPARED], first)
+            if not self._enough(partials):
+                partials = self._compare(segment, next(self._segments))
         else:
-            found = self._compare(segment, next(self._segments))
+            partials = self._compare(segment, next(self._segments))
         self._started = True
-        self.stopped = self._enough(found)
-        for atol, partial in found.items():
+        self.stopped = self._enough(partials)
+        for atol, partial in partials.items():
             self._partials[atol].append(partial)
 
     def _compare(self, segment: NDArray[Any], before: NDArray[Any]) -> dict[float, tensors.ChangePartial]:
         return {atol: tensors.scan_change_segment(segment, before, atol=atol) for atol in self._partials}
 
-    def _enough(self, found: dict[float, tensors.ChangePartial]) -> bool:
-        return all(partial.required_rtol > self._stop_above for partial in found.values())
+    def _enough(self, partials: dict[float, tensors.ChangePartial]) -> bool:
+        return all(partial.required_rtol > self._stop_above for partial in partials.values())
 
     def results(self) -> Iterator[tuple[float, tensors.ChangeStatistics]]:
-        """Yield what was found for each absolute tolerance."""
+        """Yield the result for each absolute tolerance."""
         for atol, partials in self._partials.items():
             yield atol, tensors.merge_changes(partials, atol=atol, complete=not self.stopped)
 
@@ -429,7 +430,7 @@ def _shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def file_key(file: TensorFile) -> FileKey:
-    """Return what identifies a tensor on disk: its file and, where a file holds several, what it is called there.
+    """Return the key that identifies a tensor on disk: its file and, in files with several tensors, its name there.
 
     Parameters
     ----------
@@ -437,7 +438,7 @@ def file_key(file: TensorFile) -> FileKey:
         A tensor of a dump.
     """
     if file.recorded is not None:
-        # A trace holds all steps in one file.
+        # A trace stores all steps in one file.
         return (
             f"{_utf8(file.path)}\0{file.op_type}\0{file.op_name}\0{file.graph}\0{file.node}\0{file.iteration}",
             file.io,
@@ -447,7 +448,7 @@ def file_key(file: TensorFile) -> FileKey:
 
 
 def _utf8(text: str) -> str:
-    """Return a text that Arrow can hold: the folder of a dump may have a name that is no UTF-8."""
+    """Return a text that Arrow accepts, because the name of a dump's folder may not be valid UTF-8."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -468,23 +469,23 @@ FILE_COLUMNS: tuple[tuple[str, str, Callable[[TensorFile], object]], ...] = (
     ("file_bytes", "int64", lambda file: file.size_bytes if file.recorded is None else None),
     ("file_mtime_ns", "int64", lambda file: file.mtime_ns),
 )
-"""Columns that come from the file and its name: column, Arrow type, value."""
+"""Columns about the file: name, Arrow type, function that returns the value."""
 
 
 def to_arrow(table: StatisticsTable, rows: slice = slice(None)) -> pa.Table:
-    """Return the table as Arrow: the address of each tensor, its file, and its statistics (null where not known).
+    """Return the table as Arrow: the address of each tensor, its file, and its statistics (null if unknown).
 
     Parameters
     ----------
     table : StatisticsTable
-        The table.
+        The table to convert.
     rows : slice
-        Which rows; all by default.
+        The rows to return; all by default.
 
     Returns
     -------
     pyarrow.Table
-        One row for each tensor; columns as in the reference page "statistics table".
+        One row for each tensor; the columns are described on the reference page "statistics table".
     """
     import pyarrow as pa
 
@@ -498,7 +499,7 @@ def to_arrow(table: StatisticsTable, rows: slice = slice(None)) -> pa.Table:
     columns["shape"] = pa.array([None if missing else list(shape) for shape, missing in shapes], pa.list_(pa.int64()))
     for name in STATISTICS:
         values = np.ascontiguousarray(table.rows[name][rows])
-        # Without a finite element there is no minimum, mean, …; NaN would sort as the largest of all.
+        # Without finite elements, minimum, mean, … are null; NaN would sort as the largest value.
         absent = np.isnan(values) if name in MEASURES else recorded & _not_recorded(name, values)
         columns[name] = pa.array(values, mask=unknown | absent)
     columns["error"] = pa.array([_utf8(error) or None for error in table.errors[rows]], pa.string())
@@ -506,7 +507,7 @@ def to_arrow(table: StatisticsTable, rows: slice = slice(None)) -> pa.Table:
 
 
 def _not_recorded(name: str, values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell which counts of recorded tensors stand for nothing; the hash is one of what was recorded, not of values."""
+    """Return which values of recorded tensors are null: unknown counts, and hashes, which are not of the content."""
     missing: NDArray[np.bool_] = np.ones(len(values), np.bool_) if name == "content_hash" else values == NOT_RECORDED
     return missing
 

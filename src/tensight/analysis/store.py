@@ -1,4 +1,4 @@
-"""The statistics table at rest: a Parquet file in the dump's cache folder, used for the files that have not changed."""
+"""The stored statistics table: a Parquet file in the dump's cache folder, valid for files that have not changed."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 
 FILE_NAME = "statistics.parquet"
 FORMAT = 2
-"""Raised when a column changes its meaning: older files are then computed anew."""
+"""Incremented when a column changes its meaning, so that older cache files are ignored."""
 
 PART_ROWS = 16_384
-"""Rows that are in memory as Arrow at a time."""
+"""Number of rows that are in memory as Arrow at a time."""
 
 KEY_COLUMNS = ("path", "io", "slot")
 
 STORED_RANGES = 16
-"""Ranges kept at rest; beyond that the oldest are dropped, so that the file cannot grow without end."""
+"""Number of stored ranges; the oldest ones are dropped, so that the file cannot grow without limit."""
 
 
 WRITE_AFTER_S = 1.0
-"""Seconds without news after which a table is written: a person who tries thresholds should not share cores with it."""
+"""A table is written after this time without changes, so as not to use cores while a user tries thresholds."""
 
 
 class _Writer:
-    """Writes a table into its cache once nothing new has come for a while, or at the latest when the process ends."""
+    """Writes a table into its cache after a time without changes, at the latest when the process ends."""
 
     def __init__(self, cache: DumpCache) -> None:
         self._cache = cache
@@ -58,7 +58,7 @@ class _Writer:
         self._thread: threading.Thread | None = None
 
     def put(self, table: StatisticsTable) -> None:
-        """Have a table written; it replaces one that still waits."""
+        """Schedule a table to be written, in place of any that is pending."""
         with self._news:
             self._table = table
             self._hurry = False
@@ -68,7 +68,7 @@ class _Writer:
             self._news.notify()
 
     def finish(self) -> None:
-        """Write what waits now, and return when it is written."""
+        """Write a pending table immediately, and return when it is written."""
         with self._news:
             thread, self._hurry = self._thread, True
             self._news.notify()
@@ -79,7 +79,7 @@ class _Writer:
         while True:
             with self._news:
                 while not self._hurry and self._news.wait(WRITE_AFTER_S):
-                    pass  # woken by news: wait anew
+                    pass  # another table was put: restart the wait
                 table, self._table = self._table, None
                 if table is None:
                     self._thread = None
@@ -91,21 +91,21 @@ _writers: dict[Path, _Writer] = {}
 
 
 def save_later(table: StatisticsTable, cache: DumpCache) -> None:
-    """Write what the table holds a little later, while the caller goes on; `load` of the same cache waits for it.
+    """Write the table into the cache in the background, slightly later; `load` waits for it.
 
     Parameters
     ----------
     table : StatisticsTable
-        What is known.
+        The table to write.
     cache : DumpCache
-        Where to keep it.
+        The cache of its dump.
     """
     _writers.setdefault(cache.path(FILE_NAME), _Writer(cache)).put(table)
 
 
 @atexit.register
 def finish_writing() -> None:
-    """Return when everything that waited to be written is."""
+    """Write all pending tables, and return when they are written."""
     for writer in list(_writers.values()):
         writer.finish()
 
@@ -116,14 +116,14 @@ def save(table: StatisticsTable, cache: DumpCache) -> bool:
     Parameters
     ----------
     table : StatisticsTable
-        What is known.
+        The table to write.
     cache : DumpCache
-        Where to keep it.
+        The cache of its dump.
 
     Returns
     -------
     bool
-        Whether it could be written; a read-only cache is no error.
+        Whether it could be written; a read-only cache is not an error.
     """
     return cache.write(FILE_NAME, lambda file: _write(table, file))
 
@@ -135,7 +135,7 @@ def _write(table: StatisticsTable, file: IO[bytes]) -> None:
     about = {"format": FORMAT, "ranges": [list(map(float.hex, key)) for key in ranges], "atols": list(table.changes)}
     writer = None
     try:
-        # What was recorded is read again faster than it would be found out whether it is still the same.
+        # Recorded statistics are not cached: reading them again is faster than checking whether they changed.
         end = table.with_values
         for start in range(0, max(end, 1), PART_ROWS):
             part = _part(table, ranges, slice(start, min(start + PART_ROWS, end)))
@@ -160,16 +160,16 @@ def _part(table: StatisticsTable, ranges: list[Range], rows: slice) -> pa.Table:
 
 
 def load(table: StatisticsTable, cache: DumpCache) -> None:
-    """Take over what is known of files that have not changed since the cache was written.
+    """Load the cached statistics of files that have not changed since the cache was written.
 
-    A missing, damaged or older cache file counts as empty.
+    A missing, damaged or older cache file is ignored.
 
     Parameters
     ----------
     table : StatisticsTable
-        A table of the dump as it is now, in which nothing is known; filled in place.
+        An empty table of the dump in its current state; filled in place.
     cache : DumpCache
-        Where an earlier run kept what it found.
+        The cache of the dump.
     """
     finish_writing()
     path = cache.path(FILE_NAME)
@@ -182,12 +182,12 @@ def load(table: StatisticsTable, cache: DumpCache) -> None:
             about = json.loads((stored.schema_arrow.metadata or {}).get(b"tensight", b"{}"))
             if about.get("format") == FORMAT:
                 _take_over(table, stored, about)
-    except Exception:  # whatever a damaged file, or one of another program, leads to
+    except Exception:  # a damaged file, or a file of another program, can raise anything
         table.forget()
 
 
 def _take_over(table: StatisticsTable, stored: pq.ParquetFile, about: dict[str, Any]) -> None:
-    """Fill the table from the stored one, a part at a time."""
+    """Fill the table from the stored table, a part at a time."""
     if not table.files:
         return
     sizes = np.fromiter((file.size_bytes for file in table.files), np.int64, len(table.files))
@@ -206,8 +206,8 @@ def _take_over(table: StatisticsTable, stored: pq.ParquetFile, about: dict[str, 
         there = np.flatnonzero(rows >= 0)
         origin[rows[there]] = start + there
         previous[rows[there]] = _column(batch, "previous_row")[there]
-        known = np.flatnonzero((rows >= 0) & batch["count"].is_valid().to_numpy(zero_copy_only=False))
-        _copy_part(table, batch, rows[known], known, ranges, about["atols"])
+        stored_rows = np.flatnonzero((rows >= 0) & batch["count"].is_valid().to_numpy(zero_copy_only=False))
+        _copy_part(table, batch, rows[stored_rows], stored_rows, ranges, about["atols"])
         start += batch.num_rows
     _drop_stale_changes(table, origin, previous)
 
@@ -236,16 +236,16 @@ def _copy_part(
 
 
 def _drop_stale_changes(table: StatisticsTable, origin: NDArray[np.int64], previous: NDArray[np.int64]) -> None:
-    """Forget comparisons unless both tensors are as they were, and still each other's neighbours in time."""
-    known = table.rows["state"] == KNOWN
-    valid = known & (table.previous != NO_PREVIOUS)
+    """Drop comparisons if either tensor has changed, or if the previous tensor is a different one now."""
+    is_known = table.rows["state"] == KNOWN
+    valid = is_known & (table.previous != NO_PREVIOUS)
     before = table.previous[valid]
-    valid[valid] = known[before] & (origin[before] == previous[valid])
+    valid[valid] = is_known[before] & (origin[before] == previous[valid])
     for changes in table.changes.values():
         changes["state"][~valid] = UNKNOWN
 
 
 def _column(batch: pa.RecordBatch, name: str) -> NDArray[Any]:
-    """Return a column as NumPy array; what is null is not looked at."""
+    """Return a column as a NumPy array; callers ignore nulls."""
     column = batch[name]
     return np.asarray(column.to_numpy(zero_copy_only=False))

@@ -1,4 +1,4 @@
-"""Writes the graphs of a dump to a workbook that a spreadsheet program opens, in the original's arrangement."""
+"""Export of the graphs of a dump as an Excel workbook, with the layout of MindSpore Insight's."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from tensight.graph import Graph, Node, OutputSlot
 
 MAX_CELL_CHARACTERS = 32_767
-"""What Excel accepts in a cell."""
+"""Excel's limit for a cell."""
 
 MAX_ROWS = 1_048_576
-"""What Excel accepts in a sheet, the titles included."""
+"""Excel's limit for a sheet, including the title row."""
 
 ASSIGN_INPUTS = 3
-"""Parameter, value, and the order of side effects."""
+"""Number of inputs of an ``Assign``: parameter, value, and the order of side effects."""
 
 _SIDE_EFFECTS = ("Load", "UpdateState")
 
 NOTHING = "-"
-"""Stands where a tensor has a type and a shape, for what is no tensor."""
+"""Type and shape of values that are not tensors."""
 
 _UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _HEADER_COLOUR = "D9D9D9"
@@ -96,16 +96,17 @@ def export_workbook(
     """Write the graphs of all ranks of a dump to ``dump_{YYYYmmdd_HHMMSS}.xlsx``.
 
     The sheets are info, constant, parameter, operator, statistics (operators by type) and source (operators by stack).
-    What does not fit Excel's limits is said in the sheet info: long texts are cut, long sheets go on in another one.
+    To stay within Excel's limits, long texts are cut and long sheets continue in another one; the sheet info lists
+    where.
 
     Parameters
     ----------
     dump : Dump
-        The dump.
+        The dump to export.
     output_dir : str or path-like, optional
-        The folder to write to; the current one by default. It is made if it does not exist.
+        The folder to write to; the current one by default. It is created if it does not exist.
     problems : list of Problem, optional
-        Receives what did not fit.
+        Receives the cut texts and continued sheets.
 
     Returns
     -------
@@ -130,17 +131,17 @@ def export_workbook(
     source = _Sheet(book, "source", _SOURCE)
     for stack, users in _by_stack(graphs).items():
         source.append_group(stack, [graph.source_row(node) for graph, node in users])
-    found = [problem for sheet in (*sheets, source) for problem in sheet.problems(path)]
-    for problem in found:
+    all_problems = [problem for sheet in (*sheets, source) for problem in sheet.problems(path)]
+    for problem in all_problems:
         info.append(["problem", str(problem)])
     if problems is not None:
-        problems.extend(found)
+        problems.extend(all_problems)
     book.save(path)
     return path
 
 
 def _unused_path(folder: str) -> str:
-    """Return the path for a new file: two exports in one second must not overwrite each other."""
+    """Return the path of a new file, so that two exports in the same second do not overwrite each other."""
     name = f"dump_{datetime.now():%Y%m%d_%H%M%S}"
     path, number = os.path.join(folder, f"{name}.xlsx"), 1
     while os.path.exists(path):
@@ -157,7 +158,7 @@ def _filled(book: Workbook, title: str, columns: Sequence[_Column], rows: Iterab
 
 @dataclass(slots=True)
 class _Sheet:
-    """A sheet that is written row by row, and goes on in another one where Excel's rows end."""
+    """A sheet that is written row by row, and continues in another one at Excel's limit."""
 
     book: Workbook
     title: str
@@ -175,13 +176,13 @@ class _Sheet:
         if self.row >= MAX_ROWS:
             self._start()
         for cell, value in zip(self.cells, values, strict=True):
-            # openpyxl writes a row at once and keeps no cell, so that one object for each column is enough.
+            # openpyxl writes a row immediately and keeps no cells, so one object for each column suffices.
             self._set(cell, value)
         self.parts[-1].append(self.cells)
         self.row += 1
 
     def append_group(self, shared: object, rows: Sequence[Sequence[object]]) -> None:
-        """Write rows that share their first cell, merged as far as they lie in one sheet."""
+        """Write rows that share their first cell, which is merged within each sheet."""
         first, sheet = 0, None
         for index, row in enumerate(rows):
             begins = self.row >= MAX_ROWS or sheet is None
@@ -194,7 +195,7 @@ class _Sheet:
                 self._merge(sheet, first)
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """Return what did not fit."""
+        """Yield a problem for rows or texts that exceeded Excel's limits."""
         if len(self.parts) > 1:
             names = ", ".join(part.title for part in self.parts)
             yield Problem(path, f"the sheet {self.title} has more rows than Excel accepts", f"it goes on in: {names}")
@@ -232,7 +233,7 @@ class _Sheet:
         self.row = 1
 
     def _set(self, cell: Any, value: object) -> None:
-        """Set a cell: texts stay texts, whatever a spreadsheet program would make of them."""
+        """Set the value of a cell; texts are marked as such, so that they are not interpreted."""
         if (isinstance(value, (bool, int)) and abs(value) < 2**53) or (
             isinstance(value, float) and math.isfinite(value)
         ):
@@ -250,7 +251,7 @@ class _Sheet:
 
 
 class _NamedGraph:
-    """A graph of a rank, and the short names that its nodes have in the workbook."""
+    """A graph of a rank, with the short names of its nodes in the workbook."""
 
     def __init__(self, rank: int, graph: Graph) -> None:
         self._graph = graph
@@ -267,17 +268,17 @@ class _NamedGraph:
         }
 
     def constants(self) -> Iterator[list[object]]:
-        """Return the rows of the sheet constant."""
+        """Yield the rows of the sheet constant."""
         for node in self._graph.constants:
             yield [node.id or node.name, self._constant_text(node), self._downstream(node), *self._where]
 
     def parameters(self) -> Iterator[list[object]]:
-        """Return the rows of the sheet parameter."""
+        """Yield the rows of the sheet parameter."""
         for node in self._graph.parameters:
             yield [node.name, *_described(_slots(node)), self._downstream(node), *self._where]
 
     def operators(self) -> Iterator[list[object]]:
-        """Return the rows of the sheet operator."""
+        """Yield the rows of the sheet operator."""
         for node in self._graph.operators:
             inputs = self._inputs(node)
             shown = [self._as_input(source) for source in inputs]
@@ -297,14 +298,14 @@ class _NamedGraph:
             ]
 
     def operators_with_stack(self) -> Iterator[tuple[Node, str]]:
-        """Return the operators that come from code, with the text of their stack without headings."""
+        """Yield the operators with a stack, and the text of its frames without headings."""
         for node in self._graph.operators:
             text = "\n".join(frame.text for frame in node.frames if frame.file)
             if text:
                 yield node, text
 
     def types(self) -> Iterator[str]:
-        """Return the type of every operator."""
+        """Return the types of all operators."""
         return (node.type for node in self._graph.operators)
 
     def source_row(self, node: Node) -> list[object]:
@@ -312,7 +313,7 @@ class _NamedGraph:
         return [self._names[node.name], node.full_name or node.name, *self._where]
 
     def _inputs(self, node: Node) -> tuple[Node, ...]:
-        """Return the inputs as the original shows them: of an ``Assign`` not the parameter that it writes."""
+        """Return the inputs as MindSpore Insight shows them: without the parameter that an ``Assign`` writes."""
         inputs = self._graph.inputs(node)
         return inputs[1:] if node.type == "Assign" and len(node.inputs) == ASSIGN_INPUTS else inputs
 
@@ -320,17 +321,17 @@ class _NamedGraph:
         return "\n".join(self._names[consumer.name] for consumer in self._consumers.get(node.name, ()))
 
     def _constant_text(self, node: Node) -> object:
-        """Return what the sheet shows of a constant: numbers as they are, of tensors only that it is one."""
+        """Return the cell for the value of a constant; for a tensor only ``TENSOR``."""
         if node.value is None:
             return "NONE" if self._orders_side_effects(node) else "TENSOR"
         return "NONE" if isinstance(node.value, Monad) else node.value
 
     def _orders_side_effects(self, node: Node) -> bool:
-        """Tell whether a constant without a value in the file is the token that orders side effects, and no tensor."""
+        """Return whether a constant without a value is a token that orders side effects rather than a tensor."""
         return any(consumer.type in _SIDE_EFFECTS for consumer in self._consumers.get(node.name, ()))
 
     def _as_input(self, node: Node) -> tuple[str, str]:
-        """Return type and shape of an input, each in one line."""
+        """Return type and shape of an input, each as a single line."""
         outputs = _slots(node)
         if node.is_constant:
             is_tensor = node.value is None and not self._orders_side_effects(node)
@@ -342,7 +343,7 @@ class _NamedGraph:
 
 
 def _short_name(node: Node) -> str:
-    """Return what the original calls a node in its workbook: ``Conv2D_61``, ``conv1.weight``, ``cst1``."""
+    """Return the name of a node in MindSpore Insight's workbook: ``Conv2D_61``, ``conv1.weight``, ``cst1``."""
     if node.is_constant:
         return node.id or node.name
     if node.is_parameter:
@@ -354,14 +355,14 @@ def _short_name(node: Node) -> str:
 
 
 def _slots(node: Node) -> Sequence[OutputSlot]:
-    """Return the outputs, of a tuple only the elements that hold something."""
+    """Return the outputs of a node, without the monads in a tuple."""
     if len(node.outputs) < 2:
         return node.outputs
     return [slot for slot in node.outputs if slot.data_type not in MONADS]
 
 
 def _described(outputs: Sequence[OutputSlot]) -> tuple[str, str]:
-    """Return types and shapes of outputs, a line each; empty for an output that is no tensor."""
+    """Return types and shapes of outputs, each with a line per output; empty for a single output without dtype."""
     if len(outputs) == 1 and not outputs[0].dtype:
         return "", ""
     dtypes = (slot.dtype or data_type_name(slot.data_type).removeprefix("DT_").lower() for slot in outputs)
@@ -370,7 +371,7 @@ def _described(outputs: Sequence[OutputSlot]) -> tuple[str, str]:
 
 
 def _attribute(value: object) -> object:
-    """Return an attribute as the original prints it: names always as a list."""
+    """Return an attribute as MindSpore Insight prints it, with a tuple of strings as a list."""
     if isinstance(value, tuple) and value and all(isinstance(element, str) for element in value):
         return list(value)
     return value
@@ -386,7 +387,7 @@ def _type_counts(graphs: Iterable[_NamedGraph]) -> list[list[object]]:
 
 
 def _by_stack(graphs: Iterable[_NamedGraph]) -> dict[str, list[tuple[_NamedGraph, Node]]]:
-    """Return for each stack the operators that come from it, by their number."""
+    """Return the operators of each stack, sorted by their number."""
     users: dict[str, list[tuple[_NamedGraph, Node]]] = {}
     for graph in graphs:
         for node, stack in graph.operators_with_stack():

@@ -1,4 +1,4 @@
-"""Two runs, checkpoints, loss curves or set-ups compared: what differs, where it began, if they are comparable."""
+"""Comparison of two runs, checkpoints, loss curves or set-ups: what differs, and where the difference begins."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Which tensor of one checkpoint is which of another, where their names differ, and by which rule that was found.
+"""Matching of the tensors of two checkpoints, with the rule that produced each pair.
 
-The rules, in this order: what a mapping file says; the same name; the same name once wrappers (``module.``,
-``_orig_mod.``) and a common prefix are left out, and MindSpore's words stand for PyTorch's (``gamma`` is ``weight``);
-parts of a fused matrix; equal values, by a sample of them; the same place in modules whose other parameters are the
-same; the same shape in the same order.
+The rules, in this order: a mapping file; the same name; the same name without wrappers (``module.``, ``_orig_mod.``)
+and a common prefix, with MindSpore's words translated to PyTorch's (``gamma`` to ``weight``); parts of a fused matrix;
+equal values, by a sample of them; the same path in modules that were matched by their other parameters; the same shape
+in the same order.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 SAME_NAME, FILE, SCHEME, FUSED, VALUES, PATH, ORDER = (
     "same name", "mapping file", "naming scheme", "fused", "sampled values", "module path", "shape and order",
 )  # fmt: skip
-"""Rules, as people read them."""
+"""The rules, as shown to users."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A tensor of A and the one of B that it is compared with.
+    """A tensor of A and the tensor of B that it is compared with.
 
     Attributes
     ----------
     a, b : Entry
-        Of the same number of elements if they can be compared; a part of a fused tensor, or transposed, where `rule` or
-        `is_transposed` says so.
+        With the same number of elements if they can be compared. If `rule` is `FUSED`, one of them is a part of a
+        fused tensor.
     rule : str
-        Why they belong together.
+        The rule that matched them.
     is_transposed : bool
-        Whether a matrix's axes were swapped to fit: of `a`, or of the fused one.
+        Whether a matrix was transposed to fit: `a`, or the fused one.
     """
 
     a: Entry
@@ -50,23 +50,23 @@ class Pair:
 
     @property
     def has_same_dtype(self) -> bool:
-        """Whether both have the same dtype, in whatever order of bytes."""
+        """Whether both have the same dtype, regardless of byte order."""
         return self.a.dtype.name == self.b.dtype.name
 
     @property
     def is_comparable(self) -> bool:
-        """Whether both have the same shape, but for dimensions of size 1."""
+        """Whether both have the same shape, ignoring dimensions of size 1."""
         return _squeezed(self.a.shape) == _squeezed(self.b.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """All pairs, and what belongs to nothing.
+    """All pairs, and the tensors without a pair.
 
     Attributes
     ----------
     pairs : tuple of Pair
-        In the order of A.
+        Pairs in the order of A.
     only_a, only_b : tuple of Entry
     """
 
@@ -82,15 +82,15 @@ def match_entries(
     *,
     values: Callable[[Entry], bytes] | None = None,
 ) -> Matching:
-    """Find which tensors of two checkpoints belong together.
+    """Match the tensors of two checkpoints.
 
     Parameters
     ----------
     a, b : Checkpoint
     mapping : mapping of str to str, optional
-        Names in A and the names in B that they have there: what a mapping file says.
+        Names in A, and the names of the same tensors in B, from a mapping file.
     values : callable, optional
-        Returns a digest of a tensor's values, by which tensors that have no name in common are found.
+        Returns a digest of a tensor's values, which identifies tensors whose names have nothing in common.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def match_entries(
 
 
 class _Matcher:
-    """Pairs that were found so far, and what is left."""
+    """The pairs so far, and the tensors that are left in `a` and `b`."""
 
     def __init__(self, a: Checkpoint, b: Checkpoint) -> None:
         self.a, self.b = dict(a.entries), dict(b.entries)
@@ -135,7 +135,7 @@ class _Matcher:
         self.pairs.append(Pair(a, b, rule))
 
     def _by_scheme(self) -> None:
-        """Pair names that are the same in PyTorch's words, without wrappers; then without a common prefix, too."""
+        """Pair names that are the same in PyTorch's words and without wrappers; then also without a common prefix."""
         self._by_keys({name: plain_name(name) for name in self.a}, {name: plain_name(name) for name in self.b})
         keys_a = {name: plain_name(name) for name in self.a}
         keys_b = {name: plain_name(name) for name in self.b}
@@ -147,7 +147,7 @@ class _Matcher:
             )
 
     def _by_keys(self, keys_a: dict[str, str], keys_b: dict[str, str], rule: str = SCHEME) -> None:
-        """Pair names whose keys are the same, of shapes that fit; keys that two names have mean nothing."""
+        """Pair names with the same key whose shapes fit; keys of several names are ignored."""
         counts_a, counts_b = Counter(keys_a.values()), Counter(keys_b.values())
         names_b = {key: name for name, key in keys_b.items() if counts_b[key] == 1}
         for name, key in keys_a.items():
@@ -156,7 +156,7 @@ class _Matcher:
                 self._pair(name, other, rule)
 
     def _by_paths(self) -> None:
-        """Pair names that are the same once the paths of A's modules are those of B, as the pairs so far tell them."""
+        """Pair names that are the same after A's module paths are renamed to B's, as learned from the pairs so far."""
         whole = [pair for pair in self.pairs if pair.rule != FUSED]
         paths = paths_in_b((_module_of(pair.a), _module_of(pair.b)) for pair in whole)
         in_b = {name: _renamed(plain_name(name), paths) for name in self.a}
@@ -167,7 +167,7 @@ class _Matcher:
             self.a = {entry.name: entry for entry in self.a.values()}
 
     def _fused(self) -> None:
-        """Pair the parts of matrices that one checkpoint has as one and the other as several."""
+        """Pair matrices that are fused in one checkpoint with their parts in the other."""
         for entries, others in ((self.a, self.b), (self.b, self.a)):
             plain = {plain_name(name): name for name in others}
             for name in list(entries):
@@ -187,7 +187,7 @@ class _Matcher:
                     break
 
     def _by_values(self, values: Callable[[Entry], bytes]) -> None:
-        """Pair tensors of the same shape, of which a sample of the values is equal and no other tensor's is."""
+        """Pair tensors of the same shape whose sampled values are equal to each other and to no other tensor's."""
         shapes = {entry.shape for entry in self.a.values()} & {entry.shape for entry in self.b.values()}
         digests_a = _unique({name: values(entry) for name, entry in self.a.items() if entry.shape in shapes})
         digests_b = _unique({name: values(entry) for name, entry in self.b.items() if entry.shape in shapes})
@@ -197,7 +197,7 @@ class _Matcher:
                 self._pair(name, other, VALUES)
 
     def _by_order(self) -> None:
-        """Pair what is left by shape and kind (weight, bias…), where A and B have as many of each."""
+        """Pair the remaining tensors by shape and kind (weight, bias…), where A and B have equally many."""
         groups_a, groups_b = _groups(self.a), _groups(self.b)
         for key, names in groups_a.items():
             others = groups_b.get(key, [])
@@ -207,12 +207,12 @@ class _Matcher:
 
 
 def _module_of(entry: Entry) -> list[str]:
-    """Return the parts of the path of the module that an entry is in."""
+    """Return the path of the module that contains an entry, in parts."""
     return plain_name(entry.name).split(".")[:-1]
 
 
 def _renamed(name: str, paths: Mapping[str, str]) -> str:
-    """Return a plain name with the longest path in it that is known in the words of B."""
+    """Return a plain name in which the longest possible path is replaced by B's."""
     parts = name.split(".")
     for end in range(len(parts) - 1, 0, -1):
         path = paths.get("/".join(parts[:end]))
@@ -226,12 +226,12 @@ def _fits(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape without dimensions of size 1: MindSpore keeps a convolution along one axis with two."""
+    """Return a shape without dimensions of size 1, which MindSpore adds to the weights of 1D convolutions."""
     return tuple(size for size in shape if size != 1)
 
 
 def _prefixes(keys_a: Iterable[str], keys_b: Iterable[str]) -> tuple[str, str]:
-    """Return what most names begin with that have the same end: one prefix for A and one for B."""
+    """Return the prefixes of A and of B that make the most names equal when they are removed."""
     ends_b = set(keys_b)
     ends_a = set(keys_a)
     votes: Counter[tuple[str, str]] = Counter()
@@ -266,10 +266,10 @@ def _tail(key: str) -> str:
 
 def _common_end(key: str, other: str) -> str:
     parts = []
-    for one, two in zip(reversed(key.split(".")), reversed(other.split(".")), strict=False):
-        if one != two:
+    for part, other_part in zip(reversed(key.split(".")), reversed(other.split(".")), strict=False):
+        if part != other_part:
             break
-        parts.append(one)
+        parts.append(part)
     return ".".join(reversed(parts))
 
 
@@ -288,7 +288,10 @@ def _groups(entries: Mapping[str, Entry]) -> dict[tuple[object, ...], list[str]]
 
 
 def mapping_lines(matching: Matching) -> Iterator[str]:
-    """Yield the lines of a mapping file: pairs of whole tensors with the rule that found each, and what has no pair."""
+    """Yield the lines of a mapping file.
+
+    Pairs come with their rule; fused tensors and tensors without a pair are comments.
+    """
     for pair in matching.pairs:
         note = pair.rule + (", transposed" if pair.is_transposed else "")
         line = mapping_line(pair.a.name, pair.b.name, note)

@@ -1,4 +1,4 @@
-"""What a tensor of a checkpoint is for, by its name: optimizer states, step counters, generator states, parameters."""
+"""The role of a tensor in a checkpoint, by its name: optimizer state, step counter, generator state, parameter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOMENTS = (
     "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg", "acc_delta",
     "sum", "prev", "mu", "nu", "exp_avg_slow", "exp_avg_sq_row", "exp_avg_sq_col",
 )  # fmt: skip
-"""States that optimizers keep for each parameter, in PyTorch's words; MindSpore's are translated to these."""
+"""Optimizer states of a parameter, as PyTorch names them; MindSpore's names are translated to these."""
 
 _STATE = re.compile(rf"(?:^|.*\.)state\.(?P<parameter>.+)\.(?P<slot>{'|'.join(MOMENTS)}|step)")
 _FIRST = re.compile(r"(?:.*\.)?(?P<slot>exp_avg|exp_avg_sq|momentum_buffer)\.(?P<parameter>.+)")
@@ -24,7 +24,7 @@ _STEP = re.compile(
 )
 _SETTING = re.compile(r"max|min|save|eval|warm|total|every|args|config|log|decay|interval|per_|num_")
 _STATE_BYTES = (5056, 16)
-"""Size of the state of PyTorch's generator, on CPU and on a GPU."""
+"""Size of the state of PyTorch's generator on a CPU and on a GPU, in bytes."""
 
 _BUFFERS = (
     "running_mean", "running_var", "num_batches_tracked", "position_ids", "inv_freq", "attn.bias", "masked_bias",
@@ -33,7 +33,7 @@ _BUFFERS = (
 
 
 def moment_of(name: str) -> tuple[str, str] | None:
-    """Return the parameter and the kind of an optimizer's state, None if a name is of something else.
+    """Return the parameter and the kind of an optimizer state; None for other names.
 
     Examples
     --------
@@ -47,10 +47,10 @@ def moment_of(name: str) -> tuple[str, str] | None:
 
 
 def parameters_by_number(checkpoint: Checkpoint) -> dict[str, str]:
-    """Return the names of the parameters that PyTorch's optimizers number, where their shapes tell.
+    """Return the names of the parameters by the numbers that a PyTorch optimizer gives them.
 
-    An optimizer numbers the parameters in the order of the model, whose entries come in that order, too; the names are
-    certain if the shapes of all states are those of the parameters one after the other.
+    An optimizer numbers the parameters in the order of the model, and so are the model's entries ordered. The names are
+    certain if the shapes of all states match those of the parameters in this order.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def parameters_by_number(checkpoint: Checkpoint) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        By the number; none if there are several optimizers, or the shapes do not fit.
+        Names by number; empty if there are several optimizers, or if the shapes do not match.
     """
     states: dict[int, tuple[int, ...]] = {}
     seen: set[object] = set()
@@ -82,24 +82,24 @@ def parameters_by_number(checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def is_step(name: str) -> bool:
-    """Tell whether a number counts steps, by its name; not one that says when something is to be done."""
+    """Tell whether a value is a step counter, by its name; schedule settings such as ``save_steps`` are not."""
     return _STEP.search(name) is not None and _SETTING.search(name) is None
 
 
 def is_generator(entry: Entry) -> bool:
-    """Tell whether a tensor is the state of a generator of random numbers."""
+    """Tell whether a tensor is the state of a random number generator."""
     is_bytes = entry.dtype.name == "uint8" and len(entry.shape) == 1
     is_named = entry.dtype.kind in "iu" and is_generator_name(entry.name)
     return is_named or (is_bytes and entry.size in _STATE_BYTES)
 
 
 def is_generator_name(name: str) -> bool:
-    """Tell whether a name is that of a generator's state."""
+    """Tell whether a name denotes the state of a random number generator."""
     return _GENERATOR.search(name) is not None
 
 
 def is_parameter(entry: Entry) -> bool:
-    """Tell whether a tensor is a parameter as far as its name and dtype tell: no optimizer state, no known buffer."""
+    """Tell whether a tensor is a parameter, by its name and dtype: neither an optimizer state nor a known buffer."""
     return (
         entry.dtype.kind not in "biu"
         and moment_of(entry.name) is None

@@ -1,7 +1,7 @@
-"""The values of pairs of tensors, compared in blocks, by several threads.
+"""Comparison of the values of pairs of tensors, in blocks and by several threads.
 
-Each block of both tensors is read into buffers that the thread uses again, so memory depends on neither the number nor
-the size of tensors. Bits are compared first; only blocks that differ are measured.
+Each thread reads the blocks of both tensors into buffers that it reuses, so memory depends neither on the number nor on
+the size of the tensors. Bits are compared first; differences are measured only in blocks that are not identical.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from tensight.tensors import ChangePartial, Partial
 
 BLOCK_ELEMENTS = 2**19
-"""Smaller ones stay in a second-level cache, but what the interpreter does for each costs more than that saves."""
+"""Smaller blocks would fit in the second-level cache, but the interpreter's overhead costs more than that saves."""
 
 _ITEM_BLOCKS = 8
-"""Blocks of one piece of work: large enough that threads seldom meet, small enough that they end together."""
+"""Blocks of a work item: enough that threads rarely contend, and few enough that they finish together."""
 
 _FEW = 256
 _ROUNDINGS = {"bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
@@ -45,33 +45,34 @@ _compare_memory.restype = ctypes.c_int
 
 @dataclass(frozen=True, slots=True)
 class ValueDifference:
-    """How the elements of B differ from those of A; two tensors of the same number of elements.
+    """The differences of two tensors A and B with the same number of elements.
 
     Attributes
     ----------
     count : int
         Number of elements.
     changed : int
-        Elements that differ; of tensors with the same dtype in any bit, but NaN in both is the same.
+        Elements that differ: in any bit if the dtypes are the same, except that NaN equals NaN.
     both_nan : int
         Elements that are NaN in both.
     relative_norm : float
-        Norm of the difference against the norm of A, over pairs of finite elements; NaN if A is all zeros.
+        Norm of the difference divided by the norm of A, over pairs of finite elements; NaN if A is all zeros and B is
+        not.
     l2_change : float
         Norm of the difference.
     max_abs : float
         Largest difference.
     required_rtol : float
-        Smallest relative tolerance within which B is A (see `ChangeStatistics`); infinite where a zero or something
-        not finite differs.
+        Smallest relative tolerance within which B equals A (see `ChangeStatistics`); infinite if a zero or a
+        non-finite element differs.
     a, b : TensorStatistics
-        Of both tensors; `b` is `a` where no bit differs.
+        Statistics of both tensors; equal if no bit differs.
     rounded : str
-        "bfloat16" or "float16" if B is A rounded to that, "" otherwise.
+        "bfloat16" or "float16" if B is A rounded to that dtype, "" otherwise.
     rounded_back : str
-        The same the other way round: A is B rounded.
+        The same for A being B rounded.
     changed_files : tuple of str
-        Files of B that elements which differ lie in, where the tensor lies in several.
+        If B is stored in several files, those that contain elements that differ.
     """
 
     count: int
@@ -94,7 +95,7 @@ class ValueDifference:
 
 
 class _Buffers(threading.local):
-    """Memory that each thread reads blocks into."""
+    """The memory into which each thread reads blocks."""
 
     def __init__(self) -> None:
         self.a = np.empty(16 * BLOCK_ELEMENTS, np.uint8)
@@ -107,7 +108,7 @@ _buffers = _Buffers()
 
 @dataclass(slots=True, eq=False)
 class _Totals:
-    """What was found in the blocks of one pair so far; guarded by its lock."""
+    """The results of the blocks of a pair so far, guarded by a lock."""
 
     a: Entry
     b: Entry | None
@@ -123,37 +124,39 @@ class _Totals:
 
     def add_block(self, number: int, start: int, count: int, file: str) -> None:
         """Read and compare one block."""
-        one = _read(self.a, start, count, _buffers.a)
-        scan_a = scan_segment(_scannable(one), number, hashed=False)
+        block_a = _read(self.a, start, count, _buffers.a)
+        scan_a = scan_segment(_scannable(block_a), number, hashed=False)
         if self.b is None:
             with self.lock:
                 self.scans_a.append(scan_a)
             return
-        other = _read(self.b, start, count, _buffers.b)
-        if one.dtype == other.dtype and _same_bits(one, other):
+        block_b = _read(self.b, start, count, _buffers.b)
+        if block_a.dtype == block_b.dtype and _same_bits(block_a, block_b):
             with self.lock:
                 self.scans_a.append(scan_a)
                 self.scans_b.append(scan_a)
                 self.both_nan += scan_a.nan
             return
-        self._add_difference(number, one, other, scan_a, file)
+        self._add_difference(number, block_a, block_b, scan_a, file)
 
-    def _add_difference(self, number: int, one: NDArray[Any], other: NDArray[Any], scan_a: Partial, file: str) -> None:
-        scan_b = scan_segment(_scannable(other), number, hashed=False)
-        x, y = _scannable(one), _scannable(other)
-        if scan_a.finite == scan_b.finite == one.size:
-            changed, both_nan = _count_changed(one, other), 0
+    def _add_difference(
+        self, number: int, block_a: NDArray[Any], block_b: NDArray[Any], scan_a: Partial, file: str
+    ) -> None:
+        scan_b = scan_segment(_scannable(block_b), number, hashed=False)
+        x, y = _scannable(block_a), _scannable(block_b)
+        if scan_a.finite == scan_b.finite == block_a.size:
+            changed, both_nan = _count_changed(block_a, block_b), 0
             change = scan_change_segment(y, x, atol=self.atol)
         else:
             apart = _apart(x, y)
             both_nan = int(np.count_nonzero(np.isnan(x) & np.isnan(y)))
             changed = int(np.count_nonzero(apart))
-            # equal infinities and NaN in both are no difference
+            # Equal infinities and NaN in both do not count as differences.
             finite = np.isfinite(x) & np.isfinite(y)
             change = scan_change_segment(y[finite], x[finite], atol=self.atol)
             if np.count_nonzero(apart & ~finite):
                 change = replace(change, required_rtol=math.inf)
-        roundings = self._roundings(one, other) if changed else set()
+        roundings = self._roundings(block_a, block_b) if changed else set()
         with self.lock:
             self.scans_a.append(scan_a)
             self.scans_b.append(scan_b)
@@ -164,18 +167,18 @@ class _Totals:
             if changed and file:
                 self.changed_files.add(file)
 
-    def _roundings(self, one: NDArray[Any], other: NDArray[Any]) -> set[tuple[str, bool]]:
-        """Return which roundings this block rules out, as name and whether A would be the rounded one."""
+    def _roundings(self, block_a: NDArray[Any], block_b: NDArray[Any]) -> set[tuple[str, bool]]:
+        """Return the roundings that this block rules out, as pairs of dtype and whether A would be the rounded one."""
         ruled_out = set()
         for name, narrow in _ROUNDINGS.items():
             for back in (False, True):
-                wide, result = (other, one) if back else (one, other)
+                wide, result = (block_b, block_a) if back else (block_a, block_b)
                 if (name, back) not in self.not_rounded and not _is_rounded(wide, result, narrow):
                     ruled_out.add((name, back))
         return ruled_out
 
     def difference(self) -> ValueDifference:
-        """Return the result, once every block was added."""
+        """Return the difference, after all blocks were added."""
         b = self.b or self.a
         stats_a = merge(self.scans_a, dtype=_scanned_dtype(self.a.dtype), shape=self.a.shape)[0]
         stats_b = merge(self.scans_b or self.scans_a, dtype=_scanned_dtype(b.dtype), shape=b.shape)[0]
@@ -218,18 +221,19 @@ def compare_values(
     Parameters
     ----------
     pairs : sequence of (Entry, Entry or None)
-        Two tensors with the same number of elements, which are paired in C order; None only measures the first.
+        Two tensors with the same number of elements, which are compared in C order; if the second is None, only the
+        statistics of the first are computed.
     atol : float
         Absolute tolerance of `ValueDifference.required_rtol`.
     threads : int, optional
-        By default the cores this process may use.
+        By default the number of cores available to this process.
     progress : callable, optional
-        Told the bytes that were read, and the bytes to read.
+        Called with the number of bytes read so far and the total number.
 
     Raises
     ------
     CheckpointError
-        A file became shorter while it was read, or compressed data in it is damaged.
+        A file was truncated while it was read, or compressed data in it is damaged.
     """
     totals = [_Totals(a, b, atol) for a, b in pairs]
     items = [item for total in totals for item in _work(total)]
@@ -238,7 +242,7 @@ def compare_values(
 
 
 _Item = tuple[_Totals, list[tuple[int, int, int, str]], int]
-"""A pair; blocks of it as number, first element, number of elements, file of B; bytes to read."""
+"""A pair; some of its blocks, each as number, first element, number of elements and file of B; bytes to read."""
 
 
 def _work(total: _Totals) -> Iterator[_Item]:
@@ -253,7 +257,7 @@ def _work(total: _Totals) -> Iterator[_Item]:
 
 
 def _blocks(total: _Totals) -> Iterator[tuple[int, int, int, str]]:
-    """Yield the blocks of a pair; none crosses from one file of B into another."""
+    """Yield the blocks of a pair; no block spans two files of B."""
     entry = total.b or total.a
     number = 0
     if not entry.size:
@@ -281,25 +285,25 @@ def _scanned_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _scannable(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values in a dtype that there are kernels for."""
+    """Return values in a dtype that the kernels support."""
     wide = _scanned_dtype(values.dtype)
     return values if wide == values.dtype else values.astype(wide)
 
 
-def _same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    return one.nbytes == 0 or _compare_memory(one.ctypes.data, other.ctypes.data, one.nbytes) == 0
+def _same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    return a.nbytes == 0 or _compare_memory(a.ctypes.data, b.ctypes.data, a.nbytes) == 0
 
 
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-def _count_changed(one: NDArray[Any], other: NDArray[Any]) -> int:
-    """Return how many elements differ, all of them finite."""
-    word = _WORDS.get(one.dtype.itemsize)
-    if one.dtype == other.dtype and word is not None:
-        differs = np.not_equal(one.view(word), other.view(word), out=_buffers.differs[: one.size])
+def _count_changed(a: NDArray[Any], b: NDArray[Any]) -> int:
+    """Return how many elements of two finite arrays differ."""
+    word = _WORDS.get(a.dtype.itemsize)
+    if a.dtype == b.dtype and word is not None:
+        differs = np.not_equal(a.view(word), b.view(word), out=_buffers.differs[: a.size])
         return int(np.count_nonzero(differs))
-    return int(np.count_nonzero(_scannable(one) != _scannable(other)))
+    return int(np.count_nonzero(_scannable(a) != _scannable(b)))
 
 
 def _apart(x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:

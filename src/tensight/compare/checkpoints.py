@@ -1,4 +1,4 @@
-"""Two checkpoints compared, or one looked at by itself: what differs, what moved, and what must not be."""
+"""Comparison of two checkpoints, and checks of a single one: differences, updates, and signs of faults."""
 
 from __future__ import annotations
 
@@ -34,34 +34,34 @@ if TYPE_CHECKING:
     from tensight.tensors import TensorStatistics
 
 _SAMPLE = 4096
-"""Elements that two tensors are first compared by, when it is asked whether one is another."""
+"""Number of elements that are compared first, to decide whether two tensors have the same values."""
 
 _FAR = 0.05
-"""A tensor that moved by more of its norm than this may hold another's values."""
+"""A tensor that changed by more than this share of its norm may contain the values of another one."""
 
 _MUCH_NEARER = 0.1
 _MOST_OF_ONE_SHAPE = 256
 _ABOUT_THE_FILE = ("__metadata__.format", "__metadata__.crc_num", "__metadata__.remove_redundancy")
-"""Values that writers of safetensors add, which say nothing of the training."""
+"""Values that writers of safetensors add and that are unrelated to the training."""
 
 _SMALLEST_TIED = 16
-"""Tensors of fewer elements are equal by chance."""
+"""Tensors with fewer elements may be equal by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that a person should know of one checkpoint or of two.
+    """A noteworthy fact about one checkpoint, or about two.
 
     Attributes
     ----------
     kind : str
-        Such as "not finite", "optimizer state lost", "stale shard".
+        Kind of finding, such as "not finite", "optimizer state lost", "stale shard".
     text : str
-        What it is, in one sentence.
+        The finding in one sentence.
     names : tuple of str
-        Tensors or values that it is about.
+        Tensors or values that it concerns.
     is_note : bool
-        Whether it is nothing wrong by itself.
+        Whether it is information only, not a fault.
     """
 
     kind: str
@@ -78,9 +78,9 @@ class ComparedPair:
     ----------
     pair : Pair
     difference : ValueDifference or None
-        None if their shapes do not fit.
+        None if their shapes do not match.
     is_within : bool
-        Whether B is A within the tolerance; True where nothing differs.
+        Whether B equals A within the tolerance; True where nothing differs.
     """
 
     pair: Pair
@@ -94,14 +94,14 @@ class ComparedPair:
 
     @property
     def name(self) -> str:
-        """Of both tensors."""
+        """The names of both tensors, once if they are the same."""
         a, b = self.pair.a.name, self.pair.b.name
         return a if a == b else f"{a} → {b}"
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedValue:
-    """Something beside tensors that differs: a setting, a counter, a text.
+    """A value other than a tensor that differs: a setting, a counter, a text.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class ChangedValue:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointComparison:
-    """What a comparison of two checkpoints found.
+    """The result of comparing two checkpoints.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class CheckpointComparison:
         Tensors that only one of them has.
     values : tuple of ChangedValue
     findings : tuple of Finding
-        The gravest first.
+        Faults first, then notes.
     matching : Matching
     """
 
@@ -144,14 +144,14 @@ class CheckpointComparison:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointHealth:
-    """What one checkpoint tells by itself.
+    """The result of checking one checkpoint.
 
     Attributes
     ----------
     verdict : Verdict
-        `Verdict.DIFFERENT` if a finding is no note.
+        `Verdict.DIFFERENT` if any finding is a fault rather than a note.
     statistics : dict of str to TensorStatistics
-        Of each tensor.
+        Statistics by the name of the tensor.
     findings : tuple of Finding
     """
 
@@ -176,19 +176,19 @@ def compare_checkpoints(
     ----------
     a, b : Checkpoint
     mapping : mapping of str to str, optional
-        Names in A, and what the same tensors are called in B.
+        Names in A, and the names of the same tensors in B.
     rtol, atol : float
         Every element x of B must satisfy ``|x - a| <= atol + rtol * |a|``, or the checkpoints differ. By default
-        every bit must be the same, but NaN in both is.
+        all bits must be the same, except that NaN always equals NaN.
     threads : int, optional
-        By default the cores this process may use.
+        By default the number of cores available to this process.
     progress : callable, optional
-        Told how many bytes were read and how many are to be.
+        Called with the number of bytes read so far and the total number.
 
     Raises
     ------
     InputError
-        A tolerance is negative, or the mapping names what is not there.
+        A tolerance is negative, or the mapping contains a name that a checkpoint does not have.
     CheckpointError
         A file cannot be read to its end.
     """
@@ -221,15 +221,15 @@ def compare_checkpoints(
 def check_checkpoint(
     checkpoint: Checkpoint, *, threads: int | None = None, progress: Progress | None = None
 ) -> CheckpointHealth:
-    """Look at one checkpoint by itself.
+    """Check one checkpoint.
 
     Parameters
     ----------
     checkpoint : Checkpoint
     threads : int, optional
-        By default the cores this process may use.
+        By default the number of cores available to this process.
     progress : callable, optional
-        Told how many bytes were read and how many are to be.
+        Called with the number of bytes read so far and the total number.
 
     Raises
     ------
@@ -257,7 +257,7 @@ def _verdict(
     same = all(pair.is_within and pair.pair.has_same_dtype for pair in pairs)
     if not same or values or matching.only_a or matching.only_b:
         return Verdict.DIFFERENT
-    # What could not be read may be the same or not.
+    # Whether the unreadable rest is the same is unknown.
     return Verdict.NOT_COMPARABLE if a.problems or b.problems else Verdict.SAME
 
 
@@ -303,7 +303,7 @@ def _constant(checkpoint: Checkpoint, statistics: Mapping[str, TensorStatistics]
 
 
 def _lost_states(checkpoint: Checkpoint, statistics: Mapping[str, TensorStatistics]) -> list[Finding]:
-    """Return what is wrong with an optimizer's states after its first step."""
+    """Return findings about zero or missing optimizer states; they are normal only before the first step."""
     slots: dict[str, list[str]] = defaultdict(list)
     parameters: dict[str, set[str]] = defaultdict(set)
     step = 0.0
@@ -341,7 +341,7 @@ def _lost_states(checkpoint: Checkpoint, statistics: Mapping[str, TensorStatisti
 
 
 def _without_state(checkpoint: Checkpoint, having: set[str]) -> list[Finding]:
-    """Return the parameters that a PyTorch optimizer has in its groups, and no state of."""
+    """Return a note on parameters in a PyTorch optimizer's groups for which it has no state."""
     listed = {
         str(value) for name, value in checkpoint.values.items() if "param_groups." in name and ".params." in f"{name}."
         and name.rpartition(".")[2].isdigit() and isinstance(value, int)
@@ -357,7 +357,7 @@ def _without_state(checkpoint: Checkpoint, having: set[str]) -> list[Finding]:
 
 
 class _Comparison:
-    """Everything that was found, put into sentences."""
+    """Writes the findings of a comparison."""
 
     def __init__(
         self,
@@ -371,7 +371,7 @@ class _Comparison:
         self.measured = [(pair, pair.difference) for pair in pairs if pair.difference is not None]
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return all findings, the gravest first."""
+        """Return all findings, faults before notes."""
         rearranged = self._rearranged()
         return _sorted(
             [
@@ -413,7 +413,7 @@ class _Comparison:
         return findings
 
     def _states(self) -> list[Finding]:
-        """Return what became of the optimizers' states."""
+        """Return findings about optimizer states that were lost, added or reset."""
         lost: dict[str, list[str]] = defaultdict(list)
         total: Counter[str] = Counter()
         for name in self.a.entries:
@@ -452,13 +452,13 @@ class _Comparison:
         return findings
 
     def _of_parameters(self, names: Sequence[str]) -> list[str]:
-        """Return what parameters optimizer states are of, by their names in A."""
+        """Return the names in A of the parameters that optimizer states belong to."""
         by_number = parameters_by_number(self.a)
         parameters = [(moment_of(name) or (name, ""))[0] for name in names]
         return [by_number.get(parameter, name) for parameter, name in zip(parameters, names, strict=True)]
 
     def _shards(self) -> list[Finding]:
-        """Return which of several files did not move with the others, or differs alone."""
+        """Return findings about files that did not change with the others, or the only file that differs."""
         moved: dict[str, list[str]] = defaultdict(list)
         still: dict[str, list[str]] = defaultdict(list)
         for pair, row in self.measured:
@@ -491,7 +491,7 @@ class _Comparison:
         return findings
 
     def _forms(self) -> list[Finding]:
-        """Return what differs in shape and dtype."""
+        """Return findings about shapes and dtypes that differ."""
         findings = []
         for pair in self.pairs:
             a, b = pair.pair.a, pair.pair.b
@@ -524,7 +524,7 @@ class _Comparison:
         return findings
 
     def _rearranged(self) -> list[Finding]:
-        """Return tensors that hold another's values, or their own transposed."""
+        """Return findings about tensors that contain the values of another tensor, or their own transposed."""
         far = [
             (pair, row)
             for pair, row in self.measured
@@ -549,7 +549,7 @@ class _Comparison:
         return findings
 
     def _turned(self, pair: Pair, row: ValueDifference) -> Finding | None:
-        """Return whether a square matrix was transposed."""
+        """Return a finding if a square matrix was transposed."""
         turned = pair.a.transposed() if _is_square(pair) else None
         if turned is None or not _sample_is_nearer(turned, pair):
             return None
@@ -590,7 +590,7 @@ class _Comparison:
         return findings
 
     def _tied(self) -> list[Finding]:
-        """Return which tensors were tied in A and are not in B."""
+        """Return findings about tensors that were tied in A and are not tied in B."""
         to_b = {pair.pair.a.name: pair.pair.b for pair in self.pairs}
         tied_b = {frozenset(group) for group in self.b.tied}
         findings = []
@@ -611,7 +611,7 @@ class _Comparison:
         return findings
 
     def _counters(self) -> list[Finding]:
-        """Return step counters that differ."""
+        """Return findings about step counters that differ."""
         counters: dict[tuple[object, object], list[str]] = defaultdict(list)
         for pair, row in self.measured:
             name = pair.pair.a.name
@@ -634,11 +634,11 @@ class _Comparison:
         if not names:
             return []
         text = f"another state of the random generator in B: {_few(names)}"
-        # A later step has another state.
+        # If the steps differ, a different state is expected.
         return [Finding("generator state", text, tuple(names), is_note=bool(self._counters()))]
 
     def _not_updated(self) -> list[Finding]:
-        """Return which parameters are the same in both, where most moved."""
+        """Return a finding about parameters that are the same in both while most others changed."""
         parameters = [(pair, row) for pair, row in self.measured if is_parameter(pair.pair.a)]
         still = [pair.name for pair, row in parameters if not row.changed]
         moved = sum(row.changed > 0 and not (row.rounded or row.rounded_back) for _, row in parameters)
@@ -653,7 +653,7 @@ def _is_zero(row: TensorStatistics) -> bool:
 
 
 def _sample(entry: Entry) -> NDArray[np.float64]:
-    """Return the first elements as numbers, none if a few of them are not finite or all are the same."""
+    """Return the first elements as float64; an empty array if any is not finite or all are the same."""
     values = entry.read(0, min(entry.size, _SAMPLE))
     if values.dtype.kind == "c":
         values = values.view(values.real.dtype)
@@ -664,38 +664,41 @@ def _sample(entry: Entry) -> NDArray[np.float64]:
     return numbers
 
 
-def _distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    if one.shape != other.shape or not one.size:
+def _distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    if a.shape != b.shape or not a.size:
         return math.inf
     with np.errstate(over="ignore"):
-        return float(np.sqrt(np.square(one - other).sum()))
+        return float(np.sqrt(np.square(a - b).sum()))
 
 
 def _holds_another(pair: Pair, others: Sequence[Pair], samples: dict[int, NDArray[np.float64]]) -> Entry | None:
-    """Return the tensor of A whose values a tensor of B holds in place of its own."""
+    """Return the tensor of A whose values a tensor of B contains instead of its own."""
 
     def sample(entry: Entry) -> NDArray[np.float64]:
-        found = samples.get(id(entry))
-        if found is None:
-            found = samples[id(entry)] = _sample(entry)
-        return found
+        numbers = samples.get(id(entry))
+        if numbers is None:
+            numbers = samples[id(entry)] = _sample(entry)
+        return numbers
 
     values = sample(pair.b)
-    own = _distance(values, sample(pair.a))
-    if not math.isfinite(own):
+    distance = _distance(values, sample(pair.a))
+    if not math.isfinite(distance):
         return None
     nearest = min(
         (other.a for other in others if other is not pair),
         key=lambda entry: _distance(values, sample(entry)),
         default=None,
     )
-    if nearest is None or not _distance(values, sample(nearest)) < _MUCH_NEARER * own:
+    if nearest is None or not _distance(values, sample(nearest)) < _MUCH_NEARER * distance:
         return None
     return nearest
 
 
 def _with_turned_squares(matching: Matching) -> Matching:
-    """Swap the axes of square matrices, whose shapes do not tell, where those of others had to be and values say so."""
+    """Transpose square matrices of A if other matrices were transposed and if their values then fit better.
+
+    Unlike for other matrices, the shape does not tell.
+    """
     if not any(pair.is_transposed and pair.rule not in (SAME_NAME, FUSED) for pair in matching.pairs):
         return matching
     pairs = []
@@ -719,7 +722,7 @@ def _sample_is_nearer(turned: Entry, pair: Pair) -> bool:
 
 
 def _tied_groups(checkpoint: Checkpoint) -> list[tuple[str, ...]]:
-    """Return names that share their memory, or whose values are equal beyond chance."""
+    """Return groups of names whose tensors share memory or have equal values."""
     groups = list(checkpoint.tied)
     grouped = {name for group in groups for name in group}
     alike: dict[object, list[Entry]] = defaultdict(list)
@@ -740,7 +743,7 @@ def _tied_groups(checkpoint: Checkpoint) -> list[tuple[str, ...]]:
 
 
 def _digest(entry: Entry) -> bytes:
-    """Return a digest of a tensor's first and last values, by which it is recognised under another name."""
+    """Return a digest of a tensor's first and last values, which identifies it under another name."""
     import hashlib
 
     digest = hashlib.blake2b(repr((entry.shape, entry.dtype.name)).encode(), digest_size=16)

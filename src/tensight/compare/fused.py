@@ -1,4 +1,4 @@
-"""Fused matrices: which parameters of one model are rows of one parameter of another, by their names and shapes."""
+"""Fused matrices: the parameters of one model that are rows of a parameter of another, by names and shapes."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ _FUSED = {
     "in_proj_bias": ("q_proj.bias", "k_proj.bias", "v_proj.bias"),
     "gate_up_proj": ("gate_proj", "up_proj"),
 }
-"""The last word of a fused matrix's module, and those of its parts; any part is recognised by its first letter, too."""
+"""The last word of a fused matrix's module, and those of its parts; parts are also recognised by their first letter."""
 
 
 def is_fused(name: str) -> bool:
-    """Return whether a parameter is called as fused ones are."""
+    """Return whether a parameter has the name of a fused matrix."""
     return not _FUSED.keys().isdisjoint(plain_name(name).split("."))
 
 
 def fused_parts(name: str, shape: tuple[int, ...], others: Mapping[str, tuple[int, ...]]) -> list[tuple[str, int, int]]:
-    """Return which parameters are rows of a fused one.
+    """Return the parameters that are rows of a fused one.
 
     Parameters
     ----------
     name : str
-        Of the fused one.
+        Name of the fused parameter.
     shape : tuple of int
-        Its shape, transposed if it may lie so.
+        Its shape, transposed if its transpose is to be tried.
     others : mapping of str to tuple of int
         Shapes of the other model's parameters, by `plain_name`.
 
     Returns
     -------
     list of (str, int, int)
-        Plain name, first row and number of rows of each, in order; empty if they do not add up.
+        Plain name, first row and number of rows of each part, in order; empty if the shapes do not add up.
     """
     pieces = plain_name(name).split(".")
     if not shape:
@@ -54,29 +54,29 @@ def fused_parts(name: str, shape: tuple[int, ...], others: Mapping[str, tuple[in
         for word in words:
             exact = ".".join([*pieces[:at], word, *pieces[at + 1 :]])
             names.append(exact if exact in others else _similar(others, pieces[:at], word, pieces[at + 1 :]))
-        shapes = [others[one] for one in names if one is not None]
-        if len(shapes) != len(words) or any(one[1:] != shape[1:] or not one for one in shapes):
+        shapes = [others[part_name] for part_name in names if part_name is not None]
+        if len(shapes) != len(words) or any(part_shape[1:] != shape[1:] or not part_shape for part_shape in shapes):
             continue
-        if sum(one[0] for one in shapes) != shape[0]:
+        if sum(part_shape[0] for part_shape in shapes) != shape[0]:
             continue
         parts, first = [], 0
-        for one in names:
-            if one is not None:
-                parts.append((one, first, others[one][0]))
-                first += others[one][0]
+        for part_name in names:
+            if part_name is not None:
+                parts.append((part_name, first, others[part_name][0]))
+                first += others[part_name][0]
         return parts
     return []
 
 
 def _similar(others: Mapping[str, object], before: list[str], word: str, after: list[str]) -> str | None:
-    """Return the one tensor beside a fused one that is called much like a part of it: "q", "wq", "to_q", "query"."""
+    """Return the only tensor beside a fused one whose name resembles that of the part: "q", "wq", "to_q", "query"."""
     letter = word[0]
     spellings = {letter, f"w{letter}", f"to_{letter}", f"{letter}_proj", f"{letter}_lin", f"linear_{letter}"}
     spellings |= {{"q": "query", "k": "key", "v": "value"}.get(letter, word)}
     end = word.partition(".")[2]
-    found = {
+    candidates = {
         key
         for spelling in spellings
         if (key := ".".join([*before, spelling, *([end] if end else []), *after])) in others
     }
-    return found.pop() if len(found) == 1 else None
+    return candidates.pop() if len(candidates) == 1 else None

@@ -1,4 +1,4 @@
-"""The entries of two loss curves that belong together, and the noise of a training against itself."""
+"""Pairs of entries of two loss curves, and the noise between repeated runs of a training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FEWEST_FOR_DTYPE = 8
-"""Different values that are needed before a curve is taken for one of a low precision."""
+"""Number of different values that a curve needs before its dtype is inferred as a low-precision one."""
 
 _NOISE_FACTORS = {1: 4.0, 2: 3.0, 3: 2.5}
 _NOISE_FACTOR = 2.0
@@ -25,21 +25,21 @@ _FLOAT32 = float(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True, eq=False)
 class PairedLosses:
-    """Two curves at the steps that both have.
+    """Two curves at their common steps.
 
     Attributes
     ----------
     steps : ndarray of int64, shape (n,)
-        As A counts them.
+        Steps as A counts them.
     a, b : ndarray of float64, shape (n,)
     rounding : ndarray of float64, shape (n,)
-        How far apart the two may lie although the same was computed, because digits were left out.
+        Absolute difference that the rounding of the logged numbers explains.
     only_a, only_b : int
-        Entries that the other curve does not have.
+        Number of entries that the other curve does not have.
     unit : StepUnit
         What `steps` counts.
     begins : bool
-        The first pair is the first step of both trainings, as far as their logs tell.
+        Whether the first pair is the first step of both trainings, according to their logs.
     notes : tuple of str
     """
 
@@ -59,12 +59,12 @@ class PairedLosses:
 
     @property
     def scale(self) -> NDArray[np.float64]:
-        """What a difference is measured against: the larger magnitude of the two."""
+        """The larger magnitude of the two, to which differences are relative."""
         return np.maximum(np.abs(self.a), np.abs(self.b))
 
     @property
     def equal(self) -> NDArray[np.bool_]:
-        """Where the two are the same number, or both NaN."""
+        """Where both are the same number, or both are NaN."""
         result: NDArray[np.bool_] = (self.a == self.b) | self.both_nan
         return result
 
@@ -76,13 +76,13 @@ class PairedLosses:
 
     @property
     def non_finite_in_one(self) -> NDArray[np.bool_]:
-        """Where one is NaN or infinite and the other is not the same."""
+        """Where at least one is NaN or infinite and the other one differs."""
         result: NDArray[np.bool_] = ~(np.isfinite(self.a) & np.isfinite(self.b)) & ~self.equal
         return result
 
     @property
     def differences(self) -> NDArray[np.float64]:
-        """By how much the two differ at least: without what rounding may explain; infinite where one is no number."""
+        """Smallest possible absolute differences, given the rounding; infinite where `non_finite_in_one`."""
         with np.errstate(invalid="ignore", over="ignore"):
             apart = np.maximum(np.abs(self.a - self.b) - self.rounding, 0.0)
         apart[self.equal] = 0.0
@@ -91,7 +91,7 @@ class PairedLosses:
 
     @property
     def relative(self) -> NDArray[np.float64]:
-        """The differences against `scale`."""
+        """The differences relative to `scale`."""
         apart, scale = self.differences, self.scale
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             result = np.where(apart == 0, 0.0, apart / scale)
@@ -100,7 +100,7 @@ class PairedLosses:
 
     @property
     def first_visible(self) -> NDArray[np.float64]:
-        """The smallest relative difference that could be seen: rounding of the log, of float32 at least."""
+        """The smallest visible relative difference: the rounding of the log, or of float32 if that is larger."""
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             seen = np.where(self.scale > 0, self.rounding / self.scale, 0.0)
         visible: NDArray[np.float64] = np.maximum(np.nan_to_num(seen, nan=0.0, posinf=0.0), _FLOAT32)
@@ -116,10 +116,10 @@ class PairedLosses:
 
 
 def pair_losses(a: Curve, b: Curve) -> PairedLosses:
-    """Return the entries of two curves that belong to the same step.
+    """Pair the entries of two curves by step.
 
-    Where one of the logs names no steps, entries are paired in their order. Where one counts from 0 and the other
-    from 1, the first of both are paired, if the values agree better that way.
+    If one of the logs has no step numbers, entries are paired in order. If one counts from 0 and the other from 1, the
+    first entries are paired, unless the values agree better by step number.
     """
     notes: list[str] = []
     a_steps, b_steps, unit = a.steps, b.steps, a.unit
@@ -158,7 +158,7 @@ def pair_losses(a: Curve, b: Curve) -> PairedLosses:
 
 
 def _counts_from_another(a: Curve, b: Curve) -> bool:
-    """Whether one curve counts from 0 and the other from 1, both at the same interval, and the values say so, too."""
+    """Whether one curve counts from 0 and the other from 1, both log each step, and the values agree with that."""
     if {int(a.steps[0]), int(b.steps[0])} != {0, 1} or _interval(a.steps) != 1 or _interval(b.steps) != 1:
         return False
     early, late = (a, b) if a.steps[0] == 0 else (b, a)
@@ -169,12 +169,12 @@ def _counts_from_another(a: Curve, b: Curve) -> bool:
 
 
 def _interval(steps: NDArray[np.int64]) -> int:
-    """Return how many steps usually lie between two entries."""
+    """Return the median number of steps between two entries."""
     return int(np.median(np.diff(steps))) if len(steps) > 1 else 1
 
 
 def _length_notes(a: NDArray[np.int64], b: NDArray[np.int64], steps: NDArray[np.int64], unit: StepUnit) -> list[str]:
-    """Return what should be known of the steps that only one curve has."""
+    """Return notes about steps that only one curve has, and about different logging intervals."""
     notes = []
     word = "entries" if unit is StepUnit.ENTRY else f"{unit.value}s"
     if len(a) != len(b) or len(steps) != len(a):
@@ -196,7 +196,7 @@ def _every(steps: NDArray[np.int64], unit: StepUnit) -> str:
 
 
 def _low_precision(curve: Curve) -> tuple[str, NDArray[np.float64]] | None:
-    """Return the dtype of 16 bits in which all losses were computed, and half a unit of each; None if there is none."""
+    """Return the 16-bit dtype of all losses, with half a unit in the last place of each; None for higher precision."""
     finite = np.isfinite(curve.values) & (curve.values != 0)
     values, rounding = curve.values[finite], curve.rounding[finite]
     if len(np.unique(values)) < _FEWEST_FOR_DTYPE:
@@ -207,7 +207,7 @@ def _low_precision(curve: Curve) -> tuple[str, NDArray[np.float64]] | None:
         half_unit = np.ldexp(1.0, np.frexp(values)[1] - bits - 1)
         with np.errstate(over="ignore"):
             nearest = values.astype(np.float32).astype(dtype).astype(np.float64)
-        # Numbers that are printed more coarsely than the dtype would all seem to be of it.
+        # If numbers are printed more coarsely than the dtype's precision, any would seem to be of this dtype.
         if np.all(rounding < half_unit / 4) and np.all(np.abs(nearest - values) <= rounding):
             halves = np.zeros(len(curve))
             halves[finite] = half_unit
@@ -216,7 +216,7 @@ def _low_precision(curve: Curve) -> tuple[str, NDArray[np.float64]] | None:
 
 
 def _roundings(curve: Curve, low: tuple[str, NDArray[np.float64]] | None) -> NDArray[np.float64]:
-    """Return the rounding of each value, with a little for that of binary numbers when it is subtracted."""
+    """Return the rounding of each value, plus a small slack for the rounding of float64 subtraction."""
     printed = curve.rounding + (low[1] if low else 0.0)
     with np.errstate(invalid="ignore"):
         slack = np.where(printed > 0, 4 * np.finfo(np.float64).eps * np.abs(curve.values), 0.0)
@@ -227,10 +227,10 @@ def _roundings(curve: Curve, low: tuple[str, NDArray[np.float64]] | None) -> NDA
 def noise_floor(
     paired: PairedLosses, a: Curve, repeats: Sequence[Curve]
 ) -> tuple[PairedLosses, NDArray[np.float64], tuple[str, ...]]:
-    """Return how far repeated runs of A differ from each other, as what B may differ.
+    """Estimate by how much B may differ from A, from the differences between repeated runs of A.
 
-    The largest difference of any two of the runs up to each step, and somewhat beyond it, is taken, several times: few
-    repeats do not show the most that can happen.
+    The noise at a step is the largest difference between any two runs up to slightly after that step, times a factor,
+    because few repeats do not show the largest possible difference.
 
     Parameters
     ----------
@@ -238,16 +238,16 @@ def noise_floor(
         A and B.
     a : Curve
     repeats : sequence of Curve
-        At least one.
+        Repeated runs of A, at least one.
 
     Returns
     -------
     (PairedLosses, ndarray of float64, tuple of str)
-        The pairs up to the last step of which the noise is known, the noise at each, and what should be known.
+        The pairs up to the last step with known noise, the noise at each as an absolute difference, and notes.
     """
     runs = (a, *repeats)
     apart = np.zeros(len(a))
-    known = 0
+    covered = 0
     for index, first in enumerate(runs):
         for second in runs[index + 1 :]:
             pairs = pair_losses(first, second)
@@ -256,19 +256,19 @@ def noise_floor(
             differences = np.where(np.isfinite(pairs.differences), pairs.differences, 0.0)
             at = np.minimum(np.searchsorted(a.steps, pairs.steps), len(a) - 1)
             np.maximum.at(apart, at, differences)
-            known = max(known, int(at[-1]) + 1)
+            covered = max(covered, int(at[-1]) + 1)
     notes: list[str] = []
-    if not known:
+    if not covered:
         return paired.until(-(2**62)), np.empty(0), ("the repeated runs have no step of A",)
-    last = int(a.steps[known - 1])
+    last = int(a.steps[covered - 1])
     kept = paired.until(last)
     if len(kept) < len(paired):
         notes.append(f"the repeated runs end at step {last:,}; what follows was not compared")
-    # In another run the same may come some steps earlier, but in the first step nothing can.
-    window = np.minimum(np.arange(known), max(5, known // 10))
-    envelope = np.maximum.accumulate(apart[:known])[np.minimum(np.arange(known) + window, known - 1)]
+    # In another run the same difference may occur some steps earlier, except in the first step.
+    window = np.minimum(np.arange(covered), max(5, covered // 10))
+    envelope = np.maximum.accumulate(apart[:covered])[np.minimum(np.arange(covered) + window, covered - 1)]
     factor = _NOISE_FACTORS.get(len(repeats), _NOISE_FACTOR)
-    floor = factor * envelope[np.minimum(np.searchsorted(a.steps, kept.steps), known - 1)]
+    floor = factor * envelope[np.minimum(np.searchsorted(a.steps, kept.steps), covered - 1)]
     if not apart.any():
         notes.append("A repeats itself exactly, so every difference counts")
     return kept, floor, tuple(notes)

@@ -1,8 +1,8 @@
-"""Two loss curves compared: whether they are the same, and from which step on, in which manner, they are not.
+"""Comparison of two loss curves: whether they differ, from which step on, and in which way.
 
-What the manner points to is the rule of the guide for precision that MindInsight's users were given: a loss that
-differs in the first step was computed otherwise (forward pass, data, initial weights); one that agrees in the first
-step and differs in the second was computed alike, from weights that were updated otherwise (backward pass, optimizer).
+The interpretation follows the accuracy guide for users of MindInsight: if the loss differs in the first step, it was
+computed differently (forward pass, data, initial weights); if it agrees in the first step and differs in the second,
+the weights were updated differently (backward pass, optimizer).
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RTOL = 1e-3
-"""1 per mille: the tolerance of the guide."""
+"""The tolerance of the guide, 1 per mille."""
 
 JUMP = 30.0
-"""A difference that grows so many times from one entry to the next did not accumulate."""
+"""A difference that grows by this factor from one entry to the next is a jump, not accumulated rounding."""
 
 _FEW_UNITS = 8 * float(np.finfo(np.float32).eps)
-"""A relative difference of the first loss that order of summation explains in float32."""
+"""Relative difference of the first loss that the order of summation in float32 can explain."""
 
 _STAYS = 5
-"""Entries after a jump that must show it, too."""
+"""Number of entries, from a jump on, that must also show it."""
 
 _COARSE = 1e-5
-"""Relative rounding of a loss in a log that hides what a changed update makes of the next one."""
+"""If logged losses are rounded by more than this (relative), the effect of a single update may be invisible."""
 
 _FEWEST_FOR_PATTERN = 8
 _MOST_SHIFTED = 2
 
 
 class Divergence(Enum):
-    """In which manner two loss curves differ."""
+    """The way in which two loss curves differ."""
 
     NONE = "same"
     FIRST_STEP = "differs from the first step"
@@ -60,7 +60,7 @@ class Divergence(Enum):
 
 @dataclass(frozen=True, eq=False)
 class LossComparison:
-    """What the comparison of two loss curves found.
+    """The result of comparing two loss curves.
 
     Attributes
     ----------
@@ -69,23 +69,23 @@ class LossComparison:
     sentence : str
         The verdict in words.
     meaning : str
-        What it points to; empty if to nothing.
+        The likely cause; empty if nothing is indicated.
     pairs : PairedLosses
-        What was compared.
+        The compared entries.
     relative : ndarray of float64, shape (n,)
-        Relative difference at each step, at least; infinite where one is NaN or infinite and the other is not.
+        Smallest possible relative difference at each step; infinite where one is NaN or infinite and the other is not.
     allowed : ndarray of float64, shape (n,)
-        The absolute difference that counts as none.
+        Tolerance at each step, as an absolute difference.
     departs_at : int or None
-        Step from which on a difference stands out of the rounding before it.
+        Step from which on the difference exceeds the rounding before it.
     leaves_at : int or None
         First step outside the tolerance.
     outside : int
         Number of steps outside the tolerance.
     tolerance : str
-        In words.
+        The tolerance in words.
     notes : tuple of str
-        What limits the verdict, and what else was noticed.
+        Limits of the verdict, and further observations.
     """
 
     verdict: Verdict
@@ -102,7 +102,7 @@ class LossComparison:
     notes: tuple[str, ...]
 
     def as_data(self, most_points: int = 10_000) -> dict[str, object]:
-        """Return the comparison for machines; of more than `most_points` steps evenly chosen ones."""
+        """Return the comparison as JSON data, with at most `most_points` evenly spaced steps."""
         chosen = range(0, len(self.pairs), max(1, math.ceil(len(self.pairs) / most_points)))
         pairs, outside = self.pairs, self.pairs.differences > self.allowed
         points = [
@@ -148,9 +148,9 @@ def compare_losses(
         The reference.
     b : Curve
     noise : sequence of Curve
-        Repeated runs of A: how far they differ from A and from each other is what B may differ.
+        Repeated runs of A, whose differences determine how much B may differ.
     rtol, atol : float, optional
-        Tolerances: a difference up to ``atol + rtol * max(|a|, |b|)`` counts as none. By default 1e-3 and 0; with
+        Tolerances: differences up to ``atol + rtol * max(|a|, |b|)`` are ignored. By default 1e-3 and 0; with
         `noise` 0 and 0, and they are added to the noise.
 
     Returns
@@ -165,7 +165,7 @@ def compare_losses(
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not (math.isfinite(value) and value >= 0):
             raise InputError(f"{name} is {value}; it must be a number from 0 on")
-    # Losses may be as large as numbers can be.
+    # Losses may be close to the largest float64.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         pairs = pair_losses(a, b)
         rtol = rtol if rtol is not None else 0.0 if noise else RTOL
@@ -182,7 +182,7 @@ def compare_losses(
         if not len(pairs):
             return _nothing_in_common(a, b, pairs, notes)
         scale = np.nan_to_num(pairs.scale, nan=0.0, posinf=0.0)
-        # A training that does not repeat itself exactly may differ by some units of float32 anywhere.
+        # A training that is not deterministic may differ by a few units in the last place of float32 in any step.
         least = _FEW_UNITS * scale if floor.any() else 0.0
         allowed = np.maximum(floor, least) + atol + rtol * scale
         tolerance = _tolerance_words(rtol, atol, len(noise))
@@ -201,7 +201,7 @@ def _tolerance_words(rtol: float, atol: float, repeats: int) -> str:
 
 
 def relative_text(value: float) -> str:
-    """Return a relative difference in the unit a person would choose: ``0.42 ‰``, ``37 %``, ``1.2e-07``."""
+    """Format a relative difference in a readable unit: ``0.42 ‰``, ``37 %``, ``1.2e-07``."""
     if math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -237,7 +237,7 @@ def _nothing_in_common(a: Curve, b: Curve, pairs: PairedLosses, notes: Sequence[
 
 
 class _Judgement:
-    """Two paired curves and what is allowed, on the way to the verdict."""
+    """Determines the verdict on two paired curves, given the allowed differences."""
 
     def __init__(
         self, pairs: PairedLosses, allowed: NDArray[np.float64], tolerance: str, notes: list[str], *, has_noise: bool
@@ -292,7 +292,7 @@ class _Judgement:
         )
 
     def _divergence(self, leaves: int) -> tuple[Divergence, int]:
-        """Return the manner in which the curves differ, and the entry at which that begins."""
+        """Return the way in which the curves differ, and the index of the entry at which that begins."""
         pairs = self.pairs
         jump = self._first_jump(leaves)
         departs = leaves if jump is None else jump
@@ -309,11 +309,11 @@ class _Judgement:
         is_small = self.allowed.any() and self.has_noise and float(self.relative[leaves]) < RTOL
         if jump == leaves and not is_small:
             return Divergence.JUMP, jump
-        # Rounding that tips a choice (ReLU, maximum, routing) makes a small jump, too.
+        # Rounding that flips a decision (ReLU, maximum, routing) also causes a small jump.
         return Divergence.DRIFT, departs
 
     def _first_jump(self, leaves: int) -> int | None:
-        """Return the first entry up to `leaves` whose difference is far above all before, and does not vanish again."""
+        """Return the first entry up to `leaves` whose difference is far above all earlier ones and persists."""
         level = np.maximum(self.relative, self.visible)
         before = np.maximum.accumulate(level)
         for at in range(1, leaves + 1):
@@ -324,7 +324,7 @@ class _Judgement:
         return None
 
     def _is_passing(self, leaves: int) -> bool:
-        """Whether the curves agree again after they have differed, far more closely, for as far as they go."""
+        """Whether the curves, after a difference far larger than at other steps, agree again until their end."""
         after = self.outside[leaves:]
         last = leaves + int(np.flatnonzero(after)[-1])
         agreeing = len(self.outside) - 1 - last
@@ -335,7 +335,7 @@ class _Judgement:
         return float(level[leaves : last + 1].max()) >= JUMP * beside
 
     def _is_next(self, at: int) -> bool:
-        """Whether the entries up to this one are of steps without a gap."""
+        """Whether the steps of the entries up to this one have no gap."""
         steps = self.pairs.steps
         return bool(steps[at] - steps[0] == at)
 
@@ -358,7 +358,7 @@ class _Judgement:
         return f"{unit.value} {int(self.pairs.steps[index]):,}"
 
     def _words(self, divergence: Divergence, departs: int, leaves: int) -> tuple[str, str]:
-        """Return the verdict in a sentence, and what it points to."""
+        """Return the verdict in a sentence, and the likely cause."""
         pairs = self.pairs
         size = relative_text(float(self.relative[departs]))
         out = f"; it leaves the tolerance of {self.tolerance} at {self._at(leaves)}" if departs < leaves else ""
@@ -468,7 +468,7 @@ class _Judgement:
 
     @property
     def _coarse(self) -> float:
-        """The smallest relative difference that the first losses show, if they are rounded much; 0 otherwise."""
+        """The relative rounding of the first losses if it is coarse, 0 otherwise."""
         shown = float(self.pairs.rounding[0] / self.pairs.scale[0]) if self.pairs.scale[0] > 0 else 0.0
         return shown if shown > _COARSE else 0.0
 
@@ -486,7 +486,7 @@ class _Judgement:
             )
 
     def _note_visibility(self, divergence: Divergence, leaves: int) -> None:
-        """Note what the first steps do not show, and what they do although it is within the tolerance."""
+        """Note that rounding hides differences in the first steps, or that they show one within the tolerance."""
         if leaves == 0 or divergence is Divergence.PASSING:
             return
         if self._coarse:
@@ -499,7 +499,7 @@ class _Judgement:
 
     @property
     def _first_step_is_notable(self) -> bool:
-        """Whether the first losses differ more than by some units of float32, or of the digits of the logs."""
+        """Whether the first losses differ by more than a few units in the last place of float32 or of the log."""
         return bool(self.relative[0] > max(_FEW_UNITS, JUMP * self.visible[0] if self._coarse else 0.0))
 
     def _note_first_step(self) -> None:
@@ -510,7 +510,7 @@ class _Judgement:
         )
 
     def _note_ratio(self) -> None:
-        """Note a constant ratio of the two, as another reduction of the loss makes."""
+        """Note a constant ratio between the curves, which a different reduction of the loss causes."""
         pairs = self.pairs
         usable = np.isfinite(pairs.a) & np.isfinite(pairs.b) & (pairs.a != 0) & (pairs.b != 0)
         if int(usable.sum()) < 3:
@@ -524,7 +524,7 @@ class _Judgement:
             )
 
     def _note_shift(self) -> None:
-        """Note that the two agree when one is shifted by a step or two."""
+        """Note that the curves agree if one is shifted by a step or two."""
         pairs = self.pairs
         amount = len(pairs)
         if not self.outside[0] or amount < _FEWEST_FOR_PATTERN or not self._is_next(amount - 1):

@@ -1,4 +1,4 @@
-"""Files in which a person says what names of A are called in B."""
+"""Mapping files, in which a user writes the names in B of tensors of A."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_mapping(path: Path) -> dict[str, str]:
     Raises
     ------
     InputError
-        The file cannot be read, or a line of it is something else.
+        The file cannot be read, or one of its lines is malformed.
     """
     try:
         if path.stat().st_size > _LONGEST:
@@ -35,20 +35,20 @@ def read_mapping(path: Path) -> dict[str, str]:
             continue
         match = _LINE.fullmatch(line)
         if match is None or _unquoted(match[1]) in mapping:
-            what = "has a name twice" if match else 'is no line such as "name in A" = "name in B"'
+            what = "has a name twice" if match else 'is not a line such as "name in A" = "name in B"'
             raise InputError(f"{path}:{number}: {what}")
         mapping[_unquoted(match[1])] = _unquoted(match[2])
     return mapping
 
 
 def write_mapping(path: Path, lines: Iterable[str]) -> None:
-    """Write a mapping file, to be edited and given back.
+    """Write a mapping file for the user to edit and pass to a later comparison.
 
     Parameters
     ----------
     path : Path
     lines : iterable of str
-        As `mapping_line` returns them, or comments.
+        Lines from `mapping_line`, or comments.
 
     Raises
     ------
@@ -63,12 +63,12 @@ def write_mapping(path: Path, lines: Iterable[str]) -> None:
 
 
 def mapping_line(a: str, b: str, note: str) -> str:
-    """Return the line that says what a name of A is called in B, with a comment."""
+    """Return the line that maps a name in A to its name in B, with a comment."""
     return f"{quoted(a)} = {quoted(b)}  # {note}"
 
 
 def quoted(name: str) -> str:
-    """Return a name as TOML writes it."""
+    """Return a name as a TOML string."""
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
 
 

@@ -1,6 +1,6 @@
-"""The description of a model whose layers have other names, written with the names of another model.
+"""Renaming of the layers in the description of a model to those of another model.
 
-Weights are the same if their initial values are; the layers around them follow.
+Weights with the same initial values are taken for the same; the names of the layers around them follow.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MOST_IN_COMMON = 0.5
-"""Share of names in common from which on nothing is renamed."""
+"""If more than this share of the names is common, nothing is renamed."""
 
 _FEWEST_ALIKE = 0.8
-"""Share of weights that must be the same for two models to be one under two names."""
+"""Share of weights that must be the same for two models to be taken for the same."""
 
 
 def with_names_of(a: Mapping[str, object], b: Mapping[str, object]) -> tuple[Mapping[str, object], int]:
-    """Return a description with the names of another.
+    """Return description `a` with the names that `b` uses.
 
     Parameters
     ----------
     a, b : mapping
-        As `tensight.agents.setup.describe` returns, each of one model.
+        As `tensight.agents.setup.describe` returns. Only descriptions of a single model are renamed.
 
     Returns
     -------
     mapping
-        Of A; unchanged if the models have names in common or are not the same.
+        Description of A; unchanged if the models share most names or differ.
     int
-        How many weights were given other names.
+        Number of weights that were renamed.
     """
     model_a, model_b = _only_model(a), _only_model(b)
     names = {} if model_a is None or model_b is None else _same_weights(model_a, model_b)
-    changed = sum(one != other for one, other in names.items())
+    changed = sum(name != other for name, other in names.items())
     if model_a is None or not changed:
         return a, 0
-    layers = paths_in_b((one.split("."), other.split(".")) for one, other in names.items())
+    layers = paths_in_b((name.split("."), other.split(".")) for name, other in names.items())
     names |= {path.replace("/", "."): other.replace("/", ".") for path, other in layers.items()}
     return {
         **a,
@@ -68,16 +68,16 @@ def _same_weights(a: dict[str, Any], b: dict[str, Any]) -> dict[str, str]:
             if isinstance(weight, dict) and weight.get("hash"):
                 groups[tuple(repr(weight.get(key)) for key in ("dtype", "shape", "hash"))][side].append(str(name))
     alike = {
-        one: other
+        name_a: name_b
         for names_a, names_b in groups.values()
         if len(names_a) == len(names_b)
-        for one, other in zip(names_a, names_b, strict=True)
+        for name_a, name_b in zip(names_a, names_b, strict=True)
     }
     return alike if len(alike) >= _FEWEST_ALIKE * max(len(of_a), len(of_b)) else {}
 
 
 def _renamed(content: object, names: Mapping[str, str], depth: int = 0) -> object:
-    """Return content in which keys and texts that are names of A are those of B."""
+    """Return content with the names of A replaced by those of B, in keys and in texts."""
     if depth > 8:
         return content
     if isinstance(content, dict):

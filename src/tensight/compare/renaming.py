@@ -1,4 +1,4 @@
-"""Names of one model in the words of another, learnt from what is known to be the same in both."""
+"""Translation of the names of one model to those of another, learned from parameters that were matched already."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 _WRAPPERS = frozenset(
     {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_flat_param", "network", "_backbone"}
 )
-"""Parts of names that only say what a module is wrapped in."""
+"""Parts of names that wrappers of modules add."""
 
 WORDS = {
     "gamma": "weight", "beta": "bias", "embedding_table": "weight", "moving_mean": "running_mean",
     "moving_variance": "running_var", "moments": "momentum_buffer", "moment1": "exp_avg", "moment2": "exp_avg_sq",
     "adam_m": "exp_avg", "adam_v": "exp_avg_sq", "accum": "momentum_buffer", "kernel": "weight", "scale": "weight",
 }  # fmt: skip
-"""MindSpore's and Flax's words, and PyTorch's."""
+"""Words of MindSpore and Flax, and PyTorch's words for them."""
 
 
 def plain_name(name: str) -> str:
@@ -28,18 +28,19 @@ def plain_name(name: str) -> str:
 
 
 def paths_in_b(pairs: Iterable[tuple[Sequence[str], Sequence[str]]]) -> dict[str, str]:
-    """Return which path of A is which of B, by a vote.
+    """Return the paths of B that correspond to the paths of A, by a vote.
 
     Parameters
     ----------
     pairs : iterable of (sequence of str, sequence of str)
-        Parts of two paths that are the same, such as ``("blocks", "0", "norm")`` and ``("layers", "0", "ln")``; then
-        what they lie in is the same, too.
+        Parts of two corresponding paths, such as ``("blocks", "0", "norm")`` and ``("layers", "0", "ln")``; their
+        parents correspond, too.
 
     Returns
     -------
     dict of str to str
-        With slashes between the parts. Of several candidates the most frequent, of equally frequent ones the shortest.
+        Paths with slashes between the parts. The most frequent candidate wins, among equally frequent ones the
+        shortest.
     """
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for parts_a, parts_b in pairs:

@@ -1,7 +1,6 @@
-"""What surrounds two trainings compared: which differences can change results, which rounding only, which neither.
+"""Comparison of the set-ups of two trainings: whether a difference can change results, only rounding, or neither.
 
-The descriptions are those of `tensight.agents.setup`. They may come from anybody, so nothing about their form is
-assumed.
+The descriptions come from `tensight.agents.setup`. They are untrusted, so nothing about their form is assumed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 MOST_NAMES = 5
-"""Names that are listed in a difference; how many there are is always said."""
+"""Number of names that a difference lists; the total is always given."""
 
 MOST_DIFFERENCES = 1000
 LONGEST_VALUE = 200
@@ -32,7 +31,7 @@ _LARGEST = 1e300
 
 
 class Importance(Enum):
-    """What a difference can do."""
+    """The possible effect of a difference."""
 
     RESULTS = "can change results"
     ROUNDING = "can change rounding"
@@ -41,17 +40,17 @@ class Importance(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SetupDifference:
-    """Something that is not the same in two set-ups.
+    """A difference between two set-ups.
 
     Attributes
     ----------
     importance : Importance
     part : str
-        Of the set-up, such as ``initial weights``.
+        Part of the set-up, such as ``initial weights``.
     what : str
-        What differs, with the names of what it concerns.
+        What differs, with the names that it concerns.
     a, b : str
-        The values; empty if `what` says it all.
+        The values; empty if `what` is sufficient.
     """
 
     importance: Importance
@@ -67,7 +66,7 @@ class SetupDifference:
 
 @dataclass(frozen=True, slots=True)
 class SetupComparison:
-    """What the comparison of two set-ups found.
+    """The result of comparing two set-ups.
 
     Attributes
     ----------
@@ -76,9 +75,9 @@ class SetupComparison:
     differences : tuple of SetupDifference
         The most important first.
     equal : tuple of str
-        Parts that both recorded and that do not differ.
+        Parts that both recorded and that are equal.
     not_recorded : tuple of str
-        What only one of them recorded, or neither.
+        Parts that at least one of them did not record.
     """
 
     verdict: Verdict
@@ -88,13 +87,19 @@ class SetupComparison:
     not_recorded: tuple[str, ...]
 
     def as_data(self) -> dict[str, object]:
-        """Return the comparison for machines."""
+        """Return the comparison as JSON data."""
         return {
             "verdict": self.verdict.value,
             "sentence": self.sentence,
             "differences": [
-                {"importance": one.importance.name.lower(), "part": one.part, "what": one.what, "a": one.a, "b": one.b}
-                for one in self.differences
+                {
+                    "importance": difference.importance.name.lower(),
+                    "part": difference.part,
+                    "what": difference.what,
+                    "a": difference.a,
+                    "b": difference.b,
+                }
+                for difference in self.differences
             ],
             "equal": list(self.equal),
             "not_recorded": list(self.not_recorded),
@@ -108,10 +113,11 @@ class _Part(NamedTuple):
     ----------
     name : str
     key : str
-        In the description, or in that of each model.
+        Key in the description, or in that of each model.
     of_models : bool
+        Whether each model has this part.
     differences : callable
-        Yields the differences of what two descriptions have there.
+        Yields the differences between the contents of two descriptions.
     """
 
     name: str
@@ -121,7 +127,7 @@ class _Part(NamedTuple):
 
 
 def compare_setups(a: Mapping[str, object], b: Mapping[str, object]) -> SetupComparison:
-    """Compare what surrounded two trainings.
+    """Compare the set-ups of two trainings.
 
     Parameters
     ----------
@@ -145,16 +151,16 @@ def compare_setups(a: Mapping[str, object], b: Mapping[str, object]) -> SetupCom
             missing = "A and B" if sides == [None, None] else "A" if sides[0] is None else "B"
             not_recorded.append(f"{part.name} ({missing})")
             continue
-        found = list(part.differences(*sides))
-        differences += found[:MOST_DIFFERENCES]
-        if not found:
+        part_differences = list(part.differences(*sides))
+        differences += part_differences[:MOST_DIFFERENCES]
+        if not part_differences:
             equal.append(part.name)
     if not equal and not differences:
         return _not_comparable("the descriptions have no part in common")
     differences = _weighed(a, b, differences, equal)
     # Sorting keeps the order of the parts.
-    differences.sort(key=lambda one: list(Importance).index(one.importance))
-    matters = any(one.importance is not Importance.REST for one in differences)
+    differences.sort(key=lambda difference: list(Importance).index(difference.importance))
+    matters = any(difference.importance is not Importance.REST for difference in differences)
     return SetupComparison(
         verdict=Verdict.DIFFERENT if matters else Verdict.SAME,
         sentence=_sentence(differences) + _renamed_text(renamed),
@@ -176,7 +182,9 @@ def _not_comparable(why: str) -> SetupComparison:
 
 def _sentence(differences: Sequence[SetupDifference]) -> str:
     def parts(importance: Importance) -> str:
-        return ", ".join(dict.fromkeys(one.part for one in differences if one.importance is importance))
+        return ", ".join(
+            dict.fromkeys(difference.part for difference in differences if difference.importance is importance)
+        )
 
     results, rounding, rest = (parts(importance) for importance in Importance)
     if results:
@@ -191,19 +199,21 @@ def _sentence(differences: Sequence[SetupDifference]) -> str:
 def _weighed(
     a: Mapping[str, object], b: Mapping[str, object], differences: list[SetupDifference], equal: Sequence[str]
 ) -> list[SetupDifference]:
-    """Return the differences; those of generators matter less where nothing is known that would draw from them."""
+    """Return the differences, with those of random generators as `REST` if nothing known still draws from them."""
     drawn_already = {"initial weights", "first batches"} <= set(equal)
     draws = any(_list(_mapping(model).get("random_layers")) for entry in (a, b) for model in _list(entry.get("models")))
     if not drawn_already or draws:
         return differences
     why = "weights and first batches agree, no random layer is known"
     return [
-        replace(one, importance=Importance.REST, what=f"{one.what} ({why})") if one.part == "generators" else one
-        for one in differences
+        replace(difference, importance=Importance.REST, what=f"{difference.what} ({why})")
+        if difference.part == "generators"
+        else difference
+        for difference in differences
     ]
 
 
-# --- reading descriptions of which nothing is assumed ---
+# --- reading untrusted descriptions ---
 
 
 def _mapping(content: object) -> Mapping[str, object]:
@@ -215,7 +225,7 @@ def _list(content: object) -> Sequence[object]:
 
 
 def _content(description: Mapping[str, object], part: _Part) -> object:
-    """Return what a description has of a part; of several models together. None if it has nothing."""
+    """Return the content of a part, merged from all models; None if the description lacks it."""
     if not part.of_models:
         content = description.get(part.key)
         is_left_out = any(str(what).startswith(f"{part.key}:") for what in _list(description.get("left_out")))
@@ -235,7 +245,7 @@ def _content(description: Mapping[str, object], part: _Part) -> object:
 
 
 def _text(value: object) -> str:
-    """Return a value in words."""
+    """Return a value as text."""
     if value is None:
         return "none"
     if isinstance(value, dict):
@@ -250,13 +260,13 @@ def _text(value: object) -> str:
 
 
 def _names(names: Sequence[str]) -> str:
-    """Return names, the first of many."""
+    """Return the first names and, if there are more, their number."""
     shown = ", ".join(name[:LONGEST_VALUE] or "(the model)" for name in names[:MOST_NAMES])
     return shown + (f", … ({len(names):,})" if len(names) > MOST_NAMES else "")
 
 
 def _flat(content: object, prefix: str = "", depth: int = 0) -> dict[str, object]:
-    """Return a nested mapping as one level, with dots between the names."""
+    """Flatten a nested mapping, with dots between the names."""
     result: dict[str, object] = {}
     for key, value in _mapping(content).items():
         if isinstance(value, dict) and depth < _DEEPEST:
@@ -272,7 +282,7 @@ _ABSENT = object()
 def _entries(
     part: str, importance: Callable[[str], Importance]
 ) -> Callable[[object, object], Iterator[SetupDifference]]:
-    """Return what compares two mappings entry by entry."""
+    """Return a function that compares two mappings entry by entry."""
 
     def differences(a: object, b: object) -> Iterator[SetupDifference]:
         left, right = _flat(a), _flat(b)
@@ -305,16 +315,16 @@ def _only_in_one(
 def _by_values(
     part: str, importance: Importance, pairs: Mapping[str, tuple[object, object]], what: Callable[[list[str]], str]
 ) -> Iterator[SetupDifference]:
-    """Yield one difference for each pair of values, with all names that have it.
+    """Yield one difference for each distinct pair of values, with all names that have it.
 
     Parameters
     ----------
     part : str
     importance : Importance
     pairs : mapping of str to (object, object)
-        Values of A and B by name; equal ones are passed over.
+        Values of A and B by name; equal values are skipped.
     what : callable
-        Returns what differs for the names.
+        Returns the text of `SetupDifference.what` for names.
     """
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, (first, second) in pairs.items():
@@ -329,7 +339,7 @@ def _given(value: object) -> str:
 
 
 def _tensors(part: str) -> Callable[[object, object], Iterator[SetupDifference]]:
-    """Return what compares parameters or buffers by name."""
+    """Return a function that compares parameters or buffers by name."""
     noun = "weight" if part == "initial weights" else "buffer"
 
     def differences(a: object, b: object) -> Iterator[SetupDifference]:
@@ -383,22 +393,22 @@ def _hashes_agree(a: object, b: object) -> bool | None:
 
 
 def _number(value: object) -> float:
-    """Return a number, NaN if it is none."""
+    """Return a value as a float; NaN if it is not a number, or too large."""
     return float(value) if isinstance(value, (int, float)) and abs(value) < _LARGEST else math.nan
 
 
 def _spreads(names: Sequence[str], left: Mapping[str, object], right: Mapping[str, object]) -> str:
-    """Return in words of which tensors the spread differs, too, as another initialiser makes it."""
-    found = []
+    """Return the tensors whose standard deviations also differ, which indicates a different initializer, as text."""
+    deviations = []
     for name in names:
         first, second = (_number(_mapping(side[name]).get("std")) for side in (left, right))
         if max(first, second) > _STD_RATIO * min(first, second):
-            found.append(f"{name[:LONGEST_VALUE]} {first:.3g} and {second:.3g}")
-    return f"; their standard deviations do, too: {_names(found)}" if found else ""
+            deviations.append(f"{name[:LONGEST_VALUE]} {first:.3g} and {second:.3g}")
+    return f"; their standard deviations do, too: {_names(deviations)}" if deviations else ""
 
 
 def _attributes(part: str) -> Callable[[object, object], Iterator[SetupDifference]]:
-    """Return what compares modules and their attributes by name; those with the same values come together."""
+    """Return a function that compares the attributes of modules by name; modules with the same values are grouped."""
 
     def differences(a: object, b: object) -> Iterator[SetupDifference]:
         left, right = _by_name(a), _by_name(b)
@@ -418,7 +428,7 @@ def _attributes(part: str) -> Callable[[object, object], Iterator[SetupDifferenc
 
 
 def _by_name(content: object) -> Mapping[str, object]:
-    """Return layers by name, whether they are given so or as a list in which each has its name."""
+    """Return layers by name, from a mapping or from a list of layers with names."""
     if isinstance(content, list):
         return {str(_mapping(layer).get("name")): layer for layer in content}
     return _mapping(content)
@@ -433,7 +443,7 @@ def _tied(a: object, b: object) -> Iterator[SetupDifference]:
 
 
 def _batches(a: object, b: object) -> Iterator[SetupDifference]:
-    """Yield the differences of the first step whose inputs differ, and how many differ after it."""
+    """Yield the differences in the first step whose inputs differ, and the number of later steps that differ."""
     part, left, right = "first batches", _list(a), _list(b)
     common = min(len(left), len(right))
     hashes = [[_batch_hash(batch) for batch in side[:common]] for side in (left, right)]
@@ -442,9 +452,9 @@ def _batches(a: object, b: object) -> Iterator[SetupDifference]:
         yield SetupDifference(Importance.RESULTS, part, f"the first {common:,} batches are the same in another order")
         return
     for step, (first, second) in enumerate(zip(left, right, strict=False), 1):
-        found = list(_inputs(step, first, second))
-        yield from found
-        if not found:
+        input_differences = list(_inputs(step, first, second))
+        yield from input_differences
+        if not input_differences:
             continue
         later = sum(1 for at in range(step, common) if hashes[0][at] != hashes[1][at])
         if later:
@@ -454,7 +464,7 @@ def _batches(a: object, b: object) -> Iterator[SetupDifference]:
 
 
 def _batch_hash(batch: object) -> tuple[object, ...] | None:
-    hashes = tuple(_mapping(one).get("hash") for one in _list(batch))
+    hashes = tuple(_mapping(model_input).get("hash") for model_input in _list(batch))
     return None if not hashes or None in hashes else hashes
 
 
@@ -479,11 +489,11 @@ def _inputs(step: int, a: object, b: object) -> Iterator[SetupDifference]:
 # --- optimizers ---
 
 _HOW_IT_COMPUTES = frozenset({"foreach", "fused", "capturable", "differentiable", "initial_lr"})
-"""Settings of how an optimizer computes; they change rounding at most."""
+"""Settings of an optimizer's implementation, which change rounding at most."""
 
 
 def _optimizers(a: object, b: object) -> Iterator[SetupDifference]:
-    """Yield the differences of optimizers: of each parameter's hyper-parameters, however it is grouped."""
+    """Yield the differences between optimizers, with hyper-parameters compared per parameter, not per group."""
     part, left, right = "optimizer", _list(a), _list(b)
     if len(left) != len(right):
         yield SetupDifference(Importance.RESULTS, part, "number of optimizers", str(len(left)), str(len(right)))
@@ -493,13 +503,13 @@ def _optimizers(a: object, b: object) -> Iterator[SetupDifference]:
             if first.get(key) != second.get(key):
                 texts = (_text(side.get(key)) for side in (first, second))
                 yield SetupDifference(Importance.RESULTS, part, f"{what}{where}", *texts)
-        settings = [_settings_of_parameters(one) for one in (first, second)]
+        settings = [_settings_of_parameters(optimizer) for optimizer in (first, second)]
         yield from _only_in_one(part, f"updated parameter{where}", *settings)
         yield from _settings(part, where, *settings)
 
 
 def _settings_of_parameters(optimizer: Mapping[str, object]) -> dict[str, Mapping[str, object]]:
-    """Return the settings of each parameter by its name; of groups whose parameters have no names by their number."""
+    """Return the settings by parameter name; by group number for groups whose parameters have no names."""
     result: dict[str, Mapping[str, object]] = {}
     for number, content in enumerate(_list(optimizer.get("groups")), 1):
         group = _mapping(content)

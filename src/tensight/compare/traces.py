@@ -1,4 +1,4 @@
-"""Two traces of one program: which tensor is the first whose content is another one, in the order of execution."""
+"""Comparison of two traces of a program: the first tensor, in execution order, whose content differs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class TraceDifference:
     node, type : str
     slot : int
     line : str
-        Where in the user's code; empty if that is not known.
+        File and line of the user's code; empty if unknown.
     only_in : str
-        ``first`` or ``second`` where the node ran only there; empty where both ran it.
+        ``first`` or ``second`` if the node ran only in that run; empty if it ran in both.
     """
 
     rank: int
@@ -54,16 +54,18 @@ class TraceDifference:
 
 
 def first_difference(first: TraceRank, second: TraceRank, rank: int = 0) -> TraceDifference | None:
-    """Return the first difference between the traces of a rank; None if there is none in the steps that both have.
+    """Return the first difference between the traces of a rank in their common steps; None if there is none.
 
-    A tensor that was written to several times in a step has the row of the last time, and is looked at last.
+    A tensor that was written several times in a step has only the row of its last write, so it is compared last.
     """
-    numbers = {(one.node, one.io, one.slot): number for number, one in enumerate(second.trace.tensors)}
-    translation = np.array([numbers.get((one.node, one.io, one.slot), -1) for one in first.trace.tensors], np.int64)
+    numbers = {(tensor.node, tensor.io, tensor.slot): number for number, tensor in enumerate(second.trace.tensors)}
+    translation = np.array(
+        [numbers.get((tensor.node, tensor.io, tensor.slot), -1) for tensor in first.trace.tensors], np.int64
+    )
     for iteration in sorted(first.trace.steps.keys() & second.trace.steps.keys()):
-        found = _in_step(first, second, translation, iteration, rank)
-        if found is not None:
-            return found
+        difference = _in_step(first, second, translation, iteration, rank)
+        if difference is not None:
+            return difference
     return None
 
 
@@ -80,7 +82,7 @@ def _in_step(
     same[there] = (pairs[0]["content_hash"] == pairs[1]["content_hash"]) & (pairs[0]["count"] == pairs[1]["count"])
     different = np.flatnonzero(~same)
     if different.size:
-        # Those whose row is of a later moment come last.
+        # Tensors that were written several times come last: their rows are from later in the step.
         at = int(different[np.argmin(rows["repeats"][different], axis=0)])
         return _difference(first, rows[at], iteration, rank, "" if there[at] else "first")
     missing = np.setdiff1d(np.arange(len(others)), matched)

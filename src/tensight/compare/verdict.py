@@ -1,4 +1,4 @@
-"""The verdict of a comparison, and the exit code of the command that printed it."""
+"""The verdict of a comparison, with the exit code of the command that prints it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Verdict(Enum):
-    """What a comparison found."""
+    """The verdict of a comparison."""
 
     SAME = "same"
     DIFFERENT = "different"
@@ -14,7 +14,7 @@ class Verdict(Enum):
 
     @property
     def severity(self) -> int:
-        """Place among the verdicts, the worst first."""
+        """Rank among the verdicts; 0 is the worst."""
         return (Verdict.DIFFERENT, Verdict.NOT_COMPARABLE, Verdict.SAME).index(self)
 
     @property

@@ -1,4 +1,4 @@
-"""What is computed: graphs, their nodes and scopes, the lines of code behind them, and how to find a node."""
+"""The computation: graphs, their nodes and scopes, the source lines of operators, and the search for nodes."""
 
 from __future__ import annotations
 

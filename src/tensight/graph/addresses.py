@@ -1,4 +1,4 @@
-"""Where a tensor is: rank, graph, node, slot, step, input or output."""
+"""Addresses of tensors: rank, graph, node, slot, step, input or output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class TensorAddress:
-    """The address of one tensor in a run; as text it ends with the step, which counts from 1.
+    """The address of a tensor in a run; as text it ends with the step, which is counted from 1.
 
     Attributes
     ----------
@@ -28,9 +28,9 @@ class TensorAddress:
     node : str
         `Node.name`.
     slot : int
-        Which output (or input) of the node.
+        Index of the output (or input) of the node.
     iteration : int
-        From 0, as in dump folders; -1 for what exists before the first iteration.
+        The iteration from 0, as in dump folders; -1 for values from before the first iteration.
     io : {"output", "input"}
         Whether `slot` counts outputs or inputs.
     """
@@ -48,23 +48,23 @@ class TensorAddress:
         return step_of(self.iteration)
 
     def __str__(self) -> str:
-        """Return for instance ``0/kernel_graph_0/Default/Conv2D-op3:0@2``, for an input ``…:input.0@2``."""
+        """Return the text, such as ``0/kernel_graph_0/Default/Conv2D-op3:0@2``, or ``…:input.0@2`` for an input."""
         slot = f"input.{self.slot}" if self.io == "input" else str(self.slot)
         return f"{self.rank}/{self.graph}/{self.node}:{slot}@{self.step}"
 
     @classmethod
     def parse(cls, text: str) -> TensorAddress:
-        """Read what `str` wrote.
+        """Parse the text that `str` returns.
 
         Raises
         ------
         InputError
-            When `text` has another form.
+            If `text` has a different form.
         """
         match = _ADDRESS.fullmatch(text)
         if match is None:
             raise InputError(
-                f"{text!r} is no address of a tensor; one reads RANK/GRAPH/NODE:SLOT@STEP "
+                f"{text!r} is not the address of a tensor; the form is RANK/GRAPH/NODE:SLOT@STEP "
                 "(for an input RANK/GRAPH/NODE:input.SLOT@STEP), "
                 "for instance 0/kernel_graph_0/Default/conv1/Conv2D-op3:0@2"
             )

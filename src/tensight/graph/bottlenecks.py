@@ -1,7 +1,7 @@
-"""Operators that everything has to pass on its way to further layers: nothing goes round them.
+"""Bottlenecks: operators that no path to later layers bypasses.
 
-A layer of zeros stops what comes before it only there; beside another branch it begins as if it were not there, as
-adapters do, modulations, and the last layers of residual branches.
+A layer of zeros blocks the signal only at a bottleneck. Beside another branch, a layer may be initialized to zero on
+purpose, such as an adapter, a modulation, or the last layer of a residual branch.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 class Bottlenecks:
-    """What the layers of a network stand between.
+    """Finds the layers of a network that are bottlenecks.
 
     Parameters
     ----------
     nodes : sequence of LayerNode
         All nodes.
     forward : sequence of LayerNode
-        The operators of the forward pass, in the order of execution.
+        The operators of the forward pass in execution order.
     of_weights : collection of str
         Weights, and views of them.
     fed : collection of str
-        Operators whose results come from weights.
+        Operators whose results depend on weights.
 
     Attributes
     ----------
     weights_in : dict of str to set of str
-        Which weights each weight, and each view of weights, is made of.
+        The weights of which each weight, and each view of weights, consists.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Bottlenecks:
         self._between = self._passed_by_all(goes_on, {*fed} - {*of_weights}, data) & goes_on
 
     def weights(self) -> frozenset[str]:
-        """Return the weights of layers that nothing goes round, on the way to further ones."""
+        """Return the weights of layers that are bottlenecks before later layers."""
         return frozenset(weight for name, weight in self._single.items() if name in self._between)
 
     def between_trained(self) -> frozenset[str]:
-        """Return those of them that are frozen, and stand between weights that are trained."""
+        """Return the frozen weights of bottlenecks between trained weights."""
         after_trained: set[str] = set()
         before_trained: set[str] = set()
         for node in self._forward:
@@ -94,14 +94,14 @@ class Bottlenecks:
         return any(self._weights[weight].kind == "weight" for weight in self._layers.get(name, ()))
 
     def _passed_by_all(self, goes_on: Collection[str], signals: Collection[str], data: Collection[str]) -> set[str]:
-        """Return the operators after which layers read nothing that has not come from them."""
+        """Return the operators through which everything passes that later layers read."""
         numbers = {node.name: number for number, node in enumerate(self._forward)}
         read: list[list[int]] = []
         for node, more in zip(self._forward, self._read_unseen(signals), strict=True):
             if node.name not in goes_on and node.name not in self._layers:
                 read.append([])
                 continue
-            # Other parts of the data that go through layers, as the next words do, do not take another way.
+            # Other parts of the data that go through the layers, such as the next words, do not bypass them.
             parts = () if node.name in self._layers else self._parts
             inputs = [name for name in (*node.inputs, *more) if name in signals or name in data or name in parts]
             read.append([numbers.get(name, -1) for name in inputs])
@@ -109,7 +109,7 @@ class Bottlenecks:
         return {node.name for node, by_all in zip(self._forward, passed, strict=True) if by_all}
 
     def _read_unseen(self, signals: Collection[str]) -> Iterator[Sequence[str]]:
-        """Yield for each operator what it may read unseen: a module computes with what its own modules return."""
+        """Yield for each operator the unread results that it may use, because a module uses those of its submodules."""
         read = {name for node in self._forward for name in node.inputs}
         unread: dict[str, list[str]] = {}
         for node in self._forward:
@@ -120,26 +120,26 @@ class Bottlenecks:
 
 
 def _made_of(forward: Sequence[LayerNode], data: Collection[str], others: Collection[str]) -> set[str]:
-    """Return the operators that work on data alone: views, parts, conversions."""
-    found: set[str] = set()
+    """Return the operators that process only data: views, parts, conversions."""
+    operators: set[str] = set()
     for node in forward:
-        if node.name not in others and any(name in found or name in data for name in node.inputs if name):
-            found.add(node.name)
-    return found
+        if node.name not in others and any(name in operators or name in data for name in node.inputs if name):
+            operators.add(node.name)
+    return operators
 
 
 def _weights_in_views(
     forward: Sequence[LayerNode], of_weights: Collection[str], weights: Mapping[str, LayerNode]
 ) -> dict[str, set[str]]:
-    """Return which weights each weight, and each view of weights, is made of."""
-    found = {name: {name} for name in weights}
+    """Return the weights of which each weight, and each view of weights, consists."""
+    weights_in = {name: {name} for name in weights}
     for node in forward:
         if node.name in of_weights:
-            views = [found[name] for name in node.inputs if name in found]
+            views = [weights_in[name] for name in node.inputs if name in weights_in]
             largest = max(views, key=len, default=set[str]())
-            # Most views are made of what another is made of: they have the set in common.
-            found[node.name] = largest if all(view <= largest for view in views) else largest.union(*views)
-    return found
+            # Most views consist of the same weights as another one, so they share the set.
+            weights_in[node.name] = largest if all(view <= largest for view in views) else largest.union(*views)
+    return weights_in
 
 
 def _is_matrix(weight: LayerNode) -> bool:

@@ -1,4 +1,4 @@
-"""Numbers that MindSpore's graph files use for data types."""
+"""Data types, as numbered in MindSpore's graph files."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _KINDS = (
 )
 _NAMES: dict[int, str] = {number: f"DT_{kind}" for number, kind in enumerate(_KINDS)}
 _NAMES |= {46: "DT_BFLOAT16", 47: "DT_BFLOATS16", 48: "DT_INT4", 49: "DT_SLICE"}
-# No graph file of MindSpore (up to 2.10) is known to have numbers for 8-bit floats. These are Tensight's, beyond 1000
-# as those of complex types on the wire: the bits of exponent and mantissa behind 18.
+# MindSpore's graph files (up to 2.10) have no known numbers for 8-bit floats. These are Tensight's own, above 1000 like
+# those of complex types on the wire: 18, followed by the bits of exponent and mantissa.
 _NAMES |= {1843: "DT_FLOAT8_E4M3FN", 1852: "DT_FLOAT8_E5M2"}
 _NUMBERS = {name: number for number, name in _NAMES.items()}
 
@@ -34,12 +34,12 @@ DT_DICT = _NUMBERS["DT_DICT"]
 DT_NONE = _NUMBERS["DT_NONE"]
 MONADS = frozenset({_NUMBERS["DT_UMONAD"], _NUMBERS["DT_IOMONAD"]})
 
-# More dimensions than any framework allows: the shape is damaged.
+# No framework allows more dimensions, so a larger shape is damaged.
 _MOST_DIMENSIONS = 64
 
 
 def data_type_name(number: int) -> str:
-    """Return MindSpore's name of a DataType number, ``DT_UNKNOWN_77`` for one that it does not have."""
+    """Return MindSpore's name of a DataType number; ``DT_UNKNOWN_77`` for an unknown number."""
     return _NAMES.get(number, f"DT_UNKNOWN_{number}")
 
 
@@ -49,27 +49,27 @@ def data_type_number(name: str) -> int | None:
 
 
 def numpy_dtype_name(number: int) -> str:
-    """Return the name of the dtype of a tensor's elements, empty where a DataType is no element type.
+    """Return the dtype name of a DataType number; empty if it is not an element type.
 
-    Names are NumPy's; ``bfloat16``, ``int4`` and those of 8-bit floats are those of ml_dtypes.
+    Names are those of NumPy, and for ``bfloat16``, ``int4`` and 8-bit floats those of ml_dtypes.
     """
     return _NUMPY_NAMES.get(number, "")
 
 
 @dataclass(frozen=True, slots=True)
 class OutputSlot:
-    """What one output of a node holds.
+    """Type and shape of an output of a node.
 
     Attributes
     ----------
     data_type : int
-        MindSpore's DataType number: of the elements for a tensor, of the value itself otherwise.
+        MindSpore's DataType number, of the elements for a tensor, otherwise of the value itself.
     dtype : str
-        Name of the elements' dtype, such as ``float32`` or ``bfloat16``; empty for an unknown type and for anything
-        that is no tensor.
+        Name of the elements' dtype, such as ``float32`` or ``bfloat16``; empty for an unknown type and for a value
+        that is not a tensor.
     shape : tuple of int or None
-        -1 for a dimension that is known only at run time. None for what is no tensor, for a tensor whose number of
-        dimensions is unknown, and for the elements of a tuple (the file does not give their shapes).
+        -1 for a dimension that is known only at run time. None for a value that is not a tensor, for a tensor with an
+        unknown number of dimensions, and for the elements of a tuple (the file does not contain their shapes).
     """
 
     data_type: int
@@ -78,7 +78,7 @@ class OutputSlot:
 
     @classmethod
     def of_tensor(cls, data_type: int, shape: tuple[int, ...] | None) -> OutputSlot:
-        """Describe a tensor; a shape that cannot be one counts as unknown."""
+        """Describe a tensor; an invalid shape is treated as unknown."""
         if shape is not None and (len(shape) > _MOST_DIMENSIONS or min(shape, default=0) < -1):
             shape = None
         return cls(data_type, numpy_dtype_name(data_type), shape)

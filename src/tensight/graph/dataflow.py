@@ -1,4 +1,4 @@
-"""Following values upstream through the nodes that compute nothing."""
+"""Tracing of values upstream through nodes that only pass them on."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 Producer = tuple[Node, int]
 
-# These hand their first input on. Load reads a parameter, Depend waits for something, Return ends a graph.
+# These pass on their first input. Load reads a parameter, Depend orders side effects, Return ends a graph.
 _PASS_ON = frozenset({"Load", "Depend", "Return"})
 VIRTUAL_TYPES = _PASS_ON | {"UpdateState", "MakeTuple", "TupleGetItem"}
-# At these inputs stands a token that orders side effects, never a value.
+# These inputs are tokens that order side effects, never values.
 _MONAD_INPUT = {"Load": 1, "UpdateState": 0}
-# Tuples in tuples in tuples; a deeper nest is taken as it is.
+# Nesting of tuples; deeper ones are not flattened.
 _DEEPEST_NEST = 16
-# Damaged graphs hold tuples of tuples that grow without end when flattened. All of a graph's tuples together may take
-# so many steps, and as many again for each node; then they are taken as they are.
+# In damaged graphs, tuples of tuples may grow without limit when flattened. These are the steps allowed for all tuples
+# of a graph together, plus those for each node; after that, tuples are not flattened.
 _FREE_STEPS = 65_536
 _STEPS_PER_NODE = 64
 
@@ -29,7 +29,7 @@ _Path = tuple[int, ...]
 
 
 def tuple_index(nodes: Mapping[str, Node], item: Node) -> int | None:
-    """Return the constant index of a ``TupleGetItem``; None when it is known only at run time."""
+    """Return the constant index of a ``TupleGetItem``; None if it is known only at run time."""
     if len(item.inputs) < 2:
         return None
     source = nodes.get(item.inputs[1].source)
@@ -38,10 +38,10 @@ def tuple_index(nodes: Mapping[str, Node], item: Node) -> int | None:
 
 
 class Dataflow:
-    """Answers who really computes a value, for all nodes of one graph.
+    """Finds the nodes that actually compute values, for all nodes of a graph.
 
-    Answers are kept: a chain of nodes is followed once, however many operators ask. Cycles, which no sound graph has,
-    end at the node where they are noticed.
+    Results are cached, so each chain of nodes is followed once. A cycle, which only damaged graphs have, is followed up
+    to the node where it is detected.
     """
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
@@ -52,37 +52,37 @@ class Dataflow:
         self._steps_left = _FREE_STEPS + _STEPS_PER_NODE * len(nodes)
 
     def producer(self, name: str, path: _Path = ()) -> Producer | None:
-        """Return the operator, parameter or constant behind `name`, and the slot; None when it is no value.
+        """Return the operator, parameter or constant that computes `name`, and the slot; None if it is not a value.
 
-        `path` says which element of a tuple is meant, the outermost index last.
+        `path` selects an element of a tuple, with the outermost index last.
         """
         passed: list[tuple[str, _Path]] = []
         seen: set[str] = set()
         while True:
             at = (name, path)
             if at in self._known:
-                found = self._known[at]
+                producer = self._known[at]
                 break
             passed.append(at)
             node = self._nodes.get(name)
             if node is None or node.name in self._monads or node.type == "UpdateState":
-                found = None
+                producer = None
                 break
             step = None if name in seen else self._step(node, path)
             if step is None:
-                found = (node, path[0] if len(path) == 1 else 0)
+                producer = (node, path[0] if len(path) == 1 else 0)
                 break
             seen.add(name)
             name, path = step
-        self._known.update(dict.fromkeys(passed, found))
-        return found
+        self._known.update(dict.fromkeys(passed, producer))
+        return producer
 
     def elements(self, name: str) -> tuple[Producer | None, ...]:
-        """Return the producers behind `name`; for a whole tuple those of its elements, inner tuples included."""
-        known = self._elements.get(name)
-        if known is None:
-            known = self._elements[name] = self._flatten(name)
-        return known
+        """Return the producers of `name`; for a whole tuple those of its elements, including inner tuples."""
+        elements = self._elements.get(name)
+        if elements is None:
+            elements = self._elements[name] = self._flatten(name)
+        return elements
 
     def _flatten(self, name: str) -> tuple[Producer | None, ...]:
         flat: list[Producer | None] = []
@@ -92,21 +92,21 @@ class Dataflow:
                 return (self.producer(name),)
             self._steps_left -= 1
             at, inside = waiting.pop()
-            found = self.producer(at)
-            whole = found is not None and found[0].type == "MakeTuple"
-            spread = self._spread(found[0]) if found is not None and whole else None
+            producer = self.producer(at)
+            whole = producer is not None and producer[0].type == "MakeTuple"
+            spread = self._spread(producer[0]) if producer is not None and whole else None
             if spread is not None:
                 flat.extend((spread, slot) for slot in range(len(spread.outputs)))
                 continue
-            if found is None or not whole or found[0].name in inside or len(inside) >= _DEEPEST_NEST:
-                flat.append(found)
+            if producer is None or not whole or producer[0].name in inside or len(inside) >= _DEEPEST_NEST:
+                flat.append(producer)
             else:
-                within = inside | {found[0].name}
-                waiting.extend((edge.source, within) for edge in reversed(found[0].inputs))
+                within = inside | {producer[0].name}
+                waiting.extend((edge.source, within) for edge in reversed(producer[0].inputs))
         return tuple(flat)
 
     def _step(self, node: Node, path: _Path) -> tuple[str, _Path] | None:
-        """Go one node upstream; None where the value is made, or where it cannot be followed."""
+        """Go one node upstream; None at the node that computes the value, or if it cannot be followed further."""
         inputs = node.inputs
         if node.type in _PASS_ON and inputs:
             return inputs[0].source, path
@@ -121,7 +121,7 @@ class Dataflow:
         return None
 
     def _spread(self, made: Node) -> Node | None:
-        """Return the parameter of which a tuple is made, element by element; the file names it for each of them."""
+        """Return the parameter whose elements a tuple consists of; the file refers to it once for each element."""
         names = {edge.source for edge in made.inputs}
         source = self._nodes.get(next(iter(names))) if len(names) == 1 else None
         is_whole = source is not None and source.is_parameter and len(source.outputs) == len(made.inputs) > 1
@@ -129,7 +129,7 @@ class Dataflow:
 
 
 def _monad_constants(nodes: Mapping[str, Node]) -> frozenset[str]:
-    """Find the constants that are no values; older files do not say so, but use gives them away."""
+    """Find the constants that are tokens rather than values; in older files only their use shows this."""
     monads: set[str] = set()
     for node in nodes.values():
         if node.is_constant:

@@ -1,4 +1,4 @@
-"""What is known of a graph beside its nodes: what its parameters are for, and what they may have been given."""
+"""Declarations about a graph's parameters, in addition to its nodes: their roles and their possible values."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class ParameterRoles:
-    """The names of a graph's parameters by what they are for; a parameter is in one of the sets at most.
+    """The names of a graph's parameters by role; a parameter is in at most one of the sets.
 
     Attributes
     ----------
     trainable : frozenset of str
-        An operator of an optimizer updates them.
+        Parameters that an operator of an optimizer updates.
     states : frozenset of str
-        The optimizer's: moments, accumulators, step counters, learning rates.
+        Optimizer states: moments, accumulators, step counters, learning rates.
     frozen : frozenset of str
-        Weights that nothing updates.
+        Weights that are never updated.
     """
 
     trainable: frozenset[str]
@@ -26,12 +26,12 @@ class ParameterRoles:
 
 
 class GivenSource(NamedTuple):
-    """A value that a graph may be given.
+    """A value that a graph may receive.
 
     Attributes
     ----------
     graph : str
-        Name of the graph that has the node.
+        Name of the graph that contains the node.
     node : str
     slot : int
     """
@@ -43,13 +43,13 @@ class GivenSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a parameter of a graph may be.
+    """The possible values of a parameter of a graph.
 
     Attributes
     ----------
     sources : tuple of GivenSource
     is_complete : bool
-        Whether it is one of the sources for certain, with the values that are seen of them.
+        Whether it is certainly one of the sources, with their observed values.
     """
 
     sources: tuple[GivenSource, ...]

@@ -1,4 +1,4 @@
-"""Which nodes of a graph everything that comes after them has to pass, in time that grows with the number of edges."""
+"""Nodes of a graph that dominate all their descendants, in nearly linear time in the number of edges."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ _OUTSIDE = 0
 
 
 def passed_by_all(read: Sequence[Iterable[int]]) -> list[bool]:
-    """Return which nodes lie on every path from outside to any node that comes after them.
+    """Return which nodes lie on every path from outside to any of their descendants.
 
-    Such a node dominates all its descendants. With immediate dominators d, an edge (p, v) is a way round each node
-    on the path of the dominator tree from p up to, but without, d(v); no other node has one.
+    Such a node dominates all its descendants. With immediate dominators d, an edge (p, v) bypasses exactly the nodes
+    on the path of the dominator tree from p up to, but excluding, d(v).
 
     Parameters
     ----------
     read : sequence of iterable of int
-        For each node the numbers of the nodes that it reads. One that does not come before it, or is negative, is
-        something from outside.
+        For each node, the numbers of the nodes that it reads. A number that is negative, or not lower than that of the
+        node itself, stands for an input from outside.
 
     Returns
     -------
     list of bool
-        For each node; False where nothing reads it.
+        Whether each node dominates its descendants; False for a node that is never read.
 
     Notes
     -----
-    Immediate dominators of an acyclic graph in one pass (Cooper, Harvey and Kennedy, 2001). Each node keeps a link to a
-    far ancestor, so that common ancestors are found in logarithmic time (Myers, 1983).
+    Immediate dominators of an acyclic graph are computed in one pass (Cooper, Harvey and Kennedy, 2001). Each node has
+    a link to a far ancestor, which makes the search for common ancestors logarithmic (Myers, 1983).
     """
     tree = _Tree()
     ways_round = [0] * (len(read) + 1)
     is_read = [False] * (len(read) + 1)
     for node, inputs in enumerate(read, 1):
-        # Node 0 is what is outside.
+        # Node 0 represents everything outside.
         sources = {number + 1 if 0 <= number < node - 1 else _OUTSIDE for number in inputs} or {_OUTSIDE}
         dominator = min(sources)
         for source in sources:
@@ -57,7 +57,7 @@ class _Tree:
     Attributes
     ----------
     parent : list of int
-        Of each node; that of node 0 is itself.
+        Parent of each node; that of node 0 is node 0.
     """
 
     def __init__(self) -> None:
@@ -74,17 +74,17 @@ class _Tree:
         depth.append(depth[parent] + 1)
         self.parent.append(parent)
 
-    def common(self, one: int, other: int) -> int:
-        """Return the nearest common ancestor of two nodes, of which each is one of itself."""
+    def common(self, a: int, b: int) -> int:
+        """Return the nearest common ancestor of two nodes, where each node counts as its own ancestor."""
         far, depth, parent = self._far, self._depth, self.parent
-        if depth[one] < depth[other]:
-            one, other = other, one
-        while depth[one] > depth[other]:
-            one = far[one] if depth[far[one]] >= depth[other] else parent[one]
-        while one != other:
-            # Nodes of one depth have their links at one depth, too.
-            if far[one] != far[other]:
-                one, other = far[one], far[other]
+        if depth[a] < depth[b]:
+            a, b = b, a
+        while depth[a] > depth[b]:
+            a = far[a] if depth[far[a]] >= depth[b] else parent[a]
+        while a != b:
+            # The links of nodes of equal depth lead to nodes of equal depth.
+            if far[a] != far[b]:
+                a, b = far[a], far[b]
             else:
-                one, other = parent[one], parent[other]
-        return one
+                a, b = parent[a], parent[b]
+        return a

@@ -1,4 +1,4 @@
-"""What tells one network from another: the parameters that it has."""
+"""Fingerprints of networks, from their parameters."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 10_000
-"""Texts that are sorted in one go, which takes some milliseconds."""
+"""Number of texts that are sorted in one call, which takes a few milliseconds."""
 
 
 def fingerprint(graphs: Iterable[Graph]) -> str:
-    """Return a text that graphs of the same network have in common, and those of another network do not.
+    """Return a fingerprint that is the same for graphs of the same network, and different for other networks.
 
-    Networks are the same if their parameters have the same names, types and shapes; so a changed line of a forward pass
-    makes no other network of it. Without any parameter the names and types of the operators count.
+    Networks are the same if their parameters have the same names, types and shapes, so a change in a forward pass does
+    not matter. Without any parameters, the names and types of the operators are compared.
 
     Parameters
     ----------
     graphs : iterable of Graph
-        Of one rank.
+        Graphs of one rank.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def fingerprint(graphs: Iterable[Graph]) -> str:
     nodes = [node for graph in graphs for node in graph.nodes]
     parameters = {(node.name, node.outputs) for node in nodes if node.is_parameter}
     operators = {(node.name, node.type) for node in nodes if node.is_operator}
-    described = [repr(one) for one in parameters or operators]
-    # There may be a million: a thread that sorts them in one go keeps all others waiting.
+    described = [repr(entry) for entry in parameters or operators]
+    # There may be a million texts, and a single call of sorted() would block all other threads.
     pieces = [sorted(described[begin : begin + _AT_ONCE]) for begin in range(0, len(described), _AT_ONCE)]
     return hashlib.sha256("\n".join(heapq.merge(*pieces)).encode("utf-8", "surrogatepass")).hexdigest()

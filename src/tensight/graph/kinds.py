@@ -1,4 +1,4 @@
-"""What a node is for: a weight, a gradient, an activation."""
+"""Kinds of nodes: weights, gradients, activations."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class NodeKind(Enum):
-    """What a node is for; a node may be several."""
+    """The kind of a node; a node may have several."""
 
     WEIGHT = "weight"
     """A parameter that is trained."""
     FROZEN_WEIGHT = "frozen_weight"
-    """A weight that nothing updates."""
+    """A weight that is never updated."""
     OPTIMIZER_STATE = "optimizer_state"
     """A parameter of the optimizer: a moment, an accumulator, a step counter, a learning rate."""
     GRADIENT = "gradient"
@@ -28,9 +28,9 @@ class NodeKind(Enum):
     ACTIVATION = "activation"
     """An activation function of the forward pass."""
     TENSOR = "tensor"
-    """Whatever can be watched: operators and parameters."""
+    """Any node that can be watched: operators and parameters."""
     CONSTANT = "constant"
-    """A constant; it never changes, so there is nothing to watch."""
+    """A constant; it never changes, so it cannot be watched."""
 
 
 def original_kinds(node: Node, graph: Graph | None = None) -> frozenset[NodeKind]:
@@ -41,14 +41,14 @@ def original_kinds(node: Node, graph: Graph | None = None) -> frozenset[NodeKind
     node : Node
         The node.
     graph : Graph, optional
-        Its graph. MindInsight shows a parameter once in each scope that uses it and classifies each of these; it is a
-        weight here if it is one in any of them. Without the graph only the parameter's own name counts, which takes
-        the moments of an optimizer for weights.
+        Its graph. MindInsight shows and classifies a parameter in each scope that uses it; here, it is a weight if it
+        is one in any of these scopes. Without the graph, only the parameter's own name counts, so the moments of an
+        optimizer are classified as weights.
 
     Returns
     -------
     frozenset of NodeKind
-        Of WEIGHT, GRADIENT, ACTIVATION, TENSOR and CONSTANT.
+        A subset of WEIGHT, GRADIENT, ACTIVATION, TENSOR and CONSTANT.
     """
     if node.is_constant:
         return frozenset({NodeKind.CONSTANT})
@@ -65,8 +65,8 @@ def original_kinds(node: Node, graph: Graph | None = None) -> frozenset[NodeKind
 def kinds(graph: Graph, node: Node) -> frozenset[NodeKind]:
     """Classify a node of a graph.
 
-    Other than the original: weights are the parameters that an optimizer updates, whatever their names; gradients
-    include the backward operators that lost their scope when the compiler expanded them; activations include newer
+    Unlike in MindInsight, weights are the parameters that an optimizer updates, regardless of their names; gradients
+    include backward operators that lost their scope when the compiler expanded them; activations include newer
     functions and fusions that end with one.
 
     Parameters
@@ -74,16 +74,16 @@ def kinds(graph: Graph, node: Node) -> frozenset[NodeKind]:
     graph : Graph
         The graph.
     node : Node
-        A node of it.
+        A node of the graph.
 
     Returns
     -------
     frozenset of NodeKind
-        All that apply; TENSOR is among them for everything but constants.
+        All kinds that apply, including TENSOR for all nodes except constants.
     """
     if node.is_constant:
         return frozenset({NodeKind.CONSTANT})
-    found = {NodeKind.TENSOR}
+    node_kinds = {NodeKind.TENSOR}
     if node.is_parameter:
         roles = parameter_roles(graph)
         for names, kind in (
@@ -92,12 +92,12 @@ def kinds(graph: Graph, node: Node) -> frozenset[NodeKind]:
             (roles.states, NodeKind.OPTIMIZER_STATE),
         ):
             if node.name in names:
-                found.add(kind)
+                node_kinds.add(kind)
     elif is_gradient_scope(node.name) or node.name in backward_operators(graph):
-        found.add(NodeKind.GRADIENT)
+        node_kinds.add(NodeKind.GRADIENT)
     elif activation_name(node.type):
-        found.add(NodeKind.ACTIVATION)
-    return frozenset(found)
+        node_kinds.add(NodeKind.ACTIVATION)
+    return frozenset(node_kinds)
 
 
 def _names_in_scopes(node: Node, graph: Graph | None) -> list[str]:

@@ -1,38 +1,38 @@
-"""What the questions about the layers of a network ask of a node, whether or not there is a graph yet."""
+"""The nodes from which layers are derived, independent of a `Graph`."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 OPTIMIZER_SCOPE = "Optimizer/"
-"""Before the names of what an optimizer does, in graphs of Tensight's agents."""
+"""Prefix of the names of optimizer operators in graphs of Tensight's agents."""
 
 READS_UNSEEN = "may_read_unseen"
-"""Attribute, in graphs of Tensight's agents, of nodes that may read tensors of which nothing is known."""
+"""Attribute, in graphs of Tensight's agents, of nodes that may read unobserved tensors."""
 
 OUTSIDE = "Default--outside"
-"""Name of the constant that stands, in graphs of Tensight's agents, for inputs that come from no node."""
+"""Name of the constant that represents, in graphs of Tensight's agents, inputs without a source node."""
 
 
 class LayerNode(NamedTuple):
-    """What must be known of a node.
+    """The facts about a node from which layers are derived.
 
     Attributes
     ----------
     name : str
     type : str
     inputs : tuple of str
-        Names of the nodes that the inputs come from; empty for one that comes from outside.
+        Names of the nodes that the inputs come from; "" for an input from outside.
     kind : str
-        ``operator``, ``weight``, ``frozen``, ``data``; ``constant`` for what does not count.
+        ``operator``, ``weight``, ``frozen``, ``data``, or ``constant``, which is ignored.
     shape : tuple of int or None
-        Of the first output.
+        Shape of the first output.
     optimizes : bool
         Whether it belongs to the optimizer.
     slots : tuple of int
-        Which output of its node each input is; empty if all are the first.
+        For each input, the output slot of its source node; empty if all are 0.
     is_integer : bool
-        Whether its first output holds integers or truth values.
+        Whether its first output contains integers or booleans.
     """
 
     name: str

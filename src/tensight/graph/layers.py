@@ -1,7 +1,6 @@
-"""How a network is layered: which operators lie between weights, which weights are matrices, which gradient is whose.
+"""Layers of a network: operators between weights, weight matrices, and their gradients.
 
-A trained classifier saturates its last layer and a loss becomes zero: what says something about a training are the
-layers in between.
+A trained classifier saturates its last layer, and a loss becomes zero, so only the layers in between are informative.
 """
 
 from __future__ import annotations
@@ -34,37 +33,37 @@ if TYPE_CHECKING:
 
 _EXPANSION_SCOPE = "Expand/"
 _LONGEST_UPDATE = 64
-"""Operators of an optimizer for one weight; the bound only matters where they hang together."""
+"""Limit for the operators of an optimizer for one weight; it only matters if those of several are connected."""
 _PARAMETER_STACK = 3
-"""Dimensions of embeddings of positions, (1, length, width), which often begin at zero."""
+"""Number of dimensions of position embeddings, (1, length, width), which are often initialized to zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """What a network's nodes are to each other.
+    """The layers of a network: the roles of its nodes in them.
 
     Attributes
     ----------
     hidden : frozenset of str
-        Operators of the forward pass whose results come from weights and go into further ones.
+        Operators of the forward pass whose results depend on weights and go into operators with further weights.
     matrices : frozenset of str
-        Trained weights of two or more dimensions: those of dense layers, convolutions, embeddings; and those that an
-        optimizer was given, but that were frozen, in the middle of what is trained.
+        Trained weights with two or more dimensions: those of dense layers, convolutions, embeddings. Includes frozen
+        weights that an optimizer received, if they lie between trained ones.
     inner_matrices : frozenset of str
-        Those that no good reason lets begin at zero: everything has to pass their layers on its way to further ones.
+        Those of `matrices` whose layers are bottlenecks before later layers, so they should not be initialized to zero.
     matrix_gradients : mapping of str to str
-        The gradient of each of them that an optimizer reads, and the weight.
+        Weights of `matrices` by the name of the gradient that an optimizer reads.
     depths : mapping of str to int
-        Position of each weight in the forward pass, and that of its gradient.
+        Position of each weight in the forward pass; the same for its gradient.
     may_mask : frozenset of str
-        Nodes in which -Inf may have been put on purpose, so that something is not seen.
+        Nodes that may contain -Inf on purpose, as masks.
     zero_provenances : mapping of str to ZeroProvenance
-        Of each operator, and each gradient of a weight, what must be zero for its own zeros to be propagated, and not
-        to originate in it.
+        For each operator, and each gradient of a weight, the values that must be zero for its zeros to be propagated
+        rather than originate in it.
     backward : frozenset of str
-        Operators of the backward pass, whatever scope they are in.
+        Operators of the backward pass, regardless of their scope.
     trained, frozen : frozenset of str
-        Weights, of whatever shape.
+        Weights of any shape.
     """
 
     hidden: frozenset[str] = frozenset()
@@ -79,11 +78,11 @@ class Layers:
     frozen: frozenset[str] = frozenset()
 
     def is_backward(self, name: str) -> bool:
-        """Whether a node is one of the backward pass: by its scope, or by what it reads if it has lost that."""
+        """Whether a node belongs to the backward pass, by its scope or, if that was lost, by its inputs."""
         return is_gradient_scope(name) or name in self.backward
 
     def __or__(self, other: Layers) -> Layers:
-        """Return what is known from two graphs of one network; where they differ the second one counts."""
+        """Merge the layers of two graphs of a network; where they differ, the second one counts."""
         return Layers(
             self.hidden | other.hidden,
             (self.matrices - other.frozen) | other.matrices,
@@ -102,7 +101,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def graph_layers(graph: Graph) -> Layers:
-    """Return how the network of a graph is layered: what lies between weights, which gradient is whose."""
+    """Return the layers of the network of a graph."""
     return graph.once(_graph_layers)
 
 
@@ -111,7 +110,7 @@ def _graph_layers(graph: Graph) -> Layers:
 
 
 def nodes_of(graph: Graph) -> Iterator[LayerNode]:
-    """Yield what must be known of the nodes of a graph."""
+    """Yield the nodes of a graph as `LayerNode`."""
     roles = parameter_roles(graph)
     for node in graph.nodes:
         if node.type in VIRTUAL_TYPES:
@@ -132,16 +131,16 @@ def nodes_of(graph: Graph) -> Iterator[LayerNode]:
 
 
 def _inputs_of(graph: Graph, node: Node) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the names of the nodes that the inputs of a node come from, and which output of each."""
+    """Return the names of the nodes that the inputs of a node come from, and the output slot of each."""
     producers = [producer for producer in graph.flat_producers(node) if producer is not None]
     return (
-        tuple("" if one.name == OUTSIDE else one.name for one, _ in producers),
+        tuple("" if source.name == OUTSIDE else source.name for source, _ in producers),
         tuple(slot for _, slot in producers),
     )
 
 
 def backward_operators(graph: Graph) -> frozenset[str]:
-    """Return the operators of the backward pass, whatever scope they are in: the least that tells, without layers.
+    """Return the operators of the backward pass, regardless of their scope; faster than `graph_layers`.
 
     Parameters
     ----------
@@ -160,17 +159,17 @@ def _backward_operators(graph: Graph) -> frozenset[str]:
 
 
 def holds_integers(outputs: Sequence[OutputSlot]) -> bool:
-    """Whether the first output of a node holds integers or truth values."""
+    """Whether the first output of a node contains integers or booleans."""
     return bool(outputs) and outputs[0].dtype.startswith(("int", "uint", "bool"))
 
 
 def find_layers(nodes: Iterable[LayerNode]) -> Layers:
-    """Return how a network is layered.
+    """Return the layers of a network.
 
     Parameters
     ----------
     nodes : iterable of LayerNode
-        Operators in the order of execution.
+        All nodes, with operators in execution order.
     """
     every = tuple(nodes)
     by_name = {node.name: node for node in every}
@@ -201,18 +200,18 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
 
 
 class _WeightUse(NamedTuple):
-    """Where the forward pass reads weights.
+    """The use of weights in the forward pass.
 
     Attributes
     ----------
     of_weights : set of str
-        The weights, and what is only a view or a conversion of some.
+        The weights, and views and conversions of them.
     takes_weights : set of str
-        Operators that read weights beside something else.
+        Operators that read weights together with other inputs.
     fed : set of str
-        These, and what is computed of them.
+        These operators, and all that depend on them.
     depths : dict of str to int
-        Of what is read of `of_weights`, by position in the order of execution.
+        For each of `of_weights`, the position in execution order of the last operator that reads it.
     """
 
     of_weights: set[str]
@@ -231,7 +230,7 @@ def _use_of_weights(every: Iterable[LayerNode], forward: list[LayerNode]) -> _We
         taken = [name for name in inputs if name in use.of_weights]
         use.depths.update((name, position) for name in taken)
         if inputs and len(taken) == len(inputs):
-            # A view or a conversion of weights is not yet a layer.
+            # A view or a conversion of weights is not a layer.
             use.of_weights.add(node.name)
         elif taken:
             use.takes_weights.add(node.name)
@@ -243,17 +242,17 @@ def _use_of_weights(every: Iterable[LayerNode], forward: list[LayerNode]) -> _We
 
 
 def _leads_on(forward: Sequence[LayerNode], takes_weights: set[str]) -> set[str]:
-    """Return what goes into operators that take weights, over others perhaps."""
-    found: set[str] = set()
+    """Return the nodes that go into operators that take weights, directly or through others."""
+    upstream: set[str] = set()
     for node in reversed(forward):
-        if node.name in takes_weights or node.name in found:
-            # What is only written over is no result, such as the part of a buffer that a sequence is copied to.
-            found.update(node.inputs[1:] if plain_type(node.type) in OVERWRITING else node.inputs)
-    return found
+        if node.name in takes_weights or node.name in upstream:
+            # An input that is only overwritten is not used, such as the part of a buffer that a sequence is copied to.
+            upstream.update(node.inputs[1:] if plain_type(node.type) in OVERWRITING else node.inputs)
+    return upstream
 
 
 def _depths(every: Iterable[LayerNode], depths: Mapping[str, int], gradients: Mapping[str, str]) -> dict[str, int]:
-    """Return how deep weights and their gradients are."""
+    """Return the depths of weights and of their gradients."""
     weights = {node.name for node in every if node.kind in ("weight", "frozen")}
     return {
         **{name: depth for name, depth in depths.items() if name in weights},
@@ -264,8 +263,8 @@ def _depths(every: Iterable[LayerNode], depths: Mapping[str, int], gradients: Ma
 def _passes(nodes: Iterable[LayerNode]) -> tuple[set[str], set[str]]:
     """Return the operators of the backward pass, and those of optimizers.
 
-    What MindSpore expands loses the scope of the pass that it belongs to; its inputs tell. A type alone tells nothing:
-    a module of the forward pass may be called ClipGrad.
+    Operators that MindSpore expands lose the scope of their pass, so their inputs decide. The type is not sufficient: a
+    module of the forward pass may be called ClipGrad.
     """
     backward: set[str] = set()
     optimizing: set[str] = set()
@@ -299,11 +298,11 @@ def _is_matrix(shape: Collection[int] | None) -> bool:
 def _left_frozen(
     nodes: Collection[LayerNode], by_name: Mapping[str, LayerNode], bottlenecks: Bottlenecks
 ) -> frozenset[str]:
-    """Return frozen weights that seem to be left so by mistake.
+    """Return weights that were probably left frozen by mistake.
 
-    Optimizers are often given all of a network, and what is frozen in it is frozen for a reason: the trunk below what
-    is trained, what adapters stand beside, positions. An optimizer that has a layer which all that is trained has to
-    pass, and of which there are not more than are trained, is another thing.
+    Optimizers often receive all weights of a network, and some are frozen for a reason: the trunk below the trained
+    layers, the layers beside adapters, positions. A frozen weight is suspicious if an optimizer has it, if its layer is
+    a bottleneck between trained weights, and if at most half of all matrices are frozen.
     """
     given = {name for node in nodes if _optimizes(node) for name in node.inputs}
     given = {name for name in given if name in by_name and by_name[name].kind == "frozen"}
@@ -315,7 +314,7 @@ def _left_frozen(
 
 
 def _pass_depths(forward: list[LayerNode], of_weights: set[str], depths: dict[str, int]) -> None:
-    """Make a weight as deep as the layer that takes a view of it."""
+    """Give weights the depth of the layers that take views of them."""
     for node in reversed(forward):
         if node.name in of_weights and node.name in depths:
             for name in node.inputs:
@@ -328,8 +327,8 @@ def _gradients(
     by_name: Mapping[str, LayerNode],
     matrices: Collection[str],
 ) -> dict[str, str]:
-    """Find the gradient of each matrix: what the optimizer's operator reads beside it, or what is named after it."""
-    found: dict[str, str] = {}
+    """Return matrices by the name of their gradient: what the optimizer reads with a matrix, or is named after it."""
+    gradients: dict[str, str] = {}
     for node in nodes:
         if node.kind != "operator" or not _optimizes(node):
             continue
@@ -340,22 +339,22 @@ def _gradients(
         if len(read) != 1:
             read = _read_by_optimizer(node, by_name, by_name[updated[0]].shape)
         if len(read) == 1:
-            found[read[0]] = updated[0]
+            gradients[read[0]] = updated[0]
     for node in nodes:
-        if node.type == "AccumulateGrad" and node.name not in found:
+        if node.type == "AccumulateGrad" and node.name not in gradients:
             path = node.name.split("/")[2:-1]
             named = next((name for name in (".".join(path), ".".join(path[1:])) if name in matrices), None)
             if named is not None:
-                found[node.name] = named
-    return found
+                gradients[node.name] = named
+    return gradients
 
 
 def _read_by_optimizer(node: LayerNode, by_name: Mapping[str, LayerNode], shape: tuple[int, ...] | None) -> list[str]:
-    """Return what an optimizer gets of the shape of a weight, as far back as the optimizer itself computes with it.
+    """Return the inputs of an optimizer with the shape of a weight, traced back through its own operators.
 
-    It may have been unscaled, clipped or averaged since the backward pass; what is read counts.
+    A gradient may have been unscaled, clipped or averaged since the backward pass; the value that is read counts.
     """
-    waiting, seen, found = [node], {node.name}, []
+    waiting, seen, candidates = [node], {node.name}, []
     while waiting and len(seen) <= _LONGEST_UPDATE:
         for name in waiting.pop().inputs:
             source = by_name.get(name)
@@ -365,8 +364,8 @@ def _read_by_optimizer(node: LayerNode, by_name: Mapping[str, LayerNode], shape:
             if _optimizes(source):
                 waiting.append(source)
             elif source.shape == shape:
-                found.append(name)
-    return found
+                candidates.append(name)
+    return candidates
 
 
 def _masks(nodes: Iterable[LayerNode], backward: Collection[str]) -> Iterator[str]:

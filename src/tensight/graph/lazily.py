@@ -1,4 +1,4 @@
-"""Values that are computed when they are first asked for, and kept."""
+"""Values that are computed on first access and cached."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _Value = TypeVar("_Value")
 
 
 class lazily(cached_property[_Value]):  # noqa: N801 - a decorator
-    """A `functools.cached_property` that each object computes once, and for which no other object waits.
+    """A `functools.cached_property` with a lock for each object.
 
-    Until Python 3.11 that has one lock for all objects, so a small graph would wait for a large one; since then it has
-    none, and threads compute the same several times.
+    Until Python 3.11, `cached_property` has one lock for all objects, so a small graph would wait for a large one.
+    Since 3.12 it has none, and threads may compute the same value several times.
     """
 
     @overload
@@ -34,14 +34,15 @@ class lazily(cached_property[_Value]):  # noqa: N801 - a decorator
 
 
 def once(kept: dict[Any, Any], key: object, compute: Callable[[], _Value]) -> _Value:
-    """Return what is kept under a key; if nothing is, compute it, and have other threads that ask wait for that.
+    """Return the cached value of a key, or compute it while other threads that need it wait.
 
     Parameters
     ----------
     kept : dict
-        Of one object; no other object waits.
+        The cache of one object; other objects do not wait.
     key : hashable
     compute : callable
+        Returns the value.
     """
     if key not in kept:
         with kept.setdefault(f"{key}@lock", threading.RLock()):

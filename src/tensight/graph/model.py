@@ -1,4 +1,4 @@
-"""A computation graph and the questions a debugger asks of it."""
+"""The computation graph, with the queries that a debugger needs."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ _Fact = TypeVar("_Fact")
 
 Direction = Literal["both", "inputs", "outputs"]
 
-# Comparing a misspelt name with each of 100,000 takes seconds; so many are compared at most.
+# Limit for the names that a misspelt one is compared with; 100,000 would take seconds.
 _MOST_COMPARED = 2_000
 
 
 class Graph:
-    """One graph of a rank: what is computed, in which order, from which lines of code.
+    """A graph of a rank: its nodes in topological order, with the edges and source lines of each.
 
     Parameters
     ----------
     name : str
-        As in the file: ``kernel_graph_0``, since MindSpore 2.10 ``kernel_graph0``.
+        Name as in the file: ``kernel_graph_0``, since MindSpore 2.10 ``kernel_graph0``.
     nodes : iterable of Node
         Parameters, constants, operators in topological order. Names must be unique.
     graph_id, root_id : int
         Number of the graph, and of the graph that it is a part of.
     problems : iterable of Problem
-        What could not be used of the file that the graph was read from.
+        Unusable parts of the file that the graph was read from.
     declared_roles : ParameterRoles, optional
-        What the training process declared its parameters to be; without, it is inferred from the graph.
+        Roles of the parameters as declared by the training process; by default they are inferred from the graph.
     given : mapping of str to Given, optional
-        What the training process found parameters to be that other nodes of the graph compute, by their names.
+        Possible values of parameters that other nodes of the graph compute, as declared by the training process, by
+        parameter name.
 
     Raises
     ------
     InputError
-        When two nodes have one name.
+        If two nodes have the same name.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Graph:
 
     @lazily
     def operators(self) -> tuple[Node, ...]:
-        """The nodes that compute something, in topological order."""
+        """The operators, in topological order."""
         return tuple(node for node in self.nodes if node.is_operator)
 
     @lazily
@@ -99,7 +100,7 @@ class Graph:
         return tuple(node for node in self.nodes if node.is_constant)
 
     def get(self, name: str) -> Node | None:
-        """Return the node `name`, None when the graph has none."""
+        """Return the node `name`; None if the graph does not have it."""
         return self._by_name.get(name)
 
     def node(self, name: str) -> Node:
@@ -108,7 +109,7 @@ class Graph:
         Raises
         ------
         InputError
-            When the graph has none; it names similar ones.
+            If the graph does not have it; the message lists similar names.
         """
         node = self._by_name.get(name)
         if node is None:
@@ -119,8 +120,8 @@ class Graph:
 
     def inputs(self, node: Node) -> tuple[Node, ...]:
         """Return the nodes that the inputs of `node` come from, in order; dangling inputs are left out."""
-        found = (self._by_name.get(edge.source) for edge in node.inputs)
-        return tuple(source for source in found if source is not None)
+        sources = (self._by_name.get(edge.source) for edge in node.inputs)
+        return tuple(source for source in sources if source is not None)
 
     def consumers(self, node: Node, slot: int | None = None) -> tuple[Node, ...]:
         """Return the nodes that take `node` as an input, in topological order.
@@ -130,7 +131,7 @@ class Graph:
         node : Node
             A node of this graph.
         slot : int, optional
-            Leave out those that take only another output of it (``TupleGetItem`` of another index).
+            Leave out consumers that take only another output (``TupleGetItem`` with a different index).
         """
         consumers = self._consumers.get(node.name, ())
         if slot is None:
@@ -143,7 +144,7 @@ class Graph:
         Raises
         ------
         InputError
-            When `hops` is negative or `direction` is not one of ``both``, ``inputs``, ``outputs``.
+            If `hops` is negative or `direction` is not one of ``both``, ``inputs``, ``outputs``.
         """
         if hops < 0:
             raise InputError(f"hops is {hops}; it must be at least 0")
@@ -155,26 +156,26 @@ class Graph:
         if direction not in steps:
             raise InputError(f"direction is {direction!r}; it must be one of 'both', 'inputs', 'outputs'")
         step = steps[direction]
-        found: dict[Node, None] = {node: None}
+        reached: dict[Node, None] = {node: None}
         waiting = deque([(node, 0)])
         while waiting:
             at, distance = waiting.popleft()
             if distance == hops:
                 break
             for next_node in step(at):
-                if next_node not in found:
-                    found[next_node] = None
+                if next_node not in reached:
+                    reached[next_node] = None
                     waiting.append((next_node, distance + 1))
-        return tuple(found)[1:]
+        return tuple(reached)[1:]
 
     def producers(self, node: Node) -> tuple[tuple[Node, int] | None, ...]:
-        """Return for each input of `node` the node that really computes it, and which of its outputs that is.
+        """Return for each input of `node` the node that actually computes it, and the output slot.
 
-        Nodes that only pass values on (``Load``, ``Depend``, ``TupleGetItem``, ``MakeTuple``, ``Return``) are looked
-        through. The entry is None for an input that carries no value: the order of side effects (``UpdateState``, a
-        monad), a control edge, a dangling input. An input that cannot be followed further (a whole tuple, an index
-        known only at run time, a cycle) gives the node up to which it could be followed, slot 0. A call of another
-        graph is a producer like an operator.
+        Nodes that only pass values on (``Load``, ``Depend``, ``TupleGetItem``, ``MakeTuple``, ``Return``) are skipped.
+        The entry is None for an input without a value: the order of side effects (``UpdateState``, a monad), a control
+        edge, a dangling input. For an input that cannot be followed to its end (a whole tuple, an index known only at
+        run time, a cycle), it is the last node that was reached, with slot 0. A call of another graph is a producer
+        like an operator.
         """
         return tuple(
             self._dataflow.producer(edge.source) if edge.kind is EdgeKind.DATA else None for edge in node.inputs
@@ -183,7 +184,7 @@ class Graph:
     def flat_producers(self, node: Node) -> tuple[tuple[Node, int] | None, ...]:
         """Return the producers of `node` with each whole tuple replaced by the producers of its elements.
 
-        That is how the input slots of a dumped operator count.
+        The positions are the input slots of a dumped operator.
         """
         return tuple(
             producer
@@ -193,9 +194,9 @@ class Graph:
 
     @lazily
     def results(self) -> tuple[tuple[str, tuple[Node, int] | None], ...]:
-        """What the graph returns, tuples in tuples included: the node named for each value, and who computes it.
+        """The values that the graph returns, including nested tuples: the node in the tuple, and the producer, of each.
 
-        Of a graph whose last operator makes no tuple it is that one.
+        If the last operator does not make a tuple, it is the only result.
         """
         last = self.operators[-1] if self.operators else None
         if last is None:
@@ -203,7 +204,7 @@ class Graph:
         if last.type != "MakeTuple":
             return ((last.name, (last, 0)),)
         edges = (edge for edge in last.inputs if edge.kind is EdgeKind.DATA)
-        return tuple((edge.source, one) for edge in edges for one in self._dataflow.elements(edge.source))
+        return tuple((edge.source, producer) for edge in edges for producer in self._dataflow.elements(edge.source))
 
     @lazily
     def functions(self) -> frozenset[str]:
@@ -213,12 +214,12 @@ class Graph:
         return frozenset(frame.code for frame in frames if frame.code.startswith(("def ", "async def ")))
 
     def once(self, compute: Callable[[Graph], _Fact]) -> _Fact:
-        """Return what a function says of this graph; it is asked once, and no other graph waits for it.
+        """Return the cached result of a function of this graph; it is called once, and other graphs do not wait.
 
         Parameters
         ----------
         compute : callable
-            The facts that it finds out must not depend on anything else.
+            Computes a fact that depends only on this graph.
         """
         return once(self._facts, compute, lambda: compute(self))
 
@@ -228,7 +229,7 @@ class Graph:
         return scope_tree(self.nodes)
 
     def source_lines(self) -> Mapping[tuple[str, int], tuple[Node, ...]]:
-        """Return for each (file, line) the operators whose stack passes through it, in topological order."""
+        """Return the operators whose stack contains each (file, line), in topological order."""
         return self._source_lines
 
     @lazily
@@ -244,7 +245,7 @@ class Graph:
     def _consumers(self) -> dict[str, tuple[Node, ...]]:
         consumers: dict[str, list[Node]] = {}
         for node in self.nodes:
-            # A node that takes one value twice is one consumer.
+            # A node that takes a value twice is a single consumer.
             for source in dict.fromkeys(edge.source for edge in node.inputs):
                 consumers.setdefault(source, []).append(node)
         return {name: tuple(nodes) for name, nodes in consumers.items()}
@@ -254,16 +255,16 @@ class Graph:
         return Dataflow(self._by_name)
 
     def _item_of(self, consumer: Node, node: Node) -> int | None:
-        """Return which output of `node` a TupleGetItem takes; None when `consumer` takes all or it is unknown."""
+        """Return the output of `node` that a TupleGetItem takes; None if `consumer` takes all, or if it is unknown."""
         if consumer.type != "TupleGetItem" or not consumer.inputs or consumer.inputs[0].source != node.name:
             return None
         return tuple_index(self._by_name, consumer)
 
     def _similar_names(self, name: str) -> list[str]:
         short = name.rpartition("/")[2]
-        same_end = [known for known in self._by_name if known.rpartition("/")[2] == short]
+        same_end = [other for other in self._by_name if other.rpartition("/")[2] == short]
         if same_end:
             return same_end[:3]
         stem = short.partition("-")[0].lower()
-        related = [known for known in self._by_name if stem and stem in known.lower()] or list(self._by_name)
+        related = [other for other in self._by_name if stem and stem in other.lower()] or list(self._by_name)
         return difflib.get_close_matches(name, related[:_MOST_COMPARED], n=3, cutoff=0.5)

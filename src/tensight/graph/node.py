@@ -1,4 +1,4 @@
-"""What a graph is made of: nodes, and the edges between them."""
+"""Nodes of a graph, and the edges between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONSTANT = "Const"
 
 
 class EdgeKind(Enum):
-    """What an edge carries."""
+    """Whether an edge carries a value, or only an order of execution."""
 
     DATA = "data"
     CONTROL = "control"
@@ -27,15 +27,15 @@ class EdgeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One input of a node; its position in `Node.inputs` is the index of the input.
+    """An input of a node; its position in `Node.inputs` is the index of the input.
 
     Attributes
     ----------
     source : str
-        `Node.name` of the node that the input comes from. Where the file refers to a node that it does not hold,
-        the reference as written, which no node of the graph has as its name.
+        `Node.name` of the node that the input comes from. If the file refers to a node that it does not contain, the
+        reference as written, which is then not the name of any node.
     kind : EdgeKind
-        Whether a value or only an order is carried.
+        Whether the edge carries a value or only an order of execution.
     """
 
     source: str
@@ -46,26 +46,26 @@ class Edge:
 class Node:
     """An operator, a parameter or a constant of a graph.
 
-    Two nodes are equal only when they are one object: a name means nothing outside its graph.
+    Nodes are compared by identity, because names are unique only within a graph.
 
     Attributes
     ----------
     name : str
-        Unique in its graph. Of an operator the full name with scope, ``Default/network/conv1-Conv2d/Conv2D-op61``;
-        of a parameter its own name, ``conv1.weight``; of a constant its full name, ``Default--data-3``, or its key.
+        Unique in the graph. For an operator the full name with scope, ``Default/network/conv1-Conv2d/Conv2D-op61``;
+        for a parameter its own name, ``conv1.weight``; for a constant its full name, ``Default--data-3``, or its key.
     type : str
         Type of the operator; ``Parameter``; ``Const``.
     scope : str
         The scope of an operator, ``Default/network/conv1-Conv2d``; empty for parameters and constants.
     id : str
-        What the file calls it in the inputs of others: ``61``, ``conv1.weight``, ``cst1``.
+        The identifier by which inputs of other nodes refer to it in the file: ``61``, ``conv1.weight``, ``cst1``.
     full_name : str
-        The name as in the file. It differs from `name` when the file uses one name twice or leaves it out, and where
-        Tensight recorded a training: files are found by the last part of a name, which must be unique there.
+        The name as in the file. It differs from `name` if the file uses a name twice or leaves it out, and in graphs
+        that Tensight recorded: files are found by the last part of a name, which must be unique there.
     inputs : tuple of Edge
-        Where its inputs come from, in order.
+        The sources of its inputs, in order.
     outputs : tuple of OutputSlot
-        What it produces; a tuple counts as one slot for each of its elements.
+        Its outputs; a tuple has one slot for each of its elements.
     stack : tuple of str
         Lines of the source address as in the file.
     raw_attributes : tuple of bytes
@@ -90,32 +90,32 @@ class Node:
 
     @property
     def source_address(self) -> str:
-        """The stack as one text, as in the file."""
+        """The stack as a single text, as in the file."""
         return "\n".join(self.stack)
 
     @property
     def frames(self) -> tuple[SourceFrame, ...]:
-        """The lines of code that this node came from, in the order of the file (innermost first)."""
+        """The source lines of this node, in the order of the file (innermost first)."""
         return parse_stack(self.stack)
 
     @property
     def attributes(self) -> Mapping[str, object]:
-        """Attributes of the operator by name, decoded now; see `tensight.graph.values`."""
+        """Attributes of the operator by name, decoded on each access; see `tensight.graph.values`."""
         return decode_attributes(self.raw_attributes)
 
     @property
     def value(self) -> object:
-        """The value of a constant that is written into the graph; None when the graph holds none."""
+        """The value of a constant; None if the graph does not contain it."""
         return decode_value(self.raw_value) if self.raw_value else None
 
     @property
     def is_operator(self) -> bool:
-        """Whether the node computes something."""
+        """Whether the node is an operator."""
         return self.type not in (PARAMETER, CONSTANT)
 
     @property
     def is_parameter(self) -> bool:
-        """Whether the node is a parameter: weights, states of the optimizer, and inputs of the network."""
+        """Whether the node is a parameter: a weight, an optimizer state, or an input of the network."""
         return self.type == PARAMETER
 
     @property

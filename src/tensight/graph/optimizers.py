@@ -1,7 +1,7 @@
-"""Which parameters of a graph are trained, and which belong to the optimizer.
+"""Roles of the parameters of a graph: trained, frozen, or states of the optimizer.
 
-Names do not tell: a weight may be called anything, and a moment is called ``moments.conv1.weight``. What an operator of
-an optimizer writes to does. Positions of the inputs are those of MindSpore's operators of the same name.
+Names are not sufficient: a weight may have any name, and a moment has a name such as ``moments.conv1.weight``. Roles
+follow from what the operators of optimizers write to. Positions of inputs are those of MindSpore's operators.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerSignature:
-    """Where an optimizer's operator takes what it updates.
+    """The inputs that an optimizer's operator updates.
 
     Attributes
     ----------
     variables : tuple of int
-        Indices of the inputs that are trained parameters; empty when the operator updates only states.
+        Indices of the inputs that are trained parameters; empty if the operator updates only states.
     states : tuple of int
-        Indices of the inputs that are the optimizer's own: moments, accumulators.
+        Indices of the inputs that are optimizer states: moments, accumulators.
     """
 
     variables: tuple[int, ...]
@@ -62,7 +62,7 @@ OPTIMIZER_SIGNATURES: dict[str, OptimizerSignature] = {
     **_signatures(0, (1, 2, 3), "ApplyCenteredRMSProp SparseApplyCenteredRMSProp"),
     **_signatures(0, (3, 5), "SGD"),
     **_signatures(None, (0, 1), "AdamNoUpdateParam"),
-    # Fusions for GPU and Ascend put what scales the gradient, or the gradient itself, before the variable.
+    # Fusions for GPU and Ascend take factors of the gradient, or the gradient itself, before the variable.
     **_signatures(1, (2,), "FusedScaleApplyMomentum FusedWeightApplyMomentum"),
     **_signatures(2, (3,), "FusedWeightScaleApplyMomentum"),
     **_signatures(6, (7, 8), "FusedAdam FusedAdamWeightDecay"),
@@ -70,46 +70,45 @@ OPTIMIZER_SIGNATURES: dict[str, OptimizerSignature] = {
     **_signatures(4, (), "LambApplyWeightAssign"),
 }
 
-# Plain writes. They train a weight when an optimizer makes them (Lamb, Thor, optimizers of one's own).
+# Plain writes. They train a weight if they are part of an optimizer (Lamb, Thor, user-defined optimizers).
 _ASSIGNMENTS = frozenset({"Assign", "AssignAdd", "AssignSub"})
 _OPTIMIZER_SCOPE = re.compile(r"(^|/)([^/]*[-_])?optim(izer)?([-_][^/]*)?(/|$)", re.IGNORECASE)
 _OPTIMIZER_TYPE = re.compile(r"^(Fused|Sparse|Combine)*Apply[A-Z]|Adam|Lamb|Lars|Momentum|Ftrl|RMSProp|Adagrad")
-# Between the parameter and the operator stand, on some devices, conversions of type or layout.
 _STATE_NAME = re.compile(
     r"^(moments?\d?|accum\w*|momentum|velocity|mean_gradient|mean_square|mean_grads|vhats?|adam_[mv]|lamb_[mv])\."
     r"|(^|[._])(learning_rate|lr|global_step|momentum|beta[12]?_power|loss_scale|scale_sense|current_iterator_step"
     r"|last_overflow_iterator_step|moment\d?|exp_avg(_sq)?|velocity)$"
 )
-# What BatchNorm gathers; written at each step, but not trained.
+# Running statistics of BatchNorm; written in each step, but not trained.
 _RUNNING_NAME = re.compile(r"(^|\.)((moving|running)_(mean|var|variance)|num_batches_tracked)$")
-# What another graph hands to this one.
+# Values that another graph passes to this one.
 _PASSED_NAME = re.compile(r"^(\[Parameter\]\d+$|Parameter_\d+$|equiv_\d+_|▸?ф)")
 _WEIGHT_NAME = re.compile(r"(^|[._])(weight|bias|gamma|beta|embedding_table|embeddings?|kernel)(_\w+)?\d*$")
 
 
 def is_optimizer(node: Node) -> bool:
-    """Whether an operator is a part of an optimizer, by its type or by the scope it is in."""
+    """Whether an operator is a part of an optimizer, by its type or scope."""
     return node.is_operator and is_of_optimizer(node.type, node.scope)
 
 
 def is_of_optimizer(kind: str, scope: str) -> bool:
-    """Tell the same of an operator's type and scope."""
+    """Whether an operator of this type and scope is a part of an optimizer."""
     return kind in OPTIMIZER_SIGNATURES or _in_optimizer_scope(scope)
 
 
 def is_gathered(name: str) -> bool:
-    """Whether a parameter is what normalization gathers as the training runs: running means and variances."""
+    """Whether a parameter is a running mean or variance of a normalization layer."""
     return _RUNNING_NAME.search(name) is not None
 
 
 def is_gradient_scope(name: str) -> bool:
-    """Whether a full name or scope is that of the backward pass, in either generation of names."""
+    """Whether a full name or scope belongs to the backward pass, in old and new names."""
     lower = name.lower()
     return lower == "gradients" or lower.startswith("gradients/")
 
 
 def is_after_forward(name: str) -> bool:
-    """Whether the full name of an operator is that of one of the backward pass, or of an optimizer."""
+    """Whether an operator belongs to the backward pass or to an optimizer, by its full name."""
     return is_gradient_scope(name) or _in_optimizer_scope(name.rpartition("/")[0])
 
 
@@ -119,7 +118,7 @@ def parameter_roles(graph: Graph) -> ParameterRoles:
     Parameters
     ----------
     graph : Graph
-        What its process declared counts; without, it is found out once.
+        If its process did not declare the roles, they are inferred, once per graph.
     """
     return graph.once(find_parameter_roles) if graph.declared_roles is None else graph.declared_roles
 
@@ -134,16 +133,16 @@ def _has_optimizer(graph: Graph) -> bool:
 
 
 def find_parameter_roles(graph: Graph) -> ParameterRoles:
-    """Find out what the parameters of a graph are for.
+    """Infer the roles of the parameters of a graph.
 
-    A graph without any optimizer (inference, or the forward part of a network in several graphs) gets its weights by
-    name and use: what looks like no state and is called ``weight``, ``bias``, ``gamma``, … counts as trainable, since
-    nothing says otherwise.
+    In a graph without an optimizer (inference, or the forward part of a network in several graphs), weights are
+    determined by name and use: parameters that have names such as ``weight``, ``bias`` or ``gamma``, and not those of
+    states, count as trainable, since nothing indicates otherwise.
     """
     use = _use_of_parameters(graph)
     trainable, states = set(use.updated), use.states - use.updated
     names = {node.name for node in graph.parameters}
-    # Where the graph has the network too, its optimizer's states are what no layer reads, whatever they are called.
+    # If the graph contains the network, the parameters that no layer reads are states, regardless of their names.
     in_network = [each for each in use.assigned if each[1] in use.forward and _in_optimizer_scope(each[0].scope)]
     for node, name in in_network or use.assigned:
         if name not in states and _assignment_trains(graph, node, name, forward=use.forward, names=names):
@@ -153,7 +152,7 @@ def find_parameter_roles(graph: Graph) -> ParameterRoles:
     passed_by = use.touched - trainable - (use.forward - named)
     states |= {name for name in passed_by if not _PASSED_NAME.search(name)}
     if has_optimizer:
-        # An optimizer that is called as a function has no scope, so that its counters seem to be read by the network.
+        # An optimizer that is called as a function has no scope, so the network seems to read its counters.
         states |= named
     frozen = {name for name in names - trainable - states if _is_weight(graph, name, forward=use.forward)}
     if not has_optimizer:
@@ -162,18 +161,18 @@ def find_parameter_roles(graph: Graph) -> ParameterRoles:
 
 
 class _ParameterUse(NamedTuple):
-    """Who reads and writes the parameters of a graph, by name.
+    """The reads and writes of the parameters of a graph, by name.
 
     Attributes
     ----------
     updated, states : set of str
-        What operators that are optimizers by their type update, and what they keep beside it.
+        Parameters and states that operators update which are optimizers by their type.
     assigned : list of (Node, str)
-        Assignments, and what they assign to.
+        Assignments, and the parameters that they write.
     touched : set of str
-        What any operator of an optimizer takes.
+        Inputs of any operator of an optimizer.
     forward : set of str
-        What the network takes.
+        Inputs of operators of the network.
     """
 
     updated: set[str]
@@ -204,16 +203,15 @@ def _use_of_parameters(graph: Graph) -> _ParameterUse:
 def trainable_weights(graph: Graph) -> tuple[Node, ...]:
     """Return the parameters that an optimizer of the graph updates, in the order of the file.
 
-    Moments, accumulators, step counters and learning rates are none, and neither is a weight that was frozen
-    (``requires_grad=False``). In a graph without an optimizer what is called like a weight counts; see
-    `find_parameter_roles`.
+    Moments, accumulators, step counters, learning rates and frozen weights (``requires_grad=False``) are not included.
+    In a graph without an optimizer, names decide; see `find_parameter_roles`.
     """
     roles = parameter_roles(graph)
     return tuple(node for node in graph.parameters if node.name in roles.trainable)
 
 
 def frozen_weights(graph: Graph) -> tuple[Node, ...]:
-    """Return the weights that nothing updates, in the order of the file."""
+    """Return the weights that are never updated, in the order of the file."""
     roles = parameter_roles(graph)
     return tuple(node for node in graph.parameters if node.name in roles.frozen)
 
@@ -227,9 +225,9 @@ def optimizer_states(graph: Graph) -> tuple[Node, ...]:
 def trainable_weight_names(graphs: Iterable[Graph]) -> frozenset[str]:
     """Return the names of the weights that any of the graphs of one rank trains.
 
-    A network in several graphs has its optimizer in one of them only. What the training process declared decides; if it
-    declared nothing and one of the graphs has an optimizer, that graph does: a parameter that only looks like a weight
-    in another one does not count.
+    A network in several graphs has its optimizer in only one of them. Declarations of the training process decide. If
+    there are none, graphs with an optimizer do, so a parameter that only looks like a weight in another graph does not
+    count.
     """
     graphs = tuple(graphs)
     deciding = [graph for graph in graphs if graph.declared_roles is not None]
@@ -238,7 +236,7 @@ def trainable_weight_names(graphs: Iterable[Graph]) -> frozenset[str]:
 
 
 def _parameter_inputs(graph: Graph, node: Node) -> Iterator[tuple[int, str]]:
-    """Go through the inputs of an operator that are parameters: (index, name)."""
+    """Yield index and name of the inputs of an operator that are parameters, or dtype or layout conversions of some."""
     if node.type in ("Load", "Depend", "UpdateState", "MakeTuple", "TupleGetItem", "Return"):
         return
     for index, producer in enumerate(graph.producers(node)):
@@ -252,14 +250,14 @@ def _parameter_inputs(graph: Graph, node: Node) -> Iterator[tuple[int, str]]:
 
 
 def _signature(graph: Graph, node: Node, taken: dict[int, str]) -> OptimizerSignature | None:
-    """Return the signature of an operator; that of an unknown optimizer is inferred from names and shapes."""
-    known = OPTIMIZER_SIGNATURES.get(node.type)
-    if known is not None or node.type in _ASSIGNMENTS or not _OPTIMIZER_TYPE.search(node.type):
-        return known
+    """Return the signature of an operator; for unknown optimizers it is inferred from names and shapes."""
+    signature = OPTIMIZER_SIGNATURES.get(node.type)
+    if signature is not None or node.type in _ASSIGNMENTS or not _OPTIMIZER_TYPE.search(node.type):
+        return signature
     if not _in_optimizer_scope(node.scope):
         return None
     candidates = [index for index, name in taken.items() if not _STATE_NAME.search(name) and _is_array(graph, name)]
-    # Fusions called Combine… update many parameters at once, all others one, which comes before its states.
+    # Fusions named Combine… update many parameters at once; others update only the first one, before its states.
     return OptimizerSignature(tuple(candidates if node.type.startswith("Combine") else candidates[:1]))
 
 
@@ -269,13 +267,13 @@ def _assignment_trains(graph: Graph, node: Node, name: str, *, forward: set[str]
         return False
     if _STATE_NAME.search(name) or _RUNNING_NAME.search(name):
         return False
-    # Optimizers keep their states under the weight's name with something before it.
+    # Optimizers name their states after the weight, with a prefix.
     is_copy = any(name[at + 1 :] in names for at, letter in enumerate(name) if letter == ".")
     return name in forward or not is_copy
 
 
 def _is_weight(graph: Graph, name: str, *, forward: set[str]) -> bool:
-    """Whether a parameter that no optimizer touches is a weight: by its name, or because a cell owns and uses it."""
+    """Whether a parameter that no optimizer reads is a weight: by its name, or because a cell owns and uses it."""
     if _STATE_NAME.search(name) or _RUNNING_NAME.search(name) or not _is_float(graph, name):
         return False
     # The inputs of the network are parameters too; their names have no dots.

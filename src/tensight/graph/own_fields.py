@@ -1,8 +1,8 @@
-"""Fields of a GraphProto that only Tensight writes: what the training process knows of its graph, as pairs of texts.
+"""Fields of a GraphProto that only Tensight writes: facts from the training process, as pairs of texts.
 
-The process knows whether a parameter requires a gradient and which optimizer has it. A reader of the graph alone can
-only infer that (`tensight.graph.optimizers`), and the two would not always agree. And operators of a recording have
-names in the training that their files do not have.
+The process knows whether a parameter requires a gradient and which optimizer updates it. A reader of the graph can only
+infer this (`tensight.graph.optimizers`), not always with the same result. In addition, the files of a recording do not
+contain the names that its operators have in the training.
 """
 
 from __future__ import annotations
@@ -17,59 +17,59 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 ROLES = 1000
-"""The field that holds a parameter's name and its role."""
+"""The field for a parameter's name and its role."""
 
 OWN_NAMES = 1001
-"""The field that holds the name by which the files of an operator are found, and its own."""
+"""The field for the name of an operator in file names, and its name in the training."""
 
 
 def serialized_roles(roles: Mapping[str, str]) -> bytes:
-    """Return roles as fields of a GraphProto, to be appended to one that is serialized.
+    """Return roles as fields to append to a serialized GraphProto.
 
     Parameters
     ----------
     roles : mapping of str to str
-        By the name of the parameter: ``weight`` for one that is trained, ``frozen_weight``, ``state`` of an optimizer;
-        anything else is none of them.
+        Roles by the name of the parameter: ``weight`` for a trained parameter, ``frozen_weight``, or ``state`` for a
+        state of an optimizer. Parameters with other values have none of these roles.
     """
     return _serialized(ROLES, roles.items())
 
 
 def read_roles(entries: Iterable[memoryview]) -> ParameterRoles | None:
-    """Read the contents of the fields; None if there are none.
+    """Read roles from the contents of the fields `ROLES`; None if there are none.
 
     Raises
     ------
     ProtobufFormatError
-        They cannot be read.
+        The fields are malformed.
     """
     names: dict[str, set[str]] = {}
     for name, role in _read(entries):
         names.setdefault(role, set()).add(name)
     if not names:
         return None
-    found = (frozenset(names.get(role, ())) for role in ("weight", "state", "frozen_weight"))
-    return ParameterRoles(*found)
+    by_role = (frozenset(names.get(role, ())) for role in ("weight", "state", "frozen_weight"))
+    return ParameterRoles(*by_role)
 
 
 def serialized_own_names(file_names: Mapping[str, str]) -> bytes:
-    """Return names as fields of a GraphProto, to be appended to one that is serialized.
+    """Return names of operators as fields to append to a serialized GraphProto.
 
     Parameters
     ----------
     file_names : mapping of str to str
-        The name by which the files of an operator are found, by its own name. Those that are the same are left out.
+        The name of an operator in file names, by its name in the training. Identical names are left out.
     """
     return _serialized(OWN_NAMES, ((file_name, name) for name, file_name in file_names.items() if name != file_name))
 
 
 def read_own_names(entries: Iterable[memoryview]) -> dict[str, str]:
-    """Read the contents of the fields: the own name of an operator by the name in the file.
+    """Read the names of operators in the training, by their names in the file, from the fields `OWN_NAMES`.
 
     Raises
     ------
     ProtobufFormatError
-        They cannot be read.
+        The fields are malformed.
     """
     return {file_name: name for file_name, name in _read(entries) if file_name and name}
 

@@ -1,4 +1,4 @@
-"""Reading graphs: the files beside a dump, and what a training process sends."""
+"""Parsing of graphs, from the files beside a dump and from the messages of a training process."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
     from tensight.graph.ms_graph_pb2 import NodeProto, TypeProto
 
-# protobuf itself allows no longer message.
+# The limit of protobuf.
 MOST_BYTES = 2**31 - 1
-# Read in one step: a millisecond or two.
+# Number of nodes that are read in a step, which takes one or two milliseconds.
 _NODES_A_STEP = 100
-# From this size on the parts of a node are counted before they are made.
+# The parts of a node of at least this size are counted before it is parsed.
 _LARGE_NODE_BYTES = 2**16
-# A level of a scope takes more memory than other parts.
+# Weight of a level of a scope, which takes more memory than other parts.
 _PARTS_OF_A_SCOPE = 4
-# Of one kind of problem so many are listed one by one; a damaged file has thousands.
+# Number of problems of a kind that are listed one by one; a damaged file may have thousands.
 _MOST_LISTED = 20
 
 _MODEL_GRAPH = 4
@@ -52,14 +52,14 @@ def parse_graph(data: bytes | memoryview, *, where: str) -> Graph:
     Returns
     -------
     Graph
-        Its `problems` list what could not be used.
+        Its `problems` list unusable parts of the file.
 
     Raises
     ------
     GraphError
-        When the data are no such graph, damaged, or too large.
+        The data are not such a graph, damaged, or too large.
     """
-    # The graph may come in pieces; to put them one after the other is how protobuf merges them.
+    # The graph may come in pieces, which protobuf merges by concatenation.
     pieces = [piece for number, piece in _fields(data, where) if number == _MODEL_GRAPH]
     if not pieces:
         raise GraphError(f"{where}: there is no graph in it; it is empty or no graph file of MindSpore")
@@ -67,20 +67,27 @@ def parse_graph(data: bytes | memoryview, *, where: str) -> Graph:
 
 
 def graph_proto(data: bytes | memoryview, *, where: str) -> bytes:
-    """Return the graph in a graph file that MindSpore wrote, as a training process sends it: a serialized GraphProto.
+    """Return the graph in a graph file of MindSpore as a serialized GraphProto, the form that training processes send.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+        The file: a serialized ModelProto.
+    where : str
+        The file's name, for messages.
 
     Raises
     ------
     GraphError
-        The data are no such file.
+        The data are not such a file.
     """
     return b"".join(piece for number, piece in _fields(data, where) if number == _MODEL_GRAPH)
 
 
 def parse_graph_proto(data: bytes | memoryview, *, where: str) -> Graph:
-    """Read a graph as a training process sends it: a serialized GraphProto.
+    """Read a graph as sent by a training process: a serialized GraphProto.
 
-    Parameters, result and errors are those of `parse_graph`.
+    Parameters, return value and errors are those of `parse_graph`.
     """
     return _last(graph_proto_steps(data, where=where))
 
@@ -88,26 +95,27 @@ def parse_graph_proto(data: bytes | memoryview, *, where: str) -> Graph:
 def graph_proto_steps(
     data: bytes | memoryview, *, where: str, most_nodes: int | None = None, most_parts: int | None = None
 ) -> Generator[None, None, Graph]:
-    """Read a graph as a training process sends it, a few milliseconds in each step.
+    """Read a graph as sent by a training process, in steps of a few milliseconds.
 
     Parameters
     ----------
     data, where
-        As of `parse_graph_proto`.
+        See `parse_graph_proto`.
     most_nodes : int, optional
+        Maximum number of nodes.
     most_parts : int, optional
-        Of inputs, attributes, outputs, scopes and lines of code, of all nodes together: each can be two bytes here, and
-        a hundred in memory.
+        Maximum number of inputs, attributes, outputs, scopes and source lines of all nodes together. Each may have only
+        two bytes here, but a hundred in memory.
 
     Returns
     -------
     generator
-        It returns the graph.
+        A generator that yields after each step and returns the graph.
 
     Raises
     ------
     GraphError
-        When the data are no such graph, damaged, or too large.
+        The data are not such a graph, damaged, or too large.
     """
     if not len(data):
         raise GraphError(f"{where}: there is no graph in it; it is empty")
@@ -124,7 +132,7 @@ def _fields(data: bytes | memoryview, where: str) -> Iterator[tuple[int, memoryv
 
 
 class _Names:
-    """The names of the nodes of one graph; makes repeated ones unique."""
+    """The names of the nodes of a graph; makes repeated names unique."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
@@ -143,17 +151,17 @@ class _Names:
         return name
 
     def unused(self, name: str) -> str:
-        """Return `name`, or something like it that no node is called."""
+        """Return `name`, with a suffix if a node has this name."""
         while name in self.taken:
             name += " (missing)"
         return name
 
 
 class _GraphReader:
-    """Reads one graph.
+    """Reads a graph.
 
-    A file of 100,000 nodes has hundreds of megabytes, most of it repeated: the outer lines of every stack, the same
-    attributes on every operator of a type. Nodes are therefore parsed one at a time, and equal pieces are kept once.
+    A file of 100,000 nodes has hundreds of megabytes, most of them repeated: the outer lines of all stacks, the same
+    attributes of all operators of a type. Nodes are therefore parsed one at a time, and equal pieces share one object.
     """
 
     def __init__(self, where: str, most_nodes: int | None = None, most_parts: int | None = None) -> None:
@@ -175,7 +183,7 @@ class _GraphReader:
 
     def read(self, graph_pieces: Sequence[memoryview]) -> Generator[None, None, Graph]:
         """Read a graph from the concatenation of `graph_pieces`, step by step."""
-        found: dict[int, list[memoryview]] = {
+        fields: dict[int, list[memoryview]] = {
             number: []
             for number in (
                 _GRAPH_NODE,
@@ -190,24 +198,24 @@ class _GraphReader:
         }
         for piece in graph_pieces:
             for count, (number, content) in enumerate(_fields(piece, self._where)):
-                if number in found:
+                if number in fields:
                     self._count(1)
-                    found[number].append(content)
+                    fields[number].append(content)
                 if count % _NODES_A_STEP == 0:
-                    self._require_room(found)
+                    self._require_room(fields)
                     yield
-        self._require_room(found)
+        self._require_room(fields)
         try:
-            yield from self._read_parameters(found[_GRAPH_PARAMETER])
-            yield from self._read_constants(found[_GRAPH_CONSTANT])
-            self._own_names = read_own_names(found[OWN_NAMES])
-            yield from self._read_operators(found[_GRAPH_NODE])
-            roles = read_roles(found[ROLES])
-            name = decode_text(bytes(found[_GRAPH_NAME][-1])) if found[_GRAPH_NAME] else ""
-            given = read_given(found[GIVEN], name)
+            yield from self._read_parameters(fields[_GRAPH_PARAMETER])
+            yield from self._read_constants(fields[_GRAPH_CONSTANT])
+            self._own_names = read_own_names(fields[OWN_NAMES])
+            yield from self._read_operators(fields[_GRAPH_NODE])
+            roles = read_roles(fields[ROLES])
+            name = decode_text(bytes(fields[_GRAPH_NAME][-1])) if fields[_GRAPH_NAME] else ""
+            given = read_given(fields[GIVEN], name)
         except (DecodeError, ProtobufFormatError) as error:
             raise GraphError(f"{self._where}: damaged, or no graph file of MindSpore: {error}") from error
-        root_name = decode_text(bytes(found[_GRAPH_ROOT_NAME][-1])) if found[_GRAPH_ROOT_NAME] else ""
+        root_name = decode_text(bytes(fields[_GRAPH_ROOT_NAME][-1])) if fields[_GRAPH_ROOT_NAME] else ""
         graph_id = _trailing_number(name)
         root_id = _trailing_number(root_name)
         problems = list(self._problems())
@@ -225,8 +233,8 @@ class _GraphReader:
             given=given,
         )
 
-    def _require_room(self, found: Mapping[int, Sequence[memoryview]]) -> None:
-        nodes = sum(len(found[number]) for number in (_GRAPH_NODE, _GRAPH_PARAMETER, _GRAPH_CONSTANT))
+    def _require_room(self, fields: Mapping[int, Sequence[memoryview]]) -> None:
+        nodes = sum(len(fields[number]) for number in (_GRAPH_NODE, _GRAPH_PARAMETER, _GRAPH_CONSTANT))
         if self._most_nodes is not None and nodes > self._most_nodes:
             raise GraphError(f"{self._where}: a graph of more than {self._most_nodes:,} nodes is not accepted")
 
@@ -321,7 +329,7 @@ class _GraphReader:
         if reference not in self._edges:
             source = decode_text(reference)
             self._dangling.append(source)
-            # A reference that happens to be the name of some other node must not point to it.
+            # If the reference equals the name of another node, it must not point to that node.
             self._edges[reference] = Edge(self._names.unused(source))
         return self._edge(reference, kind)
 
@@ -342,7 +350,7 @@ class _GraphReader:
             self._count(source_address.count(b"\n"))
             keep = self._lines.setdefault
             stack = tuple([keep(line, line) for line in decode_text(source_address).split("\n")])
-            # Whole stacks repeat less often than their lines, so they are not worth keeping as keys when long.
+            # Whole stacks repeat less often than their lines, so caching long ones is not worthwhile.
             if len(source_address) <= 64:
                 self._stacks[source_address] = stack
         return stack
@@ -352,7 +360,7 @@ class _GraphReader:
         if outputs is None:
             from tensight.graph.ms_graph_pb2 import TypeProto
 
-            # The smallest parts of a type have two bytes.
+            # The smallest part of a type has two bytes.
             self._count(len(output_type) // 2)
             outputs = self._types[output_type] = _output_slots(TypeProto.FromString(output_type))
         return outputs
@@ -372,7 +380,7 @@ class _GraphReader:
 
 
 def _last(steps: Generator[None, None, Graph]) -> Graph:
-    """Take all steps, and return what they return."""
+    """Run a generator to its end, and return its value."""
     graphs: list[Graph] = []
 
     def take() -> Generator[None, None, None]:
@@ -384,17 +392,17 @@ def _last(steps: Generator[None, None, Graph]) -> Graph:
 
 
 def _set_inputs(node: Node, inputs: list[Edge]) -> None:
-    # Nobody else knows the node yet; to fill it in beats making each of 100,000 nodes twice.
+    # The node is not shared yet; modifying it is faster than creating each of 100,000 nodes twice.
     object.__setattr__(node, "inputs", tuple(inputs))
 
 
 def _made_up_name(scope: str, kind: str, identifier: str) -> str:
-    """Name an operator that the file does not name, the way the others are named."""
+    """Return a name in the usual form for an operator without a name in the file."""
     return f"{scope}/{kind}-op{identifier}" if scope else f"{kind}-op{identifier}"
 
 
 def _output_slots(declared: TypeProto, *, in_tuple: bool = False) -> tuple[OutputSlot, ...]:
-    """Describe the outputs of a type; protobuf's own bound on nesting (100) bounds this recursion."""
+    """Return the output slots of a type; protobuf's nesting limit (100) bounds the recursion."""
     if declared.HasField("sequence_type"):
         return tuple(
             slot for element in declared.sequence_type.elem_types for slot in _output_slots(element, in_tuple=True)
@@ -405,14 +413,14 @@ def _output_slots(declared: TypeProto, *, in_tuple: bool = False) -> tuple[Outpu
     if tensor.HasField("shape"):
         shape: tuple[int, ...] | None = tuple([dimension.size for dimension in tensor.shape.dim])
     else:
-        # A scalar has no shape in the file; neither has any element of a tuple, whatever its shape.
+        # In the file, scalars have no shape, and neither have elements of tuples, regardless of their shape.
         shape = None if in_tuple else ()
     return (OutputSlot.of_tensor(tensor.elem_type, shape),)
 
 
 def _declared_type(value: bytes) -> int:
-    """Return the DataType that a serialized ValueProto declares, 0 when there is none."""
-    # It is the first field wherever MindSpore wrote it, and small enough for one byte.
+    """Return the DataType that a serialized ValueProto declares; 0 if it declares none."""
+    # MindSpore always writes it as the first field, and all values fit one byte.
     return value[1] if len(value) > 1 and value[0] == 0x08 and value[1] < 0x80 else 0
 
 

@@ -1,4 +1,4 @@
-"""The outermost level of a protobuf message, without a copy of what is inside."""
+"""The outermost level of a protobuf message, without copies of its contents."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _LONGEST_VARINT = 10
 
 
 class ProtobufFormatError(ValueError):
-    """The bytes are no protobuf message."""
+    """The bytes are not a protobuf message."""
 
 
 def length_delimited_fields(data: bytes | memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Go through the fields of a message that hold bytes, text or messages; others are skipped.
+    """Yield the fields of a message that contain bytes, text or messages; skip others.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def length_delimited_fields(data: bytes | memoryview) -> Iterator[tuple[int, mem
     Raises
     ------
     ProtobufFormatError
-        When a field reaches past the end, or is none.
+        A field is malformed or exceeds the message.
     """
     for number, wire_type, value in fields(data):
         if wire_type == LENGTH_DELIMITED and not isinstance(value, int):
@@ -39,17 +39,22 @@ def length_delimited_fields(data: bytes | memoryview) -> Iterator[tuple[int, mem
 
 
 def fields(data: bytes | memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
-    """Go through all fields of a message.
+    """Yield all fields of a message.
+
+    Parameters
+    ----------
+    data : bytes or memoryview
+        A serialized message.
 
     Yields
     ------
     tuple of int, int, and int or memoryview
-        The field's number, its wire type, and its value: an unsigned integer for `VARINT`, else a view of `data`.
+        The field's number, its wire type, and its value: an unsigned integer for `VARINT`, otherwise a view of `data`.
 
     Raises
     ------
     ProtobufFormatError
-        When a field reaches past the end, or is none.
+        A field is malformed or exceeds the message.
     """
     view = memoryview(data).cast("B")
     position, end = 0, len(view)
@@ -68,7 +73,7 @@ def fields(data: bytes | memoryview) -> Iterator[tuple[int, int, int | memoryvie
         elif wire_type == _FIXED32:
             length = 4
         else:
-            raise ProtobufFormatError(f"byte {start} begins no field")
+            raise ProtobufFormatError(f"byte {start} does not begin a field")
         if length > end - position:
             raise ProtobufFormatError(f"the field at byte {start} needs {length - (end - position)} bytes more")
         yield tag >> 3, wire_type, view[position : position + length]
@@ -76,17 +81,17 @@ def fields(data: bytes | memoryview) -> Iterator[tuple[int, int, int | memoryvie
 
 
 def varint(view: memoryview, position: int, end: int) -> tuple[int, int]:
-    """Read a number in protobuf's variable length; return it and where it ends."""
+    """Read a variable-length number; return it and the position of its end."""
     value = 0
     for index, byte in enumerate(view[position : min(end, position + _LONGEST_VARINT)]):
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value, position + index + 1
-    raise ProtobufFormatError(f"byte {position} begins no number, or the file ends in it")
+    raise ProtobufFormatError(f"byte {position} does not begin a number, or the file ends in it")
 
 
 def length_delimited(number: int, content: bytes) -> bytes:
-    """Return a field that holds bytes, text or a message."""
+    """Return a serialized field with bytes, text or a message."""
     return _varint_bytes(number << 3 | LENGTH_DELIMITED) + _varint_bytes(len(content)) + content
 
 

@@ -1,4 +1,4 @@
-"""The order in which graphs of a process run: MindSpore numbers the graphs of branches after those that run later."""
+"""The execution order of a process's graphs, which their numbers do not show for the graphs of branches."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ if TYPE_CHECKING:
 
 
 class RunOrder:
-    """Puts graphs into one order, from the graphs that ran in each of several steps."""
+    """Orders graphs by their execution order in several steps."""
 
     def __init__(self) -> None:
         self._order: list[int] = []
 
     def learn(self, ran: Sequence[int]) -> None:
-        """Take note of a step; a graph that is new stands before the one that ran after it.
+        """Add the order of a step; a new graph is inserted before the graph that ran after it.
 
         Parameters
         ----------
         ran : sequence of int
-            Numbers of the graphs that ran, in the order in which they began.
+            Numbers of the graphs that ran, ordered by their start.
         """
-        known = {number: index for index, number in enumerate(self._order)}
+        positions = {number: index for index, number in enumerate(self._order)}
         following = len(self._order)
         for number in reversed(ran):
-            if number in known:
-                following = known[number]
+            if number in positions:
+                following = positions[number]
             else:
                 self._order.insert(following, number)
-                known = {other: index for index, other in enumerate(self._order)}
+                positions = {other: index for index, other in enumerate(self._order)}
 
     def sorted(self, numbers: Iterable[int]) -> list[int]:
-        """Return graphs in the order in which they run; those of which nothing is known come last, as they are given.
+        """Return graphs in execution order; unknown graphs come last, in the given order.
 
         Parameters
         ----------
         numbers : iterable of int
+            Numbers of graphs.
         """
         positions = {number: index for index, number in enumerate(self._order)}
         return sorted(numbers, key=lambda number: positions.get(number, len(positions)))

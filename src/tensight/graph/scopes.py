@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
     from tensight.graph.node import Node
 
-# Deeper scopes are no nested cells any more; the rest of a longer path becomes one name, so that whoever walks the
-# tree by recursion is safe.
+# Cells are not nested more deeply; the rest of a longer path becomes a single name, so that recursion over the tree is
+# safe.
 _DEEPEST = 200
 
 
 class Scope:
-    """One level of the names of operators: a cell of the network, in most cases.
+    """A level in the names of operators, usually a cell of the network.
 
     Attributes
     ----------
@@ -27,7 +27,8 @@ class Scope:
 
     __slots__ = ("_children", "_nodes", "name", "path")
 
-    # No scope refers to the one around it: a graph would not be freed before the next search for reference cycles.
+    # A scope does not refer to its parent: with reference cycles, a graph would not be freed before the next garbage
+    # collection.
     def __init__(self, name: str, path: str) -> None:
         self.name = name
         self.path = path
@@ -36,7 +37,7 @@ class Scope:
 
     @property
     def children(self) -> tuple[Scope, ...]:
-        """The scopes directly below, in the order of the first operators in them."""
+        """The scopes directly below, ordered by their first operators."""
         return tuple(self._children.values())
 
     @property
@@ -45,11 +46,11 @@ class Scope:
         return tuple(self._nodes)
 
     def child(self, name: str) -> Scope | None:
-        """Return the scope `name` directly below, None when there is none."""
+        """Return the scope `name` directly below; None if it does not exist."""
         return self._children.get(name)
 
     def walk(self) -> Iterator[Scope]:
-        """Go through this scope and all below it, outer ones first, each level in its order."""
+        """Yield this scope and all scopes below it in depth-first order, outer scopes first."""
         waiting = [self]
         while waiting:
             scope = waiting.pop()
@@ -67,17 +68,17 @@ class Scope:
 
 
 def scope_tree(nodes: Iterable[Node]) -> Scope:
-    """Build the tree of the scopes of all operators among `nodes`, in their order, and return its root."""
+    """Return the root of the tree of scopes of the operators among `nodes`, in their order."""
     root = Scope("", "")
-    known: dict[str, Scope] = {"": root}
+    scopes: dict[str, Scope] = {"": root}
     for node in nodes:
         if not node.is_operator:
             continue
-        scope = known.get(node.scope)
+        scope = scopes.get(node.scope)
         if scope is None:
             scope = root
             for name in node.scope.split("/", _DEEPEST - 1):
                 scope = scope._descend(name, name if scope is root else f"{scope.path}/{name}")
-            known[node.scope] = scope
+            scopes[node.scope] = scope
         scope._nodes.append(node)
     return root

@@ -1,4 +1,4 @@
-"""Finding nodes by name, by type, by kind, or by the lines of code they came from."""
+"""Search for nodes by name, type, kind, or source line."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SearchBy = Literal["name", "type", "kind", "stack"]
 _Matches = Callable[[str], bool]
 
 LONGEST_SHOWN = 200
-"""Characters of a wrong regular expression that a message repeats."""
+"""Number of characters of an invalid regular expression that a message repeats."""
 
 _WITH_NEW_MEANING = re.compile(r"\[\[|--|&&|~~|\|\|")
-"""What Python warns of in a regular expression, because it may mean something else in a later version."""
+"""Parts of regular expressions for which Python warns that their meaning may change in a later version."""
 
 
 def search(
@@ -38,26 +38,26 @@ def search(
     Parameters
     ----------
     graphs : Graph or iterable of Graph
-        Where to search.
+        The graphs to search.
     query : str
-        A part of what is searched, or a regular expression that matches a part of it.
+        A part of the searched text, or a regular expression that matches a part of it.
     by : {"name", "type", "kind", "stack"}
-        What is searched: the node's name; its type; the value of one of its `NodeKind` (``weight``), which must
-        match as a whole; the text of one of its source frames (``# - /p/net.py:16  x = self.relu(x)``).
+        The searched text: the node's name; its type; the value of one of its `NodeKind` (``weight``), which must
+        match completely; the text of one of its source frames (``# - /p/net.py:16  x = self.relu(x)``).
     regex : bool
         Whether `query` is a regular expression.
     case_sensitive : bool
-        Whether ``relu`` must not match ``ReLU``.
+        Whether case matters, so that ``relu`` does not match ``ReLU``.
 
     Returns
     -------
     tuple of Node
-        What matches.
+        The nodes that match.
 
     Raises
     ------
     InputError
-        When `by` is none of these, `query` is no valid regular expression, or no kind matches it.
+        If `by` is invalid, `query` is not a valid regular expression, or no kind matches it.
     """
     selected = (graphs,) if isinstance(graphs, Graph) else tuple(graphs)
     if by == "kind":
@@ -75,40 +75,40 @@ def search(
 
 
 def text_pattern(query: str, *, case_sensitive: bool = True, ascii_classes: bool = False) -> re.Pattern[str]:
-    r"""Compile a regular expression that a person typed.
+    r"""Compile a regular expression that a user typed.
 
     Parameters
     ----------
     query : str
     case_sensitive : bool
     ascii_classes : bool
-        Whether ``\w``, ``\d``, ``\s`` and ``\b`` know only ASCII, as in RE2.
+        Whether ``\w``, ``\d``, ``\s`` and ``\b`` are limited to ASCII, as in RE2.
 
     Raises
     ------
     InputError
-        When it is none, or more than can be compiled.
+        It is not a valid regular expression, or too large to compile.
     """
     flags = (re.ASCII if ascii_classes else 0) | (0 if case_sensitive else re.IGNORECASE)
     try:
         if not _WITH_NEW_MEANING.search(query):
             return re.compile(query, flags)
-        # To the person that is no news. In a training Python then shows once more what it has warned of before.
+        # The warning is useless to the user, and catch_warnings() makes Python repeat earlier warnings of a training.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             return re.compile(query, flags)
     except (re.error, RecursionError, OverflowError) as error:
         shown = query if len(query) <= LONGEST_SHOWN else f"{query[:LONGEST_SHOWN]}…"
-        raise InputError(f"{shown!r} is no regular expression: {error}") from None
+        raise InputError(f"{shown!r} is not a valid regular expression: {error}") from None
 
 
 def _by_kind(graphs: Iterable[Graph], query: str, *, regex: bool, case_sensitive: bool) -> tuple[Node, ...]:
     matches = _matcher(query, regex=regex, case_sensitive=case_sensitive, whole=True)
-    wanted = {kind for kind in NodeKind if matches(kind.value)}
-    if not wanted:
-        known = ", ".join(kind.value for kind in NodeKind)
-        raise InputError(f"{query!r} is no kind of node; there are {known}")
-    return tuple(node for graph in graphs for node in graph.nodes if not wanted.isdisjoint(kinds(graph, node)))
+    matching_kinds = {kind for kind in NodeKind if matches(kind.value)}
+    if not matching_kinds:
+        names = ", ".join(kind.value for kind in NodeKind)
+        raise InputError(f"unknown kind of node {query!r}; kinds are {names}")
+    return tuple(node for graph in graphs for node in graph.nodes if not matching_kinds.isdisjoint(kinds(graph, node)))
 
 
 def _matcher(query: str, *, regex: bool, case_sensitive: bool, whole: bool) -> _Matches:
@@ -116,20 +116,20 @@ def _matcher(query: str, *, regex: bool, case_sensitive: bool, whole: bool) -> _
         pattern = text_pattern(query, case_sensitive=case_sensitive)
         find = pattern.fullmatch if whole else pattern.search
         return lambda text: find(text) is not None
-    wanted = query if case_sensitive else query.lower()
+    needle = query if case_sensitive else query.lower()
     if case_sensitive:
-        return (lambda text: wanted == text) if whole else (lambda text: wanted in text)
-    return (lambda text: wanted == text.lower()) if whole else (lambda text: wanted in text.lower())
+        return (lambda text: needle == text) if whole else (lambda text: needle in text)
+    return (lambda text: needle == text.lower()) if whole else (lambda text: needle in text.lower())
 
 
 def _remembering(matches: _Matches) -> _Matches:
-    """Remember answers: types, and lines of code, repeat all over a graph."""
-    known: dict[str, bool] = {}
+    """Return a cached version of `matches`, because types and source lines repeat in a graph."""
+    results: dict[str, bool] = {}
 
     def remembered(text: str) -> bool:
-        answer = known.get(text)
-        if answer is None:
-            answer = known[text] = matches(text)
-        return answer
+        is_match = results.get(text)
+        if is_match is None:
+            is_match = results[text] = matches(text)
+        return is_match
 
     return remembered

@@ -1,4 +1,4 @@
-"""Lines of a user's code: the stack that a graph file records for each operator."""
+"""Source lines of the user's code, from the stack that a graph file contains for each operator."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # `# In file /p/net.py:313/  code/`, `/p/net.py(175)/`, `/p/net.py:373, 17~44/`, `/p/net.py:372~376, 4~21/`,
-# `/p/net.py:372~376/`. The code may be missing, may hold anything, and ends with a slash. The left-most position
-# counts: code such as `x[:2/n]` looks like a position too, a folder name hardly ever does.
+# `/p/net.py:372~376/`. The code may be missing, may contain anything, and ends with a slash. The left-most position
+# counts: code such as `x[:2/n]` may look like a position, but folder names hardly ever do.
 _FRAME = re.compile(
     r"""
     \#(?:[ ]{1,3}(?P<mark>-))?\s{1,8}In\ file\s
@@ -24,7 +24,7 @@ _FRAME = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# Longer lines are no source lines; a bound keeps a hostile one from costing more than a look.
+# Longer lines are not source lines; the limit bounds the time that a malicious one can take.
 _LONGEST_LINE = 65_536
 
 
@@ -35,19 +35,19 @@ class SourceFrame:
     Attributes
     ----------
     file : str
-        Path as written by the training process; empty when the line could not be understood.
+        Path as written by the training process; empty if the line could not be parsed.
     line, end_line : int or None
-        First and last line of the code, from 1. `end_line` is None when the file gives only one line. Of what a network
-        computes itself between two calls of its modules they are the lines that may have computed it.
+        First and last line of the code, from 1. `end_line` is None if the file contains only one line. For values that
+        a network computes between two calls of its modules, the range of lines that may have computed them.
     column, end_column : int or None
-        First column and the one after the last, from 0, where the file gives them (MindSpore 2.10).
+        First column and the one after the last, from 0, if the file contains them (MindSpore 2.10).
     code : str
-        The code itself without indentation; the whole line when it could not be understood
-        (a heading such as ``# Corresponding forward node candidate:``).
+        The code without indentation; the whole line if it could not be parsed (a heading such as
+        ``# Corresponding forward node candidate:``).
     has_substack : bool
-        Whether the code called something whose frames are listed too (``# - In file``).
+        Whether the code called something whose frames are also listed (``# - In file``).
     raw : str
-        The line as in the graph file, without the blanks around it.
+        The line as in the graph file, without surrounding whitespace.
     """
 
     file: str
@@ -61,17 +61,17 @@ class SourceFrame:
 
     @property
     def is_range(self) -> bool:
-        """Whether the code is on several lines."""
+        """Whether the code spans several lines."""
         return self.line is not None and self.end_line is not None and self.end_line > self.line
 
     @property
     def lines(self) -> str:
-        """The line, ``16``, or the first and the last one, ``16-18``."""
+        """The line, ``16``, or the range of lines, ``16-18``."""
         return f"{self.line}-{self.end_line}" if self.is_range else f"{self.line}"
 
     @property
     def text(self) -> str:
-        """The frame as people search it: mark, file, line, code; the raw line when it was not understood."""
+        """The frame as searched by users: mark, file, line, code; the raw line if it could not be parsed."""
         if not self.file:
             return self.raw
         return f"# {'-' if self.has_substack else ' '} {self.file}:{self.lines}  {self.code}"
@@ -89,7 +89,7 @@ def parse_frame(line: str) -> SourceFrame:
     Returns
     -------
     SourceFrame
-        With an empty `file` when the line has none of the known forms.
+        With an empty `file` if the line has none of the known forms.
     """
     raw = line.strip()
     match = _FRAME.fullmatch(raw) if len(raw) <= _LONGEST_LINE else None
@@ -109,7 +109,7 @@ def parse_frame(line: str) -> SourceFrame:
 
 
 def parse_stack(lines: tuple[str, ...]) -> tuple[SourceFrame, ...]:
-    """Parse the lines of a source address; blank lines are no frames."""
+    """Parse the lines of a source address; skip blank lines."""
     return tuple(parse_frame(line) for line in lines if line and not line.isspace())
 
 
@@ -118,7 +118,7 @@ def _optional_int(digits: str | None) -> int | None:
 
 
 def user_frame(frames: Sequence[SourceFrame]) -> SourceFrame | None:
-    """Return the frame most likely to be the person's own code: the innermost outside of an installed package.
+    """Return the frame most likely to be the user's own code: the innermost one outside of installed packages.
 
     Parameters
     ----------
@@ -126,5 +126,7 @@ def user_frame(frames: Sequence[SourceFrame]) -> SourceFrame | None:
         A node's stack, innermost frame first.
     """
     located = [frame for frame in frames if frame.file]
-    own = [frame for frame in located if "site-packages" not in frame.file and "dist-packages" not in frame.file]
-    return next(iter(own or located), None)
+    user_frames = [
+        frame for frame in located if "site-packages" not in frame.file and "dist-packages" not in frame.file
+    ]
+    return next(iter(user_frames or located), None)

@@ -1,8 +1,8 @@
-"""Where NaN and Inf go: on to other tensors, or nowhere, because every operator that reads them leaves them out.
+"""Spreading of NaN and Inf: to other tensors, or no further if all operators that read them leave them out.
 
-Data with gaps is filled by ``where(isnan(x), …)``, a best score begins at infinity and is compared, a logarithm is
-taken of everything and chosen of a part. Nothing is wrong with such a training as long as what is left out stays out: a
-gradient that is not finite shows that it did not.
+Missing data is filled by ``where(isnan(x), …)``, a best score starts at infinity, a logarithm is computed for all
+elements and selected for some. Such a training is correct as long as the values remain left out; a gradient that is not
+finite shows that they did not.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 
 class NonFinite(IntFlag):
-    """What a tensor has besides numbers."""
+    """Kinds of non-finite elements of a tensor."""
 
     NOTHING = 0
     NAN = 1
     INF = 2
     MEANT = 4
-    """Somebody has written it down."""
+    """The code contains the value, so it is intended."""
 
 
 class Spreading:
-    """Where the values of a step's operators go.
+    """Follows the non-finite values of a step's operators.
 
     Parameters
     ----------
     nodes : iterable of LayerNode
-        Operators in the order of execution.
+        All nodes, with operators in execution order.
     with_backward : bool
-        Follow values into the backward pass and the optimizer, too: what these read of the forward pass.
+        Whether to follow values of the forward pass into the backward pass and the optimizer, too.
     """
 
     def __init__(self, nodes: Iterable[LayerNode], *, with_backward: bool = False) -> None:
@@ -55,17 +55,17 @@ class Spreading:
         return name in self._nodes
 
     def is_passing(self, name: str) -> bool:
-        """Whether a node is of the forward pass, or comes from outside, and is no weight."""
+        """Whether a node is an operator of the forward pass or an input from outside, and not a weight."""
         node = self._nodes.get(name)
         return node is not None and node.kind in ("operator", "data") and not runs_after_forward(node)
 
     def is_read(self, name: str) -> bool:
-        """Whether an operator that is followed reads a node, or is one itself."""
+        """Whether a node is an operator, or is read by a followed operator."""
         node = self._nodes.get(name)
         return name in self._consumers or (node is not None and node.kind == "operator")
 
     def consumers(self, name: str) -> Iterable[LayerNode]:
-        """Return the operators that read a node and are followed."""
+        """Return the followed operators that read a node."""
         return self._consumers.get(name, ())
 
     def inputs(self, name: str) -> tuple[str, ...]:
@@ -74,13 +74,13 @@ class Spreading:
         return () if node is None else node.inputs
 
     def may_be_left_out(self, name: str) -> bool:
-        """Whether an operator comes soon after a node that may leave out some of its elements."""
+        """Whether one of the next operators after a node may leave out some of its elements."""
         waiting, seen = [name], {name}
         while waiting:
             at = waiting.pop()
-            known = self._may_be_left_out.get(at)
-            if known is not None:
-                if known:
+            cached = self._may_be_left_out.get(at)
+            if cached is not None:
+                if cached:
                     self._may_be_left_out[name] = True
                     return True
                 continue
@@ -105,51 +105,53 @@ class Spreading:
         going_on: Collection[str] = (),
         unknown: Collection[str] = (),
     ) -> frozenset[str]:
-        """Return those of some nodes of the forward pass whose NaN or Inf goes on, or comes out in the end.
+        """Return the nodes of the forward pass whose NaN or Inf spreads, or is in the result of the step.
 
         Parameters
         ----------
         names : collection of str
             Nodes that are not finite.
         kinds : mapping of str to NonFinite
-            What each node of the step has, as far as it is not finite.
+            The non-finite elements of each node of the step that has any.
         reached : collection of str, optional
-            While the forward pass has not come to its end: only what has gone on to these nodes is returned.
+            If the forward pass has not ended yet: return only the nodes whose values spread to these nodes.
         going_on : collection of str
-            Nodes whose values go on, whatever is known of those that read them.
+            Nodes whose values certainly spread, regardless of the operators that read them.
         unknown : collection of str
-            Operators of which nobody saw a value: they show nothing by themselves, but hand on what was seen later.
+            Operators without observed values: they show nothing themselves, but propagate what was observed later.
         """
-        found = {name: self._own(name, kinds.get(name, NonFinite.NOTHING)) for name in names}
+        followed = {name: self._own(name, kinds.get(name, NonFinite.NOTHING)) for name in names}
         nan = {name for name, kind in kinds.items() if kind & NonFinite.NAN and name not in unknown}
         shown_by: dict[str, list[LayerNode]] = {}
-        waiting = list(found)
+        waiting = list(followed)
         while waiting:
             name = waiting.pop()
             shown_by[name] = self._shown_by(name, nan)
             for consumer in shown_by[name]:
-                carried = _carried(found[name], consumer, kinds.get(consumer.name, NonFinite.NOTHING))
-                if carried and consumer.name not in found:
-                    found[consumer.name] = self._own(consumer.name, carried)
+                carried = _carried(followed[name], consumer, kinds.get(consumer.name, NonFinite.NOTHING))
+                if carried and consumer.name not in followed:
+                    followed[consumer.name] = self._own(consumer.name, carried)
                     waiting.append(consumer.name)
         spreads: dict[str, bool] = {}
-        for name in sorted(found, key=lambda one: self._positions.get(one, -1), reverse=True):
+        for name in sorted(followed, key=lambda node_name: self._positions.get(node_name, -1), reverse=True):
             if reached is None:
-                spreads[name] = name in going_on or self._spreads(name, shown_by[name], found, spreads, unknown)
+                spreads[name] = name in going_on or self._spreads(name, shown_by[name], followed, spreads, unknown)
             else:
-                spreads[name] = name in reached or any(spreads.get(one.name, False) for one in shown_by[name])
+                spreads[name] = name in reached or any(spreads.get(reader.name, False) for reader in shown_by[name])
         return frozenset(name for name in names if spreads[name])
 
     def _shown_by(self, name: str, nan: Collection[str]) -> list[LayerNode]:
-        """Return the operators that show whether a node's values went on; some nodes are NaN for certain.
+        """Return the operators that show whether a node's values spread; `nan` are nodes that certainly contain NaN.
 
-        Those of the backward pass do not whose gradient is NaN already when it reaches them: theirs will be NaN anyway.
+        Operators of the backward pass that receive a NaN gradient are excluded: their results are NaN in any case.
         """
         return [
             consumer
             for consumer in self._consumers.get(name, ())
             if not runs_after_forward(consumer)
-            or not any(one != name and one in nan and self._is_after_forward(one) for one in consumer.inputs)
+            or not any(
+                source != name and source in nan and self._is_after_forward(source) for source in consumer.inputs
+            )
         ]
 
     def _is_after_forward(self, name: str) -> bool:
@@ -160,19 +162,19 @@ class Spreading:
         self,
         name: str,
         consumers: Collection[LayerNode],
-        found: Mapping[str, NonFinite],
+        followed: Mapping[str, NonFinite],
         spreads: Mapping[str, bool],
         unknown: Collection[str],
     ) -> bool:
-        kind = found[name]
-        if all(map(runs_after_forward, consumers)) and not any(spreads.get(one.name, False) for one in consumers):
+        kind = followed[name]
+        if all(map(runs_after_forward, consumers)) and not any(spreads.get(reader.name, False) for reader in consumers):
             node = self._nodes.get(name)
             is_end = node is not None and node.kind == "operator" and name not in unknown
             return is_end and not kind & NonFinite.MEANT
         for consumer in consumers:
             if spreads.get(consumer.name, False):
                 return True
-            hides = name not in unknown and consumer.name not in found and plain_type(consumer.type) in SATURATING
+            hides = name not in unknown and consumer.name not in followed and plain_type(consumer.type) in SATURATING
             if hides and not runs_after_forward(consumer) and kind & NonFinite.INF and not kind & NonFinite.MEANT:
                 return True
         return False
@@ -183,14 +185,14 @@ class Spreading:
         return kind | NonFinite.MEANT if is_written else kind
 
 
-def _carried(kind: NonFinite, consumer: LayerNode, own: NonFinite) -> NonFinite:
-    """Return what an operator has taken over of what it has read."""
+def _carried(kind: NonFinite, consumer: LayerNode, consumer_kind: NonFinite) -> NonFinite:
+    """Return which kinds of non-finite elements an operator has propagated from its input."""
     if consumer.is_integer:
         return NonFinite.NOTHING
-    if not own:
-        return kind if plain_type(consumer.type) in VIEWS else own
-    # Of NaN nothing comes but NaN; Inf may become NaN.
-    return own if own & NonFinite.NAN or kind & NonFinite.INF else NonFinite.NOTHING
+    if not consumer_kind:
+        return kind if plain_type(consumer.type) in VIEWS else consumer_kind
+    # NaN remains NaN; Inf may become NaN.
+    return consumer_kind if consumer_kind & NonFinite.NAN or kind & NonFinite.INF else NonFinite.NOTHING
 
 
 def runs_after_forward(node: LayerNode) -> bool:

@@ -1,8 +1,8 @@
-"""The one number of a step, and the number that dumps and MindSpore's protocol have for it.
+"""Conversion between steps and the iterations of dumps and of MindSpore's protocol.
 
-A person reads and types steps: the first step of a training is step 1, and step 0 is the state before it (initial
-values, constants). Folders of dumps, MindSpore's messages, the statistics table's column and the drop-in API count
-iterations from 0. Nothing else in Tensight may turn one into the other.
+Users read and type steps: the first step of a training is step 1, and step 0 is the state before it (initial values,
+constants). Folders of dumps, MindSpore's messages, the statistics table's column and the drop-in API count iterations
+from 0. Only this module converts between the two.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ def step_of(iteration: int) -> int:
     Parameters
     ----------
     iteration : int
-        From 0; -1 for what was there before the first.
+        From 0; -1 for the state before the first.
 
     Returns
     -------
     int
-        From 1; 0 for what was there before the first.
+        From 1; 0 for the state before the first.
     """
     return iteration + 1
 
 
 def iteration_of(step: int) -> int:
-    """Return which iteration of a dump, or of a training process, a step is.
+    """Return the iteration of a dump, or of a training process, that a step is.
 
     Parameters
     ----------

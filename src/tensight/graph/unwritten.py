@@ -1,7 +1,7 @@
-"""Outputs that operators declare and never write, so that their memory is as it happened to be.
+"""Outputs that operators declare but never write, so that their memory is uninitialized.
 
-MindSpore dumps them all the same, on CPU and GPU. On Ascend those of optimizers share memory with what was written to,
-and those of normalizations are written.
+On CPU and GPU, MindSpore dumps them nevertheless. On Ascend, outputs of optimizers share memory with the written
+parameters, and outputs of normalizations are written.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from tensight.graph import Graph, Node
 
 _SOME = {"BatchNorm": (1, 2)}
-"""Outputs that operators of a type leave alone: the statistics of a batch, which they put out once more as 3 and 4."""
+"""Outputs that operators of a type never write: batch statistics, which they also return as outputs 3 and 4."""
 
 _IN_TRAINING = {"BatchNorm": (3, 4)}
-"""Outputs that operators of a type write only where a batch is normalized with its own statistics."""
+"""Outputs that operators of a type write only if a batch is normalized with its own statistics."""
 
 
 def is_unwritten(kind: str, slot: int, where: tuple[Graph, Node] | None = None) -> bool:
@@ -26,11 +26,11 @@ def is_unwritten(kind: str, slot: int, where: tuple[Graph, Node] | None = None) 
     Parameters
     ----------
     kind : str
-        Its type.
+        Type of the operator.
     slot : int
-        Of the output.
+        Index of the output.
     where : (Graph, Node), optional
-        The operator itself, if it is known.
+        The operator and its graph, if known.
     """
     if kind in WITHOUT_RESULTS or slot in _SOME.get(kind, ()):
         return True
@@ -38,7 +38,7 @@ def is_unwritten(kind: str, slot: int, where: tuple[Graph, Node] | None = None) 
 
 
 def _evaluates(graph: Graph, node: Node) -> bool:
-    """Whether an operator is told not to train: by an attribute, or by the only truth value that it is given."""
+    """Whether an operator is in evaluation mode, by an attribute or by its only boolean input."""
     if node.attributes.get("is_training") is False:
         return True
     sources = (producer[0] for producer in graph.producers(node) if producer is not None)

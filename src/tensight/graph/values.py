@@ -1,4 +1,4 @@
-"""Attributes and constants of a graph, decoded from the bytes in which a graph keeps them."""
+"""Decoding of the attributes and constants of a graph from their serialized form."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TensorValue:
-    """A tensor written into the graph itself.
+    """A tensor that is stored in the graph.
 
     Attributes
     ----------
     dtype : str
-        Name of the elements' dtype, empty when it is unknown.
+        Name of the elements' dtype; empty if unknown.
     shape : tuple of int
-        As written; nothing promises that it fits `content`.
+        Shape as written; it may not match `content`.
     content : bytes
-        The elements, little endian, C order; often empty, because MindSpore leaves out what it dumps to a file.
+        The elements, little endian, C order; often empty, because MindSpore leaves out values that it dumps to a file.
     """
 
     dtype: str
@@ -44,12 +44,12 @@ class TensorValue:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableValue:
-    """A value whose bytes are damaged or of a kind that this version does not know.
+    """A value that is damaged, or of a type that this version does not support.
 
     Attributes
     ----------
     reason : str
-        What is wrong.
+        Why it cannot be read.
     """
 
     reason: str
@@ -57,7 +57,7 @@ class UnreadableValue:
 
 @dataclass(frozen=True, slots=True)
 class Monad:
-    """The token that orders operators with side effects; it holds no data.
+    """The token that orders operators with side effects; it has no data.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Monad:
 
 
 def decode_text(text: bytes) -> str:
-    r"""Decode a name or a line; bytes that are no UTF-8 stay visible as ``\xff``."""
+    r"""Decode a name or a line; bytes that are not UTF-8 are shown as ``\xff``."""
     return text.decode("utf-8", "backslashreplace")
 
 
@@ -80,7 +80,7 @@ def decode_value(data: bytes) -> object:
     -------
     object
         bool, int, float, str, tuple, list, dict, None, a type's name, `TensorValue` or `Monad`;
-        `UnreadableValue` for damaged bytes: one bad value must not hide its neighbours.
+        `UnreadableValue` for damaged bytes, so that other values remain readable.
     """
     from tensight.graph.ms_graph_pb2 import ValueProto
 
@@ -93,7 +93,7 @@ def decode_value(data: bytes) -> object:
 
 
 def decode_attributes(attributes: Iterable[bytes]) -> Mapping[str, object]:
-    """Decode serialized AttributeProtos; of several with one name the last counts."""
+    """Decode serialized AttributeProtos; if several have the same name, the last one counts."""
     from tensight.graph.ms_graph_pb2 import AttributeProto
 
     decoded: dict[str, object] = {}
@@ -108,7 +108,7 @@ def decode_attributes(attributes: Iterable[bytes]) -> Mapping[str, object]:
 
 
 def _value(value: ValueProto) -> object:
-    """Decode by the declared type; protobuf's own bound on nesting (100) bounds this recursion."""
+    """Decode a value by its declared type; protobuf's nesting limit (100) bounds the recursion."""
     if decoder := _DECODERS.get(value.dtype):
         return decoder(value)
     if value.dtype in MONADS:
@@ -139,7 +139,7 @@ def _type(value: ValueProto) -> str:
 
 _Decoder = Callable[["ValueProto"], object]
 
-# Keys are DataType numbers. Narrow integers travel in the 64-bit fields.
+# Keys are DataType numbers. Narrow integers are stored in the 64-bit fields.
 _DECODERS: dict[int, _Decoder] = {
     1: lambda value: value.bool_val,
     **dict.fromkeys((2, 3, 4, 5, 48), lambda value: value.int_val),

@@ -1,9 +1,9 @@
-"""Zero provenance: which inputs of an operator must be zero for its own zeros to be propagated, not made by it.
+"""Zero provenance: the inputs of an operator that must be zero for its zeros to be propagated, not created by it.
 
-A product is zero where a factor is, a sum where all terms are. So a state that begins at zero, a weight that does, and
-everything that is computed from a dead layer propagate their zeros; none of these originate where they show. A mask is
-no such reason: what multiplies a layer away with one has done it there, unless the sum that follows lets another branch
-pass through, as gates do.
+A product is zero if a factor is, a sum if all terms are. So zeros of states and weights that are initialized to zero,
+and of dead layers, propagate to everything computed from them, and do not originate there. A mask does not count as
+such a source: if multiplication with a mask removes a layer, the zeros originate in that product, unless a following
+sum adds another branch, as with gates.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 
 class ZeroProvenance(NamedTuple):
-    """What decides whether an operator that puts out zeros only propagates them.
+    """The condition under which an operator only propagates zeros.
 
     Attributes
     ----------
     sources : tuple of (str, int)
-        Outputs of nodes; a view of a weight counts as the weight.
+        Outputs of nodes; a view of a weight counts as the weight. Empty if zeros are intended, or if it is unknown.
     all_of_them : bool
-        Whether all of them must be zero; else one is enough. Without sources the zeros are meant, or nobody can tell.
+        Whether all sources must be zero; otherwise one suffices.
     """
 
     sources: tuple[tuple[str, int], ...] = ()
     all_of_them: bool = True
 
     def propagates(self, zero: Iterable[bool | None]) -> bool | None:
-        """Tell whether zeros are propagated, by which of the sources are all zero; None where that is not known."""
-        known = set(zero)
+        """Return whether zeros are propagated, given whether each source is all zero (None if unknown)."""
+        states = set(zero)
         decisive = not self.all_of_them
-        if decisive in known:
+        if decisive in states:
             return decisive
-        return None if None in known else not decisive
+        return None if None in states else not decisive
 
 
 def find_zero_provenances(
@@ -49,11 +49,11 @@ def find_zero_provenances(
     Parameters
     ----------
     nodes : sequence of LayerNode
-        Operators in the order of execution.
+        All nodes, with operators in execution order.
     of_weights : collection of str
         Weights, and views of them.
     fed : collection of str
-        Operators whose results come from weights.
+        Operators whose results depend on weights.
     """
     by_name = {node.name: node for node in nodes}
     masks = find_masks(nodes)
@@ -68,16 +68,16 @@ def find_zero_provenances(
 def gradient_zero_provenances(
     forward: Sequence[LayerNode], weights_in: Mapping[str, Collection[str]], gradients: Mapping[str, str]
 ) -> dict[str, ZeroProvenance]:
-    """Return the zero provenance of gradients of weights: a weight has none where zeros go into its layer.
+    """Return the zero provenance of the gradients of weights, which are zero if the inputs of their layers are.
 
     Parameters
     ----------
     forward : sequence of LayerNode
         The operators of the forward pass.
     weights_in : mapping of str to collection of str
-        Which weights a weight, or a view of weights, is made of.
+        The weights of which a weight, or a view of weights, consists.
     gradients : mapping of str to str
-        Gradients, and their weights.
+        Weights by the name of their gradient.
     """
     read: dict[str, dict[tuple[str, int], bool]] = {}
     unknown: set[str] = set()
@@ -131,7 +131,7 @@ def _zero_provenance(
 def _weight_of(
     by_name: Mapping[str, LayerNode], of_weights: Collection[str], source: tuple[str, int]
 ) -> tuple[str, int]:
-    """Return the weight that a source is a view of, else the source."""
+    """Return the weight of which a source is a view, otherwise the source itself."""
     while source[0] in of_weights:
         node = by_name[source[0]]
         if node.kind != "operator" or len(node.inputs) != 1 or node.inputs[0] not in by_name:
@@ -141,7 +141,7 @@ def _weight_of(
 
 
 def find_masks(nodes: Sequence[LayerNode]) -> set[str]:
-    """Return the nodes that hold integers or truth values, or what was computed from nothing else."""
+    """Return the nodes that contain integers or booleans, or were computed only from such nodes."""
     masks: set[str] = set()
     for node in nodes:
         from_masks = node.kind == "operator" and bool(node.inputs) and masks.issuperset(node.inputs)
@@ -151,10 +151,10 @@ def find_masks(nodes: Sequence[LayerNode]) -> set[str]:
 
 
 def _absorbed(nodes: Sequence[LayerNode], fed: Collection[str]) -> set[str]:
-    """Return what is added to, or joined with, something else that comes from the network."""
-    found: set[str] = set()
+    """Return the nodes that are added to, or joined with, another signal of the network."""
+    absorbed: set[str] = set()
     for node in nodes:
         if node.kind == "operator" and plain_type(node.type) in SUMS:
             signals = {name for name in node.inputs if name in fed}
-            found.update(name for name in node.inputs if not signals <= {name})
-    return found
+            absorbed.update(name for name in node.inputs if not signals <= {name})
+    return absorbed
