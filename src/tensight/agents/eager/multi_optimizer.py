@@ -120,7 +120,8 @@ class MultiOptimizerSteps:
     def ends_before(self, updating: frozenset[int]) -> bool:
         """Return whether a step was over before the next update by some optimizers.
 
-        It was if they have already updated in it, and only optimizers that have never updated are still missing.
+        It was if they have already updated in it, and only optimizers that have never updated are still missing. Those
+        are then no longer waited for.
         """
         waiting = self._live() - self._updated - self._idle
         if not updating & self._updated or waiting & self._ever:

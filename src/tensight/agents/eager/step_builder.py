@@ -108,7 +108,7 @@ class StepBuilder:
     slot_table : SlotTable
     names : Names
     seen : callable (slot, tensor) -> None
-        Called with each tensor when it exists.
+        Called with each tensor and its slot.
 
     Attributes
     ----------
@@ -198,7 +198,7 @@ class StepBuilder:
                 self._between(tensor, (name, module, None), ends=True)
 
     def script(self, tensor: Any) -> None:
-        """Note a tensor from which a backward pass will begin; it may not be the output of a module."""
+        """Note a tensor from which a backward pass will begin; it need not be the output of a module."""
         if self._tensors.find(tensor) is None and self._framework.has_gradient(tensor):
             self._between(tensor, None)
 
@@ -341,7 +341,7 @@ class StepBuilder:
         module: Any | None = None,
         is_call: bool = False,
     ) -> Position:
-        """Advance to the operation that runs next, and return its position; calls have a stack of their own."""
+        """Advance to the operation that runs next, and return its position; that of a call has its stack and site."""
         key = operation, begins_backward, tuple(reading.sources)
         position = self.at.following.get(key)
         if position is None:

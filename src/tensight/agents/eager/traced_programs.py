@@ -76,7 +76,7 @@ class Programs:
         number = self._number(trace)
         program = Program(f"kernel_graph_{number}", number + 1, tuple(self._nodes(trace)))
         if cached is not None and cached[2] == program:
-            # The added and removed tensors are alike.
+            # A tensor was freed and replaced by one like it.
             program = cached[2]
         # A reference to the trace keeps its identity from being reused.
         self._programs[id(trace)] = trace, generation, program

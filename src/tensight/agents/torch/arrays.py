@@ -81,7 +81,7 @@ def content_key(tensor: torch.Tensor) -> Hashable | None:
         axes = merged_axes(tensor.shape, tensor.stride())
         return tensor.data_ptr(), tensor.dtype, tuple(axes)
     except (RuntimeError, NotImplementedError):
-        # Sparse, nested and wrapped tensors have no such thing.
+        # Sparse, nested and wrapped tensors do not support it.
         return None
 
 
@@ -114,7 +114,7 @@ class TorchReader:
             try:
                 size: int = tensor.nbytes
             except (RuntimeError, NotImplementedError):
-                # Sparse and nested tensors have no such thing.
+                # Sparse and nested tensors do not support it.
                 return self.describe(tensor)[2]
             return size
         return None if _held(tensor) is None else self.describe(tensor)[2]
@@ -135,7 +135,7 @@ class TorchReader:
             ):
                 return _array(tensor) if is_in_memory(tensor) else None
         except (RuntimeError, NotImplementedError):
-            # Sparse, nested and wrapped tensors have no such thing.
+            # Sparse, nested and wrapped tensors do not support it.
             pass
         with _unnoticed():
             try:
@@ -177,14 +177,14 @@ class TorchReader:
                 if name is not None and is_there and not (tensor.is_complex() and tensor.is_conj()):
                     return columns.scan_address(slot_id, address, name, tensor.shape, tensor.numel(), hashed=hashed)
         except (RuntimeError, NotImplementedError):
-            # Sparse, nested and wrapped tensors have no such thing.
+            # Sparse, nested and wrapped tensors do not support it.
             pass
         return self._scan_unusual(tensor, columns, slot_id, hashed)
 
     def has_non_finite(self, tensor: torch.Tensor) -> bool:
         """Whether the values contain NaN or Inf.
 
-        Always true for a tensor on a device, because checking it would mean to wait for the device.
+        Always true for a tensor on a device, because checking it would mean waiting for the device.
         """
         try:
             if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous():
@@ -192,7 +192,7 @@ class TorchReader:
                 if name is not None and address and is_in_memory(tensor):
                     return has_non_finite_at(address, name, tensor.numel())
         except (RuntimeError, NotImplementedError):
-            # Sparse, nested and wrapped tensors have no such thing.
+            # Sparse, nested and wrapped tensors do not support it.
             pass
         with _unnoticed():
             if self._is_on_device(tensor):

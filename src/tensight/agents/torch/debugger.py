@@ -301,7 +301,7 @@ class Debugger(TrainingDebugger):
         return self._programs.running(Trace() if self._capture is None else self._capture.preview())
 
     def _capture_operators_if_wanted(self) -> None:
-        """Capture every operator from the beginning step on, if that was requested since the last step ended."""
+        """Switch to capturing every operator at the beginning of a step, if that has been requested."""
         agent, capture, steps = self._agent, self._capture, self._steps
         if agent is None or steps is None or not agent.wants_operators or not isinstance(capture, ModuleCapture):
             return

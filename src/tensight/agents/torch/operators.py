@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tensight.agents.torch.operator_tracing import Started
 
 _TRACED_AT_FIRST = 2
-"""Steps that are captured even without a watchpoint. An optimizer's first step differs from the later ones."""
+"""Steps that are captured even if nothing is watched. An optimizer's first step differs from the later ones."""
 
 _MOST_STEPS = 64
 

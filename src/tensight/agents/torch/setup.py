@@ -211,7 +211,7 @@ def _setting(value: object) -> object:
 
 
 def _schedulers(optimizers: Sequence[torch.optim.Optimizer]) -> list[dict[str, object]]:
-    """Return the schedulers of the optimizers, found by garbage collection: optimizers do not refer to schedulers."""
+    """Return the schedulers of the optimizers, found through the garbage collector: optimizers do not refer to them."""
     optimizer_ids = {id(optimizer) for optimizer in optimizers}
     schedulers: list[dict[str, object]] = []
     # Only referrers of an optimizer are inspected. An object's attributes may be in a dictionary, or in itself.
