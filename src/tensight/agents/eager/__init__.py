@@ -1,1 +1,1 @@
-"""What every framework has in common that runs operators as the script calls them: written once, for all adapters."""
+"""Code shared by the adapters of all eager frameworks, which run operators as the script calls them."""

@@ -1,9 +1,9 @@
-"""What the shared code for eager frameworks asks of a framework: the contract of an adapter.
+"""The contract of an adapter: what the shared code for eager frameworks requires of a framework.
 
 An adapter of an eager framework consists of an `EagerFramework`, a `TensorReader`, `PersistentTensors` that know its
-optimizers, and hooks: it reports when a call of a module begins and returns, when a backward pass begins, which
-gradient has come, and when an optimizer updates. `tests/agents/eager` holds the tests that every adapter passes, and an
-adapter for a framework of a few lines that passes them.
+optimizers, and hooks that report calls and returns of modules, the beginning of a backward pass, gradients, and the
+updates of optimizers. `tests/agents/eager` contains the tests that every adapter must pass, and an adapter for a
+framework of a few lines that passes them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class ModuleKind(NamedTuple):
-    """What a module is to a graph.
+    """How a module appears in a graph.
 
     Attributes
     ----------
     type : str
         Name of its class.
     is_leaf : bool
-        Whether it has no modules of its own: one call of it is one operator.
+        Whether it has no inner modules: each call of it is one operator.
     is_plain : bool
-        Whether it only passes on what its modules return.
+        Whether it only returns what its modules return.
     is_compiled : bool
-        Whether nothing can be seen of what happens within it.
+        Whether nothing inside it can be observed.
     """
 
     type: str
@@ -39,15 +39,15 @@ class ModuleKind(NamedTuple):
 
 
 class InnerModule(NamedTuple):
-    """A module within a model, or the model itself.
+    """A module inside a model, or the model itself.
 
     Attributes
     ----------
     path : tuple of str
-        The attributes that lead to it; what only wraps a module has no part in it.
+        The attributes that lead to it, without those of wrappers.
     module : object
     is_called : bool
-        Whether its calls can be seen.
+        Whether its calls can be observed.
     """
 
     path: tuple[str, ...]
@@ -56,12 +56,12 @@ class InnerModule(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A weight or a buffer, as the names of a training have it.
+    """A weight or a buffer, with its name.
 
     Attributes
     ----------
     tensor : callable
-        Returns the tensor that is there now, None if there is none: a module may hold another one at any time.
+        Returns the current tensor, None if there is none; a module may replace it at any time.
     name : str
         ``layer1.conv1.weight``.
     is_parameter : bool
@@ -73,14 +73,14 @@ class Named(NamedTuple):
 
 
 class GradientEdge(NamedTuple):
-    """An output of a function of the backward pass, as frameworks link them to each other.
+    """An output of an autograd function, as it is linked to other functions.
 
     Attributes
     ----------
     function : object
-        The framework's own.
+        The framework's object for the function.
     key : hashable
-        Equal for the same output of the same function, and for no other.
+        Equal for the same output of the same function only.
     """
 
     function: Any
@@ -88,17 +88,17 @@ class GradientEdge(NamedTuple):
 
 
 class EagerFramework(Protocol):
-    """Answers about modules, tensors and the links of the backward pass; nothing here changes or computes anything."""
+    """Describes modules, tensors and the links of the backward pass, without changing or computing anything."""
 
     @property
     def tensor_type(self) -> type[Any]:
-        """Of tensors."""
+        """Class of tensors."""
 
     @property
     def has_own_names(self) -> bool:
         """Whether the framework itself names weights, over all modules of a model.
 
-        Then models share the space of names, and a weight is named after its model, too, only where its name is taken.
+        Then models share one namespace, and a weight's name contains its model only if the name is already taken.
         """
 
     # --- modules ---
@@ -107,71 +107,74 @@ class EagerFramework(Protocol):
         """Yield a model and the modules in it, each once, the model first."""
 
     def kind(self, module: Any) -> ModuleKind:
-        """Return what a module is to a graph."""
+        """Return how a module appears in a graph."""
 
     def wrapped(self, module: Any) -> Any | None:
-        """Return the module that a module only wraps, computing nothing of its own; None if it wraps none."""
+        """Return the wrapped module of a wrapper that computes nothing of its own; None for other modules."""
 
     def held(self, module: Any, path: str) -> Iterator[Named]:
-        """Yield the weights and buffers that a module holds itself.
+        """Yield the weights and buffers that belong to a module directly.
 
         Parameters
         ----------
         module : object
         path : str
-            What stands before their names in the model: ``layer1.conv1.``; empty for the model itself.
+            Prefix of their names in the model: ``layer1.conv1.``; empty for the model itself.
         """
 
     def read_by(self, module: Any, *, is_opaque: bool = False) -> Sequence[Any]:
-        """Return the weights that a call of a module may read, and the buffers as far as they are none of its inputs.
+        """Return the weights that a call of a module may read, and the buffers that are not among its inputs.
 
         Parameters
         ----------
         module : object
         is_opaque : bool
-            Whether nothing can be seen of what happens within it: then those of its modules are among them.
+            Whether nothing inside it can be observed; then those of its inner modules are included.
         """
 
     # --- tensors ---
 
     def outline(self, tensor: Any) -> OutputSlot:
-        """Return dtype and shape of a tensor as graphs have them."""
+        """Return the dtype and shape of a tensor, as a slot of a graph."""
 
     def version(self, tensor: Any) -> int:
-        """Return a number that grows when a tensor is written to in place; 0 where nobody counts that."""
+        """Return the version of a tensor, which grows with each write in place; 0 if the framework has no versions."""
 
     # --- the backward pass ---
 
     def edge(self, tensor: Any) -> GradientEdge | None:
-        """Return what has computed a tensor; None if nothing has, or no gradient goes there, or nobody can tell."""
+        """Return the function that computed a tensor; None if there is none, it needs no gradient, or is unknown."""
 
     def edges_into(self, edge: GradientEdge) -> list[GradientEdge]:
-        """Return what has computed the inputs of a function, as far as gradients go there."""
+        """Return the functions that computed the inputs of a function, as far as they need gradients."""
 
     def weight_at(self, edge: GradientEdge) -> Hashable | None:
-        """Return what stands for a weight where the backward pass ends with one; None if it goes on."""
+        """Return a key for the weight at which the backward pass ends; None if it continues."""
 
 
 class ReportedFramework(EagerFramework, Protocol):
-    """What `EagerCapture` needs beside, whose adapter only reports what happens."""
+    """What `EagerCapture` needs in addition, for adapters that only report events."""
 
     def requires_gradient(self, weight: Any) -> bool:
-        """Whether a weight is to be trained."""
+        """Whether a weight is trainable."""
 
     def has_gradient(self, tensor: Any) -> bool:
-        """Whether a tensor was computed, and takes part in a backward pass that may come."""
+        """Whether a tensor was computed, and a backward pass may reach it."""
 
     def on_gradient(self, tensor: Any, on_arrival: Callable[[Any], None]) -> Any | None:
-        """Call a function with the gradient of a tensor; None if none will come, else what has a method ``remove``."""
+        """Call a function with the gradient of a tensor; return an object with a method ``remove``, or None.
+
+        None means that no gradient will arrive.
+        """
 
     def end_of(self, weight: Any) -> Hashable | None:
-        """Return what `weight_at` returns for a weight; None if no backward pass has come there yet."""
+        """Return the key of a weight, as `weight_at` does; None if no backward pass has reached it yet."""
 
     def has_unlinked_input(self, edge: GradientEdge) -> bool:
-        """Whether something without gradient went into a function, a factor for one, to which no edge leads."""
+        """Whether a function had an input without gradient, such as a factor, to which no edge leads."""
 
     def forward(self, module: Any) -> Callable[..., Any]:
-        """Return the function of a module's class that computes what a call of it returns."""
+        """Return the function of a module's class that a call of the module runs."""
 
     def call_site(self) -> CallSite:
-        """Return where the user's code is that has called a module."""
+        """Return the position of the user's code that has called a module."""

@@ -1,4 +1,4 @@
-"""Where the user's code called a module, and which of its lines computed what came between two such calls."""
+"""Finds where the user's code called a module, and the lines that computed something between two such calls."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _DEEPEST = 1000
 _MOST_DECORATORS = 16
 
 CalledOf = Callable[["FrameType"], "tuple[Any, object] | None"]
-"""Returns what a frame of the framework calls, and with which arguments; None if it calls no module."""
+"""Returns the module that a frame of the framework calls, and its arguments; None if it calls no module."""
 
 
 class Frame(NamedTuple):
-    """A function of the user's that is running.
+    """A running function of the user.
 
     Attributes
     ----------
     code : code
     offset : int
-        Of the instruction that it is at.
+        Offset of its current instruction.
     line : StackFrame
     owner : type or None
-        Class of the module whose code it is, as far as that is known.
+        Class of the module to which the function belongs, if it is known.
     """
 
     code: CodeType
@@ -44,21 +44,21 @@ class Frame(NamedTuple):
 
     @property
     def position(self) -> tuple[int, int]:
-        """What tells it from other functions, and from other calls in the same function."""
+        """Key that distinguishes it from other functions, and from other calls in the same function."""
         return id(self.code), self.offset
 
 
 class CallSite(NamedTuple):
-    """Where the user's code stood when a module was called.
+    """The position of the user's code when a module was called.
 
     Attributes
     ----------
     frames : tuple of Frame
         Outermost first.
     is_direct : bool
-        Whether the innermost one called the module itself, and not by way of a library.
+        Whether the innermost frame called the module itself, and not through a library.
     levels : dict of int to int
-        How many of the frames are outside of a module that is being called, by the module's identity.
+        For each module that is being called, by its identity, how many of the frames are outside it.
     """
 
     frames: tuple[Frame, ...] = ()
@@ -67,31 +67,32 @@ class CallSite(NamedTuple):
 
     @property
     def stack(self) -> tuple[StackFrame, ...]:
-        """The lines, innermost first; of a deep recursion the innermost ones."""
+        """The lines, innermost first; only the innermost ones of a deep recursion."""
         return tuple(frame.line for frame in reversed(self.frames[-MOST_FRAMES:]))
 
     def outside_of(self, module: int) -> CallSite:
-        """Return where a module was called that is still being called."""
+        """Return the position at which a running module was called."""
         return CallSite(self.frames[: self.levels[module]]) if module in self.levels else self
 
 
 class Call(NamedTuple):
-    """A module that is being called, and with what."""
+    """A module that is being called, and its arguments."""
 
     module: Any
     arguments: object
 
 
 def call_site(called: CalledOf, machinery: Collection[str], depth: int = 1) -> tuple[CallSite, list[Call]]:
-    """Return where the user's code is, and the modules that are being called, innermost first.
+    """Return the position of the user's code, and the modules that are being called, innermost first.
 
     Parameters
     ----------
     called : callable
+        Returns the module that a frame calls; see `CalledOf`.
     machinery : collection of str
-        Files of the framework's code that calls modules, and computes nothing.
+        Files of the framework that call modules, and compute nothing.
     depth : int
-        How many of the innermost frames are not looked at; 1 is the caller of this function.
+        How many of the innermost frames are skipped; with 1 the caller of this function is the first.
     """
     frames: list[Frame] = []
     calls: list[Call] = []
@@ -106,18 +107,18 @@ def call_site(called: CalledOf, machinery: Collection[str], depth: int = 1) -> t
             file = code.co_filename
             if not frames and file not in machinery and not file.startswith(PACKAGE):
                 is_direct = False
-            found = called(frame)
-            if found is not None and not any(call.module is found[0] for call in calls):
-                calls.append(Call(*found))
+            module_call = called(frame)
+            if module_call is not None and not any(call.module is module_call[0] for call in calls):
+                calls.append(Call(*module_call))
                 outside.append(len(frames))
-                _own(frames, type(found[0]))
+                _own(frames, type(module_call[0]))
         frame = frame.f_back
     levels = {id(call.module): len(frames) - inside for call, inside in zip(calls, outside, strict=True)}
     return CallSite(tuple(reversed(frames)), is_direct, levels), calls
 
 
 def _own(frames: list[Frame], owner: type) -> None:
-    """Note whose code the outermost of the frames is, if it is a method of that class."""
+    """Note the class to which the outermost frame belongs, if the frame is a method."""
     if frames and frames[-1].owner is None:
         names = frames[-1].code.co_varnames
         if frames[-1].code.co_argcount and names[0] == "self":
@@ -125,13 +126,14 @@ def _own(frames: list[Frame], owner: type) -> None:
 
 
 def between(begin: CallSite, end: CallSite, floor: int = 0) -> tuple[StackFrame, ...]:
-    """Return the stack of what was computed after one call and before another.
+    """Return the stack of a computation after one call and before another.
 
     Parameters
     ----------
     begin, end : CallSite
+        Sites of the two calls.
     floor : int
-        How many frames are certainly the same calls of the same functions.
+        How many outer frames are certainly the same calls of the same functions.
 
     Returns
     -------
@@ -139,8 +141,8 @@ def between(begin: CallSite, end: CallSite, floor: int = 0) -> tuple[StackFrame,
         Innermost first; the first one is the range of lines that may have computed it.
     """
     same = 0
-    for one, other in zip(begin.frames, end.frames, strict=False):
-        if one.position != other.position:
+    for begin_frame, end_frame in zip(begin.frames, end.frames, strict=False):
+        if begin_frame.position != end_frame.position:
             break
         same += 1
     if same < len(begin.frames) and same < len(end.frames):
@@ -171,13 +173,14 @@ def between(begin: CallSite, end: CallSite, floor: int = 0) -> tuple[StackFrame,
 
 
 def since_beginning(end: CallSite, level: int, *, again: bool = False) -> tuple[StackFrame, ...]:
-    """Return the stack of what a function computed before a call, from its beginning on.
+    """Return the stack of a computation in a function before a call, from the function's beginning on.
 
     Parameters
     ----------
     end : CallSite
+        Site of the call.
     level : int
-        Which of its frames is the function's. If there is none, library code has computed it, called from the last.
+        Index of the function's frame. If there is none, library code called from the last frame has computed it.
     again : bool
         Whether the function may have made that call before, in a loop.
     """
@@ -193,13 +196,14 @@ def since_beginning(end: CallSite, level: int, *, again: bool = False) -> tuple[
 
 
 def until_end(begin: CallSite, level: int) -> tuple[StackFrame, ...]:
-    """Return the stack of what a function computed after a call, until it returned.
+    """Return the stack of a computation in a function after a call, until the function returned.
 
     Parameters
     ----------
     begin : CallSite
+        Site of the call.
     level : int
-        Which of its frames is the function's.
+        Index of the function's frame.
     """
     if level >= len(begin.frames):
         return begin.stack
@@ -210,7 +214,7 @@ def until_end(begin: CallSite, level: int) -> tuple[StackFrame, ...]:
 
 
 def whole_function(function: Any, outside: CallSite) -> tuple[StackFrame, ...]:
-    """Return the stack of what a function computed that was called somewhere, on any of its lines."""
+    """Return the stack of a computation on any line of a function, which was called at a site."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None or not is_user_code(code):
         return outside.stack
@@ -220,19 +224,20 @@ def whole_function(function: Any, outside: CallSite) -> tuple[StackFrame, ...]:
 def stack_between(
     begin: CallSite | None, now: CallSite, container: object | None, forward: Any, *, ends: bool
 ) -> tuple[StackFrame, ...]:
-    """Return the stack of what no module has returned, where it is only known after which call it was computed.
+    """Return the stack of a computation outside all modules of which only an earlier call is known.
 
     Parameters
     ----------
     begin : CallSite or None
-        Of a call after which all of it was computed; None if no such call is known.
+        Site of a call after which all of it was computed; None if no such call is known.
     now : CallSite
+        Current site.
     container : object or None
         The module in whose code the training is; None if it is in the script.
     forward : function or None
-        What a call of the container runs.
+        The function that a call of the container runs.
     ends : bool
-        Whether the call of the container is over.
+        Whether the call of the container has ended.
     """
     if begin is not None and begin.frames:
         if ends:
@@ -246,14 +251,14 @@ def stack_between(
 
 
 def beginning_of(function: Any) -> tuple[StackFrame, ...]:
-    """Return where a function begins, if it is the user's: nobody can say which of its lines did what."""
+    """Return the first line of a function of the user, for a call of which no single line is known."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None or not is_user_code(code):
         return ()
-    # Decorators stand before it.
+    # Decorators come before the `def`.
     lines = range(code.co_firstlineno, code.co_firstlineno + _MOST_DECORATORS)
     texts = ((line, linecache.getline(code.co_filename, line).strip()) for line in lines)
-    line, text = next((one for one in texts if one[1].startswith("def ")), (code.co_firstlineno, ""))
+    line, text = next((candidate for candidate in texts if candidate[1].startswith("def ")), (code.co_firstlineno, ""))
     return (StackFrame(os.path.abspath(code.co_filename), line, code.co_name, text),)
 
 

@@ -1,4 +1,4 @@
-"""The calls of a step: the tensors that go in and come out, their positions, what they compute."""
+"""The calls of a step: their input and output tensors with their slots, and their operations."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ if TYPE_CHECKING:
     from tensight.graph import OutputSlot
 
 MOST_TENSORS = 64
-"""Of one call, on either side."""
+"""Limit of the inputs of a call, and of its outputs."""
 
 _DEEPEST = 5
 
 
 class Slot:
-    """A tensor that a step computes or gets, at one position in the sequence of its calls.
+    """A tensor that a step computes or receives, at one position in the sequence of its calls.
 
     Attributes
     ----------
     slot_id : int
     source : Source
-        The node and output that it is.
+        The node and output that compute it.
     outline : OutputSlot
         dtype and shape when it was first seen.
     reference : weakref of tensor or None
-        The tensor that stood here in the latest step.
+        The tensor of the latest step.
     version : int
-        Of that tensor when it was seen.
+        Version of that tensor when it was seen.
     consumer : (Operation, int) or None
-        What reads it first, and as which input: its gradient is an output of that operation's gradient.
+        The operation that reads it first, and the index of the input: its gradient is an output of that operation's
+        gradient.
     gradient_slot_id : int
-        UNPLACED until a gradient has arrived once.
+        `NO_SLOT` until a gradient has arrived once.
     gradient_outline : OutputSlot or None
+        dtype and shape of the gradient.
     on_gradient : callable or None
-        Told the gradient.
+        Called with the gradient.
     """
 
     __slots__ = (
@@ -71,52 +73,52 @@ AnySlot = TypeVar("AnySlot", bound=Slot)
 
 
 class Operation(Generic[AnySlot]):
-    """A node of a step: a call of what has no calls within, or what the code around such calls computes.
+    """A node of a step: a call without inner calls, or a computation of the code around such calls.
 
     Attributes
     ----------
     node : DeclaredNode
     gradient_name, gradient_type : str
-        Of the node of the backward pass that belongs to it.
+        Name and type of its node in the backward pass.
     outputs : list of Slot
     """
 
     __slots__ = ("gradient_name", "gradient_type", "node", "outputs")
 
     def __init__(self, node: DeclaredNode) -> None:
-        scope, _, own = node.name.rpartition("/")
-        number = own.rpartition("-op")[2]
+        scope, _, local_name = node.name.rpartition("/")
+        number = local_name.rpartition("-op")[2]
         self.node = node
         self.gradient_name = f"Gradients/{scope}/{node.type}Grad-op{number}"
         self.gradient_type = f"{node.type}Grad"
         self.outputs: list[AnySlot] = []
 
     def gradient_sources(self) -> list[Source]:
-        """Return from where the gradients of the outputs come, as far as they came."""
+        """Return the sources of the gradients of the outputs, as far as gradients have arrived."""
         read = [slot.consumer for slot in self.outputs if slot.gradient_slot_id != NO_SLOT]
         return [(reader[0].gradient_name, reader[1]) for reader in read if reader is not None]
 
     def input_name(self, index: int) -> str:
-        """Return the name of an input that nothing in the program computed."""
-        scope, _, own = self.node.name.rpartition("/")
-        number = own.rpartition("-op")[2]
+        """Return the name of an input that was computed outside the program."""
+        scope, _, local_name = self.node.name.rpartition("/")
+        number = local_name.rpartition("-op")[2]
         path = scope.partition("/")[2].replace("/", "_").replace(".", "_")
-        # No dots: such a name is a weight's.
+        # No dots, which only names of weights contain.
         parts = (path, "" if number == "0" else f"op{number}", "input", str(index))
         return "_".join(filter(None, parts))
 
 
 class Reading(Generic[AnySlot]):
-    """What an operation reads.
+    """The inputs of an operation.
 
     Attributes
     ----------
     sources : list of Source or None
-        Where each input came from; None for what nobody has seen.
+        Source of each input; None if it is unknown.
     read : list of (Slot, int)
         The slots among them, each with its index.
     parameters : list of str
-        Names of weights among them that are trained.
+        Names of the trained weights among them.
     """
 
     __slots__ = ("parameters", "read", "sources")
@@ -139,50 +141,50 @@ class Reading(Generic[AnySlot]):
             self.parameters.append(name)
 
     def reads_unseen(self) -> None:
-        """Add something of which nobody has seen where it came from."""
+        """Add an input from an unknown source."""
         self.sources.append(None)
 
 
 def slot_id_of_gradient(slot: Slot, slot_table: SlotTable) -> int:
-    """Return the slot id of the gradient of a slot: an output of the gradient of what reads it first."""
+    """Return the slot id of the gradient of a slot: an output of the gradient of its first reader."""
     if slot.consumer is not None:
         operation, index = slot.consumer
         return slot_table.slot_id(slot_table.node(operation.gradient_name, operation.gradient_type), index)
-    # Nothing that is a node has read it: it is only an input of its own gradient.
-    scope, _, own = slot.source[0].rpartition("/")
-    type_, _, number = own.rpartition("-op")
+    # No node has read it: its gradient is only an input of its own operation's gradient.
+    scope, _, local_name = slot.source[0].rpartition("/")
+    type_, _, number = local_name.rpartition("-op")
     node = slot_table.node(f"Gradients/{scope}/{type_}Grad-op{number}", f"{type_}Grad")
     return slot_table.slot_id(node, slot.source[1], "input")
 
 
 def tensors_in_value(kind: type[Any], value: Any) -> list[Any]:
-    """Return the tensors in a value, in the order in which it holds them.
+    """Return the tensors in a value, in their order in it.
 
     Parameters
     ----------
     kind : type
-        Of tensors.
+        Class of tensors.
     value : object
-        A tensor, or tuples, lists, dictionaries and dataclasses of them; anything else holds none.
+        A tensor, or tuples, lists, dictionaries and dataclasses of them; in other objects none are found.
     """
-    found: list[Any] = []
-    _collect(kind, value, found, 0)
-    return found
+    tensors: list[Any] = []
+    _collect(kind, value, tensors, 0)
+    return tensors
 
 
-def _collect(kind: type[Any], value: Any, found: list[Any], depth: int) -> None:
+def _collect(kind: type[Any], value: Any, tensors: list[Any], depth: int) -> None:
     if isinstance(value, kind):
-        found.append(value)
-    elif depth >= _DEEPEST or len(found) >= MOST_TENSORS:
+        tensors.append(value)
+    elif depth >= _DEEPEST or len(tensors) >= MOST_TENSORS:
         return
     elif isinstance(value, (tuple, list)):
         for element in value:
             if element is not None:
-                _collect(kind, element, found, depth + 1)
+                _collect(kind, element, tensors, depth + 1)
     elif isinstance(value, dict):
         for element in value.values():
             if element is not None:
-                _collect(kind, element, found, depth + 1)
+                _collect(kind, element, tensors, depth + 1)
     elif hasattr(type(value), "__dataclass_fields__"):
         for name in type(value).__dataclass_fields__:
-            _collect(kind, getattr(value, name, None), found, depth + 1)
+            _collect(kind, getattr(value, name, None), tensors, depth + 1)

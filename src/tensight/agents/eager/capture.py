@@ -1,8 +1,8 @@
-"""Sees the steps of a training through what an adapter reports of it, and lets the agent observe their tensors.
+"""Captures the steps of a training from the reports of an adapter, and lets the agent observe their tensors.
 
-An adapter reports calls of modules, from which tensor a backward pass begins, and when a step is over; the gradients of
-what modules return are followed here. PyTorch's adapter has a faster way to the same (`agents/torch/modules.py`): it
-knows beforehand what comes next in a step.
+An adapter reports calls of modules, the tensors from which backward passes begin, and the ends of steps; the gradients
+of module outputs are followed here. PyTorch's adapter has a faster implementation (`agents/torch/modules.py`), which
+predicts the next call of a step.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ if TYPE_CHECKING:
 
 
 class Begun(NamedTuple):
-    """A call that has begun: in which step, and how many others there were that had not ended."""
+    """A call that has begun: the number of its step, and how many calls had not ended then."""
 
     step: int
     depth: int
 
 
 class EagerCapture:
-    """Sees what a training computes.
+    """Captures what a training computes.
 
     Parameters
     ----------
     agent : Agent
     framework : ReportedFramework
     names : Names
-        Of the models.
+        Names of the models' modules and tensors.
     failed : callable (error) -> None
-        Told what went wrong when a gradient came: that is no reason to disturb the training.
+        Called with an error in the hook of a gradient, which must not disturb the training.
     modules : str
-        What the framework calls modules.
+        The framework's word for modules.
 
     Attributes
     ----------
     sees : bool
         Whether this step is captured.
     has_seen_calls : bool
-        Whether any call was seen in this step.
+        Whether any call was captured in this step.
     hooks : GradientHooks
     """
 
@@ -82,20 +82,20 @@ class EagerCapture:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing ran since the step began."""
+        """Whether nothing has run since the step began."""
         return self._builder.idle
 
     @property
     def at(self) -> Position:
-        """Where the step is."""
+        """The position of the step."""
         return self._builder.at
 
     def preview(self) -> Trace:
-        """Return what is known before anything ran."""
+        """Return the trace that is known before the first step."""
         return preview_of(self._names)
 
     def begin_step(self) -> None:
-        """Start to count anew; tensors are looked at only if somebody wants to know."""
+        """Begin a step; it is captured only if the agent needs it, or if none was captured yet."""
         self._steps += 1
         self.has_seen_calls = False
         self._running.clear()
@@ -104,7 +104,7 @@ class EagerCapture:
         self.sees = self._agent.capturing or self._last is None
 
     def end_step(self) -> Trace | None:
-        """Return what ran, the very object of an earlier step if that ran the same; None if nothing was ever seen."""
+        """Return what ran: the same object as for an earlier step that ran alike; None if no step was captured."""
         at = self._builder.at
         if self.sees and not self._builder.idle:
             if at.trace is None and self._traces.may_add():
@@ -113,7 +113,7 @@ class EagerCapture:
         return self._last
 
     def stop(self) -> None:
-        """Leave nothing on the training's tensors; idempotent."""
+        """Remove all hooks from the training's tensors; idempotent."""
         self.sees = False
         self.hooks.remove()
 
@@ -122,16 +122,16 @@ class EagerCapture:
     @property
     def within(self) -> Container:
         """The module of a model in whose code the training is."""
-        return next((one for one in reversed(self._running) if one is not None), None)
+        return next((container for container in reversed(self._running) if container is not None), None)
 
     @property
     def is_outermost(self) -> bool:
         """Whether no module of a model is being called."""
-        return all(one is None for one in self._running)
+        return all(container is None for container in self._running)
 
     @property
     def depth(self) -> int:
-        """How many calls have begun, and not ended."""
+        """How many calls have begun and not ended."""
         return len(self._running)
 
     def call_begins(self, name: ModuleName | None, module: Any, given: Any) -> Begun:
@@ -140,10 +140,10 @@ class EagerCapture:
         Parameters
         ----------
         name : ModuleName or None
-            None for what only wraps a model: what it calls counts.
+            None for a wrapper of a model, whose inner calls count.
         module : object
         given : object
-            What it is called with.
+            Its arguments.
 
         Returns
         -------
@@ -154,7 +154,7 @@ class EagerCapture:
         return Begun(self._steps, len(self._running) - 1)
 
     def call_is_over(self, begun: Begun) -> bool:
-        """Note that a call has ended, whatever has ended it; return whether the step is the one in which it began."""
+        """Note that a call has ended, also by an exception; return whether it began in the current step."""
         if begun.step != self._steps:
             return False
         del self._running[begun.depth :]
@@ -163,16 +163,17 @@ class EagerCapture:
     def returned(
         self, name: ModuleName, module: Any | None, given: Any, output: Any, *, is_opaque: bool = False
     ) -> None:
-        """Note what a call has returned; it is over.
+        """Note the return value of a call that has ended.
 
         Parameters
         ----------
         name : ModuleName
         module : object or None
-            None for a function, of which nothing can be seen but this.
+            None for a function, of which nothing else is known.
         given, output : object
+            Its arguments and its return value.
         is_opaque : bool
-            Whether nothing could be seen of what happened within it.
+            Whether nothing inside it could be observed.
         """
         if not self.sees:
             return
@@ -183,7 +184,7 @@ class EagerCapture:
             self._builder.container(name, module, output)
 
     def backward_comes(self, root: Any) -> None:
-        """Note from which tensor a backward pass will begin."""
+        """Note the tensor from which a backward pass will begin."""
         if self.sees:
             self._builder.script(root)
 

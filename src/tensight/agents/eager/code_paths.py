@@ -1,7 +1,7 @@
-"""Which lines of a function may have run between two calls that it made, as its bytecode says.
+"""Finds the lines of a function that may have run between two of its calls, from the function's bytecode.
 
-What a network computes itself between two calls of its modules is seen only when the second one is called. The lines
-that may have computed it are those on a way through the function from the first call to the second one.
+What a model itself computes between two calls of its modules is only observed at the second call. The lines that may
+have computed it are those on a path through the function from the first call to the second one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Instructions that compute nothing; all that are not named here may.
+# Instructions that compute nothing; all others may.
 _INERT = _words(
     """NOP RESUME CACHE EXTENDED_ARG PUSH_NULL PRECALL KW_NAMES POP_TOP COPY SWAP DUP_TOP DUP_TOP_TWO ROT_TWO ROT_THREE
     ROT_FOUR ROT_N END_FOR END_SEND LOAD_CONST LOAD_NAME LOAD_GLOBAL LOAD_DEREF LOAD_CLASSDEREF LOAD_CLOSURE STORE_NAME
@@ -32,7 +32,7 @@ _INERT = _words(
     POP_EXCEPT PUSH_EXC_INFO SETUP_FINALLY JUMP_FORWARD JUMP_BACKWARD
     JUMP_BACKWARD_NO_INTERRUPT JUMP_ABSOLUTE GET_LEN RERAISE RAISE_VARARGS LOAD_ASSERTION_ERROR NOT_TAKEN"""
 )
-# The truth of a tensor is none.
+# Converting a tensor to a bool computes no tensor.
 _INERT_STARTS = ("LOAD_FAST", "STORE_FAST", "DELETE_FAST", "POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT")
 _EXPRESSIONS = ("BINARY_", "CALL", "COMPARE_", "UNARY_")
 _UNCONDITIONAL = _words(
@@ -73,20 +73,20 @@ def lines_between(
     Parameters
     ----------
     code : code
-        Of the function.
+        Code of the function.
     begin : int or None
         Offset of the call after which it was computed; None for the beginning of the function.
     end : int or None
         Offset of the call before which it was computed; None for the end of the function.
     begin_computes, end_computes : bool
-        Whether also what these calls themselves did is meant: they called a function that called a module.
+        Whether these calls may have computed it, too, because they called a function that called a module.
     owner : type, optional
-        Of ``self``, the first argument; reading what is no property of it computes nothing.
+        Class of ``self``, the first argument; reading an attribute of it that is not a property computes nothing.
 
     Returns
     -------
     Lines or None
-        None if no way leads from the one to the other without coming by one of them in between.
+        None if there is no path from `begin` to `end` that does not pass one of them in between.
     """
     steps = _steps(code)
     offsets = tuple(steps)
@@ -117,7 +117,7 @@ def lines_of(code: CodeType) -> Lines:
 
 
 def lines_at(code: CodeType, offset: int) -> Lines:
-    """Return the line of an instruction, as tracebacks name it."""
+    """Return the line of an instruction, as in tracebacks."""
     steps = _steps(code)
     lines = steps[_at(tuple(steps), offset)].lines
     line = code.co_firstlineno if lines is None else lines.first
@@ -126,19 +126,19 @@ def lines_at(code: CodeType, offset: int) -> Lines:
 
 def is_stored(owner: type, name: str) -> bool:
     """Whether reading an attribute of the objects of a class runs none of the user's code."""
-    found = inspect.getattr_static(owner, name, None)
-    return found is None or inspect.isfunction(found) or not hasattr(type(found), "__get__")
+    attribute = inspect.getattr_static(owner, name, None)
+    return attribute is None or inspect.isfunction(attribute) or not hasattr(type(attribute), "__get__")
 
 
 def _at(offsets: Sequence[int], offset: int) -> int:
-    """Return the instruction at an offset, which may be that of a cache behind it."""
-    return max((one for one in offsets if one <= offset), default=0)
+    """Return the offset of the instruction at an offset, which may be in the instruction's cache."""
+    return max((start for start in offsets if start <= offset), default=0)
 
 
 def _reached(
     steps: dict[int, _Step], starts: Iterable[int], bounds: Collection[int | None]
 ) -> tuple[set[int], set[int]]:
-    """Return what can be reached without coming by the bounds, and which of these were come to."""
+    """Return the offsets that can be reached without passing the bounds, and the bounds that were reached."""
     reached: set[int] = set()
     arrived: set[int] = set()
     waiting = list(starts)
@@ -157,14 +157,14 @@ def _leading_to(steps: dict[int, _Step], goals: Collection[int]) -> set[int]:
     for offset, step in steps.items():
         for following in step.following:
             before.setdefault(following, []).append(offset)
-    found = set(goals)
+    leading = set(goals)
     waiting = list(goals)
     while waiting:
         for offset in before.get(waiting.pop(), ()):
-            if offset not in found:
-                found.add(offset)
+            if offset not in leading:
+                leading.add(offset)
                 waiting.append(offset)
-    return found
+    return leading
 
 
 def _is_inert(step: _Step, owner: type | None) -> bool:
@@ -175,14 +175,14 @@ def _is_inert(step: _Step, owner: type | None) -> bool:
 
 def _extent(steps: dict[int, _Step], offsets: Iterable[int]) -> Lines | None:
     lines = [step.lines for step in map(steps.__getitem__, offsets) if step.lines is not None]
-    return Lines(min(one.first for one in lines), max(one.last for one in lines)) if lines else None
+    return Lines(min(span.first for span in lines), max(span.last for span in lines)) if lines else None
 
 
 @functools.lru_cache(maxsize=256)
 def _steps(code: CodeType) -> dict[int, _Step]:
     """Return the instructions of a function by their offsets."""
     instructions = list(dis.get_instructions(code))
-    offsets = [one.offset for one in instructions]
+    offsets = [instruction.offset for instruction in instructions]
     handlers: dict[int, set[int]] = {}
     if _EXCEPTIONS_ARE_TABLED:
         for entry in dis.Bytecode(code).exception_entries:  # type: ignore[attr-defined]
@@ -193,28 +193,28 @@ def _steps(code: CodeType) -> dict[int, _Step]:
     line = code.co_firstlineno
     self_name = code.co_varnames[0] if code.co_argcount else ""
     before: dis.Instruction | None = None
-    for index, one in enumerate(instructions):
-        line, lines = _lines_of(one, line)
-        following = set(handlers.get(one.offset, ()))
-        if one.opname not in _UNCONDITIONAL and index + 1 < len(offsets):
+    for index, instruction in enumerate(instructions):
+        line, lines = _lines_of(instruction, line)
+        following = set(handlers.get(instruction.offset, ()))
+        if instruction.opname not in _UNCONDITIONAL and index + 1 < len(offsets):
             following.add(offsets[index + 1])
-        if one.opcode in dis.hasjrel or one.opcode in dis.hasjabs:
-            following.add(int(one.argval))
+        if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
+            following.add(int(instruction.argval))
         attribute = ""
-        if one.opname in _READS_ATTRIBUTE and self_name and before is not None and _loads(before, self_name):
-            attribute = str(one.argval)
-        steps[one.offset] = _Step(one.opname, lines, tuple(sorted(following)), attribute)
-        before = one
+        if instruction.opname in _READS_ATTRIBUTE and self_name and before is not None and _loads(before, self_name):
+            attribute = str(instruction.argval)
+        steps[instruction.offset] = _Step(instruction.opname, lines, tuple(sorted(following)), attribute)
+        before = instruction
     return steps
 
 
 def _lines_of(instruction: dis.Instruction, line: int) -> tuple[int, Lines | None]:
-    """Return the line of an instruction that has begun last, and all that it is on."""
+    """Return the line on which an instruction begins, or the previous one's, and all lines of the instruction."""
     if _EXCEPTIONS_ARE_TABLED:
         positions = instruction.positions
         if positions is None or positions.lineno is None:
             return line, None
-        # A loop's instructions are said to be on all lines of its body.
+        # The positions of a loop's instructions span all lines of its body.
         is_expression = instruction.opname.startswith(_EXPRESSIONS)
         last = positions.end_lineno if is_expression else positions.lineno
         return positions.lineno, Lines(positions.lineno, last or positions.lineno)
@@ -223,7 +223,7 @@ def _lines_of(instruction: dis.Instruction, line: int) -> tuple[int, Lines | Non
 
 
 def _loads(instruction: dis.Instruction, name: str) -> bool:
-    """Whether an instruction puts a local variable on top of the stack."""
+    """Whether an instruction pushes a local variable onto the stack."""
     if not instruction.opname.startswith("LOAD_FAST"):
         return False
     value = instruction.argval

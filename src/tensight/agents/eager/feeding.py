@@ -1,4 +1,4 @@
-"""Which of the tensors that a step reads go into layers that the step trains."""
+"""Finds the tensors of a step that are inputs of layers with trained weights."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _NUMBERS = ("float", "bfloat")
 def feeding(trace: Trace, trained: Collection[str]) -> frozenset[str]:
     """Return the names of nodes whose values go into layers with trained weights.
 
-    What nobody sees to be read may go into any later operator that reads a tensor of numbers which nobody has seen
-    before: between two calls of modules its origin can get lost.
+    Between two calls of modules the source of a tensor can get lost. So the output of a node without known readers is
+    assumed to go into any later operator with an input of unknown source, or a floating-point input from outside.
 
     Parameters
     ----------
     trace : Trace
-        What ran.
+        The operators of the step.
     trained : collection of str
-        Names of weights.
+        Names of the trained weights.
     """
     outside = {node.name for node in trace.inputs if node.outputs and node.outputs[0].dtype.startswith(_NUMBERS)}
     feeds: set[str] = set()

@@ -1,4 +1,4 @@
-"""Hooks that see the gradients of tensors, as long as a step lasts."""
+"""Hooks that observe the gradients of tensors during a step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GradientHooks:
     ----------
     framework : ReportedFramework
     came : callable (slot, gradient) -> None
-        Told each gradient.
+        Called with each gradient.
     """
 
     def __init__(self, framework: ReportedFramework, came: Callable[[Slot, Any], None]) -> None:
@@ -30,9 +30,9 @@ class GradientHooks:
         self._hooked: dict[int, _Hooked] = {}
 
     def await_gradient(self, slot: Slot, tensor: Any) -> None:
-        """Have the gradient of a tensor seen when the backward pass comes by."""
-        known = self._hooked.get(id(tensor))
-        if known is not None and known[1]() is tensor:
+        """Observe the gradient of a tensor when the backward pass has computed it."""
+        hooked = self._hooked.get(id(tensor))
+        if hooked is not None and hooked[1]() is tensor:
             return
         if slot.on_gradient is None:
             slot.on_gradient = self._seer(slot)
@@ -41,23 +41,23 @@ class GradientHooks:
             self._hooked[id(tensor)] = slot, weakref.ref(tensor), handle
 
     def take_off(self, tensors: list[Any]) -> list[tuple[Slot, Any]]:
-        """Take the hooks off some tensors; return what `put_back` needs."""
+        """Remove the hooks of some tensors; return what `put_back` needs."""
         taken = []
         for tensor in tensors:
-            known = self._hooked.get(id(tensor))
-            if known is not None and known[1]() is tensor:
-                known[2].remove()
+            hooked = self._hooked.get(id(tensor))
+            if hooked is not None and hooked[1]() is tensor:
+                hooked[2].remove()
                 del self._hooked[id(tensor)]
-                taken.append((known[0], tensor))
+                taken.append((hooked[0], tensor))
         return taken
 
     def put_back(self, taken: list[tuple[Slot, Any]]) -> None:
-        """Put hooks back on the tensors from which they were taken."""
+        """Restore the hooks that `take_off` has removed."""
         for slot, tensor in taken:
             self.await_gradient(slot, tensor)
 
     def remove(self) -> None:
-        """Remove all of them."""
+        """Remove all hooks."""
         for _, reference, handle in self._hooked.values():
             if reference() is not None:
                 handle.remove()

@@ -1,10 +1,10 @@
-"""When a step ends, if there are several optimizers: when each of them has updated its weights once.
+"""Decides when a step with several optimizers ends: when each of them has updated its weights once.
 
-If one does so twice before that, as in adversarial trainings with several steps of the critic, every update ends a step
+If one updates twice before that, as in adversarial trainings with several steps of the critic, every update ends a step
 from then on.
 
-Some optimizers never update: nobody has called their network yet, or they were replaced. Such a step may be over with
-an update of another one, and that shows only when something is called again: then it ends late, before the call.
+Some optimizers never update, because their model has not been called yet or because they were replaced. An update of
+another one may then be the end of the step, but that only shows at the next call: the step ends late, before that call.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class MultiOptimizerSteps:
     Parameters
     ----------
     weights_of : callable
-        Returns what an optimizer updates.
+        Returns the weights that an optimizer updates.
 
     Attributes
     ----------
     is_open : bool
-        Whether nobody can tell yet if the step was over with the last update.
+        Whether it is still unknown if the last update has ended the step.
     """
 
     def __init__(self, weights_of: Callable[[Any], Iterable[Any]]) -> None:
@@ -47,34 +47,34 @@ class MultiOptimizerSteps:
         return bool(self._optimizers)
 
     def learn(self, optimizers: Iterable[Any], uncalled: Iterable[Any] | None = None) -> None:
-        """Take note of the optimizers that there are.
+        """Add optimizers.
 
         Parameters
         ----------
         optimizers : iterable
         uncalled : iterable, optional
-            Those whose networks have not been called yet; by default those of the last time.
+            Optimizers whose models have not been called yet; by default those of the last call.
         """
         for optimizer in optimizers:
-            known = self._optimizers.get(id(optimizer))
-            if known is None or known() is not optimizer:
+            reference = self._optimizers.get(id(optimizer))
+            if reference is None or reference() is not optimizer:
                 self._optimizers[id(optimizer)] = weakref.ref(optimizer)
         if uncalled is not None:
             self._uncalled = {id(weight) for optimizer in uncalled for weight in self._weights_of(optimizer)}
 
     def optimizers(self, numbers: Iterable[int]) -> list[Any]:
-        """Return the optimizers with some identities, as far as they are known and still there."""
-        found = (self._optimizers[number]() for number in numbers if number in self._optimizers)
-        return [optimizer for optimizer in found if optimizer is not None]
+        """Return the optimizers with some identities, if they are known and still exist."""
+        optimizers = (self._optimizers[number]() for number in numbers if number in self._optimizers)
+        return [optimizer for optimizer in optimizers if optimizer is not None]
 
     def ends_step(self, updating: frozenset[int]) -> bool:
-        """Note that optimizers, by their identities, have updated weights; return whether that ends a step.
+        """Note that optimizers, given by their identities, have updated weights; return whether that ends a step.
 
-        Nobody knows of none at all what they are: that ends a step.
+        An empty set means unknown optimizers, whose update always ends a step.
         """
         live = self._live()
         if self._is_first and not updating & self._ever:
-            # Optimizers of networks that come to be known one after the other: all of it is one step.
+            # Models, and so their optimizers, become known one after the other: these updates are one step.
             self._updated |= self._ever
         else:
             self._is_first = False
@@ -94,23 +94,23 @@ class MultiOptimizerSteps:
         return not self.is_open
 
     def was_over(self, weights: Set[int]) -> bool:
-        """Return whether an open step was over, now that a network with these weights, by identity, is to be called.
+        """Return whether an open step was over, when a model with weights of these identities is about to be called.
 
-        It goes on if an optimizer waited for the call of that network. A network that was updated begins the next step;
-        others tell nothing.
+        The step continues if an optimizer was waiting for the call of that model. A model of a known optimizer begins
+        the next step; other models decide nothing.
         """
         if not self.is_open:
             return False
         if not self._uncalled.isdisjoint(weights):
             self.is_open = False
             return False
-        known = (self._optimizers[number]() for number in self._live())
-        if not any(id(weight) in weights for one in known for weight in self._weights_of(one)):
+        optimizers = (self._optimizers[number]() for number in self._live())
+        if not any(id(weight) in weights for optimizer in optimizers for weight in self._weights_of(optimizer)):
             return False
         return self.ends_late()
 
     def ends_late(self) -> bool:
-        """Return whether a step is open, which ends now; nobody is waited for any more."""
+        """End an open step, without waiting for further optimizers; return whether there was one."""
         was_open, self.is_open = self.is_open, False
         if was_open:
             self._uncalled.clear()
@@ -118,9 +118,10 @@ class MultiOptimizerSteps:
         return was_open
 
     def ends_before(self, updating: frozenset[int]) -> bool:
-        """Return whether a step was over before what runs next has optimizers update, and waited for nobody any more.
+        """Return whether a step was over before the next update by some optimizers.
 
-        That is so if they have updated in it already, and only some are waited for that have never done so.
+        It was if they have already updated in it, and only optimizers that have never updated are still missing. Those
+        are then no longer waited for.
         """
         waiting = self._live() - self._updated - self._idle
         if not updating & self._updated or waiting & self._ever:
@@ -133,7 +134,7 @@ class MultiOptimizerSteps:
         return {identity for identity, optimizer in self._optimizers.items() if optimizer() is not None}
 
     def _replaced(self, live: set[int], updating: frozenset[int]) -> set[int]:
-        """Return optimizers that have never updated, and have the same weights as one that does."""
+        """Return the optimizers that have never updated, and have the same weights as one that does."""
         new = live - self._ever - updating - self._idle
         if not new:
             return set()

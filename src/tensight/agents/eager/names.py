@@ -1,7 +1,7 @@
 """Names of modules and of their tensors, as they appear in graphs.
 
-A module's scope is ``Default/layer1/conv1``, the name of a weight ``layer1.conv1.weight``. What wraps a model (data
-parallelism, compilation, a training step) leaves no trace in names.
+A module's scope is ``Default/layer1/conv1``, the name of a weight ``layer1.conv1.weight``. Wrappers of a model (data
+parallelism, compilation, a training step) do not appear in names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT_SCOPE = "Default"
 
 
 class ModuleName(NamedTuple):
-    """What a module is called.
+    """The name and kind of a module.
 
     Attributes
     ----------
@@ -41,17 +41,17 @@ class ModuleName(NamedTuple):
 
 
 class Root:
-    """A model that is trained, or a module that is called beside it, such as a loss.
+    """A model that is trained, or a module that is called outside it, such as a loss.
 
     Attributes
     ----------
     module : callable
-        Returns the model; None once it is gone.
+        Returns the model; None once it has been freed.
     kind : tuple
-        What modules have in common that can take its name.
+        Its class and type; after it has been freed, a module of the same kind can take its name.
     scope : str
     prefix : str
-        What stands before the names of its tensors.
+        Prefix of the names of its tensors.
     has_parameters : bool
     modules : set of int
         Identities of its modules.
@@ -69,7 +69,7 @@ class Root:
 
 
 class Names:
-    """Names of everything that belongs to the models of a training; modules are held weakly.
+    """Names of all modules and tensors of the models of a training; modules are referenced weakly.
 
     Parameters
     ----------
@@ -82,11 +82,11 @@ class Names:
     modules : dict of int to ModuleName
         By ``id(module)``.
     generation : int
-        Grows whenever a model comes or goes, or is seen to have other modules than before.
+        Grows whenever a model is added or freed, or its modules have changed.
     meet : callable (module) -> None
-        Asked about each module that has no name: it may give it one, or have it passed over.
+        Called with each module without a name; may give it one, or pass it over.
     on_gone : callable () -> None
-        Told when a model with weights is there no more.
+        Called when a model with weights has been freed.
     """
 
     def __init__(self, framework: EagerFramework) -> None:
@@ -103,13 +103,13 @@ class Names:
     def add(self, model: Any) -> None:
         """Give names to a model and all its modules.
 
-        The first model with parameters is ``Default``, whatever comes beside it ``Default/<its class>``. A model that
-        has names already is looked at anew: modules may have been added to it.
+        The first model with parameters is ``Default``, all other models are ``Default/<class>``. A model that already
+        has names is read again, because modules may have been added to it.
         """
         inner = unwrapped(self.framework, model)
-        known = self.modules.get(id(inner))
-        if known is not None:
-            self._read(known.root)
+        name = self.modules.get(id(inner))
+        if name is not None:
+            self._read(name.root)
         else:
             root = self._new_root(inner)
             self._hold(root, inner)
@@ -117,26 +117,26 @@ class Names:
         self._note_wrappers(model, self.modules[id(inner)])
 
     def pass_over(self, module: Any) -> None:
-        """Never ask again about a module: it is no part of the training."""
+        """Exclude a module that does not belong to the training from all further calls of `meet`."""
         self._passed_over.add(id(module))
         weakref.finalize(module, self._passed_over.discard, id(module)).atexit = False
 
     def name(self, module: Any) -> ModuleName | None:
         """Return the name of a module; None if it belongs to no model of the training."""
-        known = self.modules.get(id(module))
-        if known is None and id(module) not in self._passed_over:
+        name = self.modules.get(id(module))
+        if name is None and id(module) not in self._passed_over:
             if not self._replaces(module):
                 self.meet(module)
-            known = self.modules.get(id(module))
-        return known
+            name = self.modules.get(id(module))
+        return name
 
     def scope(self, module: Any) -> str:
         """Return the scope of a module; empty if it belongs to no model of the training."""
-        known = self.name(module)
-        return "" if known is None else known.scope
+        name = self.name(module)
+        return "" if name is None else name.scope
 
     def entries(self) -> Iterator[Named]:
-        """Yield where weights and buffers are held, each tensor once, in the order of the models."""
+        """Yield the weights and buffers with their names, each tensor once, in the order of the models."""
         seen: set[int] = set()
         for root in self.roots:
             for entry in self._entries[id(root)]:
@@ -146,11 +146,11 @@ class Names:
                     yield entry
 
     def tensor_names(self) -> dict[int, str]:
-        """Return the names of all weights and buffers by the identity of the tensor; one that is shared has one."""
+        """Return the names of all weights and buffers, one for each tensor, by the identity of the tensor."""
         return {id(entry.tensor()): entry.name for entry in self.entries()}
 
     def leaves(self) -> Iterator[tuple[Any, ModuleName]]:
-        """Yield the modules that have none of their own, in the order of the models."""
+        """Yield the modules without inner modules, in the order of the models."""
         for root in self.roots:
             model = root.module()
             for inner in () if model is None else self.framework.modules(model):
@@ -159,7 +159,7 @@ class Names:
                     yield inner.module, name
 
     def owner_of(self, module: Any) -> Any | None:
-        """Return the model that holds a module without a name, which it has got since it was looked at; else None."""
+        """Return the model to which a module without a name was added since it was read; None if there is none."""
         for root in self.roots:
             model = root.module()
             if model is not None and any(inner.module is module for inner in self.framework.modules(model)):
@@ -203,9 +203,9 @@ class Names:
         weakref.finalize(model, self._forget, weakref.ref(self), root).atexit = False
 
     def _replaces(self, module: Any) -> bool:
-        """Whether a module without modules and weights takes the name of one of its class that is gone.
+        """Whether a module without inner modules and weights takes the name of a freed one of its class.
 
-        A loss that is made anew in every step (``nn.CrossEntropyLoss()(logits, labels)``) is the same in each.
+        So a loss that is created in every step (``nn.CrossEntropyLoss()(logits, labels)``) has the same name in each.
         """
         framework = self.framework
         earlier = self._departed.get(self._kind_of(module)) if self._departed else None
@@ -222,7 +222,7 @@ class Names:
         return True
 
     def _read(self, root: Root) -> None:
-        """Give names to the modules of a model as it is now."""
+        """Give names to the current modules of a model."""
         model = root.module()
         if model is None:
             return
@@ -237,16 +237,16 @@ class Names:
         self.generation += 1
 
     def _as_before(self, root: Root, entries: list[Named]) -> list[Named]:
-        """Let weights of modules that stand elsewhere now keep their names, as the modules do, where those are free."""
+        """Let the weights of modules that were moved keep their names, as the modules do, if those are free."""
         before = self._entries.get(id(root))
         if before is None or self.framework.has_own_names:
             return entries
-        known = {id(tensor): entry.name for entry in before if (tensor := entry.tensor()) is not None}
+        previous_names = {id(tensor): entry.name for entry in before if (tensor := entry.tensor()) is not None}
         taken = {entry.name for entry in entries}
         kept: list[Named] = []
         for entry in entries:
             tensor = entry.tensor()
-            name = entry.name if tensor is None else known.get(id(tensor), entry.name)
+            name = entry.name if tensor is None else previous_names.get(id(tensor), entry.name)
             kept.append(entry if name in taken else entry._replace(name=name))
         return kept
 
@@ -256,7 +256,7 @@ class Names:
         weakref.finalize(module, self._forget_module, weakref.ref(self), root, id(module)).atexit = False
 
     def _note_wrappers(self, model: Any, name: ModuleName) -> None:
-        """Have the wrappers of a model known as modules that compute nothing."""
+        """Name the wrappers of a model, as modules that compute nothing."""
         while (inner := self.framework.wrapped(model)) is not None:
             if id(model) not in self.modules:
                 compiled = self.framework.kind(model).is_compiled
@@ -287,22 +287,22 @@ class Names:
 
 
 def _nothing() -> None:
-    """Stand for a model that is gone."""
+    """Return None, in place of a reference to a freed model."""
 
 
 NOBODY = ModuleName("", "", Root(_nothing, (type(None), ""), "", "", False), False, False)
-"""The name of what has none."""
+"""The name of modules without a name."""
 
 
 def unwrapped(framework: EagerFramework, model: Any) -> Any:
-    """Return what data parallelism or compilation has wrapped."""
+    """Return a model without its wrappers, such as those of data parallelism and compilation."""
     while (inner := framework.wrapped(model)) is not None:
         model = inner
     return model
 
 
 def scope_of_tensor(name: str) -> str:
-    """Return the scope of the module that holds a weight or a buffer of a name.
+    """Return the scope of the module to which a weight or buffer belongs.
 
     Examples
     --------

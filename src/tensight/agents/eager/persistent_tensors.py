@@ -28,9 +28,9 @@ class Updated(NamedTuple):
     Attributes
     ----------
     slot_id : int
-        Of its gradient.
+        Slot id of its gradient.
     tensor : callable
-        Returns the weight, None if there is none any more.
+        Returns the weight, None if it no longer exists.
     name : str
     """
 
@@ -40,7 +40,7 @@ class Updated(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """A persistent tensor, dtype and shape as they were when it was found."""
+    """A persistent tensor, with its dtype and shape when it was first seen."""
 
     slot_id: int
     tensor: Callable[[], Any]
@@ -48,26 +48,26 @@ class _Held(NamedTuple):
     role: Role
     outline: OutputSlot
     read_slot_id: int
-    """Of its value before the step's update, an input of its node."""
+    """Slot id of its value before the step's update, an input of its node."""
 
 
 class PersistentTensors(ABC):
-    """Weights, buffers and optimizer states, and the gradients of weights: the same whatever is captured.
+    """Weights, buffers and optimizer states, and the gradients of weights: for every kind of capture.
 
     Parameters
     ----------
     agent : Agent
     names : Names
-        Of the models.
+        Names of the models' tensors.
 
     Attributes
     ----------
     generation : int
-        Grows whenever there is something new among them, or a weight turns out to be trained, or not.
+        Grows whenever a tensor is added, or a weight turns out to be trained or frozen.
     idle : set of str
-        Names of weights of which this step says nothing: no update has a gradient for them. Those that an optimizer
-        has looked for in vain, and that go into trained layers, are none, unless gradients were switched off there:
-        they stand still.
+        Names of weights about which this step tells nothing, because no update had a gradient for them. A weight that
+        an optimizer found without a gradient is not idle if it feeds trained layers with gradients switched on: it
+        really does not change.
     """
 
     def __init__(self, agent: Agent, names: Names) -> None:
@@ -95,10 +95,10 @@ class PersistentTensors(ABC):
 
     @property
     def names_generation(self) -> int:
-        """Grows whenever a model comes or goes, or is seen to have other modules than before."""
+        """Grows whenever a model is added or freed, or its modules have changed."""
         return self._names.generation
 
-    # --- what an adapter says of its framework ---
+    # --- what an adapter implements for its framework ---
 
     @abstractmethod
     def _extent(self, optimizer: Any) -> tuple[int, ...]:
@@ -106,48 +106,48 @@ class PersistentTensors(ABC):
 
     @abstractmethod
     def weights_of(self, optimizer: Any) -> Sequence[Any]:
-        """Return what an optimizer updates."""
+        """Return the weights that an optimizer updates."""
 
     @abstractmethod
     def _states_of(self, optimizer: Any, names: Mapping[int, str]) -> Iterator[tuple[Callable[[], Any], str]]:
         """Yield the states of an optimizer, named after their weights, whose names are given by identity."""
 
-    def _is_wrapped(self, optimizer: Any, other: Any) -> bool:  # noqa: ARG002 - for those who know
-        """Whether one of two optimizers only hands on to the other what it is asked to do."""
+    def _is_wrapped(self, optimizer: Any, other: Any) -> bool:  # noqa: ARG002 - for adapters that know
+        """Whether one of two optimizers only wraps the other."""
         return False
 
     @abstractmethod
     def _has_gradient(self, weight: Any) -> bool:
         """Whether an optimizer may read a gradient of a weight."""
 
-    def _holds_gradient(self, weight: Any) -> bool | None:  # noqa: ARG002 - for those who know
-        """Whether a backward pass has reached a weight that no optimizer updates; None where nobody can know."""
+    def _holds_gradient(self, weight: Any) -> bool | None:  # noqa: ARG002 - for adapters that know
+        """Whether a backward pass has reached a weight that no optimizer updates; None if that is unknown."""
         return None
 
-    def _is_trained_elsewhere(self, weight: Any) -> bool:  # noqa: ARG002 - for those who know
-        """Whether another thread trains a weight, so that nobody here knows when."""
+    def _is_trained_elsewhere(self, weight: Any) -> bool:  # noqa: ARG002 - for adapters that know
+        """Whether another thread trains a weight, at unknown times."""
         return False
 
     # --- optimizers ---
 
     @property
     def optimizers(self) -> list[Any]:
-        """Those that were added and are still there."""
-        found = [reference() for reference in self._optimizers]
-        return [optimizer for optimizer in found if optimizer is not None]
+        """The known optimizers that still exist."""
+        optimizers = [reference() for reference in self._optimizers]
+        return [optimizer for optimizer in optimizers if optimizer is not None]
 
     def knows(self, optimizer: Any, *, is_updating: bool = False) -> bool:
-        """Whether an optimizer trains one of the networks; it is taken into account from now on.
+        """Whether an optimizer trains one of the models; if so, add it to the known optimizers.
 
         Parameters
         ----------
         optimizer : object
         is_updating : bool
-            It is just going to update: of those that wrap each other, it is the one that does.
+            Whether it is about to update. It then replaces a known optimizer that wraps it or is wrapped by it.
         """
-        if any(known() is optimizer for known in self._optimizers):
+        if any(reference() is optimizer for reference in self._optimizers):
             return True
-        same = next((known for known in self._optimizers if self._is_wrapped(optimizer, known())), None)
+        same = next((reference for reference in self._optimizers if self._is_wrapped(optimizer, reference())), None)
         if same is not None and not is_updating:
             return True
         if same is not None:
@@ -160,12 +160,12 @@ class PersistentTensors(ABC):
         return True
 
     def note_update(self, optimizer: Any) -> None:
-        """Note which code has an optimizer update its weights."""
+        """Note the user's code that calls an optimizer's update."""
         if id(optimizer) not in self._stacks:
             self._stacks[id(optimizer)] = user_stack()
 
     def updated_by(self, optimizer: Any) -> Sequence[Updated | None]:
-        """Return the weights that an optimizer updates, in its order; None for what belongs to no network."""
+        """Return the weights that an optimizer updates, in its order; None for those that belong to no model."""
         if id(optimizer) not in self._updated:
             self._collect()
         return self._updated.get(id(optimizer), ())
@@ -176,7 +176,7 @@ class PersistentTensors(ABC):
         self._trained.add(weight.name)
 
     def passed_over(self, weight: Updated) -> None:
-        """Note that an optimizer updates without a gradient of a weight that is not frozen."""
+        """Note that an optimizer updates without a gradient for a weight that is not frozen."""
         self._passed_over.add(weight.name)
 
     # --- values ---
@@ -184,14 +184,14 @@ class PersistentTensors(ABC):
     def observe(
         self, feeding: Callable[[Set[str]], Container[str]] | None = None, without_gradients: Collection[str] = ()
     ) -> None:
-        """Observe weights, buffers and states as they are now.
+        """Observe the current values of weights, buffers and states.
 
         Parameters
         ----------
         feeding : callable, optional
-            Returns, given weights that are trained, the names of what goes into their layers.
+            Returns the names of the nodes and weights that feed the layers of the given trained weights.
         without_gradients : collection of str
-            Names of weights that the step has read only where gradients were switched off.
+            Names of weights that the step has read only with gradients switched off.
         """
         self._collect()
         self._updating.clear()
@@ -201,27 +201,27 @@ class PersistentTensors(ABC):
             return
         self._decide_roles(feeding, without_gradients)
         needs, observe = self._agent.slot_table.needs, self._agent.observe
-        for held in (self._tensors, self._states):
-            for slot_id, tensor_now, _, _, _, _ in held:
+        for tensors in (self._tensors, self._states):
+            for slot_id, tensor_now, _, _, _, _ in tensors:
                 need = needs[slot_id]
                 if need:
                     tensor = tensor_now()
                     if tensor is not None:
                         observe(slot_id, tensor, need)
         versions, version_of = self._versions, self._version
-        for held in (self._tensors, *self._written.values()):
-            for one in held:
-                tensor = one.tensor()
-                versions[one.slot_id] = -1 if tensor is None else version_of(tensor)
+        for tensors in (self._tensors, *self._written.values()):
+            for held in tensors:
+                tensor = held.tensor()
+                versions[held.slot_id] = -1 if tensor is None else version_of(tensor)
 
     def observe_given(self, optimizer: Any, gradients: Sequence[Any]) -> None:
-        """Observe the gradients that an optimizer is given, and what it is about to write to.
+        """Observe the gradients that are passed to an optimizer, and the tensors that it is about to write to.
 
         Parameters
         ----------
         optimizer : object
         gradients : sequence
-            One for each of the weights that it updates, in their order; what is no tensor stands for none.
+            One for each of the weights that it updates, in their order; anything but a tensor means no gradient.
         """
         updated = self.updated_by(optimizer)
         self.observe_before_update(optimizer)
@@ -234,10 +234,10 @@ class PersistentTensors(ABC):
                 observe(weight.slot_id, gradient, needs[weight.slot_id])
 
     def observe_before_update(self, optimizer: Any) -> None:
-        """Observe what an optimizer is about to write to, where only that explains the step: the values it has read.
+        """Observe the tensors that an optimizer is about to write to, if the step cannot be explained without them.
 
-        That is so where something is wrong that was not in the step before, and where somebody has written to a weight
-        since the last update.
+        These are the values that the step has read. They are needed if an anomaly is new in this step, or if a weight
+        has been written to since the last update.
         """
         self._updating.add(id(optimizer))
         if not self._agent.capturing:
@@ -250,16 +250,16 @@ class PersistentTensors(ABC):
                 agent.observe_once(held.read_slot_id, tensor)
 
     def _unwritten(self, slot_id: int) -> Any | None:
-        """Return a weight to which nobody has written since the last step was observed; None if that is not certain.
+        """Return a weight that has not been written to since the last step was observed; None if that is uncertain.
 
-        Not every optimizer counts its writes, so none of its weights is certain once its update has begun.
+        The writes of some optimizers do not change versions, so weights are uncertain once their update has begun.
         """
         held = next((held for held in self._tensors if held.slot_id == slot_id and held.role != "buffer"), None)
         tensor = None if held is None else held.tensor()
         if tensor is None or self._versions.get(slot_id) != self._version(tensor):
             return None
         writing = chain.from_iterable(self._written.get(optimizer, ()) for optimizer in self._updating)
-        return None if any(one.slot_id == slot_id for one in writing) else tensor
+        return None if any(written.slot_id == slot_id for written in writing) else tensor
 
     # --- nodes ---
 
@@ -278,22 +278,22 @@ class PersistentTensors(ABC):
         Parameters
         ----------
         sources : mapping of str to tuple of Source
-            From what each was computed, by the name of the weight.
+            Sources of each gradient, by the name of the weight.
         stacks : mapping of str to tuple of StackFrame
             The code that first reads each weight.
         """
         for name, weight in {weight.name: weight for _, weight in self._updates()}.items():
             tensor = weight.tensor()
             if tensor is not None and self._has_gradient(tensor):
-                own, stack = sources.get(name, ()), stacks.get(name, ())
+                inputs, stack = sources.get(name, ()), stacks.get(name, ())
                 outputs = (self._outline(tensor),)
-                yield TracedNode(_gradient_name(name), "AccumulateGrad", "operator", own, outputs, stack)
+                yield TracedNode(_gradient_name(name), "AccumulateGrad", "operator", inputs, outputs, stack)
 
     def update_nodes(self) -> Iterator[TracedNode]:
         """Yield the nodes of the optimizers' updates: weight, states, gradient.
 
-        A weight that was frozen before it was ever trained has an update that reads no gradient: the optimizer was
-        given it. One that was frozen later has none.
+        A weight that was frozen before it was ever trained has an update without a gradient, because it belongs to the
+        optimizer. One that was frozen later has no update.
         """
         states: dict[str, list[Source]] = {}
         for held in self._states:
@@ -312,7 +312,7 @@ class PersistentTensors(ABC):
             stack = self._stacks.get(id(optimizer), ())
             yield TracedNode(f"{name}{numbers[name]}", type_, "operator", inputs, stack=stack)
 
-    # --- what there is ---
+    # --- collecting tensors ---
 
     def _updates(self) -> Iterator[tuple[Any, Updated]]:
         """Yield each weight that an optimizer updates, with the optimizer."""
@@ -322,33 +322,33 @@ class PersistentTensors(ABC):
                     yield optimizer, weight
 
     def _collect(self) -> None:
-        """Collect what there is, if anything was added since the last time."""
+        """Collect weights, buffers, states and optimizers, if anything has changed since the last time."""
         optimizers = self.optimizers
         now = self._names.generation, tuple(self._extent(optimizer) for optimizer in optimizers)
         if now == self._seen:
             return
         self._seen = now
         self.generation += 1
-        named = {id(tensor): one for one in self._names.entries() if (tensor := one.tensor()) is not None}
+        named = {id(tensor): entry for entry in self._names.entries() if (tensor := entry.tensor()) is not None}
         self._owned = {id(weight) for optimizer in optimizers for weight in self.weights_of(optimizer)}
-        found = [self._held(one) for one in named.values()]
-        self._tensors = sorted(found, key=lambda held: _ORDER.index(held.role))
+        tensors = [self._held(entry) for entry in named.values()]
+        self._tensors = sorted(tensors, key=lambda held: _ORDER.index(held.role))
         self._states, self._updated, self._written = [], {}, {}
-        by_identity = dict(zip(named, found, strict=True))
-        names = {identity: one.name for identity, one in named.items()}
+        by_identity = dict(zip(named, tensors, strict=True))
+        names = {identity: entry.name for identity, entry in named.items()}
         for optimizer in optimizers:
             weights = [named.get(id(weight)) for weight in self.weights_of(optimizer)]
-            self._updated[id(optimizer)] = [None if one is None else self._with_gradient(one) for one in weights]
+            self._updated[id(optimizer)] = [None if entry is None else self._with_gradient(entry) for entry in weights]
             states = [self._new(state, name, "state") for state, name in self._states_of(optimizer, names)]
-            own = (by_identity.get(id(weight)) for weight in self.weights_of(optimizer))
-            self._written[id(optimizer)] = [*(held for held in own if held is not None), *states]
+            updated = (by_identity.get(id(weight)) for weight in self.weights_of(optimizer))
+            self._written[id(optimizer)] = [*(held for held in updated if held is not None), *states]
             self._states += states
         self._agent.slot_table.change_roles({held.name: held.role for held in (*self._tensors, *self._states)})
 
     def _decide_roles(
         self, feeding: Callable[[Set[str]], Container[str]] | None, without_gradients: Collection[str]
     ) -> None:
-        """Find out which weights are trained, by the gradients that there were and what optimizers were given."""
+        """Determine which weights are trained, from their gradients and the weights of the optimizers."""
         changed: dict[str, Role] = {}
         elsewhere: set[str] = set()
         for index, held in enumerate(self._tensors):
@@ -376,7 +376,7 @@ class PersistentTensors(ABC):
     def _decide_idle(
         self, feeding: Callable[[Set[str]], Container[str]] | None, without_gradients: Collection[str]
     ) -> None:
-        """Find out which weights nothing can be said about, though an optimizer has looked for their gradients."""
+        """Determine which of the weights that optimizers have found without a gradient are idle."""
         if not self._passed_over or feeding is None:
             return
         self.idle |= self._passed_over
@@ -384,15 +384,15 @@ class PersistentTensors(ABC):
         self.idle -= {name for name in self._passed_over if name in feeds and name not in without_gradients}
 
     def _role(self, weight: Any, name: str) -> Role:
-        """Tell whether a weight is trained, as far as that is known."""
+        """Return whether a weight is trained or frozen, as far as that is known."""
         if not weight.requires_grad:
             return "frozen_weight"
         is_trained = id(weight) in self._owned or name in self._trained or not self._knows_gradients
         return "weight" if is_trained or self._holds_gradient(weight) is None else "frozen_weight"
 
-    def _held(self, one: Named) -> _Held:
-        role: Role = self._role(one.tensor(), one.name) if one.is_parameter else "buffer"
-        return self._new(one.tensor, one.name, role)
+    def _held(self, entry: Named) -> _Held:
+        role: Role = self._role(entry.tensor(), entry.name) if entry.is_parameter else "buffer"
+        return self._new(entry.tensor, entry.name, role)
 
     def _new(self, tensor: Callable[[], Any], name: str, role: Role) -> _Held:
         slot_table = self._agent.slot_table

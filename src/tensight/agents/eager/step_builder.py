@@ -1,8 +1,7 @@
-"""Finds out what a call of a module is and where its inputs come from, in steps whose calls an adapter reports.
+"""Builds steps from the calls that an adapter reports: determines the slots and sources of each call.
 
-What models compute between two calls of modules is a node of its own. From which tensors it was computed the links of
-the backward pass tell. Where a framework has none, the outputs that nobody has read yet are taken for it, and one more
-source that is not known.
+What models compute between two calls of modules is a node of its own. The links of the backward pass tell its sources.
+If a framework has none, the sources are assumed to be the outputs that have not been read yet, and an unknown one.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ if TYPE_CHECKING:
     from tensight.agents.slots import DeclaredNode, SlotTable
 
 MOST_CALLS = 50_000
-"""That the tree remembers."""
+"""Limit of the calls in the tree."""
 
 Container = tuple["ModuleName", Any, Any] | None
-"""In whose code something was called, the module itself, and with what that was called."""
+"""The name, module and arguments of the call in whose code something was called; None for the script."""
 
 
 class RepeatedOperation(Operation[Slot]):
-    """A node: the n-th call of a leaf, or what a container's own code computes for the n-th time, in any step.
+    """A node: the n-th call of a leaf, or the n-th computation of a container's own code, in any step.
 
     Attributes
     ----------
     inputs : dict of int to Slot
-        What came from outside, by the number of the input.
+        Inputs from outside the step, by the number of the input.
     is_compiled : bool
-        Whether nothing can be seen of what happens within it.
+        Whether nothing inside it can be observed.
     """
 
     __slots__ = ("inputs", "is_compiled")
@@ -54,22 +53,22 @@ class RepeatedOperation(Operation[Slot]):
 
 
 class Position:
-    """A position in the tree of steps, which begin alike: that an operation ran there, and what it read.
+    """A position in the tree of steps, with the operation that ran there and its inputs.
 
     Attributes
     ----------
     parent : Position or None
     operation : RepeatedOperation or None
-        None for the first of all, where steps begin.
+        None for the root, where steps begin.
     reading : Reading
     stack : tuple of StackFrame
     since : CallSite or None
-        Of a call after which what it returns was computed; None if no such call is known.
+        A call after which its results were computed; None if no such call is known.
     begins_backward : bool
     following : dict
-        What came next at some time.
+        All positions that have come next, in any step.
     trace : Trace or None
-        Of steps that end here.
+        Trace of the steps that end here.
     """
 
     __slots__ = ("begins_backward", "following", "operation", "parent", "reading", "since", "stack", "trace")
@@ -85,14 +84,14 @@ class Position:
         self.trace: Trace | None = None
 
     def executions(self) -> list[Execution]:
-        """Return what ran from the beginning of the step to here."""
-        found: list[Execution] = []
+        """Return the operations that ran from the beginning of the step to here."""
+        executions: list[Execution] = []
         at: Position | None = self
         while at is not None and at.operation is not None:
-            found.append(at._execution(at.operation))
+            executions.append(at._execution(at.operation))
             at = at.parent
-        found.reverse()
-        return found
+        executions.reverse()
+        return executions
 
     def _execution(self, operation: RepeatedOperation) -> Execution:
         attributes = {"compiled": True} if operation.is_compiled else {}
@@ -101,7 +100,7 @@ class Position:
 
 
 class StepBuilder:
-    """What has run in a step so far, and which tensor is which slot.
+    """Builds a step while it runs: the operations so far, and the slots of their tensors.
 
     Parameters
     ----------
@@ -109,12 +108,12 @@ class StepBuilder:
     slot_table : SlotTable
     names : Names
     seen : callable (slot, tensor) -> None
-        Told each tensor when it is there.
+        Called with each tensor and its slot.
 
     Attributes
     ----------
     at : Position
-        Where the step is.
+        The position of the step.
     """
 
     def __init__(
@@ -147,7 +146,7 @@ class StepBuilder:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing ran since the step began."""
+        """Whether nothing has run since the step began."""
         return self.at is self._first
 
     # --- calls ---
@@ -155,7 +154,7 @@ class StepBuilder:
     def leaf(
         self, name: ModuleName, module: Any | None, given: Any, output: Any, within: Container, *, opaque: bool
     ) -> None:
-        """Note a call of a module that has none of its own, or within which nothing can be seen.
+        """Note a call of a module without inner modules, or inside which nothing can be observed.
 
         Parameters
         ----------
@@ -163,11 +162,11 @@ class StepBuilder:
         module : object or None
             None for a function.
         given, output : object
-            What it was called with, and what it returned.
+            Its arguments and its return value.
         within : Container
-            In whose code it was called.
+            The call in whose code it was called.
         opaque : bool
-            Whether nothing can be seen of what happens within it.
+            Whether nothing inside it can be observed.
         """
         tensors, returned = self._tensors_in(given), self._tensors_in(output)
         reading: Reading[Slot] = Reading()
@@ -187,11 +186,11 @@ class StepBuilder:
             self._tensors.know(operation.inputs[index], tensor)
             self._seen(operation.inputs[index], tensor)
         for index, tensor in enumerate(returned):
-            if self._tensors.is_written(tensor) or not any(tensor is one for one in tensors):
+            if self._tensors.is_written(tensor) or not any(tensor is other for other in tensors):
                 self._output(operation, index, tensor)
 
     def container(self, name: ModuleName, module: Any, output: Any) -> None:
-        """Note that a call of a module has ended that called others: its own code may have computed what it returns."""
+        """Note the end of a call of a module that called others; its own code may have computed the output."""
         for tensor in self._tensors_in(output):
             if name.is_plain or self._tensors.find(tensor) is not None or id(tensor) in self._tensors.weights:
                 continue
@@ -199,7 +198,7 @@ class StepBuilder:
                 self._between(tensor, (name, module, None), ends=True)
 
     def script(self, tensor: Any) -> None:
-        """Note a tensor from which a backward pass will begin; it may be no output of a module."""
+        """Note a tensor from which a backward pass will begin; it need not be the output of a module."""
         if self._tensors.find(tensor) is None and self._framework.has_gradient(tensor):
             self._between(tensor, None)
 
@@ -220,12 +219,12 @@ class StepBuilder:
         return tensors_in_value(self._framework.tensor_type, value)
 
     def _input(self, reading: Reading[Slot], outside: list[tuple[int, Any]], tensor: Any, within: Container) -> None:
-        """Add an input of a leaf; what comes from outside of the step is added to those that do, with its number."""
+        """Add an input of a leaf; one from outside the step is appended to `outside`, with its number."""
         slot = self._tensors.find(tensor)
         if slot is None:
             if self._read_weight(reading, tensor):
                 return
-            is_given = within is None or any(tensor is one for one in self._tensors_in(within[2]))
+            is_given = within is None or any(tensor is other for other in self._tensors_in(within[2]))
             if is_given and not self._framework.has_gradient(tensor):
                 outside.append((len(reading.sources), tensor))
                 reading.reads_unseen()
@@ -248,14 +247,14 @@ class StepBuilder:
         return True
 
     def _between(self, tensor: Any, within: Container, *, ends: bool = False) -> Slot:
-        """Return the slot of a tensor that a container's own code, or the script's, has computed until now.
+        """Return the slot of a tensor that a container's own code, or the script's, has computed.
 
-        A container whose call `ends` has returned it.
+        If `ends`, the call of the container has returned it.
         """
         scope, type_ = (ROOT_SCOPE, SCRIPT) if within is None else (within[0].scope, within[0].type)
         reading: Reading[Slot] = Reading()
         if not self._framework.has_gradient(tensor):
-            # A constant, or what no gradient is to pass: nobody can say from what it was computed.
+            # A constant, or a tensor without gradient, whose sources are unknown.
             reading.reads_unseen()
         else:
             if not self._read_through(reading, tensor):
@@ -275,7 +274,7 @@ class StepBuilder:
         return self._output(operation, 0, tensor)
 
     def _since(self, reading: Reading[Slot]) -> CallSite | None:
-        """Return the first of the calls whose results something was computed from, if it was from nothing else."""
+        """Return the site of the first call among the sources, if all sources are known operations of this step."""
         if None in reading.sources or len(reading.read) < len(reading.sources):
             return None
         read = [self._ran.get(slot.source[0]) for slot, _ in reading.read]
@@ -283,7 +282,7 @@ class StepBuilder:
         return None if None in read or first is None else first.since
 
     def _from_outside(self, operation: RepeatedOperation, index: int, tensor: Any) -> Slot:
-        """Return the slot of a tensor that nothing in the program computed."""
+        """Return the slot of a tensor that was computed outside the program."""
         slot = operation.inputs.get(index)
         if slot is None:
             node = self._slot_table.node(operation.input_name(index), "Parameter", "input")
@@ -306,7 +305,7 @@ class StepBuilder:
         return slot
 
     def _read_through(self, reading: Reading[Slot], tensor: Any) -> bool:
-        """Add what a tensor was computed from, by the links of the backward pass; False if there are none."""
+        """Add the sources of a tensor by the links of the backward pass; return False if there are none."""
         framework = self._framework
         if framework.edge(tensor) is None:
             return False
@@ -316,22 +315,22 @@ class StepBuilder:
         return True
 
     def _weight_at_end(self, end: Hashable) -> str | None:
-        """Return the name of the weight with which a backward pass ends; None if it is none that is known."""
+        """Return the name of the weight at which a backward pass ends; None if it is unknown."""
         if not self._ends:
             for entry in self._names.entries():
-                known = self._framework.end_of(entry.tensor())
-                if known is not None:
-                    self._ends[known] = entry.name
+                weight_end = self._framework.end_of(entry.tensor())
+                if weight_end is not None:
+                    self._ends[weight_end] = entry.name
         return self._ends.get(end)
 
     # --- operations ---
 
     def _next(self, scope: str, type_: str) -> RepeatedOperation:
         name = f"{scope}/{type_}-op{self._tensors.count(scope, type_)}"
-        known = self._operations.get(name)
-        if known is None:
-            known = self._operations[name] = RepeatedOperation(self._slot_table.node(name, type_))
-        return known
+        operation = self._operations.get(name)
+        if operation is None:
+            operation = self._operations[name] = RepeatedOperation(self._slot_table.node(name, type_))
+        return operation
 
     def _add(
         self,
@@ -342,15 +341,15 @@ class StepBuilder:
         module: Any | None = None,
         is_call: bool = False,
     ) -> Position:
-        """Go on to an operation that runs next, and return its position; of calls it is known where they ran."""
+        """Advance to the operation that runs next, and return its position; that of a call has its stack and site."""
         key = operation, begins_backward, tuple(reading.sources)
         position = self.at.following.get(key)
         if position is None:
             position = Position(self.at, operation)
             position.begins_backward = begins_backward
             if is_call:
-                own = () if module is None else beginning_of(self._framework.forward(module))
-                position.stack, position.since = (*own, *user_stack()), self._framework.call_site()
+                beginning = () if module is None else beginning_of(self._framework.forward(module))
+                position.stack, position.since = (*beginning, *user_stack()), self._framework.call_site()
             elif begins_backward:
                 position.stack = user_stack()
             self._calls += 1

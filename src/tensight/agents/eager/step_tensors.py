@@ -1,4 +1,4 @@
-"""Which tensor of a step is which slot, and what was computed from which others, by the links of the backward pass."""
+"""Maps the tensors of a step to slots, and finds their sources by the links of the backward pass."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from tensight.agents.eager.names import Names
 
 SCRIPT = "Script"
-"""Type of what is computed outside of all modules."""
+"""Type of the nodes that are computed outside all modules."""
 
 _MOST_FUNCTIONS = 20_000
-"""Of the backward pass that are walked through to find where a tensor comes from."""
+"""Limit of the autograd functions that are visited to find the sources of a tensor."""
 
 MOST_SOURCES = 64
-"""Of one operation."""
+"""Limit of the sources of an operation."""
 
 
 class Passed(NamedTuple):
-    """Where a walk through the functions of the backward pass has come by.
+    """The result of a walk through the functions of the backward pass.
 
     Attributes
     ----------
     edges : list of GradientEdge
-        Of functions that no operation of the step stands for.
+        The visited edges whose functions belong to no operation of the step.
     has_unknown_end : bool
-        Whether it has ended with a tensor that is no weight of a known model.
+        Whether the walk has reached a tensor that is not a weight of a known model.
     """
 
     edges: list[GradientEdge]
@@ -39,7 +39,7 @@ class Passed(NamedTuple):
 
 
 class StepTensors(Generic[AnySlot]):
-    """The tensors of a step, by their identity and by what has computed them.
+    """The tensors of a step, by their identity and by the functions that computed them.
 
     Parameters
     ----------
@@ -52,13 +52,13 @@ class StepTensors(Generic[AnySlot]):
         self._weights: Mapping[Any, str] = {}
         self._weights_generation = -1
         self._slots: dict[int, AnySlot] = {}
-        # With the function, which lives as long as it is here: another one could get its key.
+        # A reference to the function keeps its key from being reused.
         self._by_edge: dict[Hashable, tuple[AnySlot, Any]] = {}
         self._counts: dict[tuple[str, str], int] = {}
 
     @property
     def weights(self) -> Mapping[Any, str]:
-        """Names of weights and buffers by the identity of the tensor; models may come while a step runs."""
+        """Names of weights and buffers by the identity of the tensor; up to date even if models are added in a step."""
         if self._weights_generation != self._names.generation:
             self._weights_generation = self._names.generation
             self._weights = self._names.tensor_names()
@@ -77,13 +77,13 @@ class StepTensors(Generic[AnySlot]):
         return number
 
     def find(self, tensor: Any, *, written: bool = False) -> AnySlot | None:
-        """Return the slot of a tensor; None if it is not known, or was written to since.
+        """Return the slot of a tensor; None if it is not known, or has been written to since.
 
         Parameters
         ----------
         tensor : object
         written : bool
-            Whether who asks has written to it, so that this is to be expected.
+            Whether to return the slot also if the tensor has been written to.
         """
         slot = self._slots.get(id(tensor))
         if slot is None or slot.reference is None or slot.reference() is not tensor:
@@ -91,72 +91,72 @@ class StepTensors(Generic[AnySlot]):
         return slot if written or slot.version == self._framework.version(tensor) else None
 
     def is_written(self, tensor: Any) -> bool:
-        """Whether a tensor is known, and somebody has written to it since."""
+        """Whether a tensor is known, and has been written to since."""
         return self.find(tensor) is None and self.find(tensor, written=True) is not None
 
     def know(self, slot: AnySlot, tensor: Any) -> None:
-        """Note which tensor stands in a slot from now on."""
+        """Note the tensor of a slot, with its current version."""
         slot.reference = weakref.ref(tensor)
         slot.version = self._framework.version(tensor)
         self.remember(slot, tensor)
 
     def remember(self, slot: AnySlot, tensor: Any) -> None:
-        """Note which tensor stands in a slot since it was seen there."""
+        """Note the tensor of a slot that was seen earlier."""
         self._slots[id(tensor)] = slot
-        # What has computed one that was written to since is not what has computed these values.
+        # If the tensor has been written to since, its function is not the one that computed the slot's values.
         edge = self._framework.edge(tensor) if slot.version == self._framework.version(tensor) else None
         if edge is not None:
             self._by_edge[edge.key] = slot, edge.function
 
     def release(self) -> None:
-        """Hold no function of the backward pass any more: one is about to free them, with what they have saved."""
+        """Drop all references to autograd functions: a backward pass is about to free them and their saved tensors."""
         self._by_edge = {key: (slot, None) for key, (slot, _) in self._by_edge.items()}
 
     def _computed_by(self, edge: GradientEdge) -> AnySlot | None:
-        """Return the slot of what a function has computed; None if no slot is known to be that."""
+        """Return the slot of the tensor that a function has computed; None if it is not known."""
         slot, function = self._by_edge.get(edge.key, (None, None))
         if slot is None or function is not None:
             return slot
-        # It lives at least as long as the tensor that it has computed.
+        # The function lives at least as long as the tensor that it has computed.
         return slot if slot.reference is not None and slot.reference() is not None else None
 
     def read_through(
         self, reading: Reading[AnySlot], tensors: Iterable[Any], weight_at: Callable[[Hashable], str | None]
     ) -> Passed:
-        """Add as inputs what tensors were computed from, found by walking through the functions of the backward pass.
+        """Add the sources of tensors as inputs, found by walking through the functions of the backward pass.
 
         Parameters
         ----------
         reading : Reading
+            The inputs, which are extended.
         tensors : iterable
         weight_at : callable (end) -> str or None
-            Returns the name of the weight with which the backward pass ends somewhere, by what
-            `EagerFramework.weight_at` returns.
+            Returns the name of a weight by the key that `EagerFramework.weight_at` returns for it.
         """
         framework = self._framework
         waiting = [edge for tensor in tensors if (edge := framework.edge(tensor)) is not None]
         seen = {edge.key for edge in waiting}
-        found: dict[AnySlot | str, None] = {}
+        sources: dict[AnySlot | str, None] = {}
         passed = Passed([], has_unknown_end=False)
         for edge in waiting:
             slot = self._computed_by(edge)
             if slot is not None:
-                found[slot] = None
+                sources[slot] = None
             elif (end := framework.weight_at(edge)) is not None:
                 name = weight_at(end)
                 if name is None:
                     passed = passed._replace(has_unknown_end=True)
                 else:
-                    found[name] = None
+                    sources[name] = None
             else:
                 passed.edges.append(edge)
-                new = [one for one in framework.edges_into(edge) if one.key not in seen]
-                seen.update(one.key for one in new)
+                new = [input_edge for input_edge in framework.edges_into(edge) if input_edge.key not in seen]
+                seen.update(input_edge.key for input_edge in new)
                 waiting += new
-            if len(seen) > _MOST_FUNCTIONS or len(found) >= MOST_SOURCES:
+            if len(seen) > _MOST_FUNCTIONS or len(sources) >= MOST_SOURCES:
                 break
-        # The backward pass is walked backwards; people read forwards.
-        for source in reversed(found):
+        # The walk goes backwards; inputs are listed in the order of execution.
+        for source in reversed(sources):
             if isinstance(source, str):
                 reading.reads_weight(source)
             else:

@@ -1,7 +1,7 @@
-"""Puts weights, gradients and updates around what a step ran: the program, which becomes a graph.
+"""Adds weights, gradients and updates to what a step ran: the program, which becomes a graph.
 
-What runs the same operators, in the same order and linked in the same way, is one program. If weights or states of an
-optimizer are added to it later, it is still that one, with more nodes.
+Steps that run the same operators, in the same order and linked in the same way, have the same program. If weights or
+optimizer states are added later, it is still the same program, with more nodes.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _OPTIMIZER = "Optimizer/"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """The operators that a step ran. Steps that ran the same share one trace: it is compared by identity.
+    """The operators that a step ran. Steps that ran the same share one trace, which is compared by identity.
 
-    Weights, buffers, states of optimizers, the gradients that optimizers read and the optimizers' updates are no part
-    of it: they are the same whatever is captured, and `Programs` puts them around it.
+    Weights, buffers, optimizer states, the gradients that optimizers read and the optimizers' updates are not included:
+    they are the same for every kind of capture, and `Programs` adds them.
 
     Attributes
     ----------
     inputs : tuple of TracedNode
-        Tensors that the step got from outside, with the role ``input``.
+        Tensors from outside the step, with the role ``input``.
     operators : tuple of TracedNode
         Forward and backward, in the order of execution.
     gradient_sources : mapping of str to tuple of Source
-        For the name of a weight what its gradient was computed from.
+        Sources of each weight's gradient, by the name of the weight.
     """
 
     inputs: tuple[TracedNode, ...] = ()
@@ -56,11 +56,11 @@ class Programs:
         self._programs: dict[int, tuple[Trace, int, Program]] = {}
 
     def preview(self, trace: Trace) -> Program:
-        """Return what is known before the first step; the first real program takes its place."""
+        """Return the program that is known before the first step; the first real program replaces it."""
         return Program("kernel_graph_0", 0, tuple(self._nodes(trace)))
 
     def running(self, trace: Trace) -> Program:
-        """Return what runs in a step that is not over: a known program, or as much as has run of a new one."""
+        """Return the program of a step that has not ended: a known one, or the part of a new one that has run."""
         if id(trace) in self._programs:
             return self.program(trace)
         # A step that stops at many operators has as many traces: none of them is kept.
@@ -70,15 +70,15 @@ class Programs:
     def program(self, trace: Trace) -> Program:
         """Return the program of a step."""
         generation = self._parameters.generation
-        known = self._programs.get(id(trace))
-        if known is not None and known[1] == generation:
-            return known[2]
+        cached = self._programs.get(id(trace))
+        if cached is not None and cached[1] == generation:
+            return cached[2]
         number = self._number(trace)
         program = Program(f"kernel_graph_{number}", number + 1, tuple(self._nodes(trace)))
-        if known is not None and known[2] == program:
-            # What has come is like what has gone.
-            program = known[2]
-        # The trace is kept, so that no other one gets its identity.
+        if cached is not None and cached[2] == program:
+            # A tensor was freed and replaced by one like it.
+            program = cached[2]
+        # A reference to the trace keeps its identity from being reused.
         self._programs[id(trace)] = trace, generation, program
         return program
 
@@ -87,7 +87,7 @@ class Programs:
 
     @staticmethod
     def _key(trace: Trace) -> tuple[tuple[str, tuple[Source | None, ...]], ...]:
-        """Return what tells a program from others: its operators, in their order, and how they are linked."""
+        """Return a key that identifies a program: its operators, in their order, and their links."""
         return tuple((node.name, node.inputs) for node in trace.operators)
 
     def _nodes(self, trace: Trace) -> Iterator[TracedNode]:

@@ -1,4 +1,4 @@
-"""What a sequence of calls amounts to: the operators of forward and backward, in the order of execution."""
+"""Turns a sequence of calls into a trace: the operators of forward and backward, in the order of execution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tensight.graph import OutputSlot
 
 MOST_TRACES = 32
-"""Steps that run other calls than so many before them are shown as the last of those."""
+"""Limit of the different traces. A step that would need another one has the trace of the last step."""
 
 
 class Execution(NamedTuple):
@@ -32,9 +32,9 @@ class Execution(NamedTuple):
     stack : tuple of StackFrame
     attributes : mapping of str to bool
     gradients : sequence of (Slot, int)
-        Of what it reads that whose gradients its own gradient puts out.
+        The inputs whose gradients are outputs of its own gradient, each with its index.
     begins_backward : bool
-        Whether a backward pass came next, through all that ran since the one before.
+        Whether a backward pass came next, through all operations since the previous one.
     """
 
     operation: Operation[Any]
@@ -46,12 +46,12 @@ class Execution(NamedTuple):
 
 
 class TraceCount:
-    """How many different traces the steps of a training have had.
+    """Counts the different traces of the steps of a training.
 
     Parameters
     ----------
     modules : str
-        What the framework calls modules.
+        The framework's word for modules.
     """
 
     def __init__(self, modules: str) -> None:
@@ -59,11 +59,11 @@ class TraceCount:
         self._traces = 0
 
     def may_add(self) -> bool:
-        """Whether another trace may be made; once none may, that is logged."""
+        """Whether another trace may be made; log once when the limit is reached."""
         if self._traces >= MOST_TRACES:
             log_once(
                 f"the steps of this training run their {self._modules} in more than {MOST_TRACES} different ways; no"
-                " more graphs are drawn, what the further ones share with those is still watched"
+                " more graphs are drawn, but nodes that are in one of them are still watched"
             )
             return False
         self._traces += 1
@@ -99,12 +99,12 @@ def trace_of(executions: Iterable[Execution]) -> Trace:
 
 
 def preview_of(names: Names) -> Trace:
-    """Return the leaves of the models with their weights, as far as they are known before they ran."""
+    """Return the leaves of the models with their weights, as far as they are known before the first step."""
     operators: dict[str, TracedNode] = {}
     weights = names.tensor_names()
     for module, name in names.leaves():
-        own = (weights.get(id(tensor)) for tensor in names.framework.read_by(module))
-        sources: tuple[Source, ...] = tuple((weight, 0) for weight in own if weight is not None)
+        weight_names = (weights.get(id(tensor)) for tensor in names.framework.read_by(module))
+        sources: tuple[Source, ...] = tuple((weight, 0) for weight in weight_names if weight is not None)
         node = TracedNode(f"{name.scope}/{name.type}-op0", name.type, "operator", sources)
         operators.setdefault(node.name, node)
     return Trace((), tuple(operators.values()))
@@ -124,7 +124,7 @@ def _forward(execution: Execution) -> TracedNode:
 
 
 def _gradient(execution: Execution) -> TracedNode | None:
-    """Return the node of the backward pass; None if no gradient came by."""
+    """Return the node of the backward pass; None if no gradient has arrived."""
     operation, reading = execution.operation, execution.reading
     sources = operation.gradient_sources()
     outputs: list[OutputSlot] = []
@@ -147,7 +147,7 @@ def _gradient(execution: Execution) -> TracedNode | None:
 
 
 def _nothing(execution: Execution, index: int, slot: Slot) -> OutputSlot:
-    """Return what stands for the gradient of an input that has none, before that of a slot."""
+    """Return an output slot for an input without gradient that precedes one with a gradient."""
     outputs = execution.operation.outputs
     other = outputs[0].outline if outputs else slot.outline
-    return next((one.outline for one, at in execution.reading.read if at == index), other)
+    return next((read_slot.outline for read_slot, at in execution.reading.read if at == index), other)

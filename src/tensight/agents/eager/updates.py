@@ -1,7 +1,7 @@
-"""When a step ends: with the optimizers' updates, as `MultiOptimizerSteps` says.
+"""Ends steps with the optimizers' updates, as `MultiOptimizerSteps` decides.
 
-A model that has not been called yet may still be trained in the same step: whether the last update has ended that shows
-with the next call.
+A model that has not been called yet may still be trained in the same step. Only the next call shows whether the last
+update has ended the step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Discovery(Protocol):
-    """Finds models and optimizers that nobody has named."""
+    """Finds models and optimizers that the script has not passed to the debugger."""
 
     follows_all: bool
     """Whether every model is debugged as soon as it is called."""
@@ -26,12 +26,12 @@ class Discovery(Protocol):
         """Give names to the models that an optimizer trains, if no call of them was seen."""
 
     def uncalled(self, knows: Callable[[Any], bool]) -> Sequence[Any]:
-        """Return the optimizers of models that have not been called yet, and are debugged as soon as they are.
+        """Return the optimizers of models that have not been called yet, and will be debugged when they are.
 
         Parameters
         ----------
         knows : callable (optimizer) -> bool
-            Whether an optimizer updates a model that is known; asked for each one that there is.
+            Whether an optimizer updates a known model; called for each live optimizer.
         """
 
 
@@ -41,10 +41,10 @@ class Updates:
     Parameters
     ----------
     parameters : PersistentTensors
-        Knows which optimizers train the models.
+        Knows the optimizers that train the models.
     discovery : Discovery
     on_step : callable (skipped) -> None
-        Told when a step has ended, and whether a loss scaler has left out its update.
+        Called when a step has ended, with whether a loss scaler has skipped its update.
     """
 
     def __init__(self, parameters: PersistentTensors, discovery: Discovery, on_step: Callable[[bool], None]) -> None:
@@ -54,14 +54,14 @@ class Updates:
         self._multi_optimizer = MultiOptimizerSteps(parameters.weights_of)
         self._foreign: set[int] = set()
         self._foreign_generation = -1
-        # Where the script names what is debugged, all of it is known.
+        # If the script has passed the models to debug, there are no others to find.
         self._checked_generation = -1 if discovery.follows_all else parameters.names_generation
         self._is_skipped = False
 
     def knows(self, optimizer: Any) -> bool:
-        """Whether an optimizer, which is about to update, trains the models; one that is new is added."""
+        """Whether an optimizer that is about to update trains the models; if it is new, it is added."""
         parameters = self._parameters
-        if any(optimizer is known for known in parameters.optimizers):
+        if any(optimizer is other for other in parameters.optimizers):
             return True
         if self._foreign_generation != parameters.names_generation:
             self._foreign_generation = parameters.names_generation
@@ -77,13 +77,13 @@ class Updates:
         return False
 
     def updated(self, optimizer: Any, *, skipped: bool = False) -> None:
-        """Note that an optimizer which trains the models has updated them; that may end the step.
+        """Note that an optimizer has updated the models, which may end the step.
 
         Parameters
         ----------
         optimizer : object
         skipped : bool
-            Whether a loss scaler has left out the update.
+            Whether a loss scaler has skipped the update.
         """
         self._find_optimizers()
         self._is_skipped = skipped
@@ -92,21 +92,21 @@ class Updates:
 
     @property
     def may_be_over(self) -> bool:
-        """Whether nobody can tell yet if the step was over with the last update."""
+        """Whether it is still unknown if the last update has ended the step."""
         return self._multi_optimizer.is_open
 
     def end_before(self, weights: Iterable[Any]) -> None:
-        """End the step before a model with these weights is called or updated, if it was over with the last update."""
+        """End the step before a model with these weights is called or updated, if the last update was its end."""
         if self._multi_optimizer.is_open and self._multi_optimizer.was_over(set(map(id, weights))):
             self._on_step(self._is_skipped)
 
     def end_open_step(self) -> None:
-        """End the step if it may be over with the last update: nothing is called any more."""
+        """End the step if the last update may have been its end, because nothing follows."""
         if self._multi_optimizer.ends_late():
             self._on_step(self._is_skipped)
 
     def begin_step(self) -> None:
-        """Wait for nobody any more: the step has ended otherwise."""
+        """Stop waiting for optimizers, because the step has ended otherwise."""
         self._multi_optimizer.ends_late()
 
     def _find_optimizers(self) -> None:

@@ -1,7 +1,7 @@
-"""Reads PyTorch's tensors without PyTorch noticing: no operator runs, nothing is recorded, nothing is written to.
+"""Reads PyTorch's tensors without visible operators: nothing is recorded or written to.
 
-Tensors whose elements lie in this process's memory are read where they lie, whatever their strides. Tensors on a
-device have their statistics computed there (`device`).
+Tensors in this process's memory are read in place, whatever their strides. The statistics of tensors on a device are
+computed there (`device`).
 """
 
 from __future__ import annotations
@@ -44,31 +44,32 @@ def _names() -> dict[torch.dtype, str]:
 
 
 NUMPY_NAMES: dict[torch.dtype, str] = _names()
-"""NumPy's names, or those of ml_dtypes, of the dtypes that have statistics."""
+"""Names in NumPy or ml_dtypes of the dtypes that have statistics."""
 
 READ_WHERE_THEY_LIE = (
     tuple(_PLAIN),
     {dtype: ELEMENT_NAMES.index(name) for dtype, name in NUMPY_NAMES.items() if not dtype.is_complex},
 )
-"""Tensors that the columns of statistics read themselves. Complex ones may be conjugated when they are read."""
+"""Types and dtypes of tensors that the statistics columns read themselves. Complex ones may be conjugated."""
 
 _DTYPES = {name: dtype_named(name) for name in NUMPY_NAMES.values()}
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """Return a number that grows whenever a tensor is written to in place."""
+    """Return the version of a tensor, which grows with each write in place; 0 in inference mode."""
     try:
         number: int = tensor._version
     except RuntimeError:
-        # Tensors of inference mode count nothing.
+        # Tensors of inference mode have no version.
         return 0
     return number
 
 
 def content_key(tensor: torch.Tensor) -> Hashable | None:
-    """Return what two tensors have in common if they show the same memory, element by element in the same order.
+    """Return a key that is equal for tensors with the same elements of memory, in the same order.
 
-    Axes of length one, and how axes are split, do not count. None where it is not certain, or not in this process.
+    Axes of length one, and how axes are split, do not matter. None if that is uncertain, or the memory is not in this
+    process.
     """
     try:
         if type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.is_neg():
@@ -80,7 +81,7 @@ def content_key(tensor: torch.Tensor) -> Hashable | None:
         axes = merged_axes(tensor.shape, tensor.stride())
         return tensor.data_ptr(), tensor.dtype, tuple(axes)
     except (RuntimeError, NotImplementedError):
-        # Sparse, nested and wrapped tensors have no such thing.
+        # Sparse, nested and wrapped tensors do not support it.
         return None
 
 
@@ -90,7 +91,7 @@ class TorchReader:
     Parameters
     ----------
     is_on_device : callable (tensor) -> bool
-        Whether statistics are computed where the tensor lies, instead of in this process.
+        Whether statistics are computed on the tensor's device, instead of in this process.
     """
 
     def __init__(self, is_on_device: Callable[[torch.Tensor], bool] = lambda tensor: not tensor.is_cpu) -> None:
@@ -98,7 +99,7 @@ class TorchReader:
         self._device = DeviceStatistics(NUMPY_NAMES)
 
     def describe(self, tensor: torch.Tensor) -> tuple[str, tuple[int, ...], int]:
-        """Return NumPy's name of the dtype, the shape and the size in bytes; an empty name if it has no statistics."""
+        """Return NumPy's name of the dtype, the shape and the size in bytes; no name if the dtype has no statistics."""
         if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested:
             return NUMPY_NAMES.get(tensor.dtype, ""), tuple(tensor.shape), tensor.nbytes
         with _unnoticed():
@@ -108,22 +109,22 @@ class TorchReader:
             return NUMPY_NAMES.get(stored.dtype, ""), tuple(stored.shape), stored.nbytes
 
     def size_bytes(self, tensor: torch.Tensor) -> int | None:
-        """Return the size in bytes, None if there are no values; asked for every tensor that is kept, so it is fast."""
+        """Return the size in bytes, None if there are no values; fast, because it is called for every kept tensor."""
         if type(tensor) in _PLAIN:
             try:
                 size: int = tensor.nbytes
             except (RuntimeError, NotImplementedError):
-                # Sparse and nested tensors have no such thing.
+                # Sparse and nested tensors do not support it.
                 return self.describe(tensor)[2]
             return size
         return None if _held(tensor) is None else self.describe(tensor)[2]
 
     def version(self, tensor: torch.Tensor) -> int:
-        """Return a number that grows whenever the tensor is written to in place."""
+        """Return the version of a tensor, which grows with each write in place."""
         return version_of(tensor)
 
     def host(self, tensor: torch.Tensor) -> NDArray[Any] | None:
-        """Return the values in C order, without a copy where that is possible; None if they cannot be read."""
+        """Return the values in C order, without a copy if possible; None if they cannot be read."""
         try:
             if (
                 type(tensor) in _PLAIN
@@ -134,7 +135,7 @@ class TorchReader:
             ):
                 return _array(tensor) if is_in_memory(tensor) else None
         except (RuntimeError, NotImplementedError):
-            # Sparse, nested and wrapped tensors have no such thing.
+            # Sparse, nested and wrapped tensors do not support it.
             pass
         with _unnoticed():
             try:
@@ -150,7 +151,7 @@ class TorchReader:
                 return None
 
     def copy(self, tensor: torch.Tensor, into: torch.Tensor | None = None) -> torch.Tensor | None:
-        """Return a tensor of its own with the same values, on the same device; written over an older one if it fits."""
+        """Return a copy of a tensor on the same device, in the memory of an older copy if that fits."""
         with _unnoticed():
             held = _held(tensor)
             if held is None or not is_in_memory(held):
@@ -166,7 +167,7 @@ class TorchReader:
             return source.clone()
 
     def scan(self, tensor: torch.Tensor, columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
-        """Write the statistics of a tensor to the row of a slot; False if it has none. A device may be behind."""
+        """Write the statistics of a tensor to the row of a slot; False if it has none. A device may finish later."""
         if columns.scan_tensor(slot_id, tensor, hashed=hashed):
             return True
         try:
@@ -176,14 +177,14 @@ class TorchReader:
                 if name is not None and is_there and not (tensor.is_complex() and tensor.is_conj()):
                     return columns.scan_address(slot_id, address, name, tensor.shape, tensor.numel(), hashed=hashed)
         except (RuntimeError, NotImplementedError):
-            # Sparse, nested and wrapped tensors have no such thing.
+            # Sparse, nested and wrapped tensors do not support it.
             pass
         return self._scan_unusual(tensor, columns, slot_id, hashed)
 
     def has_non_finite(self, tensor: torch.Tensor) -> bool:
-        """Whether there is a NaN or an Inf among the values, found out as fast as possible.
+        """Whether the values contain NaN or Inf.
 
-        For a tensor on a device it is assumed that there may be: to know it would mean to wait.
+        Always true for a tensor on a device, because checking it would mean waiting for the device.
         """
         try:
             if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous():
@@ -191,7 +192,7 @@ class TorchReader:
                 if name is not None and address and is_in_memory(tensor):
                     return has_non_finite_at(address, name, tensor.numel())
         except (RuntimeError, NotImplementedError):
-            # Sparse, nested and wrapped tensors have no such thing.
+            # Sparse, nested and wrapped tensors do not support it.
             pass
         with _unnoticed():
             if self._is_on_device(tensor):
@@ -200,7 +201,7 @@ class TorchReader:
         return values is not None and has_non_finite(values)
 
     def settle(self, columns: StatisticsColumns) -> None:
-        """Wait for the rows that devices still compute, all together."""
+        """Wait for all rows that devices are still computing."""
         if self._device.is_behind:
             with _unnoticed():
                 self._device.settle(columns)
@@ -216,7 +217,7 @@ class TorchReader:
         return values is not None and columns.scan(slot_id, values, hashed=hashed)
 
     def _scan_strided(self, tensor: torch.Tensor, columns: StatisticsColumns, slot_id: int, hashed: bool) -> bool:
-        """Write the row of a tensor whose elements lie apart, where they lie; False if it is another."""
+        """Write the row of a strided tensor in place; False if the tensor cannot be read that way."""
         try:
             if type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.dtype not in NUMPY_NAMES or tensor.is_neg():
                 return False
@@ -229,7 +230,7 @@ class TorchReader:
 
 
 class _unnoticed:  # noqa: N801 - used like a function
-    """Lets nobody who watches PyTorch's operators see ours."""
+    """Hides our operators from torch functions, dispatch modes and autograd."""
 
     __slots__ = ("_dispatch", "_function", "_had_gradients")
 
@@ -248,10 +249,10 @@ class _unnoticed:  # noqa: N801 - used like a function
 
 
 def _held(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the tensor of PyTorch's own kind that holds the elements; None if none in this process is known to.
+    """Return the tensor of PyTorch's own classes with the elements; None if no such tensor in this process is known.
 
-    Under a class with operators of its own there is no memory, or not what it shows. Of those only distributed tensors
-    are known: they have their part in this process.
+    A tensor subclass with its own operators has no memory, or its memory contains other values. Only distributed
+    tensors are supported, by their local shard.
     """
     if type(tensor) in _PLAIN:
         return tensor
@@ -265,7 +266,7 @@ def _held(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def is_in_memory(tensor: torch.Tensor) -> bool:
-    """Whether all elements of a tensor are where it says: memory may be given back before its tensors are gone."""
+    """Whether a tensor's storage contains all its elements: memory may be freed before its tensors."""
     if torch._is_functional_tensor(tensor):
         return False
     if tensor.layout is not torch.strided or tensor.is_nested:
@@ -299,7 +300,7 @@ def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
     if tensor.layout is torch.sparse_coo:
         return tensor.detach().coalesce().values()
     if tensor.layout is torch.strided:
-        # Zeros that PyTorch only pretends to have lie nowhere.
+        # PyTorch's zero tensors have no memory.
         return torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor._is_zerotensor() else tensor
     if tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
         return tensor.detach().values()
@@ -307,7 +308,7 @@ def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def _array(tensor: torch.Tensor) -> NDArray[Any]:
-    """Return the elements of a strided tensor in this process's memory, where they lie."""
+    """Return an array that shares the memory of a strided tensor in this process."""
     name = NUMPY_NAMES[tensor.dtype]
     dtype = _DTYPES[name]
     shape = tuple(tensor.shape)
@@ -319,7 +320,7 @@ def _array(tensor: torch.Tensor) -> NDArray[Any]:
         strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
         extent = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + dtype.itemsize
     memory = (ctypes.c_char * extent).from_address(tensor.data_ptr())
-    # The memory is the tensor's: it lives as long as the array does.
+    # The array keeps the tensor, and so its memory, alive.
     memory._tensor = tensor  # type: ignore[attr-defined]
     array: NDArray[Any] = np.ndarray(shape, dtype, memory, 0, strides)
     if tensor.is_complex() and tensor.is_conj():
@@ -335,9 +336,9 @@ _DATA_TYPES: dict[torch.dtype, int] = {
 
 
 def outline(tensor: torch.Tensor) -> OutputSlot:
-    """Return dtype and shape of a tensor as graphs have them."""
+    """Return the dtype and shape of a tensor, as a slot of a graph."""
     try:
         return OutputSlot.of_tensor(_DATA_TYPES.get(tensor.dtype, 0), tuple(map(int, tensor.shape)))
     except (RuntimeError, NotImplementedError, TypeError, AttributeError):
-        # Nested tensors have no shape, jagged and traced ones none in numbers.
+        # Nested tensors have no shape; that of jagged and traced ones is not made of numbers.
         return OutputSlot.of_tensor(_DATA_TYPES.get(tensor.dtype, 0), None)

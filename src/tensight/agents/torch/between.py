@@ -1,7 +1,7 @@
-"""Which lines computed what a module is given that no module has put out: those between two calls.
+"""Finds the lines that computed an input of a module that no module returned: those between two calls.
 
-Autograd numbers its functions in the order in which they are made. So the numbers of the functions that made a tensor
-tell after which call of a module they ran, and before which.
+Autograd numbers its functions in the order of their creation. So the numbers of the functions that made a tensor show
+between which calls of modules they ran.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _CALLS_MODULES = torch_modules.Module._call_impl.__code__
 
 
 class Numbers(NamedTuple):
-    """The first and the last of the functions of autograd that computed something, by their numbers."""
+    """The first and the last of the autograd functions that computed a tensor, by their numbers."""
 
     first: int
     last: int
 
 
 class Begun(NamedTuple):
-    """A call of a container that has begun, and not ended.
+    """A call of a container that has begun and not ended.
 
     Attributes
     ----------
     record : Record
     number : int
-        How many functions of autograd there were.
+        How many autograd functions had been made when it began.
     after : Call
-        The call that had ended last.
+        The last call that had ended before.
     """
 
     record: Record
@@ -57,7 +57,7 @@ class Begun(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """Where the training is: in a hook that PyTorch has called.
+    """The position of the training, taken in a hook that PyTorch has called.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Moment(NamedTuple):
     running : list of Call
         The modules that are being called, innermost first.
     number : int
-        How many functions of autograd there are.
+        How many autograd functions have been made.
     ends : Module or None
         The container whose call is ending.
     """
@@ -83,12 +83,12 @@ class _Event(NamedTuple):
 
 
 def moment(number: int, ends: torch.nn.Module | None = None) -> Moment:
-    """Return where the training is.
+    """Return the position of the training.
 
     Parameters
     ----------
     number : int
-        How many functions of autograd there were.
+        How many autograd functions have been made.
     ends : Module, optional
         The container whose call is ending.
     """
@@ -108,12 +108,12 @@ def _called(frame: FrameType) -> tuple[Any, object] | None:
 def stacks_between(
     calls: Sequence[Call], begun: Sequence[Begun], now: Moment, numbers: Numbers
 ) -> tuple[tuple[StackFrame, ...], tuple[StackFrame, ...]]:
-    """Return where something was computed that the module is given which is called now.
+    """Return the lines that computed an input of the module that is called now.
 
     Parameters
     ----------
     calls : sequence of Call
-        Those of the step so far, in the order in which they ended.
+        The calls of the step so far, in the order in which they ended.
     begun : sequence of Begun
         The containers that are being called, outermost first.
     now : Moment
@@ -122,9 +122,9 @@ def stacks_between(
     Returns
     -------
     tuple of StackFrame
-        Of this step, innermost first.
+        The lines for this step, innermost first.
     tuple of StackFrame
-        Of every step that makes the same calls.
+        Wider ones, which hold for every step with the same calls.
     """
     events = _events(calls, begun)
     ended = [index for index, event in enumerate(events) if event.number <= numbers.first]
@@ -133,7 +133,7 @@ def stacks_between(
     containers = [event.begun for event in events[: lower + 1] if event.begun is not None]
     wide = _since_container(containers[-1], now) if containers else _in_script(begun, now)
     if numbers.last >= now.number:
-        # Autograd makes the function of a view anew when somebody asks for it.
+        # Autograd recreates the function of a view when it is accessed.
         return wide, ()
     if not ended:
         return wide, ()
@@ -143,13 +143,13 @@ def stacks_between(
 
 def _events(calls: Sequence[Call], begun: Sequence[Begun]) -> list[_Event]:
     following: dict[int, list[Begun]] = {}
-    for one in begun:
-        following.setdefault(id(one.after), []).append(one)
+    for container in begun:
+        following.setdefault(id(container.after), []).append(container)
     ended = {id(call) for call in calls}
-    events = [_Event(one.number, None, one) for one in begun if id(one.after) not in ended]
+    events = [_Event(container.number, None, container) for container in begun if id(container.after) not in ended]
     for call in calls:
         events.append(_Event(call.ended, call, None))
-        events += [_Event(one.number, None, one) for one in following.get(id(call), ())]
+        events += [_Event(container.number, None, container) for container in following.get(id(call), ())]
     return events
 
 
@@ -157,7 +157,7 @@ def _narrow(lower: _Event, upper: _Event | None, now: Moment, numbers: Numbers, 
     site, ends = _site_of(upper, now)
     if upper is not None and upper.call is not None and not ends and numbers.last >= upper.call.began:
         if numbers.first >= upper.call.began:
-            # A leaf has kept it, and somebody has taken it from there.
+            # A leaf has stored the tensor, and other code has read it from there.
             return site.stack
         site = site._replace(is_direct=False)
     if lower.call is None:
@@ -167,7 +167,7 @@ def _narrow(lower: _Event, upper: _Event | None, now: Moment, numbers: Numbers, 
 
 
 def _site_of(upper: _Event | None, now: Moment) -> tuple[CallSite, bool]:
-    """Return where something came next, and whether that is the end of a container's call."""
+    """Return the position of the next event, and whether that is the end of a container's call."""
     if upper is None:
         return now.site, now.ends is not None
     if upper.begun is not None:
@@ -177,7 +177,7 @@ def _site_of(upper: _Event | None, now: Moment) -> tuple[CallSite, bool]:
 
 
 def _since_container(container: Begun, now: Moment) -> tuple[StackFrame, ...]:
-    """Return where a container's code may have computed anything so far."""
+    """Return the lines on which a container's code may have computed anything so far."""
     identity = container.record.identity
     if now.ends is not None and identity == id(now.ends):
         return whole_function(type(now.ends).forward, now.site)
@@ -185,6 +185,6 @@ def _since_container(container: Begun, now: Moment) -> tuple[StackFrame, ...]:
 
 
 def _in_script(begun: Sequence[Begun], now: Moment) -> tuple[StackFrame, ...]:
-    """Return where the script may have computed anything before it called the outermost container."""
+    """Return the lines on which the script may have computed anything before it called the outermost container."""
     site = now.site.outside_of(begun[0].record.identity) if begun else now.site
     return since_beginning(site, max(len(site.frames) - 1, 0), again=True)

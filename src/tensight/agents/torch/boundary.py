@@ -1,9 +1,9 @@
-"""The boundary between PyTorch and the debugger: nothing of ours runs unguarded where PyTorch calls it.
+"""The boundary between PyTorch and the debugger, which guards every callback.
 
-Every callback that PyTorch is given (hooks of modules, of gradients and of optimizers) is made by `Boundary.hook`, and
-what replaces functions of PyTorch calls ours through `Boundary.call`. The dispatch mode has to run the training's
-operator as well, and guards itself (`operator_mode`). Two rules hold for all of them: no exception of ours gets out,
-and where PyTorch traces, exports, compiles or works on fake tensors nothing is done.
+`Boundary.hook` makes every callback that is registered with PyTorch (hooks of modules, gradients and optimizers), and
+replacements of PyTorch's functions call the debugger through `Boundary.call`. The dispatch mode also has to run the
+training's operator, and guards itself (`operator_mode`). Two rules apply to all of them: no exception of the debugger
+reaches the training, and nothing is done while PyTorch traces, exports, compiles or works on fake tensors.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _WARNING_OF_HOOKS = (
 )
 
 _left_hooks: list[RemovableHandle] = []
-"""Hooks that do nothing any more, and could not be removed while PyTorch was calling them; the next debugger does."""
+"""Inactive hooks that could not be removed while PyTorch was calling them. The next debugger removes them."""
 
 
 def _find_fx_tracing() -> Callable[[], bool]:
-    """Return what says whether FX traces: newer versions of PyTorch know that of each thread, older ones of all."""
+    """Return a function that tells whether FX traces: in this thread, or with older versions of PyTorch in any."""
     of_thread: Callable[[], bool] | None = getattr(fx_tracing, "_get_is_fx_tracing", None)
     return of_thread or (lambda: getattr(fx_tracing, "_is_fx_tracing_flag", False))
 
@@ -59,41 +59,41 @@ _is_fx_tracing = _find_fx_tracing()
 
 
 def hide_warning_of_hooks() -> None:
-    """Let PyTorch not warn people who compile modules of global hooks: they are ours, and bear to be called once more.
+    """Suppress PyTorch's warning about global hooks when modules are compiled: ours may safely be called again.
 
-    `warnings.filterwarnings` would make Python show again what it has warned of before.
+    `warnings.filterwarnings` would make Python repeat warnings that it has already shown.
     """
     if _WARNING_OF_HOOKS not in warnings.filters:
         cast("list[Any]", warnings.filters).insert(0, _WARNING_OF_HOOKS)
 
 
 def is_transforming() -> bool:
-    """Whether what runs here is no training: PyTorch traces, exports or compiles it, or its tensors are fake."""
-    # Only this first question is one that PyTorch's compiler can answer while it reads our hooks.
+    """Whether the running code is not training: PyTorch traces, exports or compiles it, or its tensors are fake."""
+    # This check comes first: it is the only one that PyTorch's compiler can evaluate while it reads our hooks.
     if _is_compiling():
         return True
     if _is_fx_tracing() or _tracing_state() is not None:
         return True
     if _innermost_transform() is not None and any(each.key() == _FUNCTIONALIZE for each in _transforms()):
-        # Its tensors look like any other, and have no memory. Those of vmap and grad say so.
+        # Its tensors look like ordinary ones, but have no memory. Those of vmap and grad can be recognized.
         return True
     return _count_of_modes() > 0 and any(_mode_of(key) is not None for key in _TRANSFORMING_MODES)
 
 
 class Boundary:
-    """Calls what is ours on behalf of PyTorch, and of what replaces functions of PyTorch.
+    """Calls the debugger's functions from PyTorch's hooks, and from replacements of PyTorch's functions.
 
-    An interruption by a person (`KeyboardInterrupt`, and the `SystemExit` that ends a training) passes through.
+    `KeyboardInterrupt`, and the `SystemExit` that ends a training, pass through.
 
     Parameters
     ----------
     on_error : callable (error)
-        Told of an exception of ours.
+        Called with an exception of the debugger.
 
     Attributes
     ----------
     compiled_update : Optimizer or None
-        The last one whose step compiled code has run: of that we are not told when it happens.
+        The last optimizer whose step compiled code has run; hooks are not called for it.
     """
 
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
@@ -104,11 +104,12 @@ class Boundary:
         self.compiled_update: torch.optim.Optimizer | None = None
 
     def hook(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function for PyTorch to call in place of one of ours: it returns None where that fails.
+        """Return a guarded version of a function, for PyTorch to call; it returns None if the function fails.
 
         Parameters
         ----------
         function : callable
+            A function of the debugger.
         """
         failed = self.failed
 
@@ -122,7 +123,7 @@ class Boundary:
         return hook
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of ours, unless PyTorch is tracing or compiling; return None where that fails."""
+        """Call a function of the debugger, unless PyTorch is tracing or compiling; return None if it fails."""
         try:
             return None if is_transforming() else function(*arguments)
         except Exception as error:
@@ -130,25 +131,25 @@ class Boundary:
             return None
 
     def failed(self, error: Exception) -> None:
-        """Note an exception of ours; one that a signal handler of the training has raised goes its way."""
+        """Note an exception of the debugger; raise one that comes from a signal handler of the training."""
         if is_of_handler(error):
             raise error
-        # Where even that fails nobody can be told.
+        # If reporting fails as well, there is nowhere to report it.
         with contextlib.suppress(Exception):
             self._on_error(error)
 
     # --- hooks of all optimizers ---
 
     def follow_steps(self, before: Callable[..., Any], after: Callable[..., Any]) -> None:
-        """Have functions of ours called before and after the step of every optimizer.
+        """Call functions before and after the step of every optimizer.
 
-        PyTorch does not bear that such hooks come and go while it calls them. So there is one of each for all of ours,
-        from the first call of this until `leave`.
+        PyTorch does not allow such hooks to be added or removed while it calls them. So one hook of each kind calls all
+        functions, from the first call of this method until `leave`.
 
         Parameters
         ----------
         before : callable (optimizer, arguments, named)
-            It may return other arguments and keyword arguments for the step.
+            May return other arguments and keyword arguments for the step.
         after : callable (optimizer, arguments, named)
         """
         while _left_hooks:
@@ -161,7 +162,7 @@ class Boundary:
             ]
 
     def leave(self) -> None:
-        """Call nothing of ours before and after steps any more."""
+        """Stop calling functions before and after steps."""
         self._followers.clear()
         self.compiled_update = None
         if self._is_at_step:
@@ -185,13 +186,13 @@ class Boundary:
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *given: Any) -> None:
         if _is_compiling():
-            # What is set here the compiled code will set, each time that it runs; anything else would change it.
+            # The compiled code sets this attribute each time that it runs; anything else would change that code.
             self.compiled_update = optimizer
         elif not self._is_no_training():
             self._at_step([after for _, after in self._followers], (optimizer, *given))
 
     def _at_step(self, functions: list[Callable[..., Any]], given: tuple[Any, ...]) -> Any:
-        """Call functions of ours; return the last thing that one of them returned."""
+        """Call functions; return the last value that is not None."""
         changed = None
         self._is_at_step = True
         try:

@@ -1,4 +1,4 @@
-"""Grows the tree of calls: finds out, once, what a call is and where its inputs come from."""
+"""Grows the tree of calls: determines, once for each call, its slots and the sources of its inputs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 _NOWHERE = Moment(NOWHERE, (), 0)
 
 _PRODUCTS = ("Mul", "Mm", "Mv", "Bmm", "Dot", "Addmm", "Addmv", "Baddbmm")
-"""Begins of the names of functions that multiply."""
+"""Prefixes of the names of autograd functions that multiply."""
 _OPTIONAL_OPERANDS = ("NllLoss", "CrossEntropy", "Embedding", "Convolution", "Native")
-"""Begins of the names of functions whose operands without gradient are mostly left out: biases, weights of classes."""
+"""Prefixes of autograd functions whose operands without gradient are usually omitted: biases, class weights."""
 
 
 class Branch:
-    """What is known in a step that leaves the known tree: which tensor is which slot.
+    """The state of a step that leaves the known tree: the slot of each tensor.
 
     Parameters
     ----------
@@ -66,18 +66,18 @@ class Branch:
         Parameters
         ----------
         at : Call
-            The last one of the step so far.
+            The last call of the step so far.
         record : Record
-            Of the module that was called.
+            Record of the module that was called.
         module : Module
         arguments : object
-            What it was called with.
+            Its arguments.
         output : object
-            What it returned.
+            Its return value.
         begun : sequence of Begun
-            The containers that are being called, outermost first; the last one is that in whose code it was called.
+            The containers that are being called, outermost first; the code of the last one made the call.
         number : int
-            How many functions of autograd there were when the call of a leaf began, or that of a container ended.
+            How many autograd functions had been made when the call of a leaf began, or that of a container ended.
         """
         call = Call(record, at)
         name = record.name
@@ -92,15 +92,15 @@ class Branch:
             outputs: list[tuple[Slot | None, bool]] = [(self._output(operation, tensor), True) for tensor in returned]
         else:
             outputs = [(self._tensors.find(tensor), False) for tensor in returned]
-            own = [
+            computed_indices = [
                 index
                 for index, (slot, _) in enumerate(outputs)
                 if slot is None and not any(returned[index] is tensor for tensor in given)
             ]
-            if own and not name.is_plain:
+            if computed_indices and not name.is_plain:
                 operation = call.operation = self._operation(name.scope, name.type)
-                self._compute(operation, [returned[index] for index in own])
-                for index in own:
+                self._compute(operation, [returned[index] for index in computed_indices])
+                for index in computed_indices:
                     outputs[index] = self._output(operation, returned[index]), True
         call.outputs = tuple(outputs)
         call.is_simple = name.is_leaf and _is_one(arguments, given) and output is (returned or [None])[0]
@@ -133,7 +133,7 @@ class Branch:
         return call
 
     def enter(self, begun: Sequence[Begun], arguments: Any, number: int) -> None:
-        """Note what a container's code has computed and now gives to a module."""
+        """Note what a container's code has computed and now passes to a module."""
         is_here = False
         for tensor in tensors_in(arguments):
             is_computed = tensor.grad_fn is not None and id(tensor) not in self._tensors.weights
@@ -144,7 +144,7 @@ class Branch:
                 self._computed_between(tensor)
 
     def _begin_at(self, now: Moment, begun: Sequence[Begun]) -> None:
-        """Note where the step is now."""
+        """Note the position of the step."""
         self._now, self._begun = now, begun
 
     # --- slots ---
@@ -152,11 +152,11 @@ class Branch:
     def _input(
         self, operation: Operation, tensor: torch.Tensor, returned: Sequence[torch.Tensor]
     ) -> tuple[Slot | None, bool]:
-        """Return the slot of an input of a leaf, and whether it is seen here for the first time."""
-        slot = self._tensors.find(tensor, written=any(tensor is one for one in returned))
+        """Return the slot of an input of a leaf, and whether this is the first call that observes it."""
+        slot = self._tensors.find(tensor, written=any(tensor is other for other in returned))
         if slot is not None:
             operation.reads(slot)
-            # What a container has computed between two calls is observed by who reads it first.
+            # What a container has computed between two calls is observed by the first call that reads it.
             is_first = slot in self._unread
             self._unread.discard(slot)
             return slot, is_first
@@ -181,7 +181,7 @@ class Branch:
         return slot
 
     def _computed_between(self, tensor: torch.Tensor) -> Slot:
-        """Return the slot of what a container's own code, or the script's, computed between two calls."""
+        """Return the slot of a tensor that a container's own code, or the script's, computed between two calls."""
         name = self._begun[-1].record.name if self._begun else None
         scope, type_ = (ROOT_SCOPE, SCRIPT) if name is None else (name.scope, name.type)
         operation = self._operation(scope, type_)
@@ -192,7 +192,7 @@ class Branch:
         return slot
 
     def _from_outside(self, operation: Operation, tensor: torch.Tensor) -> Slot:
-        """Return the slot of a tensor that nothing in the program computed."""
+        """Return the slot of a tensor that was computed outside the program."""
         node = self._slot_table.node(operation.input_name(len(operation.reading.sources)), "Parameter", "input")
         slot = Slot(self._slot_table.slot_id(node, 0), (node.name, 0), outline(tensor))
         self._tensors.know(slot, tensor)
@@ -210,7 +210,7 @@ class Branch:
                 operation.reading.reads_weight(name, is_trained=tensor.requires_grad)
 
     def _compute(self, operation: Operation, tensors: Iterable[torch.Tensor]) -> None:
-        """Note what a container's code computed tensors from, and on which lines."""
+        """Note the sources of tensors that a container's code computed, and its lines."""
         numbers = self._read_through(operation, tensors)
         if numbers is not None:
             operation.stack, operation.wide_stack = stacks_between(self._calls, self._begun, self._now, numbers)
@@ -218,12 +218,12 @@ class Branch:
             operation.is_up_to_call = numbers.last >= last
 
     def _read_through(self, operation: Operation, tensors: Iterable[torch.Tensor]) -> Numbers | None:
-        """Add as inputs what tensors were computed from.
+        """Add the sources of tensors as inputs.
 
         Returns
         -------
         Numbers or None
-            Of the functions that computed them.
+            Numbers of the autograd functions that computed them.
         """
         passed = self._tensors.read_through(operation.reading, tensors, self._tensors.weights.get)
         operation.consume()
@@ -233,8 +233,8 @@ class Branch:
             function = edge.function
             numbers.append(function._sequence_nr())
             if not all(step[0] for step in function.next_functions):
-                # Something without gradient went in, to which no walk leads. What it is, a tensor or a number, is
-                # not asked: to look at what autograd saved may compute it anew.
+                # An input had no gradient, and cannot be reached. Whether it is a tensor or a number is not checked:
+                # reading what autograd saved may recompute it.
                 has_unseen |= function.name().startswith(_PRODUCTS)
                 operation.may_read_unseen |= not function.name().startswith(_OPTIONAL_OPERANDS)
         if has_unseen:
@@ -242,7 +242,7 @@ class Branch:
         return Numbers(min(numbers), max(numbers)) if numbers else None
 
     def _remember(self, call: Call) -> None:
-        """Take over what an earlier call of this step has computed."""
+        """Enter the slots of an earlier call of this step."""
         for operation in (*call.before, *((call.operation,) if call.operation is not None else ())):
             scope = operation.node.name.rpartition("/")[0]
             self._tensors.count(scope, operation.node.type)

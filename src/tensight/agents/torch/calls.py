@@ -1,7 +1,7 @@
 """The calls of modules in a step, as a tree: steps that begin alike share their first calls.
 
-A step walks down the tree, one call after the other. Where it leaves what is known a new branch grows; what a call
-needs (slots, names, where its inputs come from) is found out once, when its branch grows.
+A step walks down the tree, one call after the other. Where it leaves the known calls, a new branch grows. The slots,
+names and sources of a call are determined once, when its branch grows.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 NOWHERE = CallSite()
 
 tensors_in = partial(tensors_in_value, torch.Tensor)
-"""Returns the tensors in a value, in the order in which it holds them."""
+"""Returns the tensors in a value, in their order in it."""
 
 
 class Slot(CallSlot):
-    """A tensor that a step computes or gets, at one position in the sequence of its calls.
+    """A tensor that a step computes or receives, at one position in the sequence of its calls.
 
     Attributes
     ----------
     function_output : int
-        Which output it is of its autograd function, whose gradients `on_gradient` receives.
+        Index among the outputs of its autograd function, whose gradients `on_gradient` receives.
     has_gradient : bool
-        Whether its tensors take part in the backward pass: the same call without gradients is another one.
+        Whether its tensors require gradients; the same call without gradients is another one.
     hook : RemovableHandle or None
-        Of the latest hook by which its gradient is seen.
+        Handle of the latest hook that observes its gradient.
     """
 
     __slots__ = ("function_output", "has_gradient", "hook")
@@ -58,7 +58,7 @@ class Slot(CallSlot):
         self.hook: RemovableHandle | None = None
 
     def fits(self, tensor: torch.Tensor, *, is_first: bool) -> bool:
-        """Whether a tensor may be the one of this step, which is first seen here, or was seen before."""
+        """Whether a tensor matches this slot, which is seen for the first time in this step, or was seen before."""
         if is_first:
             return tensor.requires_grad is self.has_gradient
         return self.reference is not None and self.reference() is tensor
@@ -72,10 +72,10 @@ class Operation(CalledOperation[Slot]):
     reading : Reading
     stack : tuple of StackFrame
     wide_stack : tuple of StackFrame
-        Of what a container computes: true of every step, whatever it computes on the way to the call. Empty once
-        that is the stack.
+        For what a container computes, a stack that holds for every step with the same calls. Empty once it has become
+        the stack.
     is_up_to_call : bool
-        Whether the stack's range of lines goes as far as the call that the container computed it for.
+        Whether the stack's range of lines extends to the call that the container computed it for.
     may_read_unseen : bool
         Whether it may read tensors without gradients that are not among the sources, such as the targets of a loss.
     """
@@ -96,22 +96,22 @@ class Operation(CalledOperation[Slot]):
         self.consume()
 
     def consume(self) -> None:
-        """Have the gradients of what it reads come out of its own, unless something else has read that before."""
+        """Make this operation the consumer of its inputs, except of those that another one has read before."""
         for slot, index in self.reading.read:
             if slot.consumer is None:
                 slot.consumer = (self, index)
 
 
 class Record:
-    """A module that is known: one object for its whole life.
+    """A module that has been called: one object for its lifetime.
 
     Attributes
     ----------
     name : ModuleName
     is_passed_over : bool
-        Whether it is no part of the training, with everything in it.
+        Whether it and everything in it does not belong to the training.
     identity : int
-        Of the module.
+        Identity of the module.
     """
 
     __slots__ = ("identity", "is_passed_over", "name")
@@ -130,31 +130,32 @@ class Call:
     record : Record
     parent : Call or None
     following : Call or None
-        What came next when the tree was last walked.
+        The call that came next when the tree was last walked.
     others : list of Call
-        What else came next at some time.
+        All calls that have come next, in any step.
     inputs : tuple of (Slot or None, bool)
-        Each input, and whether it is first seen here; None for weights.
+        Each input, and whether this call is the first to observe it; None for weights.
     outputs : tuple of (Slot or None, bool)
-        Each output, and whether it is first seen here.
+        Each output, and whether this call is the first to observe it.
     is_leaf : bool
     is_simple : bool
         Whether it takes one tensor and returns one.
     before : list of Operation
         What containers computed before it.
     operation : Operation or None
-        None if it only passes on what is known.
+        None if it computes nothing of its own.
     is_backward : bool
+        Whether it is the beginning of a backward pass.
     trace : Trace or None
-        Of steps that end here.
+        Trace of the steps that end here.
     renewals : int
-        How often stacks had been made wider when the trace was made.
+        How often stacks had been widened when the trace was made.
     site : CallSite
-        Where the user's code called it.
+        Position in the user's code.
     began, ended : int
-        How many functions of autograd there were when the call of a leaf began, and when it ended, in the latest step.
+        Numbers of autograd functions made before the call began, and before it ended, in the latest step.
     amount : int
-        How many functions of autograd came between the call before and this one.
+        Number of autograd functions made between the previous call and this one.
     """
 
     __slots__ = (
@@ -208,15 +209,15 @@ class Call:
 
 
 def executions(calls: Iterable[Call]) -> list[Execution]:
-    """Return what ran in the calls of a step."""
-    found: list[Execution] = []
+    """Return the operations that ran in the calls of a step."""
+    result: list[Execution] = []
     for call in calls:
         for operation in (*call.before, *((call.operation,) if call.operation is not None else ())):
             reading = operation.reading
             attributes = {READS_UNSEEN: True} if operation.may_read_unseen else {}
             begins = call.is_backward and operation is call.operation
-            found.append(Execution(operation, reading, operation.stack, attributes, reading.read, begins))
-    if found:
-        # A backward pass of which nobody has heard may have come behind it.
-        found[-1] = found[-1]._replace(begins_backward=True)
-    return found
+            result.append(Execution(operation, reading, operation.stack, attributes, reading.read, begins))
+    if result:
+        # A backward pass that was not observed may have followed it.
+        result[-1] = result[-1]._replace(begins_backward=True)
+    return result

@@ -1,4 +1,4 @@
-"""What a way of looking at a training's steps must offer: calls of modules, or every operator."""
+"""The interface of captures, which record the steps of a training: calls of modules, or every operator."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ if TYPE_CHECKING:
 
 
 class Capture(Protocol):
-    """Sees what a step runs, and lets the agent observe its tensors.
+    """Records what a step runs, and lets the agent observe its tensors.
 
-    All methods are called in the training's thread. Nothing is installed in PyTorch before `start`, and after a step
-    for which ``agent.capturing`` is false (and whose trace is not needed) nothing must remain that costs anything.
+    All methods are called in the training's thread. Nothing is installed in PyTorch before `start`. In a step for which
+    ``agent.capturing`` is false (and whose trace is not needed) nothing that costs time may remain installed.
     """
 
     def start(self) -> None:
-        """Make ready: from now on steps are seen."""
+        """Start to capture steps."""
 
     def stop(self) -> None:
-        """Remove everything from PyTorch; also called in the child of a fork. Twice is once."""
+        """Remove everything from PyTorch; also called in the child of a fork. Idempotent."""
 
     def begin_step(self) -> None:
-        """Start to count anew. Whether this step is captured is decided here, by ``agent.capturing``."""
+        """Begin a step. Whether it is captured is decided here, by ``agent.capturing``."""
 
     def end_step(self) -> Trace:
-        """Return what ran: the very object of an earlier step if that ran the same, or if this was not captured."""
+        """Return what ran: the same object as before if the step ran like an earlier one, or was not captured."""
 
     def preview(self) -> Trace:
-        """Return what can be known of the operators before anything ran; their names are those they will have."""
+        """Return what is known about the operators before anything ran, with their final names."""
 
     def mark_evaluation(self) -> None:
-        """Remember where the step is: an optimizer is about to evaluate its closure for the first time."""
+        """Remember the position in the step: an optimizer is about to evaluate its closure for the first time."""
 
     def begin_evaluation(self) -> None:
-        """Go back to the mark: the closure is evaluated again, and the same nodes run again."""
+        """Return to the mark: the closure is evaluated again, and the same nodes run again."""
 
     def before_swap(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Hold no reference, also no weak one, to tensors whose contents PyTorch is about to swap; see nothing of that.
+        """Drop all references, also weak ones, to tensors whose contents PyTorch is about to swap; do not capture it.
 
         Parameters
         ----------
@@ -49,12 +49,12 @@ class Capture(Protocol):
         """
 
     def after_swap(self) -> None:
-        """Go on after a swap, whether it was possible or not."""
+        """Continue after a swap, whether it succeeded or not."""
 
     @property
     def without_gradients(self) -> set[str]:
-        """Scopes of the modules that this step has called only where gradients were switched off (``no_grad``)."""
+        """Scopes of the modules that this step has called only with gradients switched off (``no_grad``)."""
 
     @property
     def idle(self) -> bool:
-        """Whether nothing ran since the step began."""
+        """Whether nothing has run since the step began."""

@@ -1,4 +1,4 @@
-"""What `tensight doctor` tries out in a training of PyTorch, in a process of its own that ends afterwards."""
+"""The trials of `tensight doctor` in a PyTorch training, in a separate process that ends afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def seed(number: int, *, deterministic: bool) -> None:
-    """Seed PyTorch's generators; choose deterministic algorithms, too, where there are some."""
+    """Seed PyTorch's generators; optionally select deterministic algorithms, if there are any."""
     torch.manual_seed(number)
     if deterministic:
         torch.use_deterministic_algorithms(True, warn_only=True)
@@ -26,15 +26,15 @@ def seed(number: int, *, deterministic: bool) -> None:
 
 
 def follow(mode: str, steps: int, report: Report) -> None:
-    """Do what a mode of `tensight.agents.doctor` asks for, from now on.
+    """Run the trial of a mode of `tensight.agents.doctor`, from now on.
 
     Parameters
     ----------
     mode : {"reload", "evaluate", "one-batch", "resume"}
     steps : int
-        After so many the process ends.
-    report : callable
-        Told what was found.
+        Number of steps after which the process ends.
+    report : callable (dict)
+        Called with what the trial has found.
     """
     if mode == "reload":
         _Reload(max(steps // 2, 1), report)
@@ -51,7 +51,7 @@ def follow(mode: str, steps: int, report: Report) -> None:
 
 
 class _AtStep:
-    """Does something once, when the first optimizer has done a step of a number."""
+    """Runs a trial once, after the given step of the first optimizer."""
 
     def __init__(self, step: int, report: Report) -> None:
         self._step = step
@@ -61,7 +61,7 @@ class _AtStep:
         register_optimizer_step_post_hook(self._stepped)
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
-        if not any(optimizer is known for known in self._optimizers):
+        if not any(optimizer is other for other in self._optimizers):
             self._optimizers.append(optimizer)
         if optimizer is self._optimizers[0]:
             self._steps += 1
@@ -76,22 +76,22 @@ class _AtStep:
 
 
 class _Reload(_AtStep):
-    """Saves the state of the models and optimizers, loads it as data, and puts it back into the live objects."""
+    """Saves the state of the models and optimizers, loads it as data, and restores it in the live objects."""
 
     def _found(self) -> dict[str, Any]:
         owners = owners_of(self._optimizers)
-        objects = [*owners, *self._optimizers]
+        subjects = [*owners, *self._optimizers]
         buffer = io.BytesIO()
-        torch.save([one.state_dict() for one in objects], buffer)
+        torch.save([subject.state_dict() for subject in subjects], buffer)
         buffer.seek(0)
         with versions_kept(owners):
-            for one, state in zip(objects, torch.load(buffer, weights_only=True), strict=True):
-                one.load_state_dict(state)
+            for subject, state in zip(subjects, torch.load(buffer, weights_only=True), strict=True):
+                subject.load_state_dict(state)
         return {"models": len(owners), "optimizers": len(self._optimizers), "step": self._steps}
 
 
 class _Evaluation(_AtStep):
-    """Evaluates the model that was called last, twice with what it was called with."""
+    """Evaluates the model that was called last twice, with the same arguments."""
 
     def __init__(self, step: int, report: Report) -> None:
         super().__init__(step, report)
@@ -112,14 +112,14 @@ class _Evaluation(_AtStep):
         if self._call is None:
             return {"error": "no call of a module with parameters was seen"}
         module, arguments, named = self._call
-        modes = [(one, one.training) for one in module.modules()]
+        modes = [(submodule, submodule.training) for submodule in module.modules()]
         module.eval()
         try:
             with torch.no_grad():
                 outputs = [list(_tensors_in(module(*arguments, **named))) for _ in range(2)]
         finally:
-            for one, training in modes:
-                one.training = training
+            for submodule, training in modes:
+                submodule.training = training
         first, second = outputs
         different = len(first) != len(second) or any(
             not torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) for a, b in zip(first, second, strict=True)
@@ -128,10 +128,10 @@ class _Evaluation(_AtStep):
 
 
 def _tensors_in(value: Any, depth: int = 0) -> Any:
-    """Yield the tensors in what a model has returned."""
+    """Yield the tensors in the return value of a model."""
     if isinstance(value, torch.Tensor):
         yield value
     elif depth < 8:
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-        for one in inner:
-            yield from _tensors_in(one, depth + 1)
+        for element in inner:
+            yield from _tensors_in(element, depth + 1)

@@ -1,4 +1,4 @@
-"""Debugs a PyTorch training: brings together the agent, what is captured, and when a step ends."""
+"""Debugs a PyTorch training: connects the agent, the capture, and the detection of steps."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ _IN_WORKER = (
 
 
 def subjects_among(given: Iterable[object]) -> list[nn.Module | torch.optim.Optimizer]:
-    """Return the models and optimizers among what a framework trains with; what wraps an optimizer is left out."""
-    return [one for one in given if isinstance(one, (nn.Module, torch.optim.Optimizer))]
+    """Return the models and optimizers among the objects that a training library passes; wrappers are left out."""
+    return [subject for subject in given if isinstance(subject, (nn.Module, torch.optim.Optimizer))]
 
 
 class Debugger(TrainingDebugger):
@@ -75,14 +75,14 @@ class Debugger(TrainingDebugger):
     Parameters
     ----------
     subjects : sequence of Module or Optimizer
-        What is debugged, in any order. Without a model every one is that the training calls; the debug server is then
-        looked for when the first model with parameters is called. Without an optimizer those that train the models are
-        found by themselves.
+        The models and optimizers to debug, in any order. Without a model, every model that the training calls is
+        debugged, and the agent connects to the debug server when the first model with parameters is called. Without an
+        optimizer, those that train the models are detected automatically.
     settings : AgentSettings
     agent_of : callable, optional
         Makes the agent, from the arguments of `Agent`.
     is_requested : bool
-        Whether the script itself asks for the debugger; else workers are left alone.
+        Whether the script itself requests the debugger; if not, worker processes are not debugged.
 
     Raises
     ------
@@ -125,7 +125,7 @@ class Debugger(TrainingDebugger):
     # --- beginning and end ---
 
     def close(self) -> None:
-        """End debugging; the training goes on without it."""
+        """End debugging; the training continues without it."""
         atexit.unregister(self.close_at_exit)
         if self._steps is not None and not self._is_over:
             self._boundary.call(self._steps.note_compiled_update)
@@ -137,7 +137,7 @@ class Debugger(TrainingDebugger):
         super().close()
 
     def _begin(self) -> None:
-        """Attach at once if models are known, else as soon as one is called, or updated."""
+        """Attach at once if models are known, otherwise when the first one is called or updated."""
         if self._models:
             with self._guarded():
                 self._attach(self._models[0])
@@ -147,7 +147,7 @@ class Debugger(TrainingDebugger):
         self._follow_backward()
 
     def _attach_at(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        """Begin at the first call of a model with parameters, in the thread that makes it."""
+        """Attach at the first call of a model with parameters, in the thread that makes it."""
         if self._waiting is None or not any(True for _ in module.parameters()):
             return
         self._wait_no_more()
@@ -160,7 +160,7 @@ class Debugger(TrainingDebugger):
                 self._capture.enter(module, arguments)
 
     def _attach_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """Begin at the first update of a model of which no call was seen: it may be called by compiled code."""
+        """Attach at the first update of a model whose calls were not seen, as when compiled code calls it."""
         if self._is_worker:
             self._count_unattached(optimizer, _IN_WORKER)
         if self._waiting is None:
@@ -174,13 +174,13 @@ class Debugger(TrainingDebugger):
             self._attach(model)
 
     def _count_unattached(self, optimizer: torch.optim.Optimizer, why: str) -> None:
-        """Report updates of which nothing is debugged."""
+        """Report updates before anything is debugged."""
         self._updates_unattached += 1
         if self._updates_unattached == UPDATES:
             log_once(f"{UPDATES} updates by {type(optimizer).__name__} were made, {why}")
 
     def _count_backward_unattached(self) -> None:
-        """Report backward passes of which nothing is debugged."""
+        """Report backward passes before anything is debugged."""
         self._backward_unattached += 1
         is_reported = self._is_worker or self._updates_unattached > 0
         if self._backward_unattached == UPDATES and not (is_reported or self.is_left_alone):
@@ -199,7 +199,7 @@ class Debugger(TrainingDebugger):
         agent.columns.team = team = threads_of_torch()
         SEARCH.team = team or ALONE
         agent.columns.read_where_they_lie(*READ_WHERE_THEY_LIE)
-        # A compiled update before the end of the process is a step: it is noted before the agent says goodbye.
+        # A compiled update before the end of the process is a step, to be noted before the agent disconnects.
         atexit.unregister(self.close_at_exit)
         at_end(self.close_at_exit)
         discovery = Discovery(names, self._subjects)
@@ -216,7 +216,7 @@ class Debugger(TrainingDebugger):
         capture = self._capture = self._new_capture(agent, settings.capture)
         for optimizer in optimizers or filter(is_optimizer, live_instances(torch.optim.Optimizer)):
             self._parameters.knows(optimizer)
-        # From now on models and optimizers live as long as the script wants them to.
+        # From now on only the script determines the lifetime of models and optimizers.
         self._models, self._subjects, self._optimizers = [], [], []
         gradients = self._gradients = KeptGradients(TorchReader(), oversights.kept_gradient)
         self._steps = Steps(
@@ -240,7 +240,7 @@ class Debugger(TrainingDebugger):
         try:
             agent.attach(self._programs.preview(capture.preview()))
         finally:
-            # Also where a person has interrupted it: a notebook goes on with its next cell.
+            # Also after an interruption by the user: a notebook continues with its next cell.
             self._steps.install()
             self._follow_backward()
             self._replaced.put(torch.utils, "swap_tensors", self._swap_tensors)
@@ -255,7 +255,7 @@ class Debugger(TrainingDebugger):
         log(f"--perturb: {moved:,} weights were moved by one unit in the last place before the first step")
 
     def _describe(self, agent: Agent, first: nn.Module) -> None:
-        """Write what surrounds the training, and once more with each of the first batches."""
+        """Record the setup of the training, and again with each of the first batches."""
         from tensight.agents.setup import describe
         from tensight.agents.torch.first_batches import FirstBatches
         from tensight.agents.torch.setup import describe_torch
@@ -268,7 +268,7 @@ class Debugger(TrainingDebugger):
         )
 
     def _detach(self) -> None:
-        # Each of them, also where another fails.
+        # All of them, even if one fails.
         with contextlib.ExitStack() as parts:
             parts.callback(self._boundary.leave)
             parts.callback(self._replaced.take_back)
@@ -297,11 +297,11 @@ class Debugger(TrainingDebugger):
         return ModuleCapture(agent, self._names, self._boundary, passes_over=passes_over, on_outermost=on_outermost)
 
     def _running_program(self) -> Program:
-        """Return what has run so far in a step."""
+        """Return the part of the step that has run so far."""
         return self._programs.running(Trace() if self._capture is None else self._capture.preview())
 
     def _capture_operators_if_wanted(self) -> None:
-        """Capture every operator from the step that begins on, if somebody wants that since the last one ended."""
+        """Switch to capturing every operator at the beginning of a step, if that has been requested."""
         agent, capture, steps = self._agent, self._capture, self._steps
         if agent is None or steps is None or not agent.wants_operators or not isinstance(capture, ModuleCapture):
             return
@@ -311,7 +311,7 @@ class Debugger(TrainingDebugger):
 
     @property
     def _is_evaluated_beside(self) -> bool:
-        """Whether evaluations are no part of steps: optimizers end them, and nobody else."""
+        """Whether evaluations do not belong to steps: only if nothing but optimizers ends steps."""
         return self._settings.step_on == "optimizer" and not self._ended_by_call and bool(self._parameters.optimizers)
 
     # --- steps ---
@@ -333,15 +333,15 @@ class Debugger(TrainingDebugger):
 
     def _tell_step(self, agent: Agent, skipped: bool) -> None:
         if self._capture is not None:
-            wanted = agent.capturing
+            is_capturing = agent.capturing
             trace = self._capture.end_step()
-            if wanted and trace is not self._seen_trace:
+            if is_capturing and trace is not self._seen_trace:
                 self._feeds = frozenset(), frozenset()
                 self._read = {source[0] for node in trace.operators for source in node.inputs if source is not None}
             without_gradients = self._read_without_gradients(self._capture.without_gradients)
             self._parameters.observe(partial(self._feeding, trace), without_gradients)
             agent.watches.idle = self._parameters.idle
-            if wanted:
+            if is_capturing:
                 self._note_step(trace)
             try:
                 agent.step_done(self._programs.program(trace), scaled_skip=skipped)
@@ -351,9 +351,9 @@ class Debugger(TrainingDebugger):
                 self._capture_operators_if_wanted()
 
     def _feeding(self, trace: Trace, trained: Set[str]) -> frozenset[str]:
-        """Return what goes into layers with trained weights."""
-        known, feeds = self._feeds
-        if known != trained or not known:
+        """Return the nodes whose outputs are inputs of layers with trained weights."""
+        trained_before, feeds = self._feeds
+        if trained_before != trained or not trained_before:
             feeds = feeding(trace, trained)
             self._feeds = frozenset(trained), feeds
         return feeds
@@ -363,10 +363,10 @@ class Debugger(TrainingDebugger):
         return {name for name in self._read if scope_of_tensor(name) in scopes} if scopes else ()
 
     def _note_step(self, trace: Trace) -> None:
-        """Note whether anything of a step was seen that somebody wanted to see."""
+        """Note whether any operator of a captured step was observed."""
         if trace is not self._seen_trace:
             self._seen_trace = trace
-            # What a backward pass began from is seen whatever has computed it.
+            # The root of a backward pass is observed even if what computed it was not.
             self._has_operators = any(
                 not is_after_forward(node.name) and node.type != "Loss" for node in trace.operators
             )
@@ -379,7 +379,7 @@ class Debugger(TrainingDebugger):
             self._replaced.put(torch.autograd, "backward", self._backward_begins)
 
     def _backward_begins(self, original: Callable[..., Any], tensors: Any, *arguments: Any, **named: Any) -> Any:
-        """Notice from which tensors a backward pass begins, and when it has ended."""
+        """Note the tensors from which a backward pass begins, and its end."""
         self._boundary.call(self._before_backward, tensors)
         result = original(tensors, *arguments, **named)
         self._boundary.call(self._after_backward)
@@ -404,7 +404,7 @@ class Debugger(TrainingDebugger):
             capture.before_backward(roots)
 
     def _tell_loss(self, roots: Sequence[torch.Tensor]) -> None:
-        """Have the loss known from which a backward pass begins; of a scaled one what it was before."""
+        """Report the loss from which a backward pass begins, without the factor of a loss scaler."""
         if self._agent is None or threading.get_ident() != self._thread:
             return
         for root in roots:
@@ -413,7 +413,7 @@ class Debugger(TrainingDebugger):
                 self._agent.scalars.loss(loss)
 
     def _swap_tensors(self, original: Callable[..., Any], *tensors: Any, **named: Any) -> Any:
-        """Let PyTorch swap tensors, which it refuses while anybody holds a reference to one."""
+        """Let PyTorch swap tensors, which it refuses while there is another reference to one."""
         self._boundary.call(self._before_swap, (*tensors, *named.values()))
         try:
             return original(*tensors, **named)
@@ -425,13 +425,15 @@ class Debugger(TrainingDebugger):
         if self._capture is not None and self._agent is not None:
             self._agent.forget_values()
             self._gradients.before_swap()
-            self._capture.before_swap([one for one in given if isinstance(one, torch.Tensor)])
+            self._capture.before_swap([value for value in given if isinstance(value, torch.Tensor)])
 
 
 def _why_unseen(names: Names) -> str:
-    """Return why no call of a model may have been seen, as far as the models tell."""
+    """Return a possible reason why no call of a model was seen."""
     modules = [module for root in names.roots if (module := root.module()) is not None]
-    if any(getattr(one, "_compiled_call_impl", None) is not None for top in modules for one in top.modules()):
+    if any(
+        getattr(submodule, "_compiled_call_impl", None) is not None for top in modules for submodule in top.modules()
+    ):
         return "it was compiled in place (model.compile()), and PyTorch calls no hooks of what it compiled"
     return (
         "it is called in another thread, or something else is called in its place: a compiled, scripted or exported"
@@ -440,7 +442,7 @@ def _why_unseen(names: Names) -> str:
 
 
 def _framework(model: nn.Module) -> Framework:
-    """Return what a model is trained on."""
+    """Return the framework, device and rank with which a model is trained."""
     rank, world_size = int(os.environ.get("RANK", "0") or 0), int(os.environ.get("WORLD_SIZE", "1") or 1)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()

@@ -1,8 +1,8 @@
-"""Statistics that are computed where a tensor lies, on a device: none is waited for, all come over together.
+"""Computes statistics of tensors on their device, without waiting for each: all are transferred together.
 
-Each tensor becomes a vector of eleven numbers by reductions that are only queued; `settle` fetches all vectors in one
-transfer. Sums are in double precision, as in the compiled scan; the content hash is made from the numbers and not from
-the elements, so it compares tensors of one device, but not with those of another.
+Reductions that are only queued turn each tensor into a vector of eleven numbers; `settle` fetches the vectors of a
+device in one transfer. Sums are in double precision, as in the compiled scan. The content hash is made from the
+numbers, not from the elements, so hashes are only comparable on the same device.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DOUBLE = torch.float64
 
 
 class DeviceStatistics:
-    """Rows that a device still computes.
+    """Rows that devices are still computing.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class DeviceStatistics:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there are rows that were not fetched."""
+        """Whether there are rows that have not been fetched."""
         return bool(self._vectors)
 
     def add(self, slot_id: int, tensor: torch.Tensor) -> bool:
@@ -51,7 +51,7 @@ class DeviceStatistics:
         return True
 
     def settle(self, columns: StatisticsColumns) -> None:
-        """Fetch all that is queued, and write the rows."""
+        """Fetch all queued statistics, and write the rows."""
         queued, self._vectors = self._vectors, {}
         by_device: dict[torch.device, list[int]] = {}
         for slot_id, (vector, *_) in queued.items():
@@ -64,18 +64,18 @@ class DeviceStatistics:
 
 
 def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Return what `_statistics` reads, as a vector on the tensor's device; nothing is waited for."""
+    """Return the numbers for `_statistics`, as a vector on the tensor's device, without waiting for it."""
     values = tensor.abs() if tensor.is_complex() else tensor
     if not values.is_floating_point():
         values = values.double()
     elif values.itemsize == 1:
-        # Of 8-bit floats PyTorch has nothing but conversions.
+        # PyTorch can only convert 8-bit floats.
         values = values.float()
     if not values.numel():
         return torch.zeros(11, dtype=_DOUBLE, device=values.device)
     finite = values.isfinite()
-    known = torch.where(finite, values, 0)
-    double = known.double()
+    finite_values = torch.where(finite, values, 0)
+    double = finite_values.double()
     mean = double.sum() / finite.sum().clamp(min=1)
     deviations = torch.where(finite, double - mean, 0)
     return torch.stack(
@@ -83,8 +83,8 @@ def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
             values.isnan().sum().double(),
             values.eq(-math.inf).sum().double(),
             values.eq(math.inf).sum().double(),
-            known.lt(0).sum().double(),
-            known.gt(0).sum().double(),
+            finite_values.lt(0).sum().double(),
+            finite_values.gt(0).sum().double(),
             torch.where(finite, values, math.inf).amin().double(),
             torch.where(finite, values, -math.inf).amax().double(),
             mean,
@@ -105,7 +105,7 @@ def _statistics(numbers: Sequence[float], dtype: str, shape: tuple[int, ...], si
     moments = Moments(finite, others, minimum, maximum, mean, absolute, squares, math.sqrt)
     measures = dict(zip(MEASURES, measures_of(moments, 0), strict=True))
     if finite:
-        # Of doubles whose squares leave their range only the device's own is right.
+        # For doubles whose squares overflow, only the device's own norm is right.
         measures["l2_norm"] = norm
     return TensorStatistics(
         dtype=dtype,

@@ -1,4 +1,4 @@
-"""Which modules belong to a training: those of the models that are debugged, and what is called beside them."""
+"""Finds the modules that belong to a training: those of the debugged models, and others that it calls."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Discovery:
-    """Gives names to modules as they are met.
+    """Gives names to modules when they are first seen.
 
     Parameters
     ----------
     names : Names
     models : sequence of Module
-        That are debugged; if there are none, every model with parameters that is called is.
+        The models to debug; if there are none, every model with parameters that is called.
 
     Attributes
     ----------
@@ -38,18 +38,18 @@ class Discovery:
         names.meet = self.meet
 
     def meet(self, module: nn.Module, alive: Iterable[object] | None = None) -> None:
-        """Give a name to a module that was never seen, or have it passed over.
+        """Give a name to a module that was not seen before, or pass it over.
 
         Parameters
         ----------
         module : Module
         alive : iterable of object, optional
-            All modules that there are, and what else; they are looked for if they are not given.
+            Live objects, with all modules among them; found by default.
         """
         names = self._names
         top = outermost_owner(module, alive)
         if id(top) in names.modules:
-            # The model got new modules since it was looked at.
+            # The model got new modules since it was named.
             names.add(top)
         elif self.follows_all or not any(True for _ in top.parameters()):
             names.add(top)
@@ -57,38 +57,43 @@ class Discovery:
             names.pass_over(module)
 
     def meet_trained(self, optimizer: torch.optim.Optimizer) -> None:
-        """Give names to the models that an optimizer trains: while nobody watches, no call of them was seen."""
+        """Give names to the models that an optimizer trains; their calls are not seen while nothing is captured."""
         if self.follows_all:
             for module in owners_of_weights(optimizer):
                 self._names.name(module)
 
     def uncalled(self, knows: Callable[[torch.optim.Optimizer], bool]) -> list[torch.optim.Optimizer]:
-        """Return the optimizers of models that have not been called yet, and are debugged as soon as they are.
+        """Return the optimizers of models that have not been called yet, and will be debugged when they are.
 
         Parameters
         ----------
         knows : callable (optimizer) -> bool
-            Whether an optimizer updates a model that is known; asked for each one that there is.
+            Whether an optimizer updates a known model; called for each live optimizer.
         """
         alive: list[object] = live_instances((nn.Module, torch.optim.Optimizer))
-        others = [one for one in alive if is_optimizer(one) and not knows(one)]
+        others = [instance for instance in alive if is_optimizer(instance) and not knows(instance)]
         if not others or not self.follows_all:
             return []
-        held = {id(weight) for one in alive if _is_module(one) for weight in vars(one).get("_parameters", {}).values()}
-        # The rest updates plain tensors, or weights that no model has any more.
-        return [one for one in others if not held.isdisjoint(map(id, weights_of(one)))]
+        held = {
+            id(weight)
+            for instance in alive
+            if _is_module(instance)
+            for weight in vars(instance).get("_parameters", {}).values()
+        }
+        # The others update plain tensors, or weights that no model has any more.
+        return [optimizer for optimizer in others if not held.isdisjoint(map(id, weights_of(optimizer)))]
 
     def is_evaluation(self, module: nn.Module) -> bool:
-        """Whether a call of an outermost module looks like an evaluation, which is no part of a training step."""
+        """Whether a call of an outermost module looks like an evaluation, which does not belong to a step."""
         return not module.training and not torch.is_grad_enabled()
 
 
 def outermost_owner(module: nn.Module, alive: Iterable[object] | None = None) -> nn.Module:
-    """Return the module that a module belongs to and that belongs to no other one."""
+    """Return the outermost module that contains a module."""
     owners: dict[int, nn.Module] = {}
-    modules = live_instances(nn.Module) if alive is None else [one for one in alive if _is_module(one)]
+    modules = live_instances(nn.Module) if alive is None else [instance for instance in alive if _is_module(instance)]
     for owner in modules:
-        # One that is only half made has none.
+        # A module that is still being constructed has no `_modules`.
         for child in vars(owner).get("_modules", {}).values():
             if child is not None:
                 owners.setdefault(id(child), owner)
@@ -100,7 +105,7 @@ def outermost_owner(module: nn.Module, alive: Iterable[object] | None = None) ->
 
 
 def owners_of_weights(optimizer: torch.optim.Optimizer) -> Iterator[nn.Module]:
-    """Yield the modules in this process that hold any of the weights that an optimizer updates."""
+    """Yield the modules in this process with any of the weights that an optimizer updates."""
     updated = set(map(id, weights_of(optimizer)))
     for module in live_instances(nn.Module):
         if any(id(weight) in updated for weight in module.parameters()):
@@ -108,15 +113,17 @@ def owners_of_weights(optimizer: torch.optim.Optimizer) -> Iterator[nn.Module]:
 
 
 def weights_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """Return what an optimizer updates."""
+    """Return the weights that an optimizer updates."""
     return [weight for group in optimizer.param_groups for weight in group["params"]]
 
 
-def is_optimizer(one: object) -> TypeGuard[torch.optim.Optimizer]:
-    """Whether an object is an optimizer, and whole: one whose making failed may live on in a traceback."""
-    kind = type(one)
-    return issubclass(kind, torch.optim.Optimizer) and ("param_groups" in vars(one) or hasattr(kind, "param_groups"))
+def is_optimizer(instance: object) -> TypeGuard[torch.optim.Optimizer]:
+    """Whether an object is a complete optimizer; one whose construction failed may live on in a traceback."""
+    kind = type(instance)
+    return issubclass(kind, torch.optim.Optimizer) and (
+        "param_groups" in vars(instance) or hasattr(kind, "param_groups")
+    )
 
 
-def _is_module(one: object) -> TypeGuard[nn.Module]:
-    return issubclass(type(one), nn.Module)
+def _is_module(instance: object) -> TypeGuard[nn.Module]:
+    return issubclass(type(instance), nn.Module)

@@ -1,4 +1,4 @@
-"""What a model is called with in the first steps: a part of what a training was set up with."""
+"""Records the inputs of a model in the first steps, as a part of the training's setup."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ MOST_BATCHES = 3
 
 
 class FirstBatches:
-    """Reports the inputs of the first call in each of the first steps, as far as gradients are recorded in it.
+    """Reports the inputs of the first call with gradients in each of the first steps.
 
     Parameters
     ----------
     model : Module
     boundary : Boundary
     step : callable
-        Returns how many steps have ended.
+        Returns the number of steps that have ended.
     report : callable (list)
-        Told the inputs of all steps so far, each time that there are more.
+        Called with the inputs of all steps so far, after each of the first steps' calls.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class FirstBatches:
         self._hook = module_hooks.register_module_forward_hook(boundary.hook(self._called), with_kwargs=True)
 
     def stop(self) -> None:
-        """Look at no more calls."""
+        """Stop following calls."""
         self._hook.remove()
 
     def _called(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], _: Any) -> None:

@@ -1,4 +1,4 @@
-"""What PyTorch's modules are, for the code that all eager frameworks share."""
+"""PyTorch's modules and tensors, for the code that all eager frameworks share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tensight.graph import OutputSlot
 
-# A wrapper of these classes computes nothing of its own; the attribute holds what is wrapped.
+# Classes of wrappers that compute nothing of their own, and the attribute with the wrapped module.
 _WRAPPERS = {
     "DistributedDataParallel": "module",
     "DataParallel": "module",
@@ -26,7 +26,7 @@ _WRAPPERS = {
     "OffloadWrapper": "_checkpoint_wrapped_module",
 }
 _WRAPPED = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
-# Their own forward only calls their children one after the other, or does not exist.
+# Their forward only calls their children one after the other, or does not exist.
 _PLAIN_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 
 
@@ -43,13 +43,13 @@ class TorchFramework:
         scripted: tuple[str, ...] = ()
         for path, module in model.named_modules():
             steps = tuple(step for step in path.split(".") if step and step not in _WRAPPED)
-            # What TorchScript runs is one module to Python: those within are never called.
+            # To Python a TorchScript module is a single one: those inside it are never called.
             yield InnerModule(steps, module, not path.startswith(scripted))
             if is_scripted(module):
                 scripted = (*scripted, f"{path}." if path else "")
 
     def kind(self, module: nn.Module) -> ModuleKind:
-        """Return what a module is to a graph."""
+        """Return how a module appears in a graph."""
         if _is_compiled(module):
             compiled = module
             while (inner := self.wrapped(compiled)) is not None:
@@ -61,25 +61,25 @@ class TorchFramework:
         is_leaf = not is_wrapper and not any(True for _ in module.children())
         is_own = type(module).__module__.startswith("torch.")
         is_plain = is_wrapper or (isinstance(module, _PLAIN_CONTAINERS) and is_own)
-        # A lazy module becomes one of another class with its first call.
+        # A lazy module changes its class with its first call.
         class_ = getattr(module, "cls_to_become", None) or type(module)
         return ModuleKind(class_.__name__.replace("/", "_"), is_leaf and not is_plain, is_plain)
 
     def wrapped(self, module: nn.Module) -> nn.Module | None:
-        """Return the module that a module only wraps, computing nothing of its own; None if it wraps none."""
+        """Return the wrapped module of a wrapper that computes nothing of its own; None for other modules."""
         attribute = _WRAPPERS.get(type(module).__name__)
         inner: Any = None if attribute is None else module._modules.get(attribute)
         return inner if isinstance(inner, nn.Module) and type(module).__module__.startswith("torch.") else None
 
     def held(self, module: nn.Module, path: str) -> Iterator[Named]:
-        """Yield the weights and buffers that a module holds itself."""
+        """Yield the weights and buffers that belong to a module directly."""
         for held, is_parameter in ((module._parameters, True), (module._buffers, False)):
             holder: Any = _ScriptedTensors(held) if is_scripted(module) else held
             for key in holder:
                 yield Named(partial(holder.get, key), path + key, is_parameter)
 
     def read_by(self, module: nn.Module, *, is_opaque: bool = False) -> list[torch.Tensor]:
-        """Return the weights and buffers that a call of a module may read, with those within where it is opaque."""
+        """Return the weights and buffers that a call of a module may read; those of inner modules if it is opaque."""
         if is_opaque or is_scripted(module) or _is_compiled(module):
             return [*module.parameters(), *module.buffers()]
         return [tensor for tensor in (*module._parameters.values(), *module._buffers.values()) if tensor is not None]
@@ -87,26 +87,26 @@ class TorchFramework:
     # --- tensors ---
 
     def outline(self, tensor: torch.Tensor) -> OutputSlot:
-        """Return dtype and shape of a tensor as graphs have them."""
+        """Return the dtype and shape of a tensor, as a slot of a graph."""
         return outline(tensor)
 
     def version(self, tensor: torch.Tensor) -> int:
-        """Return a number that grows when a tensor is written to in place."""
+        """Return the version of a tensor, which grows with each write in place."""
         return version_of(tensor)
 
     # --- the backward pass ---
 
     def edge(self, tensor: torch.Tensor) -> GradientEdge | None:
-        """Return what has computed a tensor; None if nothing has, or no gradient goes there."""
+        """Return the function that computed a tensor; None if there is none, or it needs no gradient."""
         function = tensor.grad_fn
         return None if function is None else _edge(function, tensor.output_nr)
 
     def edges_into(self, edge: GradientEdge) -> list[GradientEdge]:
-        """Return what has computed the inputs of a function, as far as gradients go there."""
+        """Return the functions that computed the inputs of a function, as far as they need gradients."""
         return [_edge(*following) for following in edge.function.next_functions if following[0] is not None]
 
     def weight_at(self, edge: GradientEdge) -> int | None:
-        """Return the identity of the tensor with which the backward pass ends; None if it goes on."""
+        """Return the identity of the weight at which the backward pass ends; None if it continues."""
         variable = getattr(edge.function, "variable", None)
         return None if variable is None else id(variable)
 
@@ -119,7 +119,7 @@ def _is_compiled(module: nn.Module) -> bool:
 
 
 def is_scripted(module: nn.Module) -> bool:
-    """Whether a module is one of TorchScript, scripted or traced."""
+    """Whether a module is a TorchScript module, scripted or traced."""
     return isinstance(module, torch.jit.ScriptModule)
 
 
@@ -128,13 +128,13 @@ def _edge(function: Any, output: int) -> GradientEdge:
 
 
 class _ScriptedTensors:
-    """Where TorchScript holds the weights or the buffers of a module: as a dictionary has them."""
+    """The weights or buffers of a TorchScript module, with the interface of a dictionary."""
 
     def __init__(self, held: Any) -> None:
         self._held = held
 
     def get(self, key: str) -> torch.Tensor | None:
-        # It has no method of this name.
+        # TorchScript's container has no `get`.
         return self._held[key] if key in self._held else None  # noqa: SIM401
 
     def __iter__(self) -> Iterator[str]:

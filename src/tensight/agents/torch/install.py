@@ -14,7 +14,7 @@ _installed: list[Debugger] = []
 
 
 def install(settings: AgentSettings) -> None:
-    """Debug what this process trains, from the first call of a model with parameters on; a second time is once.
+    """Debug what this process trains, from the first call of a model with parameters on; idempotent.
 
     Parameters
     ----------
@@ -28,5 +28,5 @@ def install(settings: AgentSettings) -> None:
 
 
 def installed() -> Debugger | None:
-    """Return what debugs this process, if `install` was called."""
+    """Return the debugger of this process, if `install` was called."""
     return _installed[0] if _installed else None

@@ -1,7 +1,7 @@
-"""Notices gradients that are not cleared between updates, so that each update makes those before it once more.
+"""Detects gradients that are not cleared between updates, so that each update repeats the previous ones.
 
-One weight of each optimizer is followed. Its gradient was not cleared if it is the same tensor when the next backward
-pass begins, and nobody has written to it since the update; whoever scales it down instead has written to it.
+One weight of each optimizer is followed. Its gradient was not cleared if it is still the same tensor when the next
+backward pass begins, and has not been written to since the update. Scaling it down instead is a write.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class KeptGradients:
     ----------
     reader : TensorReader
     report : callable (optimizer, weight) -> None
-        Told, once for each optimizer, its class and the name of the weight.
+        Called once for each such optimizer, with its class and the name of the weight.
     """
 
     def __init__(self, reader: TensorReader, report: Callable[[str, str], None]) -> None:
@@ -57,7 +57,7 @@ class KeptGradients:
         followed.was_used()
 
     def before_swap(self) -> None:
-        """Hold no reference to a gradient: PyTorch is about to swap the contents of tensors."""
+        """Drop all references to gradients: PyTorch is about to swap the contents of tensors."""
         for followed in self._followed.values():
             followed.forget()
 
@@ -65,7 +65,7 @@ class KeptGradients:
         """Note that a backward pass begins."""
         for followed in self._followed.values():
             if followed.is_there() and followed.updates == UPDATES - 1:
-                # Writing through `.data` is not counted. So the last time it is looked whether anything is there.
+                # Writes through `.data` do not change the version, so the values are checked before the report.
                 values = self._reader.host(followed.gradient())
                 followed.is_settled |= values is None or not values.any()
 
@@ -76,7 +76,7 @@ class KeptGradients:
 
 
 class _Followed:
-    """The gradient that an update has used, as long as nobody but backward passes writes to it."""
+    """The gradient that an update has used, as long as only backward passes write to it."""
 
     def __init__(self, weight: Updated) -> None:
         self.name = weight.name
@@ -88,7 +88,7 @@ class _Followed:
         self._version = 0
 
     def gradient(self) -> torch.Tensor | None:
-        """Return the gradient that is there now."""
+        """Return the current gradient."""
         weight = self.weight()
         return None if weight is None else weight.grad
 
@@ -96,16 +96,16 @@ class _Followed:
         """Note that an update has used the gradient."""
         gradient = None if self.is_settled else self.gradient()
         self.was_added_to = False
-        # Others have memory somewhere else, and count differently.
+        # Tensor subclasses have their memory elsewhere, and count versions differently.
         self._used = weakref.ref(gradient) if type(gradient) is torch.Tensor else None
         self._version = 0 if gradient is None else version_of(gradient)
 
     def forget(self) -> None:
-        """Follow the gradient no more until an update uses one."""
+        """Stop following the gradient until the next update."""
         self._used, self.was_added_to = None, False
 
     def is_there(self) -> bool:
-        """Whether the gradient is as the update, and backward passes since then, have left it."""
+        """Whether only backward passes have written to the gradient since the update."""
         if self._used is None:
             return False
         gradient = self.gradient()
@@ -115,7 +115,7 @@ class _Followed:
         return True
 
     def may_be_added_to(self) -> None:
-        """Take note if a backward pass has added to it."""
+        """Note whether a backward pass has added to it."""
         if self._used is None:
             return
         gradient = self.gradient()

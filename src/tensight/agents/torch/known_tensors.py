@@ -20,7 +20,7 @@ class KnownTensor(NamedTuple):
     name : str
         ``layer1.weight``, ``exp_avg.layer1.weight``.
     weight : str
-        The weight that it is, or belongs to; empty for a buffer.
+        Name of the weight that it is, or that it is a state of; empty for a buffer.
     """
 
     name: str
@@ -33,12 +33,12 @@ class KnownTensor(NamedTuple):
 
 
 class KnownTensors:
-    """Finds the names of persistent tensors. It is made for one step: tensors come and go.
+    """Finds the names of persistent tensors. Each step needs a new one, because tensors may be replaced.
 
     Parameters
     ----------
     names : Names
-        Of the models.
+        Names of the models' tensors.
     """
 
     def __init__(self, names: Names) -> None:
@@ -55,41 +55,41 @@ class KnownTensors:
                     self._weights[id(tensor)] = entry.name
 
     def add_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Find the states of an optimizer, too, and the gradients that it reads."""
+        """Find the states of an optimizer, too."""
         self._optimizers = [other for other in self._optimizers if other is not optimizer] + [optimizer]
         self._find_states()
 
     def find(self, tensor: torch.Tensor) -> KnownTensor | None:
-        """Return what is known of a tensor. States appear while an optimizer runs for the first time."""
-        known = self._known.get(id(tensor))
-        if known is None and self._optimizers:
+        """Return the name of a tensor, if it is known. An optimizer's states are created while it first runs."""
+        known_tensor = self._known.get(id(tensor))
+        if known_tensor is None and self._optimizers:
             self._find_states()
-            known = self._known.get(id(tensor))
-        return known
+            known_tensor = self._known.get(id(tensor))
+        return known_tensor
 
     def find_alias(self, tensor: torch.Tensor) -> KnownTensor | None:
-        """Return the weight or buffer whose elements another tensor has, as ``weight.data`` does."""
+        """Return the weight or buffer that has the same elements as a tensor, such as ``weight.data``."""
         if self._aliases is None:
             self._aliases = {}
             for entry in self._names.entries():
                 held = entry.tensor()
-                # A tensor that only stands in for a weight, as in torch.func.functional_call, is none that is known.
-                known = None if held is None else self._known.get(id(held))
-                key = None if known is None else _memory(held)
-                if key is not None and known is not None:
-                    self._aliases.setdefault(key, known)
+                # A tensor that temporarily replaces a weight, as in torch.func.functional_call, is not a known one.
+                known_tensor = None if held is None else self._known.get(id(held))
+                key = None if known_tensor is None else _memory(held)
+                if key is not None and known_tensor is not None:
+                    self._aliases.setdefault(key, known_tensor)
         key = _memory(tensor)
         return None if key is None else self._aliases.get(key)
 
     def weights_of(self, optimizer: torch.optim.Optimizer) -> list[tuple[str, torch.Tensor]]:
         """Return the weights that an optimizer updates, with their names."""
-        found = []
+        weights = []
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 name = self._weights.get(id(parameter))
                 if name is not None:
-                    found.append((name, parameter))
-        return found
+                    weights.append((name, parameter))
+        return weights
 
     def _find_states(self) -> None:
         for optimizer in self._optimizers:
@@ -103,6 +103,6 @@ class KnownTensors:
 
 
 def _memory(tensor: torch.Tensor) -> tuple[int, Geometry] | None:
-    """Return where the elements of a plain tensor lie; two that have the same have the same elements."""
+    """Return the memory and layout of a plain tensor's elements; tensors with equal ones share their elements."""
     storage = storage_of(tensor) if type(tensor) in (torch.Tensor, torch.nn.Parameter) else None
     return None if storage is None or not storage.nbytes() else (storage._cdata, geometry(tensor))

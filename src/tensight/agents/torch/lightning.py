@@ -9,7 +9,7 @@ from typing import Any
 from tensight.agents.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger, subjects_among
 
-# Two packages hold the same classes, and a trainer takes the callbacks of its own.
+# Two packages have the same classes, and a trainer only accepts the callbacks of its own package.
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 Callback: Any = importlib.import_module(next(filter(sys.modules.__contains__, _PACKAGES), _PACKAGES[0])).Callback
 
@@ -17,13 +17,13 @@ Callback: Any = importlib.import_module(next(filter(sys.modules.__contains__, _P
 class LightningDebugger(Callback):
     """Debugs what a `Trainer` fits.
 
-    A step ends with the optimizer's step, so accumulated gradients, several optimizers and manual optimization are what
-    they are without Lightning. Validation is no part of a step.
+    A step ends with the optimizer's step, so accumulated gradients, several optimizers and manual optimization work as
+    without Lightning. Validation does not belong to a step.
 
     Parameters
     ----------
     **settings
-        As for `tensight.torch.debug`.
+        Settings of `tensight.torch.debug`.
 
     Raises
     ------
@@ -36,12 +36,12 @@ class LightningDebugger(Callback):
     """
 
     def __init__(self, **settings: Any) -> None:
-        # What cannot be used is refused where the script names it.
+        # Invalid settings are refused here, at the line of the script with them.
         self._settings = AgentSettings.from_environment(**settings)
         self._debugger: Debugger | None = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Begin with the first batch: what the sanity check calls is no training."""
+        """Begin with the first batch; the sanity check before it is not training."""
         self._debugger = Debugger(subjects_among((pl_module, *trainer.optimizers)), self._settings)
         self._debugger.start()
 
@@ -50,7 +50,7 @@ class LightningDebugger(Callback):
         self._close()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ARG002
-        """End with the training; the exception goes its way."""
+        """End with the training; the exception continues."""
         if self._debugger is not None:
             self._debugger.ended_by(exception)
         self._close()

@@ -1,9 +1,9 @@
-"""Sees the calls of modules, through hooks for all modules, and the gradients at what they return.
+"""Captures the calls of modules through global hooks, and the gradients of their outputs.
 
-The hooks are those that PyTorch calls for every module, so that nothing is stored in the modules themselves: models
-are copied and pickled while they train. Gradients are seen by hooks on autograd's functions; full backward hooks of
-modules would insert functions of their own. Only calls in the training's thread count, and none in a backward pass:
-those are computed again for checkpoints.
+The hooks are PyTorch's global module hooks, so that nothing is stored in the modules themselves: models are copied and
+pickled while they train. Gradients are observed by hooks on autograd's functions; full backward hooks of modules would
+insert functions of their own. Only calls in the training's thread count, and none in a backward pass, which are
+recomputations for activation checkpointing.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from tensight.agents.torch.boundary import Boundary
 
 MOST_CALLS = 50_000
-"""That the tree remembers."""
+"""Limit of the calls in the tree."""
 
 _PASSED_OVER = Record(None)
 _BACKWARD = Record(None)
 
 _backward_task: Callable[[], int] = torch._C._current_graph_task_id
 _functions: Callable[[], int] = torch.autograd._get_sequence_nr
-"""How many functions of autograd this thread has made so far."""
+"""Returns how many autograd functions this thread has made so far."""
 _thread = threading.get_ident
 
 
@@ -57,9 +57,9 @@ class ModuleCapture:
     names : Names
     boundary : Boundary
     passes_over : callable (module) -> bool
-        Asked for each call of an outermost module: whether it is no part of a step, but an evaluation beside it.
+        Whether a call of an outermost module does not belong to a step, such as an evaluation.
     on_outermost : callable () -> None
-        Told when a call of an outermost module has ended.
+        Called when a call of an outermost module has ended.
     """
 
     def __init__(
@@ -106,12 +106,12 @@ class ModuleCapture:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing ran since the step began."""
+        """Whether nothing has run since the step began."""
         return self._at is self._first
 
     @property
     def without_gradients(self) -> set[str]:
-        """Scopes of the modules that this step has called only where gradients were switched off."""
+        """Scopes of the modules that this step has called only with gradients switched off."""
         return self._entered_scopes.without_gradients
 
     def start(self) -> None:
@@ -134,7 +134,7 @@ class ModuleCapture:
         self._remove_from_tensors()
 
     def begin_step(self) -> None:
-        """Start to count anew; the hooks are there only if somebody wants to know."""
+        """Return to the first call of the tree; the hooks are installed only if the step is captured."""
         self._at = self._mark = self._first
         self._stack.clear()
         self._begun.clear()
@@ -148,7 +148,11 @@ class ModuleCapture:
             self._remove()
 
     def end_step(self) -> Trace:
-        """Return what ran: the very object of an earlier step if that ran the same, or if this was not captured."""
+        """Return what ran.
+
+        This is the same object as for an earlier step that ran the same calls, or as for the last captured step if this
+        one was not captured.
+        """
         at = self._at
         if at is self._first:
             return self._last
@@ -162,11 +166,11 @@ class ModuleCapture:
         return at.trace
 
     def preview(self) -> Trace:
-        """Return the leaves of the models with their weights, as far as they are known before they ran."""
+        """Return the leaves of the models with their weights, as far as they are known before the first step."""
         return preview_of(self._names)
 
     def mark_evaluation(self) -> None:
-        """Remember where the step is."""
+        """Remember the position in the step."""
         self._mark = self._at
 
     def begin_evaluation(self) -> None:
@@ -176,8 +180,8 @@ class ModuleCapture:
         self._branch = self._again = None
 
     def before_swap(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Hold no reference to some tensors."""
-        # It knows functions of autograd, which hold weights; another one is made of what the tree knows.
+        """Drop all references to some tensors."""
+        # The branch refers to autograd functions, which hold weights; it can be rebuilt from the tree.
         self._branch = None
         held = [tensor for tensor in tensors if weakref.getweakrefs(tensor)]
         for slot in self._slots() if held else ():
@@ -185,10 +189,10 @@ class ModuleCapture:
                 slot.reference = None
 
     def after_swap(self) -> None:
-        """Go on: calls are seen as before."""
+        """Do nothing: calls are captured as before."""
 
     def _slots(self) -> Iterator[Slot]:
-        """Yield the slots of all calls that are known."""
+        """Yield the slots of all calls in the tree."""
         waiting = [self._first]
         while waiting:
             call = waiting.pop()
@@ -200,7 +204,7 @@ class ModuleCapture:
     # --- what PyTorch calls ---
 
     def enter(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
-        """Note that a module's forward begins which PyTorch will not tell of: it began before the hooks were there."""
+        """Note that a module's forward has begun before the hooks were installed."""
         self._before_forward(module, arguments)
 
     def _before_forward(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
@@ -255,7 +259,14 @@ class ModuleCapture:
             return
         call = self._at.following
         if call is None or not call.is_backward or not self._fits_backward(call, roots):
-            call = next((one for one in self._at.others if one.is_backward and self._fits_backward(one, roots)), None)
+            call = next(
+                (
+                    candidate
+                    for candidate in self._at.others
+                    if candidate.is_backward and self._fits_backward(candidate, roots)
+                ),
+                None,
+            )
         number = _functions()
         if call is None:
             call = self._branch_here().grow_backward(self._at, _BACKWARD, roots, self._containers(), number)
@@ -269,10 +280,10 @@ class ModuleCapture:
                 self._observe(slot.slot_id, tensor, need)
         self._finished(call)
 
-    # --- the known way ---
+    # --- calls in the tree ---
 
     def _walk(self, call: Call, arguments: tuple[Any, ...], named: dict[str, Any], output: Any) -> bool:
-        """Go on to a call that is known, and see its tensors; False if what happened is something else."""
+        """Advance to a call of the tree and observe its tensors; return False if this call does not match it."""
         given: Sequence[Any]
         returned: Sequence[Any]
         if call.is_simple:
@@ -289,7 +300,7 @@ class ModuleCapture:
             if not slot.fits(tensor, is_first=is_first):
                 return False
             is_written = not is_first and slot.version != version_of(tensor)
-            if is_written and not any(tensor is one for one in returned):
+            if is_written and not any(tensor is other for other in returned):
                 return False
         for (slot, is_first), tensor in zip(call.outputs, returned, strict=True):
             if slot is not None and not slot.fits(tensor, is_first=is_first):
@@ -307,10 +318,10 @@ class ModuleCapture:
         return True
 
     def _count(self, call: Call, began: int, ended: int) -> None:
-        """Note how many functions of autograd there were before and after a call.
+        """Note how many autograd functions had been made before and after a call.
 
-        Where others came before it than when the call was first seen, containers have computed something else, and
-        nobody can say any more between which calls they did.
+        If their number before the call differs from that of its first time, containers have computed something else,
+        and the calls between which they computed a tensor are no longer known.
         """
         amount = (began if call.is_leaf else ended) - self._number
         call.began = began
@@ -319,7 +330,7 @@ class ModuleCapture:
             self._widen(call)
 
     def _widen(self, call: Call) -> None:
-        """Let what containers computed before a call have happened on any line that they may have come by."""
+        """Widen the stacks of what containers computed before a call to all lines that may have run."""
         for operation in (*call.before, *((call.operation,) if call.operation is not None else ())):
             if operation.wide_stack and (self._is_other or not operation.is_up_to_call):
                 operation.stack, operation.wide_stack = operation.wide_stack, ()
@@ -327,8 +338,8 @@ class ModuleCapture:
         self._is_other = True
 
     def _containers(self) -> list[Begun]:
-        """Return the calls that have begun, and not ended, outermost first."""
-        return [Begun(*one) for one in self._begun]
+        """Return the calls that have begun and not ended, outermost first."""
+        return [Begun(*entry) for entry in self._begun]
 
     def _see(self, slot: Slot, tensor: torch.Tensor) -> None:
         slot.reference = weakref.ref(tensor)
@@ -350,19 +361,19 @@ class ModuleCapture:
         )
 
     def _finished(self, call: Call) -> None:
-        """Tell the agent that nodes have run, if it may stop at one."""
+        """Notify the agent that nodes have run, if it may stop at one."""
         if self._agent.stops_at_nodes:
             for operation in call.before:
                 self._agent.node_done(operation.node)
             if call.operation is not None:
                 self._agent.node_done(call.operation.node)
 
-    # --- another way ---
+    # --- calls outside the tree ---
 
     def _leave(
         self, record: Record, module: torch.nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Any
     ) -> None:
-        """Go on to another call than came next the last time: one that came here once, or a new one."""
+        """Advance to a call that did not come next the last time: one that came here earlier, or a new one."""
         at, number, began = self._at, _functions(), self._ended[1]
         for call in at.others:
             if call.record is record and self._walk(call, arguments, named, output):
@@ -370,9 +381,8 @@ class ModuleCapture:
                 return
         if self._calls >= MOST_CALLS:
             log_once(
-                f"modules were called in more than {MOST_CALLS:,} different orders and positions: of further ones only"
-                " what is known is seen, until a step goes as one before (an optimizer's update ends a step, or"
-                " dbg.step())"
+                f"modules were called in more than {MOST_CALLS:,} different orders and positions: further ones are not"
+                " observed, until a step runs like an earlier one (an optimizer's update ends a step, or dbg.step())"
             )
             return
         containers = self._containers()
@@ -401,7 +411,7 @@ class ModuleCapture:
         return self._branch
 
     def _record(self, module: torch.nn.Module) -> Record:
-        """Return the record of a module that was never called: that of one that is gone and whose name it has taken."""
+        """Return a record for a module's first call: that of a freed module whose name it has taken, or a new one."""
         name = self._names.name(module)
         earlier = None if name is None else self._passing_names.get(name.scope)
         if name is not None and earlier is not None and self._can_take(earlier, name):
@@ -416,12 +426,12 @@ class ModuleCapture:
         return record
 
     def _can_take(self, record: Record, name: ModuleName) -> bool:
-        """Whether the module of a record is gone, and one of a name is like it."""
+        """Whether the module of a record has been freed, and a module with this name is of the same kind."""
         is_alike = (record.name.type, record.name.is_leaf) == (name.type, name.is_leaf)
         return is_alike and self._records.get(record.identity) is not record
 
     def _left(self, record: Record) -> bool:
-        """Take a call that ends from the stack; False if it is not known that it began."""
+        """Take a call that ends from the stack; return False if its beginning was not seen."""
         stack = self._stack
         if stack and stack[-1] is record:
             stack.pop()
@@ -429,14 +439,14 @@ class ModuleCapture:
             return True
         if record not in stack:
             return False
-        # An exception has left calls behind that the script has caught.
+        # The script has caught an exception, which left calls on the stack.
         index = stack.index(record)
         self._ended = self._begun[index]
         del stack[index:], self._begun[index:]
         return True
 
     def _models_gone(self) -> None:
-        """Forget modules, as one of the models is freed: Python would write an exception to the training's terminal."""
+        """Forget modules when a model is freed; Python would print an exception in the training's terminal."""
         try:
             self._forget_modules()
         except Exception as error:
@@ -453,7 +463,7 @@ class ModuleCapture:
     # --- gradients ---
 
     def _await_gradient(self, slot: Slot, tensor: torch.Tensor) -> None:
-        """Have the gradient of a tensor seen, the whole of it, when the backward pass comes by."""
+        """Observe the whole gradient of a tensor when the backward pass has computed it."""
         if slot.on_gradient is None:
             slot.on_gradient = self._gradient_seer(slot)
         function, before = tensor.grad_fn, slot.hook
@@ -463,7 +473,7 @@ class ModuleCapture:
             slot.function_output = tensor.output_nr
             hook = slot.hook = function.register_prehook(slot.on_gradient)
         if before is not None and before.hooks_dict_ref is hook.hooks_dict_ref:
-            # The tensor is the one of an earlier step, which has a hook of that.
+            # The tensor is that of an earlier step, and still has that step's hook.
             before.remove()
 
     def _gradient_seer(self, slot: Slot) -> Callable[[Any], None]:
@@ -490,7 +500,7 @@ class ModuleCapture:
         return slot_id
 
     def _see_again(self, module: torch.nn.Module, output: Any) -> None:
-        """See the gradients of what is computed again for a checkpoint, if the first time it took no part in them."""
+        """Observe gradients of outputs recomputed for activation checkpointing that needed none in the forward pass."""
         record = self._records.get(id(module))
         if record is None or self._passing is not None:
             return
@@ -501,7 +511,7 @@ class ModuleCapture:
         calls = self._again.get(record)
         if not calls:
             return
-        # Of several calls the last is computed again first.
+        # The last of several calls is recomputed first.
         call = calls.pop()
         for (slot, is_first), tensor in zip(call.outputs, tensors_in(output), strict=False):
             if slot is not None and is_first and tensor.requires_grad and not slot.has_gradient:
@@ -525,25 +535,25 @@ class ModuleCapture:
         self._handles.clear()
 
     def _remove_from_tensors(self) -> None:
-        """Leave no hook on persistent tensors."""
+        """Remove the hooks from tensors that outlive the step."""
         for slot in self._slots():
             if slot.hook is not None:
                 slot.hook.remove()
                 slot.hook = None
 
     def _hide(self, module: torch.nn.Module) -> None:
-        """Leave no hooks while compiled code runs: it would be compiled once more, with them."""
+        """Remove the hooks while compiled code runs; otherwise it would be recompiled with them."""
         name = type(unwrapped(FRAMEWORK, module)).__name__
         log_once(
-            f"{name} is compiled: what happens within it cannot be seen, only what goes in and out, its weights and"
-            " their gradients"
+            f"{name} is compiled: only its inputs and outputs, its weights and their gradients can be observed, not"
+            " what happens inside it"
         )
         self._remove()
 
         def reveal(_: torch.nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
             handle.remove()
             self._install()
-            # Nothing comes out where an exception does.
+            # There is no output if an exception was raised.
             if output is not None:
                 self._after_forward(module, arguments, named, output)
 
@@ -551,6 +561,6 @@ class ModuleCapture:
 
 
 def _is_compiled_somewhere() -> bool:
-    """Whether anything was compiled in this process: compiled code depends on which hooks there are."""
+    """Whether anything was compiled in this process: compiled code depends on the installed hooks."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters["frames"])

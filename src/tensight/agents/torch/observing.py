@@ -1,4 +1,4 @@
-"""Shows the agent the tensors of an operator that has run: only those that something is wanted of."""
+"""Passes the tensors of an operator that has run to the agent: only those that are needed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class _Waiting(NamedTuple):
-    """A tensor whose value is kept when the next operator comes."""
+    """A tensor whose value is kept before the next operator runs."""
 
     slot_id: int
     reference: weakref.ref[torch.Tensor]
@@ -35,32 +35,32 @@ class _Waiting(NamedTuple):
 
 
 class _Shown(NamedTuple):
-    """A row of this step, and what the tensor's version was when it was written."""
+    """A row of this step, and the tensor's version when the row was written."""
 
     slot_id: int
     version: int
 
 
 class ShownContents:
-    """Which elements have a row in this step already: those of most views.
+    """Remembers which elements already have a row in this step, as those of most views do.
 
-    Which memory a view lies in is known from the step as it was traced (`Output.root`). While an operator makes a view
-    that memory is alive, so what has the same address in it has the same elements, unless somebody has written to it.
+    The trace of the step tells the memory of a view (`Output.root`). That memory is alive while an operator makes the
+    view, so a tensor at the same address in it has the same elements, unless the memory has been written to.
     """
 
     def __init__(self) -> None:
         self._by_root: dict[int, dict[Hashable, _Shown]] = {}
 
     def clear(self) -> None:
-        """Forget all of them: a step begins, or memory may have been written to by somebody who does not say so."""
+        """Forget all rows, at the beginning of a step or after an operator that does not declare its writes."""
         self._by_root.clear()
 
     def forget(self, root: int) -> None:
-        """Forget what was shown of a memory: it has been written to."""
+        """Forget the rows of a memory that has been written to."""
         self._by_root.pop(root, None)
 
     def find(self, output: Output, tensor: torch.Tensor) -> int | None:
-        """Return the slot whose row is that of a tensor; where there is none it will be this output's."""
+        """Return the slot whose row a tensor shares; if there is none, remember this output's slot for it."""
         if output.root < 0:
             return None
         if output.content is Content.FRESH:
@@ -72,18 +72,18 @@ class ShownContents:
             return None
         shown = self._by_root.setdefault(output.root, {})
         version = version_of(tensor)
-        found = shown.get(key)
-        if found is not None and found.version == version:
-            return found.slot_id
+        row = shown.get(key)
+        if row is not None and row.version == version:
+            return row.slot_id
         shown[key] = _Shown(output.slot_id, version)
         return None
 
 
 class OperatorObserver:
-    """Decides what the agent sees of an operator.
+    """Decides which tensors of an operator the agent observes.
 
-    Most tensors are only asked whether they hold NaN or Inf. That is found out here, where they lie; the agent hears of
-    those that do, and of what their operator has read.
+    Most tensors are only checked for NaN and Inf. That is done here, in their memory; the agent only observes those
+    that contain any, and the inputs of their operators.
 
     Parameters
     ----------
@@ -92,8 +92,8 @@ class OperatorObserver:
     Attributes
     ----------
     waiting : list
-        Tensors whose values are kept when the next operator comes. Only then PyTorch has counted what was written to
-        them, and it does not make others of them because somebody holds them.
+        Tensors whose values are kept before the next operator runs. Only then are PyTorch's version counters up to
+        date; and a reference held earlier would make PyTorch copy some tensors.
     """
 
     def __init__(self, agent: Agent) -> None:
@@ -105,11 +105,11 @@ class OperatorObserver:
         self.waiting: list[_Waiting] = []
 
     def forget_contents(self) -> None:
-        """Take every tensor for one that was not seen yet."""
+        """Treat every tensor as not yet observed."""
         self._shown.clear()
 
     def reads(self, externals: tuple[External, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
-        """Show the tensors from outside that an operator is about to read."""
+        """Observe the tensors from outside the step that an operator is about to read."""
         for output, _, is_read in externals:
             need = self._needs[output.slot_id]
             if need and is_read:
@@ -118,7 +118,7 @@ class OperatorObserver:
                     self._observe(output, tensor, need)
 
     def ran(self, operator: Operator, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
-        """Show what an operator has made and written; the training may stop here."""
+        """Observe what an operator has made and written; the training may stop here."""
         needs = self._needs
         is_now = False
         for output in operator.outputs:
@@ -142,7 +142,7 @@ class OperatorObserver:
                 if not (need & _NOW or self._agent.stops_at_nodes):
                     need &= ~_VALUE
             if need & _ROW and output.content is Content.WRITTEN:
-                # PyTorch counts only afterwards that it was written to: nobody could tell it from what it was before.
+                # PyTorch increments the version only afterwards; by version it would still be the old contents.
                 self._reader.scan(tensor, self._agent.columns, output.slot_id)
                 need &= ~_ROW
             self._observe(output, tensor, need)
@@ -153,7 +153,7 @@ class OperatorObserver:
             self._agent.node_done(operator.node)
 
     def keep(self) -> None:
-        """Keep the values that were waiting for the next operator."""
+        """Keep the values of the waiting tensors."""
         waiting = self.waiting[:]
         self.waiting.clear()
         for slot_id, reference, _ in waiting:
@@ -161,18 +161,18 @@ class OperatorObserver:
             if tensor is None:
                 continue
             if tensor.is_inference():
-                # Nothing tells whether somebody has written to it.
+                # It has no version that would show later writes.
                 self._agent.retention.copy_values(slot_id)
             self._agent.observe(slot_id, tensor, _VALUE)
 
     def became(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
-        """Note that PyTorch goes on with another tensor in place of one that was just made and is held by us."""
+        """Note that PyTorch continues with another tensor in place of a new one that waits to be kept."""
         for index, (slot_id, reference, is_made) in enumerate(self.waiting):
             if is_made and reference() is tensor:
                 self.waiting[index] = _Waiting(slot_id, weakref.ref(other), is_made)
 
     def _observe(self, output: Output, tensor: torch.Tensor, need: int) -> None:
-        # Where the run may stop at this operator, what it shows is read, whoever says that it is as before.
+        # If the run may stop at this operator, the tensor is read again, even if it seems unchanged.
         may_be_same = need & _ROW and not self._agent.stops_at_nodes
         same = self._shown.find(output, tensor) if may_be_same else None
         if same is None:
@@ -181,7 +181,7 @@ class OperatorObserver:
             self._agent.observe(output.slot_id, tensor, need, same)
 
     def _is_wanted(self, output: Output, tensor: torch.Tensor, need: int) -> bool:
-        """Whether the agent is to see a tensor: if only NaN and Inf are of interest, where there are some."""
+        """Whether the agent has to observe a tensor; if only NaN and Inf are needed, whether it may contain any."""
         if need & ~_NOW != _FINITE:
             return True
         gate = output.gate
@@ -193,13 +193,13 @@ class OperatorObserver:
             return True
         if tensor.layout is torch.strided and tensor.is_contiguous():
             address = tensor.data_ptr()
-            # Zeros that PyTorch only pretends to have are nowhere, and views may have lost their memory.
+            # Zero tensors have no memory, and that of views may have been freed.
             is_there = address != 0 and (output.content is not Content.VIEW or is_in_memory(tensor))
             return is_there and has_non_finite_at(address, gate, tensor.numel())
         return self._reader.has_non_finite(tensor)
 
     def _show_inputs(self, operator: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
-        """Show what an operator has read, as far as it is still there: it tells where something wrong began."""
+        """Observe the inputs of an operator that still exist: they show where an anomaly began."""
         traced = operator.traced
         if traced is None:
             return
@@ -211,5 +211,5 @@ class OperatorObserver:
             if self._slot_table[slot_id].node.role in ("operator", "input"):
                 self._agent.observe(slot_id, tensor, _SHOWN)
             elif source is not None and (read := self._slot_table.find(*source, "input")) is not None:
-                # At its own slot a weight has the value that it gets in this step.
+                # A weight's own slot is for its value after the update of this step.
                 self._agent.observe_once(read, tensor)

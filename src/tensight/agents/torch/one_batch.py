@@ -1,8 +1,8 @@
-"""Gives a training its first batch again and again, for `tensight doctor`: its loss should fall.
+"""Repeats the first batch of a training, for `tensight doctor`: its loss should fall.
 
-The batch is that of the script's `DataLoader`. Where there is none, what the model was called with in the first step
-takes its place, if the model computes the loss itself: only then everything that the loss depends on is known. With
-each batch the generators are put back, so that dropout and noise are the same in every step.
+The batch is that of the script's `DataLoader`. If there is none, the arguments of the model's first call are repeated,
+provided that the model computes the loss itself: only then is everything known that the loss depends on. The generators
+are reset with each batch, so that dropout and noise are the same in every step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _SCALINGS = 6
-"""Multiplications and divisions by numbers that may lie between a model's loss and what gradients are computed of."""
+"""Limit of the multiplications and divisions by numbers between a model's loss and the root of the backward pass."""
 
 _OUTSIDE = (
     "the batches come from no DataLoader, and the loss is not computed by the model, so its targets are not known"
@@ -37,7 +37,8 @@ class OneBatch:
     Parameters
     ----------
     report : callable (dict)
-        Told ``losses``, one for each step of the first optimizer, or an ``error``: why they mean nothing.
+        Called with ``losses``, one for each step of the first optimizer, and their ``source``; or with an ``error``,
+        the reason why they are meaningless.
     """
 
     def __init__(self, report: Callable[[dict[str, Any]], None]) -> None:
@@ -72,7 +73,7 @@ class OneBatch:
         return original(tensors, *arguments, **named)
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
-        if not any(optimizer is known for known in self._optimizers):
+        if not any(optimizer is other for other in self._optimizers):
             self._optimizers.append(optimizer)
         if optimizer is not self._optimizers[0]:
             return
@@ -88,7 +89,7 @@ class OneBatch:
 
 
 class _Generators:
-    """The states of the generators, to go back to."""
+    """The states of the random generators, which can be restored."""
 
     def __init__(self) -> None:
         self._torch = torch.get_rng_state()
@@ -98,7 +99,7 @@ class _Generators:
         self._numpy = None if numpy is None else numpy.random.get_state()
 
     def put_back(self) -> None:
-        """Have them draw the same numbers again."""
+        """Restore the states, so that the same numbers are drawn again."""
         torch.set_rng_state(self._torch)
         if self._devices is not None:
             torch.cuda.set_rng_state_all(self._devices)
@@ -117,8 +118,8 @@ class _Batches:
         self._generators: _Generators | None = None
 
     def replay(self, original: Any, loader: Any) -> Iterator[Any]:
-        """Yield the first batch as often as there are batches, each time as it was."""
-        # The data set is held, so that its identity stays its own.
+        """Yield a copy of the first batch for each batch of the loader."""
+        # A reference to the data set keeps its identity from being reused.
         key = id(loader.dataset), loader.batch_size
         for batch in original(loader):
             self.has_any = True
@@ -134,7 +135,7 @@ class _Batches:
 
 
 class _Calls:
-    """What models were called with in the first step."""
+    """The arguments with which models were called in the first step."""
 
     def __init__(self) -> None:
         self.error = ""
@@ -146,7 +147,7 @@ class _Calls:
         self._generators: _Generators | None = None
 
     def call(self, original: Any, module: Any, *arguments: Any, **named: Any) -> Any:
-        """Call a model with what it was called with in the first step, if it is not called by another one."""
+        """Call a model with its arguments of the first step, unless another module calls it."""
         if self._depth or not torch.is_grad_enabled():
             return original(module, *arguments, **named)
         if self._replays:
@@ -156,7 +157,9 @@ class _Calls:
             output = original(module, *arguments, **named)
         finally:
             self._depth = 0
-        self._outputs += [one.grad_fn for one in _tensors_in(output) if one.numel() == 1 and one.grad_fn is not None]
+        self._outputs += [
+            tensor.grad_fn for tensor in _tensors_in(output) if tensor.numel() == 1 and tensor.grad_fn is not None
+        ]
         return output
 
     def _given(self, module: Any, arguments: Any, named: Any) -> Any:
@@ -164,11 +167,11 @@ class _Calls:
         if self._generators is None:
             self._generators = _Generators()
         self._generators.put_back()
-        known = self._first.get((id(module), count))
-        if known is not None:
-            return copy.deepcopy(known[0])
+        first = self._first.get((id(module), count))
+        if first is not None:
+            return copy.deepcopy(first[0])
         try:
-            # The model is held, so that its identity stays its own.
+            # A reference to the model keeps its identity from being reused.
             self._first[id(module), count] = copy.deepcopy((arguments, named)), module
         except Exception:
             self.error = "what the model is called with cannot be copied"
@@ -176,7 +179,7 @@ class _Calls:
         return arguments, named
 
     def why_not(self, root: torch.Tensor) -> str:
-        """Return why a loss may depend on more than the model was called with; empty if it does not."""
+        """Return why a loss may depend on more than the model's arguments; empty if it does not."""
         function: Any = root.grad_fn
         for _ in range(_SCALINGS):
             if any(function is output for output in self._outputs):
@@ -188,7 +191,7 @@ class _Calls:
         return _OUTSIDE
 
     def end_step(self, *, replays: bool) -> None:
-        """Begin to count the calls of the next step."""
+        """Start counting the calls of the next step."""
         self._replays = self._replays and replays
         self._counts.clear()
         self._outputs.clear()
@@ -199,5 +202,5 @@ def _tensors_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
         yield value
     elif depth < 4:
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-        for one in inner:
-            yield from _tensors_in(one, depth + 1)
+        for element in inner:
+            yield from _tensors_in(element, depth + 1)

@@ -1,4 +1,4 @@
-"""The dispatch mode that sees every operator: as little as possible while a step runs as expected."""
+"""The dispatch mode that intercepts every operator. It does as little as possible while a step runs as expected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _tracing_state: Callable[[], Any] = torch._C._get_tracing_state
 
 
 def _hide_from_compiler(code: CodeType) -> bool:
-    """Have PyTorch's compiler leave a function alone, and all that it calls; False if it cannot be told."""
+    """Exclude a function and all that it calls from PyTorch's compiler; False if this version has no such call."""
     try:
         from torch._C._dynamo.eval_frame import (
             _FrameAction,
@@ -38,37 +38,39 @@ def _hide_from_compiler(code: CodeType) -> bool:
 class OperatorMode(TorchDispatchMode):
     """Compares each operator with the one that is expected at its position.
 
-    It stays at the bottom of the thread's stack of modes, below those of the user: these may come and go while it is
-    there, and what they turn operators into is what runs. Below it are only the modes with which PyTorch traces, or
-    works on fake tensors; of what they get nothing is seen.
+    The mode stays at the bottom of the thread's stack of modes, below those of the user. Those may be entered and left
+    meanwhile, and the operators that they dispatch are the ones observed. Only the modes with which PyTorch traces, or
+    works on fake tensors, are below it; operators that those receive are not observed.
 
-    Whatever happens in the debugger, each operator runs once and its result is returned; its own exceptions pass.
+    Whatever happens in the debugger, each operator runs once and its result is returned. Its own exceptions are raised.
 
     Parameters
     ----------
     needs : bytearray
         `Need` bits of each slot.
     unexpected : callable (func, types, args, kwargs) -> Operator, callable or None
-        Asked about an operator that is not the expected one, before it runs: returns the operator of the step that it
-        is, what receives its result, or None if it is not to be seen; `NotImplemented` has PyTorch ask a tensor
-        of a class of its own how it does that.
+        Called before an operator runs that is not the expected one. Returns the matching operator of the step, a
+        callable that receives the result, or None if it is not observed. With `NotImplemented` PyTorch dispatches to
+        the tensor subclass.
     ran : callable (operator, result, args, kwargs)
-        Told of an expected operator that has run, if something may be wanted of it.
+        Called after an expected operator has run, if any of its outputs may be needed.
     reads : callable (externals, args, kwargs)
-        Told of tensors from outside that an expected operator is about to read.
+        Called before an expected operator reads tensors from outside the step.
     failed : callable (error)
-        Told of an exception in one of the others.
-    waiting, keep : list, callable
-        What to do first before the next operator runs, if anything is in the list.
+        Called with an exception raised by one of the other callbacks.
+    waiting : list
+        Tensors whose values are kept before the next operator runs.
+    keep : callable
+        Called before the next operator runs if `waiting` is not empty.
 
     Attributes
     ----------
     expected : list of Operator
     position : int
     scope : str
-        Of the module that runs.
+        Scope of the module that runs.
     thread : int
-        The thread whose operators are expected; 0 while nothing is.
+        The thread whose operators are expected; 0 while none is.
     seen : list
         Identities of the results, by position.
     stops : bool
@@ -149,7 +151,7 @@ class OperatorMode(TorchDispatchMode):
         return result
 
     def is_given_others(self, links: tuple[Link, ...], args: tuple[Any, ...]) -> bool:
-        """Whether the operator at this position is given other tensors than it was the last time."""
+        """Whether the operator at this position receives other tensors than the last time."""
         position, seen = self.position, self.seen
         try:
             for argument, distance, number, _ in links:
@@ -168,46 +170,46 @@ class OperatorMode(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Let PyTorch's compiler compile as it does without us."""
+        """Let PyTorch's compiler compile as it does without the debugger."""
         return True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # Else every call would go through a wrapper that switches the compiler off and on.
+        # Otherwise every call would go through a wrapper that switches the compiler off and on.
         return not _hide_from_compiler(cls.__torch_dispatch__.__code__)
 
     def expect(self, expected: list[Operator], position: int = 0) -> None:
-        """Expect some operators, the last of which is like no other."""
+        """Expect some operators, which end with `END`."""
         self.expected = expected
         self.position = position
         self.seen = [None] * len(expected)
 
     def enter(self) -> None:
-        """Come under all modes of this thread, if not there yet."""
+        """Insert this mode below all modes of this thread, if it is not there yet."""
         modes = _take_modes()
         if self not in modes:
             modes.insert(0, self)
         _put_modes(modes)
 
     def leave(self) -> None:
-        """Go away from this thread's modes."""
+        """Remove this mode from this thread's stack of modes."""
         _put_modes([mode for mode in _take_modes() if mode is not self])
 
     @property
     def is_entered(self) -> bool:
-        """Whether this thread's operators are seen."""
+        """Whether this mode is in this thread's stack of modes."""
         return any(
             torch._C._get_dispatch_stack_at(index) is self for index in range(torch._C._len_torch_dispatch_stack())
         )
 
 
 def is_made_of_others(type_: type) -> bool:
-    """Whether tensors of a class have operators of their own, which compute with other tensors."""
+    """Whether a class is a tensor subclass, which may implement operators with those of other tensors."""
     return type_ not in (torch.Tensor, torch.nn.Parameter)
 
 
 def identities(result: Any) -> Any:
-    """Return the identities of what an operator returned, as it returned them."""
+    """Return the identities of an operator's results: a list for a tuple or list, else a single one."""
     return [id(element) for element in result] if isinstance(result, (tuple, list)) else id(result)
 
 

@@ -1,4 +1,4 @@
-"""What an operator's declaration says: its name, what it writes to, its settings, and what its tensors are."""
+"""Reads the declarations of operators: their names, the arguments that they write to, their settings and tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tensight.agents.torch.operator_steps import Path
 
 NEVER = "never"
-"""Gate of what cannot hold NaN or Inf."""
+"""Gate of tensors that cannot contain NaN or Inf."""
 
 _GATES = {
     torch.float16: "float16",
@@ -23,7 +23,7 @@ _GATES = {
     **{getattr(torch, name): name for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)},
 }
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-# What they return was not written yet.
+# Operators that return uninitialized memory.
 _UNSET = frozenset(
     {
         *("empty", "empty_like", "empty_permuted", "empty_quantized", "empty_strided"),
@@ -31,19 +31,19 @@ _UNSET = frozenset(
         "set_",  # memory that is about to be filled, as in a deep copy
     }
 )
-# They return memory that a collective operator is about to fill, with some of it written: not theirs to show.
+# They return partly written memory that a collective operator is about to fill; it is observed there.
 _PREPARING = frozenset({"fsdp::all_gather_copy_in"})
-# They return at once, and what they return is filled until somebody has waited.
+# They return at once; their results are only complete after a wait.
 _COMMUNICATING = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
 _WAITING = frozenset({"wait_tensor"})
-# They read nothing of what they write to; nor do operators of what is called `out`.
+# They do not read what they write to. Nor do operators with an `out` argument.
 _OVERWRITING = frozenset(
     {
         *("copy_", "fill_", "zero_", "_foreach_copy_", "_foreach_zero_"),
         *("bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "uniform_"),
     }
 )
-# They write to these without declaring it.
+# They write to their running statistics without declaring it.
 _BATCH_NORMS = frozenset({"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"})
 _RUNNING = frozenset({"running_mean", "running_var"})
 
@@ -53,34 +53,35 @@ NEW_EMPTY = _aten.new_empty_strided.default
 ACCUMULATING = frozenset(
     {DETACH, NEW_EMPTY, _aten.clone.default, _aten.copy_.default, _aten.add_.Tensor, _aten.add.Tensor}
 )
-"""With which autograd adds up the gradients of weights."""
+"""Operators with which autograd accumulates the gradients of weights."""
 
 _MOST_SETTINGS = 16
 _LONGEST_SETTING = 200
 
 
 class Declaration(NamedTuple):
-    """What is known of an operator before it runs.
+    """The properties of an operator that are known before it runs.
 
     Attributes
     ----------
     type : str
-        ``convolution``, ``add_``; with its library for what is not PyTorch's own: ``torchvision.nms``.
+        ``convolution``, ``add_``; for an operator of another library with its name: ``torchvision.nms``.
     arguments : tuple of str
+        Names of the arguments.
     written : frozenset of str
         Names of the arguments that it writes to.
     overwritten : frozenset of str
-        Those of which it reads nothing.
+        Names of the arguments that it writes to without reading them.
     is_unset : bool
-        Whether what it returns was not written yet.
+        Whether it returns uninitialized memory.
     is_trusted : bool
-        Whether it declares all that it writes to; those of other libraries may not.
+        Whether it declares all arguments that it writes to; operators of other libraries may not.
     is_pending : bool
-        Whether what it returns or writes may not be there yet when it has returned.
+        Whether its results may still be incomplete when it returns.
     is_view : bool
-        Whether it only returns another view of what it is given.
+        Whether it only returns a view of its input.
     makes_tensors : bool
-        Whether it returns or writes tensors; else it only reads them, as ``item()`` does.
+        Whether it returns or writes tensors; if not, it only reads them, as ``item()`` does.
     """
 
     type: str
@@ -96,10 +97,10 @@ class Declaration(NamedTuple):
 
 @cache
 def declaration(func: Any) -> Declaration:
-    """Return what the declaration of an operator says."""
+    """Return the declaration of an operator."""
     schema = getattr(func, "_schema", None)
     if schema is None:
-        # Operators of higher order (control flow, attention of one's own) declare nothing.
+        # Higher-order operators (control flow, flex attention) declare nothing.
         return Declaration(
             type=str(getattr(func, "_name", func)).replace("/", "_"),
             arguments=(),
@@ -135,7 +136,7 @@ def declaration(func: Any) -> Declaration:
 
 
 def tensors_in(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Iterator[tuple[Path, torch.Tensor]]:
-    """Go through the tensors among the arguments of a call, those in lists included."""
+    """Yield the tensors among the arguments of a call, including those in lists, with their paths."""
     for position, value in enumerate(args):
         yield from _tensors(("args", position), value)
     for name, value in (kwargs or {}).items():
@@ -143,7 +144,7 @@ def tensors_in(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Itera
 
 
 def results_in(result: Any) -> Iterator[tuple[Path, Any]]:
-    """Go through what an operator returned, tensor or not, one entry for each output slot."""
+    """Yield the results of an operator, tensors or not, one for each output slot, with their paths."""
     if isinstance(result, (tuple, list)):
         for position, value in enumerate(result):
             if isinstance(value, (tuple, list)):
@@ -156,7 +157,7 @@ def results_in(result: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def argument_name(declared: Declaration, path: Path) -> str:
-    """Return the name of the argument that a path leads to."""
+    """Return the name of the argument at a path; empty if the operator does not declare it."""
     if path[0] == "kwargs":
         return str(path[1])
     position = int(path[1])
@@ -166,27 +167,27 @@ def argument_name(declared: Declaration, path: Path) -> str:
 def settings(
     declared: Declaration, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
 ) -> dict[str, str | int | float | bool]:
-    """Return the arguments that are no tensors, as people read them."""
-    found: dict[str, str | int | float | bool] = {}
+    """Return the arguments that are not tensors, in a readable form."""
+    attributes: dict[str, str | int | float | bool] = {}
     named = [*zip(declared.arguments, args, strict=False), *(kwargs or {}).items()]
     for name, value in named:
         if isinstance(value, (bool, int, float, str)):
-            found[name] = value if not isinstance(value, str) else value[:_LONGEST_SETTING]
+            attributes[name] = value if not isinstance(value, str) else value[:_LONGEST_SETTING]
         elif isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
-            found[name] = str(value)
+            attributes[name] = str(value)
         elif isinstance(value, (tuple, list)) and all(isinstance(element, (bool, int, float)) for element in value):
-            found[name] = str(list(value))[:_LONGEST_SETTING]
-        if len(found) == _MOST_SETTINGS:
+            attributes[name] = str(list(value))[:_LONGEST_SETTING]
+        if len(attributes) == _MOST_SETTINGS:
             break
-    return found
+    return attributes
 
 
 def gate(tensor: torch.Tensor) -> str:
-    """Return as which dtype the memory of a tensor may be searched for NaN and Inf; empty if it may not."""
+    """Return the dtype as which the memory of a tensor can be searched for NaN and Inf; empty if it cannot."""
     dtype = tensor.dtype
     if not (dtype.is_floating_point or dtype.is_complex):
         return NEVER
-    # Their data is somewhere else, or nowhere; those on devices must not be waited for.
+    # Other tensors have their values elsewhere, or have none; and devices must not be waited for.
     if type(tensor) not in _PLAIN or tensor.layout is not torch.strided or tensor.is_nested or not tensor.is_cpu:
         return ""
     return _GATES.get(dtype, "")

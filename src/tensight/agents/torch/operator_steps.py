@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from tensight.agents.slots import DeclaredNode
 
 Path = tuple[str | int, ...]
-"""Where a tensor is in a call: ``("result",)``, ``("result", 1)``, ``("args", 0, 3)``, ``("kwargs", "out")``."""
+"""Path to a tensor in a call: ``("result",)``, ``("result", 1)``, ``("args", 0, 3)``, ``("kwargs", "out")``."""
 
 
 class Content(Enum):
-    """What an output holds."""
+    """Whose elements an output has."""
 
     FRESH = "fresh"
-    """Elements of a tensor that this operator has made."""
+    """Those of a tensor that this operator has made."""
     WRITTEN = "written"
-    """Elements of a tensor that was there, and that this operator has written to."""
+    """Those of an existing tensor that this operator has written to."""
     VIEW = "view"
-    """Elements of another tensor."""
+    """Those of another tensor."""
 
 
 class Output(NamedTuple):
@@ -40,15 +40,15 @@ class Output(NamedTuple):
     content : Content
     dtype : torch.dtype
     gate : str
-        Name of the dtype, if NaN and Inf can be found in its memory at once; empty if not.
+        Name of the dtype, if its memory can be searched for NaN and Inf directly; empty if not.
     base : int
-        Of a view the slot that shows the same elements, -1 if there is none.
+        For a view, the slot that shows the same elements, -1 if there is none.
     root : int
-        The slot that was the first to show the memory in which it lies, -1 if there is none.
+        The slot that was the first to show its memory, -1 if there is none.
     stale : tuple of int
-        Slots that show what was in that memory before it was written to.
+        Slots that show the previous contents of that memory.
     is_certain : bool
-        Whether every operator that has written to that memory says so.
+        Whether every operator that has written to that memory declares it.
     """
 
     path: Path
@@ -63,14 +63,14 @@ class Output(NamedTuple):
 
 
 class External(NamedTuple):
-    """A tensor that came from outside the step, at the operator that is given it first.
+    """A tensor from outside the step, at the first operator that receives it.
 
     Attributes
     ----------
     output : Output
     node : TracedNode
     is_read : bool
-        False where that operator writes over it without having read it: nobody may ever have written to it before.
+        False if that operator overwrites it without reading it: it may be uninitialized.
     """
 
     output: Output
@@ -79,16 +79,16 @@ class External(NamedTuple):
 
 
 class Link(NamedTuple):
-    """An argument of an operator of the forward pass that tells by its identity where it came from.
+    """An argument of an operator of the forward pass whose identity shows where it came from.
 
     Attributes
     ----------
     argument : int
         Position of the argument.
     distance : int
-        How many operators before this one it was made; 0 of a persistent tensor.
+        How many operators before this one it was made; 0 for a persistent tensor.
     number : int
-        Which of that operator's results it is, -1 if it is the only one; of a persistent tensor its identity.
+        Index among that operator's results, -1 if it is the only one; for a persistent tensor its identity.
     source : Source
     """
 
@@ -104,10 +104,11 @@ class Operator:
     Attributes
     ----------
     func : OpOverload or None
-        None if the operator itself does not tell that it is this one; see `declared`.
+        None if this operator is not recognized by its function alone; see `declared`.
     declared : OpOverload
+        The function that was called.
     scope : str
-        Of the module that runs; compared by identity.
+        Scope of the module that runs; compared by identity.
     node : DeclaredNode
     traced : TracedNode
     outputs : tuple of Output
@@ -115,17 +116,17 @@ class Operator:
     is_gradient : bool
         Whether it belongs to the backward pass.
     reads : bool
-        Whether it reads tensors; else it makes one of nothing.
+        Whether it reads tensors; if not, it creates one.
     is_single : bool
         Whether the result is one tensor.
     slot_id : int
-        Of the only output, if that is the result itself, and new; -1 for all others.
+        Slot id of the only output, if that is the result itself, and new; otherwise -1.
     sequence : tuple of (int, int)
-        Numbers of the autograd nodes that were made for it, from the first of the step: first, and after the last.
+        Half-open range of the sequence numbers of its autograd nodes, relative to the first of the step.
     owner : str
-        Of an optimizer's operator the path of the weight that it works for.
+        For an optimizer's operator, the path of the weight that it updates.
     links : tuple of Link
-        What it must be given to be this one.
+        Arguments that must be the same tensors for a call to match this operator.
     """
 
     __slots__ = (
@@ -174,12 +175,12 @@ class Operator:
         self.slot_id = outputs[0].slot_id if is_new else -1
 
     def is_run_by(self, func: Any, scope: str) -> bool:
-        """Whether an ATen operator in a scope is this one."""
+        """Whether a call of an ATen operator in a scope matches this one."""
         return self.declared is func and self.scope is scope
 
 
 END = Operator(None, "", None, None)
-"""Stands after the last operator; no operator is like it."""
+"""End marker after the last operator; no call matches it."""
 
 
 class OperatorStep:
@@ -188,10 +189,11 @@ class OperatorStep:
     Attributes
     ----------
     operators : list of Operator
-        `END` is the last. Steps that begin alike share their first operators: these are the same objects.
+        Ends with `END`. Steps that begin alike share the objects of their first operators.
     gradient_sources : mapping of str to tuple of Source
+        For each weight, the operators whose outputs were accumulated into its gradient.
     evaluation : tuple of (int, int)
-        Which operators a closure runs each time that an optimizer evaluates it: the first, and the one after the last.
+        Half-open range of the operators that a closure runs each time that an optimizer evaluates it.
     trace : Trace
     """
 
@@ -212,9 +214,10 @@ class OperatorStep:
 
     def runs_like(self, other: OperatorStep) -> bool:
         """Whether the same operators run in the same order, linked in the same way."""
-        mine, others = self.trace.operators, other.trace.operators
-        return len(mine) == len(others) and all(
-            one.name == another.name and one.inputs == another.inputs for one, another in zip(mine, others, strict=True)
+        nodes, other_nodes = self.trace.operators, other.trace.operators
+        return len(nodes) == len(other_nodes) and all(
+            node.name == other_node.name and node.inputs == other_node.inputs
+            for node, other_node in zip(nodes, other_nodes, strict=True)
         )
 
     def begins_like(self, other: Sequence[Operator], length: int) -> bool:
@@ -223,12 +226,12 @@ class OperatorStep:
 
 
 def tensor_at(path: Path, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Any:
-    """Return the tensor at a path of a call; None if something else is there now."""
+    """Return the value at a path of a call; None if the path does not exist."""
     first = path[0]
-    found: Any = result if first == "result" else args if first == "args" else kwargs
+    value: Any = result if first == "result" else args if first == "args" else kwargs
     try:
         for step in path[1:]:
-            found = found[step]
+            value = value[step]
     except (IndexError, KeyError, TypeError):
         return None
-    return found
+    return value

@@ -1,4 +1,4 @@
-"""Gives names to the operators of a step while they run, and finds out where their inputs come from."""
+"""Names the operators of a step while they run, and traces the sources of their inputs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _Input(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """Something that an operator returned, or an argument that it wrote to."""
+    """A value that an operator returned, or an argument that it wrote to."""
 
     path: Path
     value: Any
@@ -74,7 +74,7 @@ class _Result(NamedTuple):
 class Started(NamedTuple):
     """An operator that is about to run.
 
-    `is_room` tells of a view that it is one of memory in which nothing may be yet.
+    `is_room` marks a view of memory that may still be uninitialized.
     """
 
     func: Any
@@ -88,14 +88,14 @@ class Started(NamedTuple):
 
 
 class StepTracer:
-    """What is known of a step whose operators are new.
+    """Traces a step whose operators are new.
 
     Parameters
     ----------
     names : Names
-        Of modules and weights.
+        Names of modules and weights.
     slot_table : SlotTable
-        Where nodes and their outputs are declared.
+        Table in which nodes and their outputs are declared.
     """
 
     def __init__(self, names: Names, slot_table: SlotTable) -> None:
@@ -123,14 +123,14 @@ class StepTracer:
     # --- parts of a step ---
 
     def begin_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Note that an optimizer runs: what is computed outside modules and closures is its update."""
+        """Note that an optimizer runs: operators outside modules and closures belong to its update."""
         self._optimizer = optimizer
         self._known.add_optimizer(optimizer)
         for name, weight in self._known.weights_of(optimizer):
             if weight.grad is not None:
                 path = name.replace(".", "/")
                 self._gradients[id(weight.grad)] = path
-                # Identities of what known operators made may meanwhile be those of other tensors.
+                # Identities of the results of known operators may have been reused for other tensors.
                 is_known = name in self.gradient_sources
                 source = self._sources.find(weight.grad) if is_known else self._find(weight.grad)
                 if source is not None and source not in self.gradient_sources.get(name, ()):
@@ -143,7 +143,7 @@ class StepTracer:
         self._optimizer = None
 
     def begin_evaluation(self, start: int) -> None:
-        """Note from which operator on an optimizer evaluates a closure; that ends when its own operators come."""
+        """Note the first operator of a closure's evaluation, which ends when the optimizer's own operators run."""
         self.evaluation = (start, 0)
         self._evaluates = True
 
@@ -154,27 +154,27 @@ class StepTracer:
             self._evaluates = False
 
     def went_again(self, seen: Mapping[int, Source]) -> None:
-        """Note that operators which are known ran again, and what they made, by identity."""
+        """Note that known operators ran again, and the sources of their results, by identity."""
         self._earlier.update(seen)
         self._pairs.taken()
 
     def same(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
-        """Note that a tensor is another one in all but identity."""
+        """Note that a tensor is equivalent to another one, as another object."""
         source = self._find(other)
         if source is not None:
             self._sources.put(tensor, source)
 
     def forget(self, tensor: torch.Tensor) -> None:
-        """Hold no reference to a tensor, which will have other elements."""
+        """Drop all references to a tensor, whose elements will be replaced."""
         self._sources.forget(tensor)
 
     def accumulate(self, weight: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Note what is added to the gradient of a weight."""
-        known = self._known.find(weight)
+        """Note the tensor that is accumulated into the gradient of a weight."""
+        known_tensor = self._known.find(weight)
         source = self._find(gradient)
-        if known is not None and source is not None:
-            added = self._added[known.name] = (*self._added.get(known.name, ()), source)
-            self.gradient_sources[known.name] = added
+        if known_tensor is not None and source is not None:
+            added = self._added[known_tensor.name] = (*self._added.get(known_tensor.name, ()), source)
+            self.gradient_sources[known_tensor.name] = added
 
     def go_on_after(
         self,
@@ -184,19 +184,20 @@ class StepTracer:
         first_sequence: int,
         step: OperatorStep,
     ) -> None:
-        """Take over a step of which the first operators are known, and have run.
+        """Continue a step whose first operators are known, and have run.
 
         Parameters
         ----------
         operators : sequence of Operator
+            The first operators.
         made : sequence
-            Identities of what they returned.
+            Identities of their results.
         seen : mapping of int to Source
-            Where tensors that they made or read came from, by identity.
+            Sources of the tensors that they made or read, by identity.
         first_sequence : int
-            Number of the first autograd node that the step made.
+            Sequence number of the first autograd node of the step.
         step : OperatorStep
-            Whose operators they are.
+            The known step that they belong to.
         """
         self.operators = list(operators)
         self.gradient_sources = dict(step.gradient_sources)
@@ -222,11 +223,11 @@ class StepTracer:
     # --- one operator ---
 
     def start(self, func: Any, scope: str, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Started:
-        """Look at an operator before it runs: what it reads may be what it writes over."""
+        """Record the inputs of an operator before it runs, because it may overwrite them."""
         declared = declaration(func)
         sequence = self._pairs.taken()
         if declared.type in _FRESH:
-            # A number of the script becomes a tensor; an earlier one may have had the same identity.
+            # A number of the script becomes a tensor; an earlier tensor may have had the same identity.
             for _, tensor in tensors_in(args, kwargs):
                 self._earlier.pop(id(tensor), None)
         inputs = [self._input(path, tensor) for path, tensor in tensors_in(args, kwargs)]
@@ -238,10 +239,10 @@ class StepTracer:
     def finish(
         self, started: Started, result: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
     ) -> Operator | None:
-        """Add an operator that has run; None if it made and wrote no tensor."""
+        """Add an operator that has run; return None if it neither made nor wrote a tensor."""
         declared, origin = started.declared, started.origin
         if not declared.is_trusted:
-            # Communication fills what it is given without declaring it.
+            # Collective operators fill their arguments without declaring it.
             for given in tree_iter((args, kwargs)):
                 if isinstance(given, torch.Tensor):
                     self._sources.may_be_set(given)
@@ -281,22 +282,22 @@ class StepTracer:
         )
         self._made[name] = len(self.operators), identities(result)
         if started.func in ACCUMULATING and self.operators and self.operators[-1].is_gradient:
-            # While it is expected, autograd may use the same operator to add up a gradient.
+            # While it is expected, autograd may use the same operator to accumulate a gradient.
             operator.func = None
         self.operators.append(operator)
         self._owners[name] = origin.owner
         self._pairs.put(started.sequence, Forward(name, origin.scope, origin.stack))
         return operator
 
-    # --- where it belongs ---
+    # --- scope and owner ---
 
     def _origin(self, scope: str, inputs: list[_Input]) -> _Origin:
         backward = self._pairs.backward()
         if backward is not None:
             if backward.weight is None:
                 return _Origin(backward.scope, backward.stack, forward=backward.forward)
-            known = self._known.find(backward.weight)
-            inner = ROOT_SCOPE if known is None else f"{ROOT_SCOPE}/{known.path}"
+            known_tensor = self._known.find(backward.weight)
+            inner = ROOT_SCOPE if known_tensor is None else f"{ROOT_SCOPE}/{known_tensor.path}"
             return _Origin(f"Gradients/{inner}", backward.stack)
         stack = user_stack()
         if self._optimizer is not None and scope is ROOT_SCOPE and not torch.is_grad_enabled():
@@ -306,51 +307,51 @@ class StepTracer:
         return _Origin(scope, stack, is_forward=True)
 
     def _owner(self, inputs: list[_Input]) -> str:
-        """Return the weight that an optimizer works for; of one that updates several at once its class."""
+        """Return the weight that an optimizer updates; if it updates several at once, the optimizer's class."""
         owners = {}
         for read in inputs:
-            known = self._known.find(read.tensor)
-            path = known.path if known is not None else self._gradients.get(id(read.tensor), "")
+            known_tensor = self._known.find(read.tensor)
+            path = known_tensor.path if known_tensor is not None else self._gradients.get(id(read.tensor), "")
             path = path or self._owners.get(read.source[0], "")
             if path:
                 owners[path] = True
         together = type(self._optimizer).__name__
         return next(iter(owners)) if len(owners) == 1 else together
 
-    # --- what goes in ---
+    # --- inputs ---
 
     def _input(self, path: Path, tensor: torch.Tensor) -> _Input:
         source = self._find(tensor)
         return _Input(path, tensor, source or ("", 0), source is None)
 
     def _find(self, tensor: torch.Tensor) -> Source | None:
-        """Return where a tensor came from: this step, a persistent tensor, or the part of the step that was known."""
-        known = self._known.find(tensor)
-        if known is not None and not self._sources.is_written(tensor):
-            return known.name, 0
+        """Return the source of a tensor: this step, a persistent tensor, or the known first part of the step."""
+        known_tensor = self._known.find(tensor)
+        if known_tensor is not None and not self._sources.is_written(tensor):
+            return known_tensor.name, 0
         source = self._sources.find(tensor)
         if source is not None:
             return source
-        # An identity may meanwhile be that of another tensor; where a weight lies is certain.
-        known = known or self._known.find_alias(tensor)
-        return self._earlier.get(id(tensor)) if known is None else (known.name, 0)
+        # An identity may have been reused for another tensor; the memory of a weight is certain.
+        known_tensor = known_tensor or self._known.find_alias(tensor)
+        return self._earlier.get(id(tensor)) if known_tensor is None else (known_tensor.name, 0)
 
     def _externals(self, declared: Declaration, inputs: list[_Input], *, is_room: bool) -> tuple[External, ...]:
-        """Declare the tensors that come from outside; their inputs then have them as their source."""
+        """Declare the tensors from outside the step, and enter them as the sources of the inputs."""
         read_from = {
             id(each.tensor) for each in inputs if argument_name(declared, each.path) not in declared.overwritten
         }
-        found: dict[int, External] = {}
+        externals: dict[int, External] = {}
         for index, read in enumerate(inputs):
             if not read.is_new:
                 continue
-            external = found.get(id(read.tensor))
+            external = externals.get(id(read.tensor))
             if external is None:
-                name = f"input{self._inputs + len(found)}"
+                name = f"input{self._inputs + len(externals)}"
                 node = self._slot_table.node(name, "Parameter", "input")
                 slot_id = self._slot_table.slot_id(node, 0)
                 traced = TracedNode(name, "Parameter", "input", outputs=(outline(read.tensor),))
-                external = found[id(read.tensor)] = External(
+                external = externals[id(read.tensor)] = External(
                     Output(read.path, slot_id, Content.FRESH, read.tensor.dtype, gate(read.tensor), root=slot_id),
                     traced,
                     id(read.tensor) in read_from and not is_room,
@@ -358,7 +359,7 @@ class StepTracer:
                 inputs[index] = read._replace(source=(name, 0))
             else:
                 inputs[index] = read._replace(source=(external.node.name, 0), is_new=False)
-        return tuple(found.values())
+        return tuple(externals.values())
 
     def _links(self, inputs: list[_Input]) -> Iterator[Link]:
         """Yield the arguments of an operator that must be the same tensors when it runs again."""
@@ -366,8 +367,8 @@ class StepTracer:
             name, slot = read.source
             if len(read.path) != 2 or read.path[0] != "args" or not isinstance(read.path[1], int) or read.is_new:
                 continue
-            known = self._known.find(read.tensor)
-            if known is not None and known.name == name:
+            known_tensor = self._known.find(read.tensor)
+            if known_tensor is not None and known_tensor.name == name:
                 yield Link(read.path[1], 0, id(read.tensor), read.source)
             elif name in self._made and self._is_result(read):
                 position, made = self._made[name]
@@ -375,7 +376,7 @@ class StepTracer:
                 yield Link(read.path[1], len(self.operators) - position, number, read.source)
 
     def _is_result(self, read: _Input) -> bool:
-        """Whether a tensor is the very object that an operator returned; autograd makes others of views."""
+        """Whether a tensor is the same object that an operator returned; autograd may wrap views in new ones."""
         name, slot = read.source
         made = self._made[name][1]
         results = made if isinstance(made, list) else [made]
@@ -384,20 +385,20 @@ class StepTracer:
         )
         return is_alive and slot < len(results) and results[slot] == id(read.tensor)
 
-    # --- what comes out ---
+    # --- outputs ---
 
     @staticmethod
     def _written(started: Started, result: Any) -> list[_Result]:
-        """Return what an operator returned, and what else it wrote to."""
+        """Return the values that an operator returned, and the other tensors that it wrote to."""
         declared = started.declared
         written = {
             id(read.tensor): read for read in started.inputs if argument_name(declared, read.path) in declared.written
         }
-        found = [_Result(path, tensor, written.pop(id(tensor), None)) for path, tensor in results_in(result)]
-        return found + [_Result(read.path, read.tensor, read) for read in written.values()]
+        results = [_Result(path, tensor, written.pop(id(tensor), None)) for path, tensor in results_in(result)]
+        return results + [_Result(read.path, read.tensor, read) for read in written.values()]
 
     def _outputs(self, traced: TracedNode, results: list[_Result], started: Started) -> tuple[Output, ...]:
-        found = []
+        outputs = []
         memories = None
         for slot, (path, tensor, argument) in enumerate(results):
             if not isinstance(tensor, torch.Tensor):
@@ -409,7 +410,7 @@ class StepTracer:
             is_unset = started.declared.is_unset and lies_in is None
             unset = is_unset and (argument is None or self._sources.is_unset(tensor))
             self._sources.put(tensor, source, written=lies_in is None, unset=unset)
-            # Buckets of gradients are cut into views before anything is in them.
+            # Buckets of gradients are split into views before they are filled.
             if is_unset or started.is_room or started.declared.is_pending or self._sources.is_unset(tensor):
                 continue
             slot_id = self._slot_table.slot_id(self._slot_table.node(traced.name, traced.type), slot)
@@ -418,7 +419,7 @@ class StepTracer:
                 stale = tuple(self._showing[root]) if root >= 0 else ()
                 output = Output(path, slot_id, Content.WRITTEN, tensor.dtype, gate(tensor), -1, root, stale)
             elif lies_in is not None:
-                base, root = (self._slot_id(known, lies_in.source) for known in (self._contents, self._roots))
+                base, root = (self._slot_id(slot_ids, lies_in.source) for slot_ids in (self._contents, self._roots))
                 output = Output(
                     path,
                     slot_id,
@@ -432,11 +433,11 @@ class StepTracer:
             else:
                 output = Output(path, slot_id, Content.FRESH, tensor.dtype, gate(tensor), root=slot_id)
             self._show(output, source)
-            found.append(output)
-        return tuple(found)
+            outputs.append(output)
+        return tuple(outputs)
 
     def _mark_uncertain(self, declared: Declaration, sources: Iterable[Source | None]) -> None:
-        """Note that an operator which does not declare what it writes to may have written to what it was given."""
+        """Note that an operator that does not declare its writes may have written to its inputs."""
         if not declared.is_trusted:
             self._uncertain.update(self._slot_id(self._roots, source) for source in sources if source is not None)
 
@@ -447,12 +448,12 @@ class StepTracer:
         if output.root >= 0:
             self._showing[output.root].append(output.slot_id)
 
-    def _slot_id(self, known: dict[Source, int], source: Source) -> int:
-        """Return the slot that shows what a source does; of a persistent tensor its own, -1 if there is none."""
-        slot_id = known.get(source)
+    def _slot_id(self, slot_ids: dict[Source, int], source: Source) -> int:
+        """Return the slot id for a source; of a persistent tensor its own, -1 if there is none."""
+        slot_id = slot_ids.get(source)
         if slot_id is None:
-            found = self._slot_table.find(*source)
-            slot_id = known[source] = -1 if found is None else found
+            declared = self._slot_table.find(*source)
+            slot_id = slot_ids[source] = -1 if declared is None else declared
         return slot_id
 
 
@@ -461,10 +462,10 @@ def _outline(value: Any) -> OutputSlot:
 
 
 def _memories(inputs: list[_Input]) -> dict[int, _Input]:
-    """Return what lies in which memory."""
-    found: dict[int, _Input] = {}
+    """Return the first input in each storage, by the address of the storage."""
+    inputs_by_storage: dict[int, _Input] = {}
     for read in inputs:
         storage = storage_of(read.tensor)
         if storage is not None:
-            found.setdefault(storage._cdata, read)
-    return found
+            inputs_by_storage.setdefault(storage._cdata, read)
+    return inputs_by_storage

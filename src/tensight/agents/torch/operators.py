@@ -1,8 +1,8 @@
 """``capture="ops"``: every operator of the forward pass, of the backward pass and of the optimizer.
 
-In a step that runs as one before, each operator is only compared with the one that is expected at its position. The
-first operator that is another one begins a search for a known step that goes on like this; if there is none the rest of
-the step is traced, and the step is another graph of the run.
+In a step that runs like an earlier one, each operator is only compared with the one expected at its position. The first
+unexpected operator starts a search for a known step that continues with it. If there is none, the rest of the step is
+traced, and the step becomes another graph of the run.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from tensight.agents.torch.operator_tracing import Started
 
 _TRACED_AT_FIRST = 2
-"""Steps that are seen even if nobody watches: that of an optimizer's first step is not like the others."""
+"""Steps that are captured even if nothing is watched. An optimizer's first step differs from the later ones."""
 
 _MOST_STEPS = 64
 
 MOST_OPERATORS, MOST_UNWATCHED = 200_000, 20_000
-"""That are traced of a step, and of one that nobody watches: what is known of each takes memory, and a script may run
-without ever ending a step."""
+"""Limits of the operators traced in a step that is watched, and in one that is not. Each takes memory, and a script may
+never end a step."""
 
 _NOTHING = [END]
 _LOADING = "enumerate(DataLoader)"
@@ -61,12 +61,12 @@ class OperatorCapture:
     ----------
     agent : Agent
     names : Names
-        Of the models.
+        Names of the models' modules and tensors.
     boundary : Boundary
     passes_over : callable (module) -> bool, optional
-        Whether a call of a module that no other one called is no part of a step, such as an evaluation.
+        Whether a call of an outermost module does not belong to a step, such as an evaluation.
     on_outermost : callable, optional
-        Called when a module has run that no other one called, and that is a part of a step.
+        Called when an outermost module that belongs to a step has run.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class OperatorCapture:
     # --- the protocol of captures ---
 
     def start(self) -> None:
-        """See the step that begins now, and those that follow."""
+        """Capture the step that begins now, and those that follow."""
         self._is_started = True
         if not self._follows_optimizers:
             self._follows_optimizers = True
@@ -130,9 +130,9 @@ class OperatorCapture:
         self._leave()
 
     def begin_step(self) -> None:
-        """Expect the operators of the step before; see nothing at all if nobody wants to know."""
-        wanted = self._agent.capturing or self._captured_steps < _TRACED_AT_FIRST
-        self._is_captured = self._is_started and wanted
+        """Expect the operators of the previous step; capture nothing if nothing needs it."""
+        is_needed = self._agent.capturing or self._captured_steps < _TRACED_AT_FIRST
+        self._is_captured = self._is_started and is_needed
         if not self._is_captured:
             self._leave()
             return
@@ -166,21 +166,21 @@ class OperatorCapture:
         return self._step.trace
 
     def preview(self) -> Trace:
-        """Return what has run of the step so far; before the first one nothing is known."""
+        """Return the part of the step that has run so far; before the first step it is empty."""
         tracer = self._tracer
         if tracer is not None:
             return OperatorStep(tracer.operators, tracer.gradient_sources).trace
         return self._step.trace
 
     def mark_evaluation(self) -> None:
-        """Remember where the step is, before a closure is evaluated for the first time."""
+        """Remember the position in the step before a closure is evaluated for the first time."""
         tracer = self._tracer
         self._mark = self._mode.position if tracer is None else len(tracer.operators)
         if tracer is not None:
             tracer.begin_evaluation(self._mark)
 
     def begin_evaluation(self) -> None:
-        """Note that a closure is evaluated again: its operators come once more."""
+        """Note that a closure is evaluated again, so that its operators repeat."""
         tracer = self._tracer
         if self._repeats:
             self._put_back()
@@ -197,7 +197,7 @@ class OperatorCapture:
         self._repeats = True
 
     def before_swap(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Hold no reference to some tensors, and see nothing until the swap is done."""
+        """Drop all references to some tensors, and capture nothing until the swap is done."""
         if get_ident() == self._mode.thread:
             self._observer.keep()
             self._mode.thread = 0
@@ -208,21 +208,21 @@ class OperatorCapture:
                 self._tracer.forget(tensor)
 
     def after_swap(self) -> None:
-        """See operators again."""
+        """Capture operators again."""
         if self._is_captured and get_ident() == self._home:
             self._mode.thread = self._home
 
     @property
     def without_gradients(self) -> set[str]:
-        """Scopes of the modules that this step has called only where gradients were switched off."""
+        """Scopes of the modules that this step has called only with gradients switched off."""
         return self._scopes.without_gradients
 
     @property
     def idle(self) -> bool:
-        """Whether nothing ran since the step began."""
+        """Whether nothing has run since the step began."""
         return self._mode.position == 0 and self._tracer is None and not self._is_lost
 
-    # --- coming and going ---
+    # --- entering and leaving ---
 
     def _enter(self) -> None:
         mode = self._mode
@@ -281,9 +281,9 @@ class OperatorCapture:
     def _unexpected(
         self, func: Any, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
     ) -> Operator | Callable[[Any], None] | None:
-        """Say what an operator is that is not the one at this position, as `OperatorMode` asks it."""
+        """Identify an operator that differs from the expected one: the `unexpected` callback of `OperatorMode`."""
         if types and any(is_made_of_others(type_) for type_ in types):
-            # A tensor that is made of others works with those, and that is seen; some are made of nothing.
+            # Operators of a tensor that wraps others run on those, and are captured there. Some wrap no values.
             return None if any(issubclass(type_, _NO_VALUES) for type_ in types) else NotImplemented
         is_ours = self._is_ours() and not self._concerns_no_tensor(func, args) and not self._belongs_to_search()
         if not is_ours or self._loading or self._is_lost:
@@ -293,7 +293,7 @@ class OperatorCapture:
         if not self._goes_on(func, args):
             return None
         if self._tracer is None or self._repeats:
-            # The operator that is expected now is this one.
+            # `_goes_on` has found the step in which this operator is the expected one.
             return self._mode.expected[self._mode.position]
         self._observer.keep()
         started = self._tracer.start(func, self._mode.scope, args, kwargs)
@@ -302,14 +302,14 @@ class OperatorCapture:
 
     @staticmethod
     def _is_unseen(func: Any, types: tuple[type, ...]) -> bool:
-        """Whether autograd itself runs an operator: when it saves a tensor, or adds up the gradient of a weight."""
+        """Whether autograd runs an operator for itself: to save a tensor, or to accumulate the gradient of a weight."""
         return (func is DETACH and bool(types)) or accumulated_weight() is not None
 
     def _follow_unseen(self, func: Any, args: tuple[Any, ...], result: Any) -> None:
-        """Remember what a tensor is that autograd has made for itself."""
+        """Remember the origin of a tensor that autograd has made for itself."""
         if func is NEW_EMPTY:
             return
-        # What is copied or added to a gradient comes second.
+        # The tensor that is copied or added to a gradient is the second argument.
         origin = args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0]
         self._aliases[id(result)] = id(origin)
         self._observer.became(origin, result)
@@ -328,7 +328,7 @@ class OperatorCapture:
             self._observer.ran(operator, result, args, kwargs)
 
     def _is_ours(self) -> bool:
-        """Whether this thread is the one that trains, or the one that runs its backward pass."""
+        """Whether this is the training thread, or the thread that runs its backward pass."""
         thread = get_ident()
         if thread != self._home:
             if torch._C._current_autograd_node() is None or self._autograd_thread not in (0, thread):
@@ -339,7 +339,10 @@ class OperatorCapture:
         return True
 
     def _concerns_no_tensor(self, func: Any, args: tuple[Any, ...]) -> bool:
-        """Whether an operator is no part of a step; the profiler's also tell when data is loaded, which is none."""
+        """Whether an operator does not belong to a step.
+
+        The profiler's operators do not. They also mark the loading of data, which does not either.
+        """
         if getattr(func, "namespace", "") != "profiler":
             declared = declaration(func)
             if not declared.is_trusted:
@@ -358,7 +361,7 @@ class OperatorCapture:
         return True
 
     def _belongs_to_search(self) -> bool:
-        """Whether an optimizer that evaluates closures works out where to go: it takes another way in each step."""
+        """Whether an optimizer that evaluates closures is searching for its update: the search differs in each step."""
         return (
             self._optimizer is not None
             and type(self._optimizer) in self._repeating
@@ -368,7 +371,7 @@ class OperatorCapture:
         )
 
     def _goes_on(self, func: Any, args: tuple[Any, ...]) -> bool:
-        """Find out how a step goes on that is not as expected; False if it is not followed any more."""
+        """Find a known step that continues with an operator, or begin tracing; False if the step is given up."""
         mode = self._mode
         if self._repeats:
             if mode.expected[mode.position].is_run_by(func, mode.scope):
@@ -398,27 +401,27 @@ class OperatorCapture:
         return True
 
     def _runs(self, operator: Operator, func: Any, args: tuple[Any, ...]) -> bool:
-        """Whether what is about to run is an operator of a known step: called there, and given what it was given."""
+        """Whether an operator that is about to run is one of a known step: in the same scope, with the same inputs."""
         mode = self._mode
         if not operator.is_run_by(func, mode.scope):
             return False
         strange = [link for link in operator.links if mode.is_given_others((link,), args)]
         if not strange:
             return True
-        known, seen = KnownTensors(self._names), self._seen(mode.expected[: mode.position])
+        known_tensors, seen = KnownTensors(self._names), self._seen(mode.expected[: mode.position])
         for link in strange:
             tensor = args[link.argument] if link.argument < len(args) else None
             if isinstance(tensor, torch.Tensor):
-                kept = known.find(tensor)
+                kept = known_tensors.find(tensor)
                 source = seen.get(id(tensor)) if kept is None else (kept.name, 0)
                 if source not in (None, link.source):
                     return False
-        # Other objects, and nothing says that they are other tensors.
+        # The objects differ, but nothing shows that the tensors do.
         operator.links = tuple(link for link in operator.links if link not in strange)
         return True
 
     def _has_room(self, tracer: StepTracer) -> bool:
-        """Whether another operator may be traced; else the rest of the step is not followed."""
+        """Whether another operator may be traced; if not, the rest of the step is given up."""
         is_watched = self._agent.capturing
         if len(tracer.operators) < (MOST_OPERATORS if is_watched else MOST_UNWATCHED):
             return True
@@ -428,7 +431,7 @@ class OperatorCapture:
         return False
 
     def _begin_tracing(self) -> None:
-        """Trace the rest of the step; how it began is known."""
+        """Trace the rest of the step, after the operators that ran as expected."""
         mode = self._mode
         tracer = StepTracer(self._names, self._agent.slot_table)
         begin = mode.expected[: mode.position]
@@ -442,7 +445,7 @@ class OperatorCapture:
         self._agent.diverges(is_known=False)
 
     def _seen(self, operators: list[Operator]) -> dict[int, Source]:
-        """Return where the tensors came from that some operators of this step have made or read, by identity."""
+        """Return the sources of the tensors that some operators of this step have made or read, by identity."""
         seen = dict(self._externals)
         for operator, made in zip(operators, self._mode.seen, strict=False):
             if operator.traced is None:
@@ -463,27 +466,27 @@ class OperatorCapture:
     # --- steps ---
 
     def _put_aside(self, expected: list[Operator]) -> None:
-        """Expect something else for a while."""
+        """Expect other operators temporarily."""
         mode = self._mode
         self._kept = (mode.expected, mode.position, mode.seen)
         mode.expect(expected)
 
     def _put_back(self) -> None:
-        """Go on where the step was when something was put aside."""
+        """Continue at the position at which `_put_aside` was called."""
         mode = self._mode
         if self._repeats and self._tracer is not None:
             self._tracer.went_again(self._seen(mode.expected))
         mode.expected, mode.position, mode.seen = self._kept
 
     def _add(self, step: OperatorStep) -> OperatorStep:
-        for known in self._steps:
-            if known.runs_like(step):
-                return known
+        for other in self._steps:
+            if other.runs_like(step):
+                return other
         self._steps.append(step)
         return step
 
     def _shortened(self, length: int) -> OperatorStep:
-        """Return the step that ends where this one has ended."""
+        """Return the known step with only the first operators of this one; add it if there is none."""
         operators = self._mode.expected[:length]
         for step in self._steps:
             if len(step.operators) == length + 1 and step.begins_like(operators, length):
@@ -491,7 +494,7 @@ class OperatorCapture:
         return self._add(OperatorStep(operators, self._step.gradient_sources, self._step.evaluation))
 
     def _lose_step(self, error: Exception) -> None:
-        """Follow the rest of the step no more, because something of ours has failed; the next one is followed."""
+        """Give up the rest of the step after an error in the debugger; the next step is captured again."""
         log_once(f"operators cannot be followed to the end of this step: {error!r}")
         self._follow_no_more()
 
@@ -502,18 +505,14 @@ class OperatorCapture:
 
 
 _OTHER_THREADS = (
-    "operators that other threads of the training run are not seen (DataParallel on several devices: use a process for"
+    "operators in other threads of the training are not observed (DataParallel on several devices: use a process for"
     " each device instead)"
 )
-_COMPILED = (
-    "of a compiled model only those operators are seen that torch.compile has not fused with others; to see all, train"
-    " without torch.compile (the environment variable TORCH_COMPILE_DISABLE=1 turns it off)"
-)
 _TOO_LONG = (
-    f"more than {MOST_OPERATORS:,} operators have run since the last step ended: of the rest nothing is seen until one"
-    " ends (an optimizer's update ends a step, or dbg.step(), or with step_on='forward' each call of the model)"
+    f"more than {MOST_OPERATORS:,} operators have run since the last step ended: further ones are not observed until a"
+    " step ends (an optimizer's update ends a step, or dbg.step(), or with step_on='forward' each call of the model)"
 )
 _TOO_MANY = (
-    f"more than {_MOST_STEPS} steps had different operators: of another one only those are seen that come before the"
-    ' first difference (capture="modules" does not depend on operators)'
+    f"more than {_MOST_STEPS} steps had different operators: in further ones only the operators before the first"
+    ' difference are observed (capture="modules" does not depend on operators)'
 )

@@ -1,4 +1,4 @@
-"""Which operator of the forward pass an operator of the backward pass belongs to."""
+"""Pairs each operator of the backward pass with its operator of the forward pass."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 _ACCUMULATE = "AccumulateGrad"
 _GRADIENTS = "Gradients/"
-# Autograd nodes that belong to no operator have the largest number that there is.
+# Autograd nodes without an operator have the largest possible number.
 _NO_SEQUENCE = 2**63
 
 
 class Forward(NamedTuple):
-    """What is known of an operator that made autograd nodes.
+    """An operator of the forward pass that made autograd nodes.
 
     Attributes
     ----------
@@ -33,18 +33,18 @@ class Forward(NamedTuple):
 
 
 class Backward(NamedTuple):
-    """Where an operator of the backward pass belongs.
+    """The scope, stack and forward operator of an operator of the backward pass.
 
     Attributes
     ----------
     scope : str
-        ``Gradients/Default/layer1``; of what adds up the gradient of a weight ``Gradients/Default/layer1/weight``.
+        ``Gradients/Default/layer1``; empty if `weight` is set, because then the weight determines it.
     stack : tuple of StackFrame
         The user's code: of the forward operator, or of a backward function that the user has written.
     forward : str
         Name of the forward operator; empty if it is not known.
     weight : Tensor or None
-        Whose gradient is added up.
+        The weight whose gradient it accumulates.
     """
 
     scope: str
@@ -57,7 +57,7 @@ class AutogradPairs:
     """The autograd nodes of a step, by their numbers.
 
     Each operator of the forward pass that needs gradients makes a node and gives it the thread's next number. So the
-    numbers that were given since the operator before belong to this one.
+    numbers given since the previous operator belong to this one.
     """
 
     def __init__(self) -> None:
@@ -66,24 +66,24 @@ class AutogradPairs:
         self._given = self.first
 
     def taken(self) -> tuple[int, int]:
-        """Return the numbers given since this was last asked: the first, and the one after the last; from 0."""
+        """Return the numbers given since the last call, relative to the step, as a half-open range."""
         before, self._given = self._given, torch.autograd._get_sequence_nr()
         return before - self.first, max(self._given, before) - self.first
 
     def put(self, numbers: tuple[int, int], forward: Forward) -> None:
-        """Note whose nodes have some numbers."""
+        """Note the forward operator whose nodes have some numbers."""
         for number in range(*numbers):
             self._forward[number] = forward
 
     def go_on_after(self, first: int, given: int) -> None:
-        """Take over a step: its first number, and how many were given to the operators that are known."""
+        """Continue a step, given its first number and how many were given to the known operators."""
         self.first = first
         self._given = first + given
 
     def backward(self) -> Backward | None:
-        """Return where the operator that runs now belongs in the backward pass; None if it is none of it.
+        """Return the scope and forward operator of the running operator; None if it is not a backward operator.
 
-        What activation checkpointing computes again in the backward pass is none of it.
+        Operators that activation checkpointing recomputes in the backward pass are not.
         """
         node = torch._C._current_autograd_node()
         if node is None:
@@ -102,10 +102,10 @@ class AutogradPairs:
 
 
 def accumulated_weight() -> torch.Tensor | None:
-    """Return the weight whose gradient autograd adds up now, if it does.
+    """Return the weight whose gradient autograd is accumulating, if it does.
 
-    How it does that depends on who else holds the gradient, and so on what is kept of it: it takes it, copies it or
-    adds it. What a user's hook does meanwhile is none of it.
+    Which operators it uses depends on other references to the gradient, and so on what the debugger keeps: it takes the
+    gradient, copies it or adds it. Operators of a user's hook do not count.
     """
     node = torch._C._current_autograd_node()
     if node is None or not node.name().endswith(_ACCUMULATE) or code_called_by_autograd():

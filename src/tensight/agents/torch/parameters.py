@@ -1,4 +1,4 @@
-"""Weights, buffers, the gradients that optimizers read, and the optimizers' states: the same whatever is captured."""
+"""Weights, buffers, the gradients that optimizers read, and the optimizers' states: for both kinds of capture."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from tensight.agents.agent import Agent
     from tensight.agents.eager.names import Names
 
-# Counts what the training counts, too.
+# The step count, which the training counts, too.
 _NOT_OBSERVED = frozenset({"step"})
 
 _WRAPPED_AS = ("optimizer", "_optimizer")
-"""Attributes in which optimizers hold one that they wrap."""
+"""Attributes in which optimizers store an optimizer that they wrap."""
 
 
 class Parameters(PersistentTensors):
     """The persistent tensors, and the gradients of weights.
 
-    Modules and optimizers may put another tensor in the place of one at any time; so it is known where each is held.
+    Modules and optimizers may replace a tensor at any time, so the tensors are looked up where they are stored.
 
     Parameters
     ----------
     agent : Agent
     names : Names
-        Of the models.
+        Names of the models' tensors.
     """
 
     def __init__(self, agent: Agent, names: Names) -> None:
@@ -40,7 +40,7 @@ class Parameters(PersistentTensors):
         self._elsewhere: set[int] = set()
 
     def observe_gradients(self, optimizer: torch.optim.Optimizer) -> None:
-        """Observe the gradients that an optimizer is about to read, and what it is about to write to."""
+        """Observe the gradients that an optimizer is about to read, and the tensors that it is about to write to."""
         if self._agent.scalars.is_wanted:
             self._tell_scalars(optimizer)
         if not self._agent.capturing:
@@ -64,8 +64,7 @@ class Parameters(PersistentTensors):
     def update_elsewhere(self, optimizer: torch.optim.Optimizer) -> None:
         """Note that another thread trains the weights of an optimizer.
 
-        Their gradients are not touched from now on: that thread may free one while it is read here, which PyTorch does
-        not guard.
+        Their gradients are not read from now on: that thread may free one meanwhile, and PyTorch does not prevent it.
         """
         self._elsewhere.update(map(id, self.weights_of(optimizer)))
 
@@ -81,15 +80,15 @@ class Parameters(PersistentTensors):
         return id(optimizer), id(states), len(states), len(first), len(groups), weights
 
     def weights_of(self, optimizer: torch.optim.Optimizer) -> list[Any]:
-        """Return what an optimizer updates."""
+        """Return the weights that an optimizer updates."""
         return weights_of(optimizer)
 
     def _is_wrapped(self, optimizer: Any, other: Any) -> bool:
-        """Accelerate and Lightning wrap optimizers in others of their own, which are optimizers, too."""
+        """Whether one of two optimizers wraps the other, as those of Accelerate and Lightning do."""
         if other is None:
             return False
-        held = (vars(one).get(name) for one in (optimizer, other) for name in _WRAPPED_AS)
-        return any(one is optimizer or one is other for one in held)
+        held = (vars(wrapper).get(name) for wrapper in (optimizer, other) for name in _WRAPPED_AS)
+        return any(wrapped is optimizer or wrapped is other for wrapped in held)
 
     def _states_of(
         self, optimizer: torch.optim.Optimizer, names: Mapping[int, str]

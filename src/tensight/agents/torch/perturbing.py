@@ -1,4 +1,4 @@
-"""Weights moved by one unit in the last place: how far such a run is from the script's own shows how rounding grows."""
+"""Moves weights by one unit in the last place, to show how rounding errors grow compared with the unchanged run."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 def perturb(models: Iterable[torch.nn.Module]) -> int:
     """Move the elements of all weights to the next larger and the next smaller magnitude in turns.
 
-    Zeros stay, so that masks and pruned weights remain what they are. Buffers are left alone.
+    Zeros stay, so that masks and pruned weights are preserved. Buffers are not changed.
 
     Parameters
     ----------
     models : iterable of torch.nn.Module
-        Weights that several of them have are moved once.
+        Weights that they share are moved once.
 
     Returns
     -------
     int
-        How many weights were moved.
+        Number of weights that were moved.
     """
     moved: set[int] = set()
     with torch.no_grad():
         for weight in (weight for model in models for weight in model.parameters()):
-            # Of a weight in shards the one that is here. What the training computed from the weight keeps its version.
+            # For a sharded weight, the local shard. Writing to `.data` does not change the weight's version.
             values = getattr(weight.data, "_local_tensor", weight.data)
             if id(weight) in moved or not values.is_floating_point() or values.is_meta:
                 continue

@@ -1,8 +1,8 @@
 """Resumes a training within its process, for `tensight doctor`: everything that it needs should be in `state_dict`.
 
-In the middle of the steps the state of models, optimizers, schedulers and loss scalers is saved. Then they are made
-what they were before the first step, and the state is loaded into them as data. What `state_dict` lacks is now as it
-was at the beginning, as it would be in a new process.
+Halfway through the steps the state of models, optimizers, schedulers and loss scalers is saved. Then they are reset to
+their state before the first step, and the saved state is loaded as data. Whatever `state_dict` lacks then has its
+initial value, as it would in a new process.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Resuming:
     ----------
     step : int
     report : callable (dict)
-        Told ``lacking``, names of what is not as it was; ``generators``, those that steps draw from; and how many
-        ``schedulers`` and ``scalers`` there are. Or an ``error``.
+        Called with ``lacking``, the names of the values that differ afterwards; ``generators``, the names of those that
+        steps draw from; and the numbers of ``schedulers`` and ``scalers``. Or with an ``error``.
     """
 
     def __init__(self, step: int, report: Callable[[dict[str, Any]], None]) -> None:
@@ -57,13 +57,13 @@ class Resuming:
         register_optimizer_step_post_hook(self._after)
 
     def _called(self, module: Any, _: Any) -> None:
-        """Remember how a part of a model is before its first call."""
+        """Remember the state of a part of a model before its first call."""
         if self._steps < self._step and id(module) not in self._modules:
             self._modules[id(module)] = _Module(module)
 
     def _before(self, optimizer: Any, *_: Any) -> None:
-        """Remember how everything is before the first step."""
-        if any(optimizer is known for known in self._optimizers):
+        """Remember the state of all parts before the first step."""
+        if any(optimizer is other for other in self._optimizers):
             return
         self._optimizers.append(optimizer)
         self._generators = self._generators or _generators()
@@ -104,7 +104,7 @@ class Resuming:
 
 
 class _Part:
-    """An object with a `state_dict`, and how it was at first."""
+    """An object with a `state_dict`, and its initial state."""
 
     order = 0
     left_out: frozenset[str] = frozenset()
@@ -114,11 +114,11 @@ class _Part:
         self._attributes = dict(self._plain_attributes(subject))
 
     def begin_anew(self) -> None:
-        """Make it what it was."""
+        """Reset the object to its initial state."""
         self._put_back(self.subject, self._attributes)
 
     def named_state(self) -> Iterator[tuple[str, Any]]:
-        """Yield copies of what is plain in it, and that a step may change."""
+        """Yield copies of its plain values, which a step may change, with their names."""
         for name, value in self._plain_attributes(self.subject):
             yield f"{type(self.subject).__name__}.{name}", value
 
@@ -134,13 +134,13 @@ class _Part:
 
 
 class _Model(_Part):
-    """A model, whose parameters only an optimizer changes; the rest may change in each call.
+    """A model. Only an optimizer changes its parameters; everything else may change in each call.
 
     Parameters
     ----------
     subject : Module
     modules : mapping of int to _Module
-        By identity, those that were called, as they were before.
+        Initial states of the modules that were called, by the identity of the module.
     """
 
     order = 0
@@ -167,7 +167,7 @@ class _Model(_Part):
 
 
 class _Module(_Part):
-    """A part of a model, without its parameters and its parts."""
+    """A part of a model, without its parameters and inner modules."""
 
     left_out = _OF_MODULES
 
@@ -225,15 +225,15 @@ _COUNTED = {"schedulers": _Scheduler, "scalers": _Scaler}
 
 
 def _others(optimizer: Any) -> Iterator[_Part]:
-    """Yield the schedulers of an optimizer, and all loss scalers; nothing leads from an optimizer to these."""
-    for found in gc.get_objects():
-        if issubclass(type(found), torch.optim.lr_scheduler.LRScheduler):
-            held = vars(found).get("optimizer")
+    """Yield the schedulers of an optimizer, and all loss scalers; an optimizer does not refer to them."""
+    for instance in gc.get_objects():
+        if issubclass(type(instance), torch.optim.lr_scheduler.LRScheduler):
+            held = vars(instance).get("optimizer")
             # Accelerate wraps optimizers.
             if held is optimizer or getattr(held, "optimizer", None) is optimizer:
-                yield _Scheduler(found)
-        elif issubclass(type(found), torch.amp.GradScaler) and found.is_enabled():
-            yield _Scaler(found)
+                yield _Scheduler(instance)
+        elif issubclass(type(instance), torch.amp.GradScaler) and instance.is_enabled():
+            yield _Scaler(instance)
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
@@ -242,23 +242,23 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
     if depth > 3 or type(value) not in (list, tuple, dict, set, deque, defaultdict) or len(value) > _MOST_ITEMS:
         return False
     inner = [*value.keys(), *value.values()] if isinstance(value, dict) else value
-    return all(_is_plain(one, depth + 1) for one in inner)
+    return all(_is_plain(element, depth + 1) for element in inner)
 
 
-def _is_equal(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        if one.shape != other.shape or one.dtype != other.dtype:
+def _is_equal(first: Any, second: Any) -> bool:
+    if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
+        if first.shape != second.shape or first.dtype != second.dtype:
             return False
-        return bool(torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_is_equal(value, other[name]) for name, value in one.items())
-    if isinstance(one, (list, tuple, deque)) and isinstance(other, (list, tuple, deque)):
-        return len(one) == len(other) and all(map(_is_equal, one, other))
-    return type(one) is type(other) and bool(one == other or one != one)
+        return bool(torch.equal(torch.nan_to_num(first), torch.nan_to_num(second)))
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(_is_equal(value, second[name]) for name, value in first.items())
+    if isinstance(first, (list, tuple, deque)) and isinstance(second, (list, tuple, deque)):
+        return len(first) == len(second) and all(map(_is_equal, first, second))
+    return type(first) is type(second) and bool(first == second or first != first)
 
 
 def _generators() -> dict[str, str]:
-    """Return what tells apart the states of the generators."""
+    """Return the state of each random generator, as a string to compare."""
     states = {"torch": repr(torch.get_rng_state().tolist()), "random": repr(random.getstate())}
     numpy = sys.modules.get("numpy")
     if numpy is not None:

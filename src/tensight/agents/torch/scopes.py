@@ -1,4 +1,4 @@
-"""Which module is running: the scope of the operators that it calls."""
+"""Tracks the running module, which is the scope of the operators that it calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT_SCOPE = "Default"
 
 
 class EnteredScopes:
-    """Which scopes a step has entered, and whether only where gradients were switched off."""
+    """The scopes that a step has entered with gradients, and with gradients switched off."""
 
     def __init__(self) -> None:
         self._with_gradients: set[str] = set()
@@ -30,7 +30,7 @@ class EnteredScopes:
 
     @property
     def without_gradients(self) -> set[str]:
-        """Those that were entered, and only where gradients were switched off."""
+        """Scopes that were entered only with gradients switched off."""
         return self._without_gradients - self._with_gradients
 
     def add(self, scope: str) -> None:
@@ -38,22 +38,22 @@ class EnteredScopes:
         (self._with_gradients if torch.is_grad_enabled() else self._without_gradients).add(scope)
 
     def clear(self) -> None:
-        """Forget them."""
+        """Forget all scopes."""
         self._with_gradients.clear()
         self._without_gradients.clear()
 
 
 class ModuleScopes:
-    """Follows which module's forward runs in the thread that trains.
+    """Follows which module's forward runs in the training thread.
 
     Parameters
     ----------
     scope_of : callable (module) -> str
-        The scope of a module; empty if it has none, then it counts to the one that called it.
+        Returns the scope of a module; empty if it has none, and then belongs to that of its caller.
     entered : callable (scope)
-        Told whenever the scope is another one. Equal scopes are one object.
+        Called whenever the scope changes. Equal scopes are the same object.
     outermost : callable (module, begins)
-        Told when a module begins or ends that no other module called.
+        Called when an outermost module begins or ends.
     boundary : Boundary
 
     Attributes
@@ -86,11 +86,11 @@ class ModuleScopes:
 
     @property
     def without_gradients(self) -> set[str]:
-        """Scopes entered since `begin_step`, and only where gradients were switched off."""
+        """Scopes entered since `begin_step`, and only with gradients switched off."""
         return self._entered_scopes.without_gradients
 
     def begin_step(self) -> None:
-        """Forget which scopes were entered."""
+        """Forget the entered scopes."""
         self._entered_scopes.clear()
 
     def install(self) -> None:
@@ -105,7 +105,7 @@ class ModuleScopes:
             self._entered(self.scope)
 
     def remove(self) -> None:
-        """Follow nothing any more."""
+        """Stop following modules."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -117,7 +117,7 @@ class ModuleScopes:
         if not self._running:
             self._outermost(module, True)
             if not self._handles:
-                # With a step that has ended here.
+                # The step has ended in this call, and captures nothing any more.
                 return
         scope = self._scope_of(module) or self.scope
         scope = self._known.setdefault(scope, scope)
@@ -129,7 +129,7 @@ class ModuleScopes:
         running = self._running
         if get_ident() != self.thread or not running:
             return
-        # A forward that was left by an exception inside a generator, or began before us, has no entry or a late one.
+        # A forward that an exception left in a generator, or that began before `install`, has no entry or a late one.
         identity = id(module)
         if running[-1][0] != identity and not any(identity == other for other, _ in running):
             return

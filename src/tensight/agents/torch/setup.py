@@ -1,4 +1,4 @@
-"""What surrounds a training with PyTorch: flags, generators, optimizers, schedules, models and initial weights."""
+"""Describes the setup of a PyTorch training: flags, generators, optimizers, schedulers, models and initial weights."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MOST_TENSORS = 20_000
-"""Parameters and buffers of a model, and parameters of an optimizer; how many more there are is counted."""
+"""Limit of the parameters and buffers of a model, and the parameters of an optimizer. Further ones are counted."""
 
 MOST_MODULES = 20_000
 MOST_ATTRIBUTES = 60
 MOST_INPUTS = 32
 MOST_SCHEDULERS = 100
 HASHED_BYTES = 2 << 30
-"""Of a model, from its beginning. Of weights after that some elements are hashed."""
+"""Bytes of a model whose elements are all hashed, in the order of its weights. Later weights are sampled."""
 
 _SAMPLED = 1 << 16
 _RANDOM_WORDS = ("dropout", "droppath", "stochasticdepth", "rrelu", "gumbel", "noise", "dropblock")
@@ -36,10 +36,10 @@ _NOT_CONFIGURATION = frozenset({"training", "call_super_init", "dump_patches"})
 def describe_torch(
     model: nn.Module | Iterable[nn.Module] | None = None, optimizers: Iterable[torch.optim.Optimizer] = ()
 ) -> dict[str, object]:
-    """Return what surrounds a training with PyTorch, as `tensight.agents.setup.describe` takes it.
+    """Return the setup of a PyTorch training, in the form that `tensight.agents.setup.describe` takes.
 
-    Nothing is changed, no operator is seen by hooks or dispatch modes, and nothing raises. A device that was not used
-    yet is not initialised. Of weights on devices a copy is made, one by one.
+    Nothing is changed, no operator is visible to hooks or dispatch modes, and no exception is raised. A device that has
+    not been used yet is not initialised. Weights on devices are copied one by one.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def describe_torch(
     -------
     dict
         ``framework``, ``flags``, ``threads``, ``random``, ``optimizers``, ``schedulers``, ``models``; ``left_out``
-        names parts that could not be had.
+        names the parts that could not be read.
     """
     models = [model] if isinstance(model, nn.Module) else list(model or ())
     used = list(optimizers)
@@ -64,37 +64,40 @@ def describe_torch(
             "torch_between_operators": torch.get_num_interop_threads(),
         },
         "random": _generators,
-        "optimizers": lambda: [_optimizer(one, _names(models)) for one in used],
+        "optimizers": lambda: [_optimizer(optimizer, _names(models)) for optimizer in used],
         "schedulers": lambda: _schedulers(used),
-        "models": lambda: [_model(one) for one in models],
+        "models": lambda: [_model(module) for module in models],
     }
     result = {name: attempt(name, part, left_out) for name, part in parts.items()}
     return {**result, "left_out": left_out} if left_out else result
 
 
 def describe_inputs(arguments: Sequence[object], named: Mapping[str, object]) -> list[dict[str, object]]:
-    """Return what a model was called with: of each tensor its shape, dtype, range and hash.
+    """Return the shape, dtype, range and hash of each tensor among the arguments of a call.
 
     Parameters
     ----------
     arguments : sequence of object
-        By position; tensors in lists, tuples and dictionaries are found, too.
+        Positional arguments; tensors in lists, tuples and dictionaries are included.
     named : mapping of str to object
+        Keyword arguments.
 
     Returns
     -------
     list of dict
-        Of at most `MOST_INPUTS` tensors; empty if something cannot be read.
+        One entry for each of at most `MOST_INPUTS` tensors; empty if something cannot be read.
     """
     try:
-        found: list[dict[str, object]] = []
-        for name, tensor in _tensors_in((*((str(at), one) for at, one in enumerate(arguments)), *named.items())):
-            if len(found) >= MOST_INPUTS:
+        inputs: list[dict[str, object]] = []
+        for name, tensor in _tensors_in(
+            (*((str(at), argument) for at, argument in enumerate(arguments)), *named.items())
+        ):
+            if len(inputs) >= MOST_INPUTS:
                 break
-            found.append({"name": name, **_values_of(tensor, HASHED_BYTES)})
+            inputs.append({"name": name, **_values_of(tensor, HASHED_BYTES)})
     except Exception:
         return []
-    return found
+    return inputs
 
 
 def _tensors_in(entries: Iterable[tuple[str, object]], depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
@@ -102,9 +105,9 @@ def _tensors_in(entries: Iterable[tuple[str, object]], depth: int = 0) -> Iterat
         if isinstance(value, torch.Tensor):
             yield name, value
         elif depth < 4 and isinstance(value, dict):
-            yield from _tensors_in(((f"{name}.{key}", one) for key, one in value.items()), depth + 1)
+            yield from _tensors_in(((f"{name}.{key}", element) for key, element in value.items()), depth + 1)
         elif depth < 4 and isinstance(value, (list, tuple)) and len(value) <= 1000:
-            yield from _tensors_in(((f"{name}.{at}", one) for at, one in enumerate(value)), depth + 1)
+            yield from _tensors_in(((f"{name}.{at}", element) for at, element in enumerate(value)), depth + 1)
 
 
 def _framework() -> dict[str, object]:
@@ -125,7 +128,7 @@ def _framework() -> dict[str, object]:
 
 
 def _flags() -> dict[str, object]:
-    """Return the settings of the process that choose between implementations and precisions."""
+    """Return the settings of the process that select implementations and precisions."""
     readers = {
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
         "deterministic_warn_only": torch.is_deterministic_algorithms_warn_only_enabled,
@@ -174,7 +177,7 @@ def _generators() -> dict[str, object]:
 
 
 def _names(models: Sequence[nn.Module]) -> dict[int, str]:
-    """Return the names of all parameters by their identity."""
+    """Return the names of all parameters, by the identity of the parameter."""
     names: dict[int, str] = {}
     for model in models:
         for name, parameter in model.named_parameters():
@@ -200,7 +203,7 @@ def _optimizer(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> di
 
 
 def _setting(value: object) -> object:
-    """Return a hyper-parameter; those that capturable optimizers hold are tensors."""
+    """Return the value of a hyper-parameter, which is a tensor in capturable optimizers."""
     if isinstance(value, torch.Tensor):
         values = TorchReader().host(value) if value.numel() == 1 else None
         return plain(values.item()) if values is not None else None
@@ -208,22 +211,22 @@ def _setting(value: object) -> object:
 
 
 def _schedulers(optimizers: Sequence[torch.optim.Optimizer]) -> list[dict[str, object]]:
-    """Return the schedulers of the optimizers, which know those; nothing leads from an optimizer to its scheduler."""
-    known = {id(optimizer) for optimizer in optimizers}
-    found: list[dict[str, object]] = []
-    # Only what refers to an optimizer is looked at. An object may have its attributes in a dictionary, or in itself.
+    """Return the schedulers of the optimizers, found through the garbage collector: optimizers do not refer to them."""
+    optimizer_ids = {id(optimizer) for optimizer in optimizers}
+    schedulers: list[dict[str, object]] = []
+    # Only referrers of an optimizer are inspected. An object's attributes may be in a dictionary, or in itself.
     for holder in gc.get_referrers(*optimizers) if optimizers else ():
-        if type(holder) is dict and "last_epoch" in holder and id(holder.get("optimizer")) in known:
-            found.append({"class": _class_of(holder), "settings": _plain_attributes(holder)})
+        if type(holder) is dict and "last_epoch" in holder and id(holder.get("optimizer")) in optimizer_ids:
+            schedulers.append({"class": _class_of(holder), "settings": _plain_attributes(holder)})
         elif issubclass(type(holder), torch.optim.lr_scheduler.LRScheduler):
             attributes = vars(holder)
-            if id(attributes.get("optimizer")) in known:
-                found.append({"class": type(holder).__name__, "settings": _plain_attributes(attributes)})
-    return sorted(found, key=str)[:MOST_SCHEDULERS]
+            if id(attributes.get("optimizer")) in optimizer_ids:
+                schedulers.append({"class": type(holder).__name__, "settings": _plain_attributes(attributes)})
+    return sorted(schedulers, key=str)[:MOST_SCHEDULERS]
 
 
 def _class_of(attributes: dict[str, object]) -> str:
-    """Return the name of the class of the object whose attributes these are."""
+    """Return the class name of the object with these attributes."""
     for owner in gc.get_referrers(attributes):
         if getattr(type(owner), "__module__", "") != "builtins" and getattr(owner, "__dict__", None) is attributes:
             return type(owner).__name__
@@ -231,7 +234,7 @@ def _class_of(attributes: dict[str, object]) -> str:
 
 
 def _plain_attributes(attributes: Mapping[str, object]) -> dict[str, object]:
-    """Return the public attributes that are plain."""
+    """Return the public attributes with plain values."""
     result: dict[str, object] = {}
     for name, value in list(attributes.items()):
         if name.startswith("_") or name in _NOT_CONFIGURATION or len(result) >= MOST_ATTRIBUTES:
@@ -270,12 +273,12 @@ def _model(model: nn.Module) -> dict[str, object]:
 
 
 def _random_layer(name: str, module: nn.Module, attributes: Mapping[str, object]) -> dict[str, object] | None:
-    """Return what a layer draws at random with; None if it draws nothing."""
+    """Return the random rates of a layer; None if it draws no random numbers."""
     kind = type(module).__name__.lower()
     if any(word in kind for word in _RANDOM_WORDS):
         rates = {key: attributes[key] for key in _RATES if key in attributes}
     else:
-        # Attention and recurrent layers have the rate themselves.
+        # Attention and recurrent layers have a dropout rate of their own.
         rates = {
             key: value for key, value in attributes.items() if "dropout" in key and isinstance(value, float) and value
         }
@@ -285,7 +288,7 @@ def _random_layer(name: str, module: nn.Module, attributes: Mapping[str, object]
 
 
 def _state(model: nn.Module) -> dict[str, object]:
-    """Return the parameters and buffers of a model, and which names are of one tensor."""
+    """Return the parameters and buffers of a model, and the groups of names that share a tensor."""
     budget = HASHED_BYTES
     names_of: dict[int, list[str]] = {}
     result: dict[str, object] = {}
@@ -294,32 +297,32 @@ def _state(model: nn.Module) -> dict[str, object]:
         ("parameters", model.named_parameters(remove_duplicate=False)),
         ("buffers", model.named_buffers(remove_duplicate=False)),
     ):
-        found: dict[str, object] = {}
+        tensors: dict[str, object] = {}
         for name, tensor in entries:
-            if len(found) >= MOST_TENSORS:
+            if len(tensors) >= MOST_TENSORS:
                 left_out += 1
                 continue
-            known = names_of.setdefault(id(tensor), [])
-            known.append(name)
-            if len(known) > 1:
+            tensor_names = names_of.setdefault(id(tensor), [])
+            tensor_names.append(name)
+            if len(tensor_names) > 1:
                 continue
-            found[name] = {**_values_of(tensor, budget), "requires_grad": bool(tensor.requires_grad)}
+            tensors[name] = {**_values_of(tensor, budget), "requires_grad": bool(tensor.requires_grad)}
             budget -= 0 if is_lazy(tensor) else tensor.nbytes
-        result[kind] = found
+        result[kind] = tensors
     result["tied"] = [names for names in names_of.values() if len(names) > 1]
     result["tensors_left_out"] = left_out
     return result
 
 
 def _values_of(tensor: torch.Tensor, budget: int) -> dict[str, object]:
-    """Return shape, dtype, device, range and hash of a tensor; of one over the budget some elements are hashed."""
+    """Return shape, dtype, device, range and hash of a tensor; over the budget only a hash of some elements."""
     about: dict[str, object] = {"dtype": str(tensor.dtype).removeprefix("torch."), "device": str(tensor.device)}
     if is_lazy(tensor):
         return about
     about["shape"] = [int(size) for size in tensor.shape]
     try:
         is_whole = tensor.nbytes <= max(budget, 0)
-        # What lies on a device would have to be copied first.
+        # A sampled tensor on a device would have to be copied first.
         values = TorchReader().host(tensor) if is_whole or (tensor.is_cpu and tensor.is_contiguous()) else None
         if values is None:
             return about

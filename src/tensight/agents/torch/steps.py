@@ -1,4 +1,4 @@
-"""Follows the optimizers of PyTorch, whose updates end steps, however they come about."""
+"""Follows PyTorch's optimizers, whose updates end steps."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from tensight.agents.torch.parameters import Parameters
 
 _OPTIMIZERS_CALL = 4
-"""Frames from a hook to PyTorch's function that calls it: between are those of the boundary."""
+"""Frames from a hook to PyTorch's function that calls it, with those of the boundary between them."""
 
 
 def _nothing() -> None:
-    """Stand for a tensor that is not known."""
+    """Return None, in place of a reference to an unknown tensor."""
 
 
 _UNKNOWN_LOSS = (_nothing, _nothing)
@@ -42,19 +42,19 @@ class Steps:
     Parameters
     ----------
     parameters : Parameters
-        Knows which optimizers train the models.
+        Knows the optimizers that train the models.
     capture : Capture
     boundary : Boundary
     on_step : callable (skipped) -> None
-        Told when a step has ended, and whether a loss scaler has left out its update.
+        Called when a step has ended, with whether a loss scaler has skipped its update.
     on_scaling : callable () -> None
-        Told when a loss is scaled: gradients may overflow on purpose until the step ends.
+        Called when a loss is scaled: gradients may overflow on purpose until the step ends.
     discovery : Discovery
-        Makes known the models that an optimizer trains, if it trains none that is known.
+        Names the models of an optimizer that trains no known model.
     oversights : Oversights
-        Told of updates that are not counted.
+        Receives updates that are not counted.
     gradients : KeptGradients
-        Told of updates.
+        Receives updates.
     """
 
     def __init__(
@@ -125,12 +125,12 @@ class Steps:
         self._evaluations = 0
         self._oversights.update_begins()
         self._parameters.note_update(optimizer)
-        found = _closure(arguments, named)
-        if found is None:
+        given_closure = _closure(arguments, named)
+        if given_closure is None:
             self._gradients.update_begins(optimizer)
             self._parameters.observe_gradients(optimizer)
             return None
-        closure, replace = found
+        closure, replace = given_closure
         return replace(self._followed(optimizer, closure))
 
     def _after(self, optimizer: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -143,13 +143,13 @@ class Steps:
         self._update_count += 1
         self._oversights.update_ends()
         if _closure(arguments, named) is None:
-            # A closure may clear the gradients itself, before it computes those that the update uses.
+            # A closure may clear the gradients itself before it computes those for the update.
             self._gradients.update_ends(optimizer, self._parameters.updated_by(optimizer))
         skipped = getattr(optimizer, "found_inf", None)
         self._updates.updated(optimizer, skipped=skipped is not None and bool(skipped))
 
     def note_compiled_update(self) -> None:
-        """Take note, before something else runs, if compiled code has run an optimizer's step."""
+        """Note the update if compiled code has run an optimizer's step; called before anything else runs."""
         optimizer, self._boundary.compiled_update = self._boundary.compiled_update, None
         if optimizer is not None and self._is_active and self._updates.knows(optimizer):
             self._updates.end_before(self._parameters.weights_of(optimizer))
@@ -157,15 +157,15 @@ class Steps:
             self._updates.updated(optimizer)
 
     def end_before_call(self, module: torch.nn.Module) -> None:
-        """End the step before a model is called, if it was over with the last update."""
+        """End the step before a model is called, if the last update was its end."""
         self._updates.end_before(module.parameters())
 
     def end_open_step(self) -> None:
-        """End the step if it may be over with the last update: nothing is called any more."""
+        """End the step if the last update may have been its end, because nothing follows."""
         self._updates.end_open_step()
 
     def _followed(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:
-        """Return a closure that does the same: its evaluations belong to one step."""
+        """Return a closure that does the same, and notes its evaluations as parts of one step."""
 
         def evaluate() -> Any:
             self._boundary.call(self._begin_evaluation)
@@ -185,7 +185,7 @@ class Steps:
     # --- loss scalers ---
 
     def _scaler_step(self, original: Any, scaler: Any, optimizer: Any, *arguments: Any, **named: Any) -> Any:
-        """Notice when a scaler leaves out an update: that ends a step, too."""
+        """Detect when a scaler skips an update, which also ends a step."""
         before = self._update_count
         result = original(scaler, optimizer, *arguments, **named)
         if self._update_count == before:
@@ -214,7 +214,7 @@ class Steps:
         self._scaled = (weakref.ref(scaled), weakref.ref(arguments[0])) if is_known else _UNKNOWN_LOSS
 
     def unscaled(self, loss: torch.Tensor) -> torch.Tensor | None:
-        """Return a loss as it was before it was scaled; None if it was, and that is not known."""
+        """Return a loss before it was scaled; None if that is unknown."""
         if self._scaled is None:
             return loss
         scaled, before = self._scaled
@@ -226,7 +226,7 @@ class Steps:
 
 
 def _is_running(frame: FrameType, innermost: FrameType) -> bool:
-    """Whether a call is under way; one that an exception has ended is not."""
+    """Whether a call is still running; one that an exception has ended is not."""
     at: FrameType | None = innermost
     while at is not None:
         if at is frame:
@@ -238,7 +238,7 @@ def _is_running(frame: FrameType, innermost: FrameType) -> bool:
 def _closure(
     arguments: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[Callable[[], Any], Callable[[Callable[[], Any]], _Arguments]] | None:
-    """Return the closure that an optimizer was given, and how it is given another one."""
+    """Return the closure that was passed to an optimizer, and a function that replaces it in the arguments."""
     # The first argument is the optimizer itself.
     if len(arguments) > 1 and callable(arguments[1]):
         return arguments[1], lambda other: ((arguments[0], other, *arguments[2:]), named)

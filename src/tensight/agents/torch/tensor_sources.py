@@ -1,4 +1,4 @@
-"""Where the tensors of a step came from: which output of which node each of them is now."""
+"""The sources of the tensors of a step: the node and the output that each of them came from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Geometry = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
 
 
 class _Seen(NamedTuple):
-    """A tensor, held weakly: an address alone may meanwhile be another tensor's."""
+    """A tensor, held weakly, because its identity may be reused for another tensor."""
 
     reference: Any
     source: Source
@@ -22,7 +22,7 @@ class _Seen(NamedTuple):
 
 
 class _Memory:
-    """What lies in a storage: views of it, and who wrote to it last, if anybody did."""
+    """The contents of a storage: views of it, and the source that wrote to it last, if any."""
 
     __slots__ = ("is_unset", "reference", "source", "time", "views")
 
@@ -37,8 +37,8 @@ class _Memory:
 class TensorSources:
     """The sources of the tensors that a step has made or read so far.
 
-    A tensor is found by identity. Autograd hands out other objects for tensors that it saved; those are found by the
-    memory they lie in. Whoever wrote to that memory last is the source of every tensor in it.
+    A tensor is found by identity. Autograd returns new objects for tensors that it saved; those are found by their
+    memory. The operator that wrote to that memory last is the source of every tensor in it.
     """
 
     def __init__(self) -> None:
@@ -47,16 +47,16 @@ class TensorSources:
         self._time = 0
 
     def put(self, tensor: torch.Tensor, source: Source, *, written: bool = False, unset: bool = False) -> None:
-        """Note where a tensor came from.
+        """Note the source of a tensor.
 
         Parameters
         ----------
         tensor : Tensor
         source : Source
         written : bool
-            Whether its elements were written by this source: made, or overwritten; a view only shows those of another.
+            Whether this source has made or overwritten its elements; false for a view.
         unset : bool
-            Of what was made whether its elements are as its memory happened to be.
+            Whether its elements are uninitialized.
         """
         self._time += 1
         self._tensors[id(tensor)] = _Seen(torch._C._WeakTensorRef(tensor), source, self._time)
@@ -71,11 +71,11 @@ class TensorSources:
         memory.views[geometry(tensor)] = source
 
     def forget(self, tensor: torch.Tensor) -> None:
-        """Hold no reference to a tensor; its source is that of the memory that it will be in."""
+        """Drop all references to a tensor; afterwards it is found by its memory."""
         self._tensors.pop(id(tensor), None)
 
     def find(self, tensor: torch.Tensor) -> Source | None:
-        """Return where a tensor came from; None if nothing of this step made it or read it."""
+        """Return the source of a tensor; None if no operator of this step has made or read it."""
         seen = self._tensors.get(id(tensor))
         if seen is not None and seen.reference.expired():
             seen = None
@@ -87,22 +87,22 @@ class TensorSources:
         return memory.views.get(geometry(tensor), memory.source)
 
     def is_object(self, tensor: torch.Tensor, source: Source) -> bool:
-        """Whether a tensor is the very object that was put here as coming from a source."""
+        """Whether a tensor is the same object that was put here with a source."""
         seen = self._tensors.get(id(tensor))
         return seen is not None and seen.source == source and not seen.reference.expired()
 
     def is_unset(self, tensor: torch.Tensor) -> bool:
-        """Whether nobody has written to the memory of a tensor since it was made in this step."""
+        """Whether the memory of a tensor that was made in this step is still uninitialized."""
         memory = self._memory(tensor)
         return memory is not None and memory.is_unset
 
     def is_written(self, tensor: torch.Tensor) -> bool:
-        """Return whether an operator of this step has written to the memory of a tensor."""
+        """Whether an operator of this step has written to the memory of a tensor."""
         memory = self._memory(tensor)
         return memory is not None and memory.time >= 0
 
     def may_be_set(self, tensor: torch.Tensor) -> None:
-        """Note that somebody may have written to the memory of a tensor."""
+        """Note that the memory of a tensor may have been written to."""
         memory = self._memory(tensor)
         if memory is not None:
             memory.is_unset = False
@@ -120,7 +120,7 @@ class TensorSources:
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """Return the memory of a tensor; None for one that has several, or none."""
+    """Return the storage of a tensor; None for one that has several, or none."""
     if tensor.layout is not torch.strided or tensor.is_nested:
         return None
     try:
@@ -130,5 +130,5 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
 
 
 def geometry(tensor: torch.Tensor) -> Geometry:
-    """Return how a tensor lies in its memory."""
+    """Return the layout of a tensor in its storage: offset, shape, strides, dtype."""
     return tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype

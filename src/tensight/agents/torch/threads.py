@@ -1,7 +1,7 @@
-"""PyTorch's own threads, for our work: those that compute an operator wait for the next one while we look at a tensor.
+"""PyTorch's own threads, which also compute statistics: between two operators they are idle.
 
-PyTorch computes on the processor with OpenMP, where it was built with that (as on Linux). Threads of our own would be
-in the way of its threads, which spin while they wait.
+PyTorch computes on the CPU with OpenMP, if it was built with it (as on Linux). Its threads spin while they wait, and
+threads of our own would compete with them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import torch
 from tensight.tensors.shared_scan import Team
 
 _ENTRANCES = "GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads"
-"""Found in the library that PyTorch itself is bound to, under the names that GCC gave them and others have, too."""
+"""Functions of the OpenMP library that PyTorch is linked to, by GCC's names, which other libraries have, too."""
 
 
 @functools.lru_cache(maxsize=1)
 def threads_of_torch() -> Team | None:
-    """Return PyTorch's threads as a team, as many as it is told to use; None where they cannot be had."""
+    """Return PyTorch's threads as a team, as many as PyTorch is set to use; None if they are not accessible."""
     library = Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"
     try:
         loaded = ctypes.CDLL(str(library))

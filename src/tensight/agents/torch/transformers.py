@@ -14,12 +14,12 @@ class TransformersDebugger(TrainerCallback):
     """Debugs what a `Trainer` trains.
 
     A step ends with the optimizer's step, so gradients that are accumulated over several batches are one step.
-    Evaluation is no part of a step.
+    Evaluation does not belong to a step.
 
     Parameters
     ----------
     **settings
-        As for `tensight.torch.debug`.
+        Settings of `tensight.torch.debug`.
 
     Raises
     ------
@@ -32,20 +32,20 @@ class TransformersDebugger(TrainerCallback):
     """
 
     def __init__(self, **settings: Any) -> None:
-        # What cannot be used is refused where the script names it.
+        # Invalid settings are refused here, at the line of the script with them.
         self._settings = AgentSettings.from_environment(**settings)
         self._debugger: Debugger | None = None
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **known: Any) -> None:  # noqa: ARG002
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Begin with the first batch."""
         # Accelerate wraps the optimizer.
-        optimizer = known["optimizer"]
+        optimizer = kwargs["optimizer"]
         optimizer = getattr(optimizer, "optimizer", optimizer)
-        self._debugger = Debugger(subjects_among((known["model"], optimizer)), self._settings)
+        self._debugger = Debugger(subjects_among((kwargs["model"], optimizer)), self._settings)
         self._debugger.start()
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **known: Any) -> None:  # noqa: ARG002
-        """End with the last batch; after an exception the end of the process is the end of debugging."""
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """End with the last batch; after an exception debugging ends with the process."""
         if self._debugger is not None:
             self._debugger.close()
             self._debugger = None

@@ -1,4 +1,4 @@
-"""What `tensight selftest` measures of a training of PyTorch."""
+"""The measurements of `tensight selftest` in a PyTorch training."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 def follow(trial: Trial) -> None:
-    """Tell a trial of every step from now on."""
+    """Report every step to a trial from now on."""
     TorchTraining(trial)
 
 
 class TorchTraining(Training):
-    """A training of PyTorch.
+    """A PyTorch training.
 
     Parameters
     ----------
     trial : Trial
-        It receives each step of the first optimizer.
+        Receives each step of the first optimizer.
     """
 
     framework = "torch"
@@ -40,7 +40,7 @@ class TorchTraining(Training):
         register_optimizer_step_post_hook(self._stepped)
 
     def _stepped(self, optimizer: Any, *_: Any) -> None:
-        if not any(optimizer is known for known in self._optimizers):
+        if not any(optimizer is other for other in self._optimizers):
             self._optimizers.append(optimizer)
         if optimizer is self._optimizers[0]:
             self._trial.stepped(self)
@@ -52,7 +52,7 @@ class TorchTraining(Training):
 
 
 def _state(optimizers: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield everything that a step may change, in an order that does not depend on where objects lie."""
+    """Yield all tensors that a step may change, in an order that does not depend on memory addresses."""
     names = _names_of_parameters()
     owners: dict[int, Any] = {}
     for number, optimizer in enumerate(optimizers):
@@ -84,7 +84,10 @@ def owners_of(optimizers: Sequence[Any]) -> list[Any]:
 
 
 def versions_kept(modules: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
-    """Write to the parameters and buffers of modules without autograd counting it: what it saved must be the same."""
+    """Return a context in which writes to parameters and buffers of modules do not change their versions.
+
+    The values written must be the same as those that autograd has saved.
+    """
     keep = getattr(torch.autograd, "_unsafe_preserve_version_counter", None)
     tensors = tuple(tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))
     if keep is None or not tensors:
@@ -95,8 +98,8 @@ def versions_kept(modules: Sequence[Any]) -> contextlib.AbstractContextManager[N
 
 def _names_of_parameters() -> dict[int, tuple[str, Any]]:
     """Return name and outermost module of each parameter, by the identity of the parameter."""
-    # By the type, because asking an object for its class may wake it up.
-    modules = [found for found in gc.get_objects() if issubclass(type(found), torch.nn.Module)]
+    # By the type, because `isinstance` would evaluate `__class__`, which may run code of lazy objects.
+    modules = [instance for instance in gc.get_objects() if issubclass(type(instance), torch.nn.Module)]
     inside = {id(child) for module in modules for child in module.modules() if child is not module}
     names: dict[int, tuple[str, Any]] = {}
     for module in modules:
