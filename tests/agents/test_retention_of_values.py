@@ -116,7 +116,7 @@ def test_memory_of_copies_is_used_again() -> None:
         seen.append(kept.current(0))
         assert value_of(kept.previous(0)) == (step - 1 if step else None)
     assert (reader.copies, reader.reused) == (5, 3)
-    kept.copy_values(0, wanted=False)
+    kept.copy_values(0, is_wanted=False)
     kept.turn_over()
     kept.keep(0, tensor)
     assert kept.current(0) is tensor
@@ -126,7 +126,7 @@ def test_what_is_written_to_in_every_step_is_only_shown_later_as_a_copy() -> Non
     kept = retention()
     weight, state = Tensor(1), Tensor(2)
     kept.copy_values(0)
-    kept.copy_values(1, wanted=False)
+    kept.copy_values(1, is_wanted=False)
     kept.keep(0, weight)
     kept.keep(1, state)
     assert [value_of(kept.current(slot_id)) for slot_id in (0, 1)] == [1, 2]
