@@ -182,7 +182,7 @@ class Background(threading.Thread):
             try:
                 pause_s = self._once()
             except Exception as error:
-                log_once(f"talking with the debug server beside the training failed, and goes on: {error!r}")
+                log_once(f"communication with the debug server failed, and is tried again: {error!r}")
             self._rests = pause_s > POLL_EVERY_S
             self._wake.wait(pause_s)
             self._wake.clear()

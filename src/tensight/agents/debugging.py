@@ -101,10 +101,10 @@ class TrainingDebugger(ABC):
             if other.is_left_alone:
                 other._leave()
             elif self._takes_over(other):
-                report("debugging begins anew; what it began with before is debugged no more")
+                report("debugging starts again; what was debugged before no longer is")
                 other.close()
         if any(type(other) is type(self) for other in active_debuggers()):
-            log_once("this training is being debugged already; debugging it a second time is left out")
+            log_once("this training is being debugged already; the second debugger does nothing")
             self._is_over = True
             return
         _active.append(weakref.ref(self))
@@ -188,7 +188,7 @@ class TrainingDebugger(ABC):
             with suppress(KeyboardInterrupt):
                 self.close()
             if ends_here and is_interactive():
-                report("debugging has ended; to debug what is trained here next, begin it anew, or restart the kernel")
+                report("debugging has ended; to debug the next training here, start it again, or restart the kernel")
             raise
 
     def _give_up(self, error: Exception) -> None:

@@ -129,7 +129,7 @@ class Introduction:
             if reply is None or reply.status != EventReply.OK:
                 return _words(outcome)
             if reply.WhichOneof("cmd") != "version_matched":
-                return "the server is too old: it says nothing of versions"
+                return "the server is too old: it does not compare versions"
             if reply.version_matched:
                 if reply.message:
                     log(f"the debug server says: {text(reply.message)}")

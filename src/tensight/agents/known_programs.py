@@ -70,7 +70,7 @@ class KnownPrograms:
         if previous is program or (previous is not None and _has_same_nodes(previous, program)):
             return False
         if previous is None and len(self._programs) >= MOST_PROGRAMS:
-            log_once(f"the steps compute more than {MOST_PROGRAMS} different things; no more graphs are shown")
+            log_once(f"the steps run more than {MOST_PROGRAMS} different programs; no more graphs are shown")
             return False
         self._programs[program.number] = program
         # A program replaces an earlier one with the same name.

@@ -116,8 +116,8 @@ class Oversights:
             self._once(
                 "backward",
                 f"{self._backward_passes} backward passes since step {self._step()}, and no update by an optimizer that"
-                " trains the models. Where gradients are accumulated over more, this is nothing; where something else"
-                " updates the parameters, end steps with dbg.step() or step_on='forward'",
+                " trains the models. If gradients are accumulated over more, this is normal; if something else updates"
+                " the parameters, end steps with dbg.step() or step_on='forward'",
             )
 
     def call(self) -> None:

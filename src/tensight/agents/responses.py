@@ -190,7 +190,7 @@ class TensorResponses:
             raise MissingError(f"{request.node}:{request.slot} comes later in this step than the stop")
         # For an operator that runs after the stop, the value of the step before is shown.
         if iteration != self._now - 1 and self._is_updated(request, number):
-            raise MissingError(f"the step has written over what went in as {request.node}:{request.slot}")
+            raise MissingError(f"the step has overwritten the input {request.node}:{request.slot}")
         tensor, why = None, ""
         if iteration in (self._now, self._now - 1):
             previous = iteration != self._now

@@ -184,10 +184,10 @@ class Retention:
             if self._value(step, slot_id) is not None:
                 return ""
             later = "; from now on it is copied" if slot_id in self._copied else ""
-            return f"the training has written over its value of {words}{later}"
+            return f"the training has overwritten its value of {words}{later}"
         if slot_id in step.dropped:
             return (
-                f"its value of {words} gave way to others: {self.budget_bytes / 2**20:,.0f} MiB are set aside for"
+                f"its value of {words} was dropped for others: {self.budget_bytes / 2**20:,.0f} MiB are set aside for"
                 " values (TENSIGHT_MEMORY_BUDGET changes that)"
             )
         return f"its value of {words} was not kept"

@@ -245,7 +245,7 @@ class CellCapture:
         if not getattr(function, "__module__", "").startswith("mindspore."):
             if not self._compiled_calls.graphs:
                 qualified = getattr(function, "__qualname__", function_name)
-                log_once(f"{qualified} is compiled (jit): of what happens within it only inputs and outputs are seen")
+                log_once(f"{qualified} is compiled (jit): only its inputs and outputs are observed")
         elif not any(map(self._framework.has_gradient, tensors_in(output))):
             # A function of MindSpore; outside of forward passes, it runs nothing that users have written.
             return

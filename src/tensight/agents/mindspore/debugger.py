@@ -204,7 +204,7 @@ class Debugger(TrainingDebugger):
         if self._runs_undumped:
             log_once(
                 "a function was compiled (jit) only after MindSpore had compiled some of its own, and decided not to"
-                " dump; of what happens within it only inputs and outputs are seen"
+                " dump; only its inputs and outputs are observed"
             )
             return
         try:
