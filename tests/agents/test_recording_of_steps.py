@@ -268,16 +268,16 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path, said: 
     training.train(1)
     assert not training.recorder.is_on
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-    assert "is not empty, and no recording of Tensight" in said.messages[-1]
+    assert "is not empty, and not a recording of Tensight" in said.messages[-1]
     RecordedTraining(tmp_path / "mine", "full")
-    assert "is no folder" in said.messages[-1]
+    assert "is not a folder" in said.messages[-1]
 
 
 def test_an_earlier_recording_is_never_written_over(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
     RecordedTraining(tmp_path / "run", "full").train(1)
     again = RecordedTraining(tmp_path / "run", "full", seed=1)
     assert not again.recorder.is_on
-    assert "holds a recording already" in said.messages[-1]
+    assert "contains a recording already" in said.messages[-1]
     assert recorded_values(tmp_path / "run").keys() >= {(LOSS, 0, "output", 0)}
 
 

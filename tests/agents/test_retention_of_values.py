@@ -83,7 +83,7 @@ def test_nothing_is_copied_before_it_was_seen_to_be_written_to() -> None:
     assert kept.current(0) is tensor
     tensor.write(2)
     assert kept.current(0) is None
-    assert "has written over its value of this step" in kept.why_missing(0)
+    assert "has overwritten its value of this step" in kept.why_missing(0)
     assert "from now on it is copied" in kept.why_missing(0)
     for step in range(2, 6):
         kept.turn_over()
@@ -116,7 +116,7 @@ def test_memory_of_copies_is_used_again() -> None:
         seen.append(kept.current(0))
         assert value_of(kept.previous(0)) == (step - 1 if step else None)
     assert (reader.copies, reader.reused) == (5, 3)
-    kept.copy_values(0, wanted=False)
+    kept.copy_values(0, is_wanted=False)
     kept.turn_over()
     kept.keep(0, tensor)
     assert kept.current(0) is tensor
@@ -126,7 +126,7 @@ def test_what_is_written_to_in_every_step_is_only_shown_later_as_a_copy() -> Non
     kept = retention()
     weight, state = Tensor(1), Tensor(2)
     kept.copy_values(0)
-    kept.copy_values(1, wanted=False)
+    kept.copy_values(1, is_wanted=False)
     kept.keep(0, weight)
     kept.keep(1, state)
     assert [value_of(kept.current(slot_id)) for slot_id in (0, 1)] == [1, 2]
@@ -135,7 +135,7 @@ def test_what_is_written_to_in_every_step_is_only_shown_later_as_a_copy() -> Non
     kept.turn_over()
     assert value_of(kept.previous(0)) == 1
     assert kept.previous(1) is None
-    assert "has written over its value of the previous step" in kept.why_missing(1, previous=True)
+    assert "has overwritten its value of the previous step" in kept.why_missing(1, previous=True)
 
 
 def test_what_nobody_wants_copied_is_not() -> None:
@@ -147,7 +147,7 @@ def test_what_nobody_wants_copied_is_not() -> None:
             kept.keep(slot_id, tensor)
             tensor.write(7)
     assert kept.current(0) is None
-    assert kept.why_missing(0) == "the training has written over its value of this step"
+    assert kept.why_missing(0) == "the training has overwritten its value of this step"
     assert value_of(kept.current(1)) == 7
 
 
@@ -177,7 +177,7 @@ def test_the_oldest_values_give_way_with_all_their_places() -> None:
     kept.keep(1, second)
     kept.keep(2, third)
     assert kept.previous(0) is kept.previous(1) is None
-    assert "gave way to others" in kept.why_missing(1, previous=True)
+    assert "was dropped for others" in kept.why_missing(1, previous=True)
     assert "TENSIGHT_MEMORY_BUDGET" in kept.why_missing(1, previous=True)
     assert value_of(kept.current(0)) == value_of(kept.current(1)) == 2
     kept.keep(3, Tensor(4))
@@ -193,7 +193,7 @@ def test_a_value_larger_than_everything_drives_nothing_out() -> None:
     kept.keep(1, Tensor(2, size_bytes=251))
     assert value_of(kept.current(0)) == 1
     assert kept.current(1) is None
-    assert "gave way" in kept.why_missing(1)
+    assert "was dropped" in kept.why_missing(1)
 
 
 def test_without_a_budget_nothing_is_kept() -> None:

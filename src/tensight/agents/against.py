@@ -1,7 +1,7 @@
-"""Comparing a run with a trace while it goes on: which tensor is the first whose content is another one.
+"""Compares a run with a trace while it goes on, and finds the first tensor whose content differs.
 
-Each rank is compared with the trace of its rank, in the order of execution. Until something differs everything that was
-traced is the same, so an operator with another output than in the trace has had the same inputs, as far as these are
+Each rank is compared with the trace of its rank, in the order of execution. Before the first difference everything that
+was traced is the same, so an operator whose output differs from the trace has had the same inputs, as far as these are
 traced.
 """
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from tensight.dumps.trace_files import Trace, TracedStep
 
 Kind = Literal["weight", "input", "operator", "update", "program"]
-"""What is another one: a weight before the first step, a batch, an operator's output, what a step has left in a weight
-or state, or which operators run."""
+"""What differs: a weight before the first step, a batch, an operator's output, a weight or state after the update of a
+step, or which operators run."""
 
 _PERSISTENT = ("weight", "frozen_weight", "state", "buffer")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The statistics of a tensor, as a line shows them.
+    """The statistics of a tensor that a message shows.
 
     Attributes
     ----------
@@ -69,12 +69,12 @@ class Divergence:
     kind : str
         See `Kind`.
     iteration : int
-        -1 for what was there before the first step.
+        -1 before the first step.
     node, type : str
-        Full name of the node, and what it is.
+        Full name of the node, and its type.
     slot : int
     here, there : Row or None
-        The statistics in this run and in the trace; None where it did not run.
+        The statistics in this run and in the trace; None where the node did not run.
     """
 
     kind: Kind
@@ -86,33 +86,31 @@ class Divergence:
     there: Row | None = None
 
     def lines(self, program: Program | None) -> list[str]:
-        """Return what is reported to a person.
+        """Return the lines of the message for the user.
 
         Parameters
         ----------
         program : Program or None
-            What runs, which knows the lines of code.
+            What runs, with its lines of code.
         """
-        node = next((one for one in program.nodes if one.name == self.node), None) if program is not None else None
-        found = [f"{self._what()}{_where(node)}"]
+        node = next((node for node in program.nodes if node.name == self.node), None) if program is not None else None
+        lines = [f"{self._what()}{_where(node)}"]
         if self.kind == "operator":
-            found[0] += f"; {_inputs(node)}"
+            lines[0] += f"; {_inputs(node)}"
         if self.here is not None:
-            found.append(f"    here:  {self.here}")
+            lines.append(f"    here:  {self.here}")
         if self.there is not None:
-            found.append(f"    trace: {self.there}")
-        return found
+            lines.append(f"    trace: {self.there}")
+        return lines
 
     def _what(self) -> str:
         step = step_of(self.iteration)
         if self.kind == "weight":
-            return (
-                f"the run differs from the trace before the first step: the initial value of {self.node} is another one"
-            )
+            return f"the run differs from the trace before the first step: {self.node} has another initial value"
         if self.kind == "input":
-            return f"the run differs from the trace in step {step}: the data {self.node}:{self.slot} is another one"
+            return f"the run differs from the trace in step {step}: the data {self.node}:{self.slot} differ"
         if self.kind == "update":
-            return f"the run differs from the trace in step {step}: its update has left another value in {self.node}"
+            return f"the run differs from the trace in step {step}: {self.node} has another value after the update"
         if self.kind == "program":
             where = "in this run" if self.there is None else "in the trace"
             return f"the run differs from the trace in step {step}: {self.node} ({self.type}) ran only {where}"
@@ -135,7 +133,7 @@ def _inputs(node: TracedNode | None) -> str:
 
 
 class TraceComparison:
-    """Compares the tensors of a run with a trace as they are seen, if the settings ask for it.
+    """Compares the tensors of a run with a trace as they are observed, if the settings request it.
 
     Parameters
     ----------
@@ -146,7 +144,7 @@ class TraceComparison:
     Attributes
     ----------
     is_on : bool
-        Whether there is still something to compare: then every slot is wanted with its content hash.
+        Whether the comparison goes on; every slot then needs its content hash.
     """
 
     def __init__(self, settings: AgentSettings, framework: Framework) -> None:
@@ -154,7 +152,7 @@ class TraceComparison:
         self._trace: Trace | None = None
         self._path = ""
         self._compared = self._steps = 0
-        self._known: dict[tuple[str, str, int], int] = {}
+        self._tensor_numbers: dict[tuple[str, str, int], int] = {}
         self._numbers: list[int] = []
         self._step: _ExpectedStep | None = None
         self._position = 0
@@ -167,36 +165,38 @@ class TraceComparison:
     def advance(
         self, seen: Sequence[int], slot_table: SlotTable, columns: StatisticsColumns, *, is_done: bool = False
     ) -> Divergence | None:
-        """Compare what was seen since the last call; return the first difference, after which nothing is compared.
+        """Compare what was observed since the last call; return the first difference, after which nothing is compared.
 
         Parameters
         ----------
         seen : sequence of int
-            Slots of the step, in the order in which they were seen.
+            Slot ids of the step, in the order of observation.
         slot_table : SlotTable
         columns : StatisticsColumns
         is_done : bool
-            The step is over.
+            Whether the step is over.
         """
         step = self._expected(columns.current_iteration)
         if step is None:
             return None
-        # A slot that is looked at again has the row that it had.
+        # A slot that is observed again still has its row.
         new = [slot_id for slot_id in dict.fromkeys(seen[self._position :]) if slot_id not in step.compared]
         self._position = len(seen)
-        found = self._compare(step, new, slot_table, columns)
-        if found is None and is_done:
-            found = self._compare(step, step.postponed, slot_table, columns, is_done=True) or step.missing(slot_table)
+        divergence = self._compare(step, new, slot_table, columns)
+        if divergence is None and is_done:
+            divergence = self._compare(step, step.postponed, slot_table, columns, is_done=True) or step.missing(
+                slot_table
+            )
             self._steps += step.iteration >= 0
-        if found is not None:
+        if divergence is not None:
             self.is_on = False
-        return found
+        return divergence
 
     def end(self) -> None:
-        """Report how far the run was compared, unless it differed."""
+        """Report how far the run was compared, unless a difference was found."""
         if self.is_on and self._trace is not None:
             self.is_on = False
-            more = len([one for one in self._trace.steps if one >= 0]) - self._steps
+            more = len([iteration for iteration in self._trace.steps if iteration >= 0]) - self._steps
             rest = f"; the trace has {more} more steps" if more > 0 else ""
             log(f"no difference from the trace in {self._steps} steps, {self._compared:,} tensors{rest}")
 
@@ -207,8 +207,8 @@ class TraceComparison:
         from tensight.dumps.trace_files import TRACE_SUFFIX, read_trace
 
         dump = find_dump(settings.against)
-        traces = [one for one in dump.ranks if one.path.endswith(TRACE_SUFFIX)]
-        file = next((one for one in traces if one.rank == framework.rank), None)
+        traces = [rank for rank in dump.ranks if rank.path.endswith(TRACE_SUFFIX)]
+        file = next((rank for rank in traces if rank.rank == framework.rank), None)
         if file is None:
             raise InputError(f"{settings.against}: there is no trace of rank {framework.rank}")
         self._path = dump.storage.full_path(file.path)
@@ -218,14 +218,16 @@ class TraceComparison:
             how = f"--capture {trace.header.capture}, TENSIGHT_CAPTURE={trace.header.capture}"
             raise InputError(f"{self._path}: was traced with another capture than this run has; run it with {how}")
         if not trace.steps:
-            raise InputError(f"{self._path}: holds no step")
+            raise InputError(f"{self._path}: contains no step")
         self._trace = trace
-        self._known = {(one.node, one.io, one.slot): number for number, one in enumerate(trace.tensors)}
+        self._tensor_numbers = {
+            (tensor.node, tensor.io, tensor.slot): number for number, tensor in enumerate(trace.tensors)
+        }
         self.is_on = True
         report(f"the training is compared with {self._path}")
 
     def _expected(self, iteration: int) -> _ExpectedStep | None:
-        """Return what the trace has of an iteration; None if it has nothing."""
+        """Return what the trace contains of an iteration; None if that is nothing."""
         if self._trace is None or not self.is_on:
             return None
         if self._step is None or self._step.iteration != iteration:
@@ -268,8 +270,8 @@ class TraceComparison:
         for index, number in enumerate(taken.slot_ids.tolist()):
             step.compared.add(number)
             tensor_slot = slot_table[number]
-            tensor = self._known.get((tensor_slot.node.name, tensor_slot.io, tensor_slot.slot), -1)
-            # Weights and states that the trace knows are not in all of its steps.
+            tensor = self._tensor_numbers.get((tensor_slot.node.name, tensor_slot.io, tensor_slot.slot), -1)
+            # The trace need not contain a weight or state in all of its steps.
             is_unknown = tensor < 0 or tensor_slot.node.role not in _PERSISTENT
             if is_unknown and not step.has_node(tensor_slot.node.name):
                 mine = _row(rows[index], dtypes[index], shapes[index])
@@ -278,7 +280,7 @@ class TraceComparison:
             if expected is None:
                 continue
             if not is_done and step.rows["repeats"][expected]:
-                # It was written to again in the same step, and the trace has what it was last.
+                # It is written to again in the same step, and the trace contains its last value.
                 step.postponed.append(number)
                 continue
             self._compared += 1
@@ -293,7 +295,7 @@ class TraceComparison:
 
 
 class _ExpectedStep:
-    """What a trace has of one iteration."""
+    """The part of a trace for one iteration."""
 
     def __init__(self, trace: Trace, step: TracedStep, rows: NDArray[np.void]) -> None:
         self.iteration = step.iteration
@@ -310,11 +312,11 @@ class _ExpectedStep:
 
     def kind(self, row: int) -> tuple[str, tuple[int, ...]]:
         """Return element type and shape of a row."""
-        found = self.rows[row]
-        return self._trace.header.dtypes[found["dtype"]], self._trace.shapes[found["shape"]]
+        fields = self.rows[row]
+        return self._trace.header.dtypes[fields["dtype"]], self._trace.shapes[fields["shape"]]
 
     def missing(self, slot_table: SlotTable) -> Divergence | None:
-        """Return the first operator of the trace that was not seen, in a step that is over."""
+        """Return the first operator of the trace that was not observed, in a step that is over."""
         seen = {slot_table[number].node.name for number in self.compared}
         for row, tensor in enumerate(self.rows["tensor"].tolist()):
             traced = self._trace.tensors[tensor]

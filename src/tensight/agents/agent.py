@@ -1,4 +1,4 @@
-"""The agent in a training process: what an adapter calls, and what is decided once a step."""
+"""The agent in a training process: the calls of its adapter, and the decisions for each step."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ _FINITE, _ROW, _VALUE, _HASH = int(Need.FINITE), int(Need.ROW), int(Need.VALUE),
 
 
 class Agent:
-    """Observes, watches, keeps and tells what an adapter sees of a training.
+    """Observes, watches, keeps and reports what an adapter sees of a training.
 
-    Nothing here raises into the training, but for `Terminated` when a person ends it.
+    Nothing here raises into the training, except for `Terminated` when the user ends it.
 
     Parameters
     ----------
@@ -62,39 +62,39 @@ class Agent:
     reader : TensorReader
         Of the framework's tensors.
     script : str
-        Command line of the training, for people.
+        Command line of the training, as shown to users.
     stops_at_nodes : bool, optional
-        Whether the training can stop at operators; it can by default if operators are captured.
+        Whether the training can stop at operators; by default, if operators are captured.
     cursor : bool, optional
         Whether the adapter sees a step only when that is done, and so never calls `node_done`: the training then stops
-        at the end of a step, and a person goes through its operators there, forwards and backwards.
+        at the end of a step, and the user moves through its operators there, forwards and backwards.
 
     Attributes
     ----------
     slot_table : SlotTable
-        Where tensors are observed.
+        The slots in which tensors are observed.
     columns : StatisticsColumns
     retention : Retention
     watches : Watches
     recorder : Recorder
     tracer : Tracer
     scalars : Scalars
-        Loss, learning rates and norm of the gradients, as an adapter tells them.
+        Loss, learning rates and gradient norm, as an adapter reports them.
     step : int
         Steps done.
     capturing : bool
-        Whether anything is wanted of the step that begins; else an adapter's hooks do nothing.
+        Whether anything is needed from the step that begins; if not, an adapter's hooks do nothing.
     stops_at_nodes : bool
-        Whether `node_done` is to be called after each node.
+        Whether `node_done` must be called after each node.
     wants_operators : bool
-        Whether somebody wants every operator captured from the step that begins on, of an adapter that has offered it.
+        Whether every operator must be captured from the step that begins on, by an adapter that has offered it.
     observe : callable (slot_id, tensor, need, same=None)
-        Observes a tensor of the framework's: ``need`` is what `slot_table.needs` says of the slot, ``same`` a slot that
-        has shown the same elements in the same order; the shape may be another one.
+        Observes a tensor of the framework: ``need`` is the entry of the slot in `slot_table.needs`, ``same`` a slot
+        with the same elements in the same order, possibly in another shape.
     running_program : callable or None
         Set by an adapter that stops at nodes: returns what has run so far in a step.
     unwritten : callable (slot_id) -> tensor or None, or None
-        Set by an adapter: returns a weight that nobody has written to since the last step was observed.
+        Set by an adapter: returns a weight that has not been written to since the last step was observed.
     """
 
     def __init__(
@@ -185,15 +185,15 @@ class Agent:
         silent_in_children(self)
         at_end(self.close_at_exit)
 
-    # --- what an adapter tells ---
+    # --- calls of an adapter ---
 
     def offer_operator_capture(self) -> None:
-        """Tell the server, when it is found, that every operator can be captured instead of calls of modules."""
+        """Offer the server, when it is found, to capture every operator instead of calls of modules."""
         self._introduction.can_capture_operators = True
 
     @property
     def wants_setup(self) -> bool:
-        """Whether the set-up of the training is written beside what is recorded or traced."""
+        """Whether the set-up of the training is written beside a recording or a trace."""
         return not self._is_over and (self.recorder.is_on or self.tracer.is_on)
 
     def describe(self, setup: Mapping[str, object]) -> None:
@@ -202,7 +202,7 @@ class Agent:
         self.tracer.describe(setup)
 
     def attach(self, program: Program) -> None:
-        """Look for the debug server and wait for its first commands, before the first step.
+        """Search for the debug server and wait for its first commands, before the first step.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class Agent:
             raise
 
     def _observe(self, slot_id: int, tensor: Any, need: int, same: int | None = None) -> None:
-        """Look at a tensor that cannot be read where it lies, is known already, or has to be copied; see `observe`."""
+        """Observe a tensor that cannot be read in place, is known already, or must be copied; see `observe`."""
         try:
             self._seen.append(slot_id)
             if need & _ROW:
@@ -253,7 +253,7 @@ class Agent:
 
     @property
     def shows_news(self) -> bool:
-        """Whether something has shown in this step, so far, that was not in the step before: NaN, Inf, an explosion."""
+        """Whether this step has shown a NaN, an Inf or an explosion so far that the step before did not show."""
         if self._anomalies_at != self.step:
             self._anomalies_before, self._anomalies_at = self._anomalies, self.step
         self._anomalies = self.columns.anomalies(len(self.slot_table))
@@ -261,7 +261,7 @@ class Agent:
         return bool((self._anomalies[: len(before)] & ~before).any() or self._anomalies[len(before) :].any())
 
     def observe_once(self, slot_id: int, tensor: Any) -> None:
-        """Take the row of a tensor of which only the first value in a step counts."""
+        """Write the row of a tensor of which only the first value in a step counts."""
         columns = self.columns
         if slot_id >= len(columns.iteration) or columns.iteration[slot_id] != columns.current_iteration:
             self.observe(slot_id, tensor, _ROW | _HASH)
@@ -279,7 +279,7 @@ class Agent:
                 hits = self.watches.with_held_back(self.columns, hits, self.step, self.retention)
                 hits = self.watches.marked(hits, self.columns, self.running_program)
             stops_here = self._stops.stops_at(node.name)
-            # Other ranks may wait for this one within the step: none of them would arrive anywhere.
+            # Other ranks may wait for this one within the step, and would never reach its end.
             stops = self.framework.world_size == 1 and any(hit.is_new for hit in hits)
             if not (stops or stops_here) or self.framework.world_size > 1:
                 self._hits_within += hits
@@ -297,12 +297,12 @@ class Agent:
             raise
 
     def diverges(self, *, is_known: bool) -> None:
-        """Note that the step does not go on as its beginning let expect, but as an earlier one, or as none has.
+        """Note that the step differs from what its beginning let expect: it goes on as an earlier one, or as none.
 
         Parameters
         ----------
         is_known : bool
-            It goes on as an earlier one.
+            Whether it goes on as an earlier one.
         """
         if self._is_over:
             return
@@ -322,7 +322,7 @@ class Agent:
         program : Program
             What ran.
         scaled_skip : bool
-            The step's update was left out, because the scaled gradients had left the range of their type.
+            Whether the update was skipped, because the scaled gradients had left the range of their dtype.
         """
         if self._is_over:
             return
@@ -336,35 +336,35 @@ class Agent:
             raise
 
     def forget_values(self) -> None:
-        """Let go of all values that are kept: some of the tensors will be others, and nothing would tell."""
+        """Release all kept values, because some tensors are replaced in a way that cannot be detected."""
         self.retention.clear()
 
     def report(self, text: str) -> None:
-        """Tell the person something, at the terminal and wherever the session is looked at."""
+        """Show the user a message, in the terminal and wherever the session is open."""
         log_once(text)
         if not self._is_over:
             self._background.offer_notice(text)
 
     def withdraw(self, text: str) -> None:
-        """Take back what was reported: it was so, and is no longer."""
+        """Withdraw a message that was reported, because it no longer applies."""
         if not self._is_over:
             self._background.withdraw_notice(text)
 
     def ended_by(self, error: BaseException | None) -> None:
-        """Note which exception has ended the training, if one has; `close` tells the server."""
+        """Note the exception that has ended the training, if any; `close` reports it to the server."""
         text = described(error)
         if text and not self._is_over and os.getpid() == self._process_id:
             self._background.offer_notice(f"the training was ended by {text}")
 
     def close(self) -> None:
-        """Tell the server that the training has ended, and let go of everything."""
+        """Report to the server that the training has ended, and release everything."""
         if self._is_over or os.getpid() != self._process_id:
             return
         atexit.unregister(self.close_at_exit)
         try:
             self.silence()
         finally:
-            # Whatever failed: a thread that went on talking with the server would say that the training runs.
+            # Even after an error: a background thread that goes on would make the server believe the training runs.
             self._report_end()
 
     def _report_end(self) -> None:
@@ -383,13 +383,13 @@ class Agent:
             self.retention.clear()
 
     def close_at_exit(self) -> None:
-        """Do the same while the interpreter ends: there Ctrl-C means only that somebody is in a hurry."""
+        """Do the same while the interpreter exits, where Ctrl-C only means that the user is in a hurry."""
         with suppress(KeyboardInterrupt):
             self.ended_by(uncaught())
             self.close()
 
     def silence(self) -> Attachment:
-        """Do nothing from now on; return what a forked process must never free."""
+        """Disable the agent; return what a forked process must never free."""
         self._is_over = True
         self.capturing = self.stops_at_nodes = self.wants_operators = False
         needs = self.slot_table.needs
@@ -439,24 +439,24 @@ class Agent:
             self.tracer.record(self.columns.current_iteration, program, self._seen, self.slot_table, self.columns)
 
     def _compare(self, node: str = "", *, is_done: bool = False) -> Divergence | None:
-        """Compare what was seen with the trace; report the first difference, and end there if nobody can look at it.
+        """Compare what was observed with the trace; report the first difference, and end if no server is attached.
 
         Parameters
         ----------
         node : str
             Full name of the operator that has run.
         is_done : bool
-            The step is over.
+            Whether the step is over.
         """
         if not self.comparison.is_on:
             return None
-        found = self.comparison.advance(self._seen, self.slot_table, self.columns, is_done=is_done)
-        if found is None:
+        divergence = self.comparison.advance(self._seen, self.slot_table, self.columns, is_done=is_done)
+        if divergence is None:
             return None
         program = self._programs.latest
         if node and self.running_program is not None:
             program = self.running_program()
-        lines = found.lines(program)
+        lines = divergence.lines(program)
         for line in lines:
             log(line)
         if self._attachment.is_attached:
@@ -464,15 +464,15 @@ class Agent:
         elif not self.settings.keep_going:
             self.close()
             raise Terminated(1)
-        return found
+        return divergence
 
     def _ask_to_stop(self) -> None:
-        """Have the server stop the run where it can stop next."""
+        """Ask the server to stop the run where it can stop next."""
         if not self.settings.keep_going:
             self._background.ask_to_stop()
 
     def _follow_the_server(self) -> None:
-        """Look whether the server was lost, or is there again, while the training ran."""
+        """Check whether the server was lost, or has come back, while the training ran."""
         background = self._background
         if background.is_lost and self._attachment.is_attached:
             self._attachment.lose()
@@ -484,7 +484,7 @@ class Agent:
             self._stops.ask_soon()
 
     def _next_step(self) -> None:
-        """Decide what is wanted of the step that comes, and let go of the values of the one before the last."""
+        """Decide what the next step needs, and release the values of the step before the last."""
         attached = self._attachment.is_attached
         is_inspected = attached and (self._stops.is_near or self._background.wants_stop)
         watches = attached and self.watches.any
@@ -502,7 +502,7 @@ class Agent:
             self.retention.turn_over()
             self._has_values = True
         elif self._has_values:
-            # An adapter may look at a step to see what runs; nothing of it is to be kept.
+            # An adapter may observe a step to learn what runs; nothing of it is kept.
             self._needs.require(Need.NOTHING)
             self.retention.clear()
             self._has_values = False
@@ -513,7 +513,7 @@ class Agent:
     # --- stopped ---
 
     def _check(self, *, scaled_skip: bool = False, again: bool = False) -> list[AgentHit]:
-        """Check all watchpoints on the values of the step at which the training is stopped, or do so once more."""
+        """Check all watchpoints on the values of the step at which the training is stopped, or check them again."""
         if not self.watches.any:
             return []
         if self.columns.current_iteration < 0:
@@ -528,12 +528,12 @@ class Agent:
         )
 
     def _as_left(self, slot_id: int) -> Any | None:
-        """Return a weight that is still as the last step has left it; None at the end of a step, or if not certain."""
+        """Return a weight that is unchanged since the last step; None at the end of a step, or if that is uncertain."""
         is_within = self.step == self.columns.current_iteration
         return self.unwritten(slot_id) if is_within and self.unwritten is not None else None
 
     def _capture_operators(self) -> None:
-        """Have every operator captured from the next step on, because a person requests it."""
+        """Capture every operator from the next step on, because the user requests it."""
         if not self._introduction.can_capture_operators:
             return
         self.wants_operators = True
@@ -542,12 +542,12 @@ class Agent:
         self.watches.begin_node_checks()
 
     def _check_again(self) -> list[AgentHit]:
-        """Check all watchpoints once more, because a person requests it; return the hits on what has run."""
+        """Check all watchpoints again, because the user requests it; return the hits on what has run."""
         hits = self._check(again=True)
         return hits if self._cursor is None else self._cursor.tell_again(hits)
 
     def _learn_running(self, node: str = "") -> None:
-        """Take note of what runs in a step that is not over; once, as long as that has a node in question."""
+        """Learn what runs in a step that is not over, unless what was learned in it already contains the node."""
         if self.running_program is None or (self._learned_at == self.step and self._programs.is_in_latest(node)):
             return
         self._learned_at = self.step
@@ -565,21 +565,21 @@ class Agent:
             return [hit.message() for hit in hits]
         return [hit.message(graph_of(hit.tensor_slot.node.name), None if hit.is_new else iteration) for hit in hits]
 
-    # --- mistakes of our own ---
+    # --- internal errors ---
 
     def _skip(self, slot_id: int, error: Exception) -> None:
-        """Observe a slot no more: something about its tensors is not understood."""
+        """Stop observing a slot, because its tensors cause an error."""
         self.slot_table.needs[slot_id] = 0
         tensor_slot = self.slot_table[slot_id]
         log_once(f"{tensor_slot.node.name}:{tensor_slot.slot} is not observed: {error!r}")
 
     def _interrupted(self) -> None:
-        """Go on without end, should anything follow: a script may take an interruption for what it likes."""
+        """Go on without further stops, in case the script catches the interruption and continues."""
         self._stops.go_on()
         self._background.runs(True)
 
     def _give_up(self, error: Exception) -> None:
-        """End debugging, and leave the training alone."""
+        """End debugging, and leave the training undisturbed."""
         if is_of_handler(error):
             self._interrupted()
             raise error
@@ -588,5 +588,5 @@ class Agent:
 
 
 def _everything_has_run(_slot_id: int) -> bool:
-    """Return whether a slot has its value, for an adapter that sees steps while they run."""
+    """Return whether a slot has its value, for an adapter that observes steps while they run."""
     return True

@@ -1,4 +1,4 @@
-"""Whether there is a debug server, and what happens when there is none, none any more, or one again."""
+"""The attachment to a debug server: what happens if there is none, if it is lost, and when it comes back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SEARCH_EVERY_S = 0.5
 _ANSWER_WITHIN_S = 1.0
-"""Where nothing listens, that is known at once; a network that swallows what is sent delays a training by this."""
+"""A server that is not running is noticed at once; a network that drops packets delays a training by this."""
 
 _WAIT_S = 5.0
 _DONE_WITHIN_S = 1.0
@@ -35,15 +35,15 @@ class StopState(NamedTuple):
     Attributes
     ----------
     step : int
-        Steps done, that which runs included.
+        Steps done, including the current one.
     program : Program or None
         What ran.
     node : str
-        Full name of the operator, within a step.
+        Full name of the operator, if the training is stopped within a step.
     hashes : sequence of ContentHash
-        Of tensors in which ranks are compared.
+        Of the tensors that are compared between ranks.
     oldest_iteration : int or None
-        The first that can still be shown.
+        The first iteration that can still be shown.
     """
 
     step: int
@@ -67,7 +67,7 @@ class Attachment:
     connection : Connection
     background : Background
     is_attached : bool
-        Whether there is a server that knows the process, as far as the training knows.
+        Whether a server knows the process, as far as the training has noticed.
     """
 
     def __init__(self, settings: AgentSettings, introduction: Introduction, telemetry: Telemetry) -> None:
@@ -85,13 +85,13 @@ class Attachment:
         self.is_attached = False
 
     def obey(self, loop: CommandLoop) -> None:
-        """Have commands done by this loop."""
+        """Use this loop to execute commands."""
         self._loop = loop
 
-    # --- coming ---
+    # --- attaching ---
 
     def begin(self, stop_state: StopState) -> None:
-        """Search for the server; without one the training begins, unless the settings have it wait."""
+        """Search for the server; without one the training begins, unless the settings make it wait."""
         self._stop_state = stop_state
         if not self.connection.is_usable or not self._settings.connects:
             return
@@ -111,7 +111,7 @@ class Attachment:
         self.background.start()
 
     def come_back(self, stop_state: StopState) -> bool:
-        """Attach to a server that is there, again or at last; return whether that was possible."""
+        """Attach to a server that has become available; return whether that was possible."""
         self._stop_state = stop_state
         if time.monotonic() < self._retry_s or not self._announce(run_at_start=True):
             self.background.absent()
@@ -129,7 +129,7 @@ class Attachment:
                 time.sleep(_SEARCH_EVERY_S)
 
     def _report_attached(self) -> None:
-        """Write that the training is attached; our server has that written itself, with the address of the page."""
+        """Log that the training is attached; our server logs this itself, with the address of the page."""
         if not self._introduction.is_ours:
             report(f"attached to the debug server at {self.connection.address}")
 
@@ -138,9 +138,9 @@ class Attachment:
         return otherwise_s if chosen is None else chosen
 
     def _find(self, within_s: float | None) -> str:
-        """Search for a server again and again; return why there is none, empty if there is one.
+        """Search for a server repeatedly; return why there is none, empty if there is one.
 
-        Without a time it is searched for until there is one, or the process is told to end.
+        Without a time, the search goes on until there is one, or the process is asked to end.
         """
         end_s = None if within_s is None else time.monotonic() + within_s
         while True:
@@ -168,12 +168,12 @@ class Attachment:
     # --- stopped ---
 
     def stop(self, stop_state: StopState) -> Order:
-        """Do what the server commands until it says to go on; on without end if it is gone and the training may go on.
+        """Execute the server's commands until it lets the training go on, or is gone and the training may go on.
 
         Raises
         ------
         Terminated
-            A person ends the training.
+            The user ends the training.
         """
         self._stop_state = stop_state
         loop = self._loop
@@ -205,20 +205,20 @@ class Attachment:
             return order
 
     def where(self) -> Metadata:
-        """Return where the training is stopped, as a message."""
+        """Return the stop state as a message."""
         at = self._stop_state
         return self._introduction.metadata(
             at.step, at.program, at.node, hashes=at.hashes, oldest_iteration=at.oldest_iteration
         )
 
     def introduce_again(self) -> str:
-        """Tell the server once more who the process is; return why it refuses."""
+        """Introduce the process to the server again; return why it refuses."""
         if self._loop is not None:
             self._loop.forget_watchpoints()
         return self._introduction.announce(self.connection, self._stop_state.step, run_at_start=False)
 
     def _returns(self, why: str) -> bool:
-        """Wait for a server that went away while the training was stopped; return whether it came back."""
+        """Wait for a server that was lost while the training was stopped; return whether it came back."""
         self.is_attached = False
         self.background.absent()
         waits = self._settings.on_disconnect == "wait"
@@ -233,10 +233,10 @@ class Attachment:
         self.background.absent()
         return False
 
-    # --- going ---
+    # --- detaching ---
 
     def _leave(self, why: str) -> None:
-        """Go on without a server that refuses the process; it is tried again, less and less often."""
+        """Go on without a server that refuses the process; try it again at growing intervals."""
         self._refusals += 1
         self._retry_s = time.monotonic() + min(2.0**self._refusals, 60.0)
         self.is_attached = False
@@ -248,7 +248,7 @@ class Attachment:
         self.is_attached = False
 
     def end(self, stop_state: StopState, rows: StepRows | None) -> None:
-        """Report that the training has ended; takes two seconds at most."""
+        """Report that the training has ended; this takes at most two seconds."""
         try:
             self.background.end()
             if self.is_attached and not self.background.is_lost:

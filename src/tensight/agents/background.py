@@ -1,4 +1,4 @@
-"""The thread beside the training: it asks whether somebody wants to stop it, and keeps the connection alive."""
+"""The thread beside the training: it polls the server for requests to stop, and keeps the connection alive."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 POLL_EVERY_S = 0.2
 SENT_APART_S = 0.02
-"""What comes oftener than this is sent together: each sending takes some of the training's time."""
+"""Messages at shorter intervals are sent together, because each call takes some of the training's time."""
 
 HEARTBEAT_EVERY_S = 30.0
 SEARCH_EVERY_S = 2.0
-"""How often a server is searched for; more often at first, for one that is starting."""
+"""Interval of searches for a server; shorter at first, for a server that is starting."""
 
 _SEARCH_SOON_S, _SOON_FOR_S = 0.2, 10.0
 _REFUSED_S = 30.0
-"""The same of a server that asks for an access token which the process does not have."""
+"""The same, if the server requires an access token that the process does not have."""
 
 MOST_HITS = 100_000
-"""That wait to be sent."""
+"""Maximum number of hits that wait to be sent."""
 
 _MOST_NOTICES = 100
 _REST_S = 0.5
@@ -44,7 +44,7 @@ _ALIVE = b"Debugger is alive"
 
 
 class Background(threading.Thread):
-    """Talks with the server while the training runs.
+    """Communicates with the server while the training runs.
 
     Parameters
     ----------
@@ -52,18 +52,18 @@ class Background(threading.Thread):
     introduction : Introduction
     telemetry : Telemetry
     send_every_s : float
-        What the training offers is sent so often.
+        Interval at which offered messages are sent.
 
     Attributes
     ----------
     step : int
         Steps done; the training counts them here.
     wants_stop : bool
-        Whether somebody wants the training to stop. This and the next ones the training looks at after each step.
+        Whether a user wants the training to stop. The training checks this and the following ones after each step.
     wants_exit : bool
-        Whether somebody wants it to end.
+        Whether a user wants it to end.
     is_lost : bool
-        Whether the server went away.
+        Whether the server was lost.
     is_back : bool
         Whether there is a server that the training is not attached to.
     """
@@ -95,10 +95,10 @@ class Background(threading.Thread):
         self._heartbeat_s = self._poll_s = self._search_soon_until_s = 0.0
         self._failed_heartbeats = self._failed_polls = 0
 
-    # --- what the training tells ---
+    # --- calls of the training ---
 
     def attached(self) -> None:
-        """Note that there is a server."""
+        """Note that a server is attached."""
         self.is_lost = self.is_back = False
         self._failed_heartbeats = self._failed_polls = 0
         self._heartbeat_s = self._poll_s = time.monotonic()
@@ -106,14 +106,14 @@ class Background(threading.Thread):
         self._wake.set()
 
     def absent(self) -> None:
-        """Note that there is no server; it is searched for from now on."""
+        """Note that no server is attached; one is searched for from now on."""
         if self._is_attached:
             self._search_soon()
         self._is_attached, self.is_lost, self.is_back = False, True, False
         self._telemetry.forget()
 
     def runs(self, runs: bool) -> None:
-        """Note that the training runs by itself, or is stopped."""
+        """Note whether the training runs or is stopped."""
         self._epoch += 1
         self._runs = runs
         self.wants_stop = self.wants_exit = False
@@ -121,7 +121,7 @@ class Background(threading.Thread):
             self._wake.set()
 
     def offer_hits(self, messages: Sequence[WatchpointHit]) -> None:
-        """Have the server know hits soon for which the training does not stop."""
+        """Send hits to the server soon; the training does not stop for them."""
         with self._offering:
             room = MOST_HITS - len(self._hits)
             self._hits += messages[:room]
@@ -129,7 +129,7 @@ class Background(threading.Thread):
             log_once(f"more than {MOST_HITS:,} hits wait for the server; further ones of steps without a stop are lost")
 
     def send_hits(self) -> None:
-        """Send the hits that were offered; called by the training before it stops, and beside it while it runs."""
+        """Send the offered hits; called by the training before it stops, and by this thread while it runs."""
         with self._sending:
             with self._offering:
                 messages, self._hits = self._hits, []
@@ -139,22 +139,22 @@ class Background(threading.Thread):
                     self._connection.result(call, _ANSWER_WITHIN_S)
 
     def offer_notice(self, text: str) -> None:
-        """Have the server know something that a person should, as soon as there is one."""
+        """Send a notice for the user to the server, as soon as there is one."""
         self._notices.append(NOTICE + encoded(text))
         self._wake.set()
 
     def withdraw_notice(self, text: str) -> None:
-        """Have the server know that something that was reported to it is so no longer."""
+        """Withdraw a notice that was sent to the server, because it no longer applies."""
         self._notices.append(OVER + encoded(text))
         self._wake.set()
 
     def ask_to_stop(self) -> None:
-        """Have the server stop the run, because of what the notices before say."""
+        """Ask the server to stop the run, because of the preceding notices."""
         self._notices.append(STOP)
         self._send_notices()
 
     def _send_notices(self) -> None:
-        # The training may do so at its end, and this thread still be at it.
+        # The training may send notices at its end while this thread is still sending.
         with self._sending:
             while self._notices and self._is_attached:
                 message = Heartbeat(message=self._notices[0], period=int(HEARTBEAT_EVERY_S))
@@ -163,7 +163,7 @@ class Background(threading.Thread):
                 self._notices.popleft()
 
     def end(self) -> None:
-        """Send nothing more."""
+        """Send what is left, and stop the thread."""
         try:
             self.send_hits()
             if self._introduction.is_ours:
@@ -172,17 +172,17 @@ class Background(threading.Thread):
             self._over = True
             self._wake.set()
 
-    # --- what goes on beside it ---
+    # --- in the thread ---
 
     def run(self) -> None:
-        """Talk with the server until the end."""
+        """Communicate with the server until the end."""
         self._search_soon()
         while not self._over:
             pause_s = SEARCH_EVERY_S
             try:
                 pause_s = self._once()
             except Exception as error:
-                log_once(f"talking with the debug server beside the training failed, and goes on: {error!r}")
+                log_once(f"communication with the debug server failed, and is tried again: {error!r}")
             self._rests = pause_s > POLL_EVERY_S
             self._wake.wait(pause_s)
             self._wake.clear()
@@ -191,7 +191,7 @@ class Background(threading.Thread):
         self._search_soon_until_s = time.monotonic() + _SOON_FOR_S
 
     def _once(self) -> float:
-        """Do what is due; return after how many seconds to do so again."""
+        """Do what is due; return the seconds until the next call."""
         if not self._is_attached:
             if not self.is_back:
                 self._search()
@@ -212,9 +212,9 @@ class Background(threading.Thread):
         return self._send_every_s
 
     def _search(self) -> None:
-        """Search for a server; one that refuses the process has that logged once."""
+        """Search for a server; log once if it refuses the process."""
         why = self._introduction.find_out(self._connection, timeout_s=_ANSWER_WITHIN_S)
-        # The training may have attached meanwhile, while it is stopped and searches itself.
+        # The training may have attached meanwhile, because it searches itself while it is stopped.
         self.is_back = not why and not self._is_attached
         if self._was_attached and self._introduction.is_refused:
             log_once(self._introduction.absence(self._connection, why))
@@ -226,7 +226,7 @@ class Background(threading.Thread):
         if epoch != self._epoch:
             return
         if outcome.reply is not None and outcome.reply.unknown:
-            self._lose("there is another one, which has not heard of this training")
+            self._lose("another server is there, which does not know this training")
         elif outcome.reply is not None:
             self._failed_polls = 0
             self.wants_exit = outcome.reply.exit
@@ -250,7 +250,7 @@ class Background(threading.Thread):
             self._lose(outcome.problem)
 
     def _lose(self, why: str) -> None:
-        """Take the server to be gone: the training waits for nothing from it any more."""
+        """Treat the server as lost: the training no longer waits for it."""
         if not self._is_attached or self._over:
             return
         self._is_attached = self.is_back = False

@@ -1,4 +1,4 @@
-"""Which lines of the user's own code are running: what a node, and a stop, is traced back to."""
+"""Finds the lines of the user's code that are running, to which nodes and stops are traced back."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 MOST_FRAMES = 32
-# Code without a file that a person typed; all other names in angle brackets are generated code.
+# Code that was typed and has no file; all other names in angle brackets are generated code.
 _TYPED = ("<stdin>", "<ipython-input", "<python-input")
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# Code is compared by what it holds, which is slow; so codes are known by their addresses, and kept alive for that.
+# Code objects compare by their contents, which is slow; so they are looked up by address, and kept alive for that.
 _frames: dict[tuple[int, int], tuple[CodeType, StackFrame]] = {}
 _is_users: dict[str, bool] = {}
 
@@ -34,42 +34,42 @@ def user_stack(depth: int = 1, within: CodeType | None = None) -> tuple[StackFra
     Parameters
     ----------
     depth : int
-        How many of the innermost frames are not looked at; 1 is the caller of this function.
+        Number of innermost frames to skip; 1 begins with the caller of this function.
     within : code, optional
-        Only what this code has called, directly or not.
+        Only frames that this code has called, directly or not.
 
     Returns
     -------
     tuple of StackFrame
-        At most 32; the innermost ones of a deep recursion.
+        At most 32; for a deep recursion, the innermost ones.
     """
     frame: FrameType | None = sys._getframe(depth)
-    found: list[StackFrame] = []
+    frames: list[StackFrame] = []
     is_users = _is_users
     while frame is not None:
         code = frame.f_code
         if code is within:
             break
-        own = is_users.get(code.co_filename)
-        if own or (own is None and is_user_code(code)):
-            known = _frames.get((id(code), frame.f_lasti))
-            found.append(frame_of(frame) if known is None else known[1])
-            if len(found) == MOST_FRAMES:
+        is_user = is_users.get(code.co_filename)
+        if is_user or (is_user is None and is_user_code(code)):
+            entry = _frames.get((id(code), frame.f_lasti))
+            frames.append(frame_of(frame) if entry is None else entry[1])
+            if len(frames) == MOST_FRAMES:
                 break
         frame = frame.f_back
-    return tuple(found)
+    return tuple(frames)
 
 
 def is_user_code(code: CodeType) -> bool:
-    """Whether a function is the user's, as `is_user_file` says of its file."""
-    own = _is_users.get(code.co_filename)
-    if own is None:
-        own = _is_users[code.co_filename] = is_user_file(code.co_filename)
-    return own
+    """Whether a function is in a file of the user, according to `is_user_file`."""
+    is_user = _is_users.get(code.co_filename)
+    if is_user is None:
+        is_user = _is_users[code.co_filename] = is_user_file(code.co_filename)
+    return is_user
 
 
 def is_user_file(file: str) -> bool:
-    """Whether a file, as code objects name it, is neither a library's nor generated."""
+    """Whether a file, as code objects name it, belongs to neither a library nor generated code."""
     if file.startswith("<"):
         return file.startswith(_TYPED)
     path = os.path.abspath(file)
@@ -80,11 +80,11 @@ def is_user_file(file: str) -> bool:
 
 
 def frame_of(frame: FrameType) -> StackFrame:
-    """Return the line that a function is at."""
+    """Return the current line of a frame."""
     code = frame.f_code
-    known = _frames.get((id(code), frame.f_lasti))
-    if known is not None:
-        return known[1]
+    entry = _frames.get((id(code), frame.f_lasti))
+    if entry is not None:
+        return entry[1]
     line = frame.f_lineno or code.co_firstlineno
     text = linecache.getline(code.co_filename, line, frame.f_globals)
     file = code.co_filename if code.co_filename.startswith("<") else os.path.abspath(code.co_filename)
@@ -94,7 +94,7 @@ def frame_of(frame: FrameType) -> StackFrame:
 
 
 def _script() -> str:
-    """Return the file that was run by its path; of what ``python -m`` runs only code outside libraries is a user's."""
+    """Return the file that was run by its path; empty for ``python -m``, which may run a library."""
     main = sys.modules.get("__main__")
     file = getattr(main, "__file__", None)
     return os.path.abspath(file) if file and getattr(main, "__spec__", None) is None else ""
@@ -105,7 +105,7 @@ def _libraries() -> tuple[str, ...]:
     """Return the folders of Python, of installed packages, and of this package."""
     paths = sysconfig.get_paths()
     folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    # In a virtual environment the modules of Python are still those of the one it was made from.
+    # In a virtual environment, the modules of Python are still those of the base installation.
     folders |= {os.path.dirname(os.__file__), PACKAGE}
     return tuple(map(_folder, folders))
 

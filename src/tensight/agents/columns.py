@@ -1,7 +1,7 @@
-"""Statistics of all slots in columns: the compiled scan writes them where they lie, with no object for a tensor.
+"""Statistics of all slots in columns: the compiled scan writes them in place, without an object for each tensor.
 
-A row holds what the scan counts and adds up (`tensors.layout`); means, deviations, norms and hashes are computed from
-it for many rows at once, when somebody asks (`rows`). The results are those of `tensors.statistics`, bit for bit.
+A row contains the counts and sums of a scan (`tensors.layout`); means, deviations, norms and hashes are computed from
+it for many rows at once, when they are needed (`rows`). The results are those of `tensors.statistics`, bit for bit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NEVER = -2
 """Iteration of a row that was never written."""
 
 MOST_ROWS = 2**20
-"""Rows that there can be. A scan writes to them without the interpreter lock, so they can never move."""
+"""Maximum number of rows. A scan writes to them without the interpreter lock, so they can never move."""
 
 _READY_AT_FIRST = 256
 _NO_HASH = layout.NO_HASH
@@ -46,7 +46,7 @@ _FIRST_REALS[[layout.MINIMUM, layout.MAXIMUM]] = math.inf, -math.inf
 
 
 class _Kind(NamedTuple):
-    """How elements of a dtype are scanned: as they lie, if in native byte order."""
+    """How elements of a dtype are scanned: in place, if in native byte order."""
 
     code: int
     element: ElementType
@@ -61,22 +61,21 @@ def _kind(dtype: np.dtype[Any]) -> _Kind:
 
 
 _BY_NAME = {name: _kind(element_named(name).native) for name in ELEMENT_NAMES if name != "bool"}
-# By the code of an element type; the last one stands for rows that were never written, whose code is -1.
+# By the code of an element type; the last entry is for rows that were never written, whose code is -1.
 _IS_FLOAT = np.array([*("float" in name or "complex" in name for name in ELEMENT_NAMES), False])
 _BY_NAME["bool"] = _kind(np.dtype(np.bool_))
 
 
 class StatisticsColumns:
-    """One row of statistics for each slot, the last one that was written.
+    """One row of statistics for each slot, as last written.
 
-    Rows are written by the thread that trains. Whoever looks at them from another one takes a copy (`take`) while that
-    one waits.
+    Rows are written by the training's thread. Other threads take a copy (`take`) while that thread waits.
 
     Attributes
     ----------
     iteration : ndarray of int64
-        In which each row was written, NEVER if it never was; at least as long as `reserve` was asked for. It is another
-        view when there are more slots.
+        In which each row was written, NEVER if it never was; at least as long as `reserve` has ensured. It is replaced
+        by another view when there are more slots.
     """
 
     def __init__(self) -> None:
@@ -96,7 +95,7 @@ class StatisticsColumns:
 
     @property
     def current_iteration(self) -> int:
-        """That rows are written in, -1 at first; whoever counts the steps sets it."""
+        """Iteration in which rows are written, -1 at first; set by the code that counts steps."""
         return self._current_iteration
 
     @current_iteration.setter
@@ -107,7 +106,7 @@ class StatisticsColumns:
 
     @property
     def team(self) -> Team | None:
-        """Threads that help with large tensors; None at first: then who asks scans alone."""
+        """Threads that help with large tensors; None at first: then the caller scans alone."""
         return self._team
 
     @team.setter
@@ -117,12 +116,12 @@ class StatisticsColumns:
             self._rows.set_team(*(team or ALONE))
 
     def read_where_they_lie(self, types: tuple[type, ...], kinds: Mapping[Any, int]) -> None:
-        """Say which tensors `scan_tensor` can read.
+        """Set which tensors `scan_tensor` can read.
 
         Parameters
         ----------
         types : tuple of type
-            Of tensors that answer as PyTorch's do.
+            Of tensors with the interface of PyTorch's.
         kinds : mapping of dtype to int
             Indices in `ELEMENT_NAMES`.
         """
@@ -131,14 +130,14 @@ class StatisticsColumns:
             self._rows.set_tensors(*self._tensors)
 
     def scan_tensor(self, slot_id: int, tensor: object, *, hashed: bool) -> bool:
-        """Write the row of a slot from a tensor, if it can be read where it lies; False, and nothing done, if not."""
+        """Write the row of a slot from a tensor, if it can be read in place; else do nothing, and return False."""
         rows = self._rows
         return rows is not None and rows.write_tensor(slot_id, 0 if hashed else _NO_HASH, tensor)
 
     def observer(
         self, seen: list[int], otherwise: Callable[..., None], books: Kept | None = None
     ) -> Callable[..., None]:
-        """Return what looks at tensors without a call of Python, where `scan_tensor` can read them.
+        """Return a function that observes tensors without calls of Python, if `scan_tensor` can read them.
 
         Parameters
         ----------
@@ -147,13 +146,13 @@ class StatisticsColumns:
         otherwise : callable (slot_id, tensor, need, same)
             Observes every other tensor.
         books : Kept, optional
-            With which values are kept (`Retention.books`); without it ``otherwise`` gets those whose values are wanted.
+            Records of kept values (`Retention.books`); without it ``otherwise`` gets tensors whose values are needed.
         """
         rows = self._rows or self._compiled_rows()
         return otherwise if rows is None else rows.observer(seen, otherwise, books).observe
 
     def reserve(self, slot_count: int) -> None:
-        """Have rows for so many slots; scans do it by themselves.
+        """Provide rows for this many slots; scans do so automatically.
 
         Raises
         ------
@@ -185,7 +184,7 @@ class StatisticsColumns:
         array : ndarray
             Of any shape, strides and byte order.
         hashed : bool
-            Whether a content hash is wanted; the row may be without one if not.
+            Whether a content hash is needed; otherwise the row may be without one.
 
         Returns
         -------
@@ -207,20 +206,20 @@ class StatisticsColumns:
     def scan_address(
         self, slot_id: int, address: int, dtype: str, shape: tuple[int, ...], count: int, *, hashed: bool = True
     ) -> bool:
-        """Write the row of a slot from where its elements lie.
+        """Write the row of a slot from the address of its elements.
 
         Parameters
         ----------
         slot_id : int
         address : int
-            Of the elements, in C order without gaps and native byte order; they must stay there meanwhile.
+            Of the elements, in C order without gaps and native byte order; they must stay there during the scan.
         dtype : str
             NumPy's name, or that of ml_dtypes.
         shape : tuple of int
         count : int
             Number of elements.
         hashed : bool
-            Whether a content hash is wanted; the row may be without one if not.
+            Whether a content hash is needed; otherwise the row may be without one.
 
         Returns
         -------
@@ -241,25 +240,25 @@ class StatisticsColumns:
     def scan_strided(
         self, slot_id: int, address: int, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], *, hashed: bool
     ) -> bool:
-        """Write the row of a slot from elements that do not lie one after the other, without a copy of them.
+        """Write the row of a slot from elements that are not contiguous, without a copy of them.
 
         Parameters
         ----------
         slot_id : int
         address : int
-            Of the first element; they must stay there meanwhile.
+            Of the first element; they must stay there during the scan.
         dtype : str
             NumPy's name, or that of ml_dtypes.
         shape : tuple of int
         strides : tuple of int
             In elements, none below 0.
         hashed : bool
-            Whether a content hash is wanted; the row may be without one if not.
+            Whether a content hash is needed; otherwise the row may be without one.
 
         Returns
         -------
         bool
-            False if they have to be put in order first; the row then stays as it is.
+            False if they must be made contiguous first; the row then stays as it is.
         """
         kind, count, axes = _BY_NAME.get(dtype), math.prod(shape), merged_axes(shape, strides)
         rows = self._rows or self._compiled_rows()
@@ -281,9 +280,9 @@ class StatisticsColumns:
             NumPy's name, or that of ml_dtypes.
         shape : tuple of int
         segments : iterable of ndarray
-            Its elements in C order, 1-D, ``SEGMENT_ELEMENTS`` at a time; each is scanned before the next is asked for.
+            Its elements in C order, 1-D, ``SEGMENT_ELEMENTS`` at a time; each is scanned before the next is requested.
         hashed : bool
-            Whether a content hash is wanted; the row may be without one if not.
+            Whether a content hash is needed; otherwise the row may be without one.
 
         Returns
         -------
@@ -299,14 +298,14 @@ class StatisticsColumns:
     def copy_row(
         self, source: int, target: int, of: StatisticsColumns | None = None, shape: tuple[int, ...] | None = None
     ) -> None:
-        """Write to the row of one slot what is in that of another, also `of` other columns.
+        """Copy the row of one slot to another, by default within these columns.
 
         Parameters
         ----------
         source, target : int
-            Slots of the same elements in the same order.
+            Slot ids of the same elements in the same order.
         of : StatisticsColumns, optional
-            Where the source is; here by default.
+            Columns that contain the source; these by default.
         shape : tuple of int, optional
             Of the target; that of the source by default.
         """
@@ -327,22 +326,22 @@ class StatisticsColumns:
 
     def take(self, slot_ids: ArrayLike) -> Rows:
         """Return a copy of the rows of slots, in their order."""
-        wanted = np.asarray(slot_ids, np.int64)
-        if wanted.size:
-            self.reserve(int(wanted.max()) + 1)
+        ids = np.asarray(slot_ids, np.int64)
+        if ids.size:
+            self.reserve(int(ids.max()) + 1)
         shapes = self._shapes
         return Rows(
-            wanted,
-            self._iterations[wanted],
-            [shapes[slot_id] for slot_id in wanted.tolist()],
-            self._codes[wanted],
-            self._reals[wanted],
-            self._counts[wanted],
-            self._exponents[wanted],
+            ids,
+            self._iterations[ids],
+            [shapes[slot_id] for slot_id in ids.tolist()],
+            self._codes[ids],
+            self._reals[ids],
+            self._counts[ids],
+            self._exponents[ids],
         )
 
     def columns(self, slot_ids: ArrayLike) -> dict[Any, NDArray[Any]]:
-        """Return the statistics of slots by name, as watchpoints are evaluated on; see `Rows.columns`."""
+        """Return the statistics of slots by name, for the evaluation of watchpoints; see `Rows.columns`."""
         return self.take(slot_ids).columns()
 
     def statistics(self, slot_id: int) -> TensorStatistics | None:
@@ -360,20 +359,20 @@ class StatisticsColumns:
         return bool(self._counts[slot_id, layout.NAN : layout.POSITIVE_INFINITE + 1].any())
 
     def anomalies(self, slot_count: int) -> NDArray[np.bool_]:
-        """Return which of the first slots have a row of this iteration with NaN, Inf or values that have exploded.
+        """Return which of the first slots have a row of this iteration with NaN, Inf or exploded values.
 
         Parameters
         ----------
         slot_count : int
-            How many.
+            Their number.
         """
         slot_count = min(slot_count, self._ready)
         counts, reals = self._counts[:slot_count], self._reals[:slot_count]
         non_finite = counts[:, layout.NAN : layout.POSITIVE_INFINITE + 1].any(axis=1)
         largest = np.maximum(reals[:, layout.MAXIMUM], -reals[:, layout.MINIMUM])
-        found: NDArray[np.bool_] = non_finite | (largest > EXPLOSION_LIMIT) & _IS_FLOAT[self._codes[:slot_count]]
-        found &= self._iterations[:slot_count] == self.current_iteration
-        return found
+        is_anomaly: NDArray[np.bool_] = non_finite | (largest > EXPLOSION_LIMIT) & _IS_FLOAT[self._codes[:slot_count]]
+        is_anomaly &= self._iterations[:slot_count] == self.current_iteration
+        return is_anomaly
 
     def has_hash(self, slot_id: int) -> bool:
         """Whether the row of a slot has a content hash."""
@@ -388,7 +387,7 @@ class StatisticsColumns:
     def _scan_direct(
         self, slot_id: int, kind: _Kind, address: int, shape: tuple[int, ...], count: int, hashed: bool
     ) -> None:
-        """Scan at most a segment of elements that the kernel can read themselves."""
+        """Scan at most a segment of elements that the kernel can read in place."""
         rows = self._rows or self._compiled_rows()
         if rows is None:
             self._scan_any(slot_id, kind, array_at(address, kind.element, shape, count), hashed)
@@ -400,7 +399,7 @@ class StatisticsColumns:
             self._mark(slot_id, kind.code, shape, exponent)
 
     def _scan_any(self, slot_id: int, kind: _Kind, array: NDArray[Any], hashed: bool) -> None:
-        """Scan what must be copied or put together first, or what there are no kernels for."""
+        """Scan elements that must be copied or joined first, or for which there are no kernels."""
         if array.size > SEGMENT_ELEMENTS:
             self._scan_segments(slot_id, kind, array.shape, segments_of(array), hashed)
             return
@@ -443,7 +442,7 @@ class StatisticsColumns:
         return exponent
 
     def _compiled_rows(self) -> CompiledRows | None:
-        """Return what writes rows, if there are compiled kernels; once there are some they are kept."""
+        """Return the compiled writer of rows, if there are kernels; it is kept once there is one."""
         compiled = kernels()
         if compiled is not None:
             rows = compiled.Rows(
@@ -462,7 +461,7 @@ class StatisticsColumns:
 
 
 def _rows_in_memory(dtype: Any, width: int) -> NDArray[Any]:
-    """Return rows of zeros; only those that are written to take memory. A forked process has its own."""
+    """Return rows of zeros, of which only those written to take memory. A forked process has its own."""
     size_bytes = MOST_ROWS * width * np.dtype(dtype).itemsize
     memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     rows: NDArray[Any] = np.frombuffer(memory, dtype)
@@ -477,7 +476,7 @@ def _kind_or_none(dtype: np.dtype[Any]) -> _Kind | None:
 
 
 def array_at(address: int, element: ElementType, shape: tuple[int, ...], count: int) -> NDArray[Any]:
-    """Return an array over memory that belongs to somebody else."""
+    """Return an array over memory that belongs to other code."""
     dtype: np.dtype[Any] = np.dtype(np.bool_) if element.is_bool else element.native
     if not count:
         return np.empty(shape, dtype)

@@ -1,4 +1,4 @@
-"""What the server commands while the training is stopped."""
+"""Executes the server's commands while the training is stopped."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import Metadata, RunCMD, SetCMD, WatchpointHit
 
 ANSWERED_WITHIN_S = 600.0
-"""For values that were asked for: gigabytes over a slow network take their time."""
+"""For requested values, because gigabytes over a slow network take a while."""
 
 _MOST_FAILURES = 5
 _RETRY_S = 0.5
 
 
 class Terminated(SystemExit):
-    """A person has ended the training."""
+    """The user has ended the training."""
 
 
 class Order(NamedTuple):
-    """How far the training is to go.
+    """How far the training is to run.
 
     Attributes
     ----------
     steps : int or None
-        Until so many steps are done; None without end.
+        Until so many steps are done; None to run without end.
     at_nodes : bool
         To the next operator, or to the one that `node` names.
     node : str
     goes_on : bool
-        Further steps follow at once, which nobody looks at.
+        Whether further steps follow at once, without inspection.
     back : bool
         Back to the operator before, or to the one that `node` names, in the step that has just been done.
     """
@@ -55,19 +55,19 @@ class Order(NamedTuple):
 
 
 ON = Order(None)
-"""On, without end."""
+"""Run without end."""
 
 
 class LostError(Exception):
-    """The server is gone."""
+    """The server was lost."""
 
 
 class RefusedError(LostError):
-    """The server is there, and does not want to know the process."""
+    """The server is available, but refuses the process."""
 
 
 class CommandLoop:
-    """Asks the server what to do and does it, until it is told to go on.
+    """Requests commands from the server and executes them, until the training may go on.
 
     Parameters
     ----------
@@ -77,16 +77,16 @@ class CommandLoop:
     check_again : callable
         Checks all watchpoints on the values of the step at which the training is stopped, and returns the hits.
     capture_operators : callable
-        Has every operator captured from the next step on.
+        Captures every operator from the next step on.
     announce : callable
-        Tells the server once more who the process is; returns why that failed, empty if it did not.
+        Introduces the process to the server again; returns why that failed, empty if it did not.
     hit_messages : callable
         Returns hits as messages.
 
     Attributes
     ----------
     is_ours : bool
-        Whether the server understands what Tensight added to the protocol.
+        Whether the server understands Tensight's additions to the protocol.
     """
 
     def __init__(
@@ -111,13 +111,13 @@ class CommandLoop:
         self.is_ours = True
 
     def forget_watchpoints(self) -> None:
-        """Watch nothing any more: a server that is told who the process is tells it everything anew."""
+        """Remove all watchpoints: after an introduction, a server sends its watchpoints again."""
         for number in self._watchpoints:
             self._watches.delete(number)
         self._watchpoints.clear()
 
     def obey(self, where: Callable[[], Metadata]) -> Order:
-        """Obey until the server says to go on.
+        """Execute commands until the server lets the training go on.
 
         Parameters
         ----------
@@ -127,9 +127,9 @@ class CommandLoop:
         Raises
         ------
         Terminated
-            A person ends the training.
+            The user ends the training.
         LostError
-            There is no server any more.
+            The server was lost.
         """
         failures = 0
         while True:
@@ -147,7 +147,7 @@ class CommandLoop:
                 return order
 
     def send_hits(self, hits: Iterable[AgentHit]) -> None:
-        """Tell the server of hits."""
+        """Send hits to the server."""
         messages = self._hit_messages(hits)
         if messages:
             _complain(self._connection.stream("SendWatchpointHits", messages, timeout_s=ANSWER_WITHIN_S), "the hits")
@@ -222,7 +222,7 @@ def _report_lines(message: str) -> None:
 
 
 def _complain(outcome: Outcome, what: str) -> None:
-    """Log that a server refused something; that it is gone shows anyway with the next request."""
+    """Log that a server refused something; if it was lost, the next request will show that."""
     reply = outcome.reply
     if isinstance(reply, EventReply) and reply.status != EventReply.OK:
         log_once(f"the debug server refused {what}: {text(reply.message)}")

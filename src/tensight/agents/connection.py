@@ -1,4 +1,4 @@
-"""The connection of a training process to a debug server: calls that never raise, and never outlast their time."""
+"""The connection of a training process to a debug server: calls that never raise, and never exceed their time limit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _STREAMS: dict[str, tuple[str, Any]] = {
 _SLICE_S = 0.2
 _MOST_WORDS = 200
 _imported_by_us: list[str] = []
-"""gRPC, if it was: it then has no fork handlers."""
+"""Contains "grpc" if we were the first to import it, and it therefore has no fork handlers."""
 _FORK_VARIABLE = "GRPC_ENABLE_FORK_SUPPORT"
 
 
@@ -56,9 +56,9 @@ class Outcome(NamedTuple):
     Attributes
     ----------
     reply : Message or None
-        None if there is none.
+        None if the call failed.
     code : str
-        gRPC's name of what went wrong, such as ``UNAVAILABLE``; empty if nothing did.
+        gRPC's name of the error, such as ``UNAVAILABLE``; empty without an error.
     details : str
     """
 
@@ -72,18 +72,18 @@ class Outcome(NamedTuple):
         if self.code == "DEADLINE_EXCEEDED":
             return "no answer"
         if self.code == "UNAVAILABLE":
-            # Of a connection that failed gRPC says everything that it tried; the system's own words are the last.
+            # For a failed connection gRPC lists everything that it tried; the system's own message comes last.
             return self.details.rpartition(": ")[2].strip(" []") or self.code
         return f"{self.code} {self.details}".strip()[:_MOST_WORDS]
 
     @property
     def is_refused(self) -> bool:
-        """Whether the server asks for an access token, or for another one."""
+        """Whether the server requires an access token, or a different one."""
         return self.code == "UNAUTHENTICATED"
 
     @property
     def is_unknown_call(self) -> bool:
-        """Whether the server is one that does not have the call."""
+        """Whether the server does not have the call."""
         return self.code == "UNIMPLEMENTED"
 
 
@@ -96,9 +96,9 @@ class Connection:
     Parameters
     ----------
     settings : AgentSettings
-        Where the server is, and what it asks for.
+        Address of the server, certificates and access token.
     key : str
-        Unique for the life of the process; empty to be one of MindSpore's own clients.
+        Unique for the life of the process; empty to act as one of MindSpore's own clients.
     """
 
     def __init__(self, settings: AgentSettings, key: str) -> None:
@@ -135,12 +135,12 @@ class Connection:
         timeout_s : float or None
             None waits until there is a reply, or `abandon` is called.
         wait_for_ready : bool
-            Whether a server that is not there yet is waited for.
+            Whether to wait for a server that is not available yet.
         """
         return self._finish(name, lambda make: make(request, **self._options(timeout_s, wait_for_ready)), timeout_s)
 
     def ask(self, name: str, request: Message, *, timeout_s: float) -> Outcome:
-        """Do the same as `call` for less, in a thread that nobody interrupts."""
+        """Do the same as `call` at less cost, in a thread that receives no signals."""
         make = self._calls.get(name)
         if make is None:
             return _NO_CONNECTION
@@ -155,7 +155,7 @@ class Connection:
         return self._finish(name, lambda make: make(iter(requests), **self._options(timeout_s, False)), timeout_s)
 
     def start_stream(self, name: str, requests: Iterator[Message]) -> Any:
-        """Send messages as they come, without waiting; return the call, whose reply `result` waits for, or None."""
+        """Send messages as they come, without waiting; return the call for `result`, None if it cannot start."""
         make = self._calls.get(name)
         with _uninterrupted():
             try:
@@ -164,7 +164,7 @@ class Connection:
                 return None
 
     def result(self, call: Any, timeout_s: float) -> Outcome:
-        """Wait for the reply of a call that was started; it is given up after a time."""
+        """Wait for the reply of a call that was started, and cancel it after a time."""
         return self._settled(call, timeout_s)
 
     def has_ended(self, call: Any) -> bool:
@@ -173,20 +173,20 @@ class Connection:
             return bool(call.done())
 
     def cancel(self, call: Any) -> None:
-        """Give up a call that was started."""
+        """Cancel a call that was started."""
         with _uninterrupted():
             call.cancel()
 
     def abandon(self) -> None:
-        """Give up the calls that wait at this moment: the server is taken to be gone."""
+        """Cancel the calls that wait at this moment, because the server was lost."""
         self._epoch += 1
 
     def hold_no_more(self) -> None:
-        """Give up calls that may take for ever, now and from now on; may be called by a signal handler."""
+        """Cancel calls without a time limit, now and from now on; may be called by a signal handler."""
         self._holds = False
 
     def close(self) -> None:
-        """Close the connection; nothing can be called any more."""
+        """Close the connection; calls are no longer possible."""
         self._calls = {}
         channel, self._channel = self._channel, None
         if channel is not None:
@@ -205,11 +205,11 @@ class Connection:
                 call = self._started(lambda: start(make.future))
             except Exception as error:
                 return _failure(error)
-        # gRPC's own deadline comes first; the other is for a machine that is too busy to notice it.
+        # gRPC's own deadline comes first; ours is for a machine that is too busy to notice it.
         return self._settled(call, None if timeout_s is None else timeout_s + 1.0)
 
     def _started(self, start: Callable[[], Any]) -> Any:
-        """Start a call; until it ends the process forks only if it takes too long."""
+        """Start a call; until it ends, forks wait for it, unless it takes too long."""
         self._gate.enter()
         try:
             call = start()
@@ -222,7 +222,7 @@ class Connection:
     def _settled(self, call: Any, timeout_s: float | None) -> Outcome:
         """Wait for a call in slices, so that Ctrl-C ends the wait at once."""
         epoch, end_s = self._epoch, None if timeout_s is None else time.monotonic() + timeout_s
-        # A plain lock: an interrupt leaves it as it is.
+        # A plain lock, which an interrupt leaves as it is.
         ended = threading.Lock()
         ended.acquire()
         try:
@@ -242,9 +242,9 @@ class Connection:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Put off what Ctrl-C does, and SIGTERM where it is handled in Python, until the block ends.
+    """Defer SIGINT, and SIGTERM if it is handled in Python, until the block ends.
 
-    gRPC holds locks that an exception in the middle of its code would leave locked, and whoever needs them next would
+    An exception in the middle of gRPC's code would leave its locks locked, and the next thread that needs them would
     wait for ever.
     """
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -265,7 +265,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _outcome(call: Any) -> Outcome:
-    """Return what a call that has ended came to."""
+    """Return the outcome of a call that has ended."""
     import grpc
 
     try:
@@ -277,7 +277,7 @@ def _outcome(call: Any) -> Outcome:
 
 
 def _failure(error: Exception) -> Outcome:
-    """Return what a call came to that raised an error."""
+    """Return the outcome of a call that raised an error."""
     import grpc
 
     if isinstance(error, grpc.RpcError):
@@ -295,7 +295,7 @@ def _address(settings: AgentSettings) -> str:
 
 
 def _channel(settings: AgentSettings, address: str) -> Any:
-    """Return a channel to the server; None, and a word about it, if there can be none."""
+    """Return a channel to the server; log why, and return None, if there can be none."""
     try:
         with _without_fork_handlers():
             import grpc
@@ -305,7 +305,7 @@ def _channel(settings: AgentSettings, address: str) -> Any:
             ("grpc.initial_reconnect_backoff_ms", 200),
             ("grpc.min_reconnect_backoff_ms", 200),
             ("grpc.max_reconnect_backoff_ms", 2_000),
-            # A proxy for the web is none for a debug server.
+            # A proxy for the web does not forward to a debug server.
             ("grpc.enable_http_proxy", 0),
             ("grpc.use_local_subchannel_pool", 1),
         ]
@@ -321,13 +321,13 @@ def _channel(settings: AgentSettings, address: str) -> Any:
 
 @contextmanager
 def _without_fork_handlers() -> Iterator[None]:
-    """Have gRPC leave `fork` alone.
+    """Import gRPC without its handlers for `fork`.
 
-    With its handlers a forked child (a worker of a data loader) hangs whenever one of our calls is under way; and where
-    it finds that they cannot run, it writes a line for each fork. Without them the child only must not touch gRPC,
-    which is what `forking` sees to. gRPC reads the variable when it is imported; the training's own processes get their
-    environment unchanged. Where the training has imported gRPC before, a `ForkGate` has no call of ours under way while
-    it forks.
+    With its handlers a forked child (a worker of a data loader) hangs whenever one of our calls is active; and if the
+    handlers cannot run, gRPC writes a line for each fork. Without them the child just must not touch gRPC, which
+    `forking` ensures. gRPC reads the variable when it is imported; the training's own processes get their environment
+    unchanged. If the training has imported gRPC before, a `ForkGate` ensures that no call of ours is active while it
+    forks.
     """
     if "grpc" in sys.modules:
         yield

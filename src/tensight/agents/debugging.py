@@ -1,4 +1,4 @@
-"""What debugging a training is like whatever its framework: it begins once, steps end, and no mistake disturbs it."""
+"""The debugger of a training, for any framework: it begins once, ends steps, and never disturbs the training."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class TrainingDebugger(ABC):
     ----------
     settings : AgentSettings
     agent_of : callable
-        Makes the agent, from the arguments of `Agent`.
+        Creates the agent, from the arguments of `Agent`.
     is_requested : bool
-        Whether the script itself asks for the debugger; else, as in all processes that inherit its environment, workers
-        are left alone.
+        Whether the script itself requests the debugger; if not, as in all processes that inherit its environment,
+        workers are left alone.
     """
 
     def __init__(self, settings: AgentSettings, agent_of: Callable[..., Agent], *, is_requested: bool = True) -> None:
@@ -59,7 +59,7 @@ class TrainingDebugger(ABC):
 
     @property
     def agent(self) -> Agent | None:
-        """What observes the training; None before it has begun."""
+        """The agent that observes the training; None before it has begun."""
         return self._agent
 
     def __enter__(self) -> Self:
@@ -67,7 +67,7 @@ class TrainingDebugger(ABC):
         try:
             self.start()
         except BaseException:
-            # Nobody leaves a block that was never entered.
+            # Python does not call `__exit__` if entering the block fails.
             self.close_at_exit()
             raise
         return self
@@ -91,7 +91,7 @@ class TrainingDebugger(ABC):
     def start(self) -> None:
         """Begin to debug what the training calls from now on, in this thread.
 
-        What was begun in the same way before is ended: in a notebook the cell is run again.
+        A debugger that was started in the same way before is closed: in a notebook, the cell is run again.
         """
         with self._guarded():
             self._start()
@@ -101,36 +101,36 @@ class TrainingDebugger(ABC):
             if other.is_left_alone:
                 other._leave()
             elif self._takes_over(other):
-                report("debugging begins anew; what it began with before is debugged no more")
+                report("debugging starts again; what was debugged before no longer is")
                 other.close()
         if any(type(other) is type(self) for other in active_debuggers()):
-            log_once("this training is being debugged already; debugging it a second time is left out")
+            log_once("this training is being debugged already; the second debugger does nothing")
             self._is_over = True
             return
         _active.append(weakref.ref(self))
         self._begin()
 
     def ended_by(self, error: BaseException | None) -> None:
-        """Note which exception has ended the training, if one has; `close` tells the server."""
+        """Note the exception that has ended the training, if any; `close` reports it to the server."""
         self._error = error
 
     def close(self) -> None:
         """End debugging; the training goes on without it."""
         if self._is_over:
             return
-        # Each of them, also where another fails.
+        # Run each of them, even if another fails.
         for part in (self._end_open_step, self._leave, self._close_agent, self._clean_up):
             _do_orderly(part)
 
     def close_at_exit(self) -> None:
-        """Do the same while the interpreter ends: there Ctrl-C means only that somebody is in a hurry."""
+        """Do the same while the interpreter exits, where Ctrl-C only means that the user is in a hurry."""
         with suppress(KeyboardInterrupt):
             self.ended_by(uncaught())
             self.close()
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether this process is a worker that serves a training, in which nobody has asked for this debugger."""
+        """Whether this process is a worker of a training, for which the debugger was not requested."""
         is_requested = self._is_requested and os.getpid() == self._process_id
         return not is_requested and bool(pool_of_worker())
 
@@ -142,24 +142,24 @@ class TrainingDebugger(ABC):
 
     @abstractmethod
     def _detach(self) -> None:
-        """Remove everything from the framework. Attaching may have broken off half-way."""
+        """Remove everything from the framework, even if attaching failed half-way."""
 
     @abstractmethod
     def _tell_step(self, agent: Agent, skipped: bool) -> None:
-        """Tell the agent that a step has ended, and what it computed.
+        """Report to the agent that a step has ended, and what it computed.
 
         Parameters
         ----------
         agent : Agent
         skipped : bool
-            A loss scaler has left out the update.
+            Whether a loss scaler has skipped the update.
         """
 
-    def _end_open_step(self) -> None:  # noqa: B027 - for those who wait for more
-        """End a step that is over, if that was still to be found out."""
+    def _end_open_step(self) -> None:  # noqa: B027 - optional for adapters
+        """End a step that is over, if the adapter has deferred that decision."""
 
-    def _clean_up(self) -> None:  # noqa: B027 - for those who leave something behind
-        """Remove what is left when nothing is seen any more."""
+    def _clean_up(self) -> None:  # noqa: B027 - optional for adapters
+        """Remove what is left after nothing is observed any more."""
 
     # --- what adapters use ---
 
@@ -174,25 +174,25 @@ class TrainingDebugger(ABC):
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Let nothing into the training but that a person has ended or interrupted it.
+        """Keep all exceptions from the training, except that the user ends or interrupts it.
 
-        What goes on after an interruption is debugged, too: the next cell of a notebook, or a script that expects it.
+        After an interruption debugging goes on: with the next cell of a notebook, or in a script that handles it.
         """
         try:
             yield
         except Exception as error:
             self._give_up(error)
         except Terminated:
-            # Where no block is around the training, nobody else ends debugging. Ctrl-C means: faster.
+            # Without a block around the training, nothing else ends debugging. Ctrl-C meanwhile means: faster.
             ends_here = not self._is_over
             with suppress(KeyboardInterrupt):
                 self.close()
             if ends_here and is_interactive():
-                report("debugging has ended; to debug what is trained here next, begin it anew, or restart the kernel")
+                report("debugging has ended; to debug the next training here, start it again, or restart the kernel")
             raise
 
     def _give_up(self, error: Exception) -> None:
-        """Let the training go on without us."""
+        """Detach and leave the training undisturbed."""
         if is_of_handler(error):
             raise error
         why = str(error) if isinstance(error, TensightError) else f"internal error: {error!r}"
@@ -200,7 +200,7 @@ class TrainingDebugger(ABC):
         self.close()
 
     def _takes_over(self, other: TrainingDebugger) -> bool:
-        """Whether the script has begun both in this thread, and neither for a block."""
+        """Whether the script has started both in this thread, and neither with a block."""
         return (
             type(other) is type(self)
             and self._is_requested
@@ -215,7 +215,7 @@ class TrainingDebugger(ABC):
             self._agent.close()
 
     def _leave_children(self) -> None:
-        """Leave nothing in the child of a fork, which is no training."""
+        """Detach in the child of a fork, which is not a training."""
         os.register_at_fork(after_in_child=functools.partial(_leave, weakref.ref(self)))
 
     def _leave(self) -> None:
@@ -225,13 +225,13 @@ class TrainingDebugger(ABC):
 
 
 def active_debuggers() -> list[TrainingDebugger]:
-    """Return who debugs a training in this process."""
-    found = [reference() for reference in _active]
-    return [debugger for debugger in found if debugger is not None]
+    """Return the debuggers of trainings in this process."""
+    debuggers = [reference() for reference in _active]
+    return [debugger for debugger in debuggers if debugger is not None]
 
 
 def _do_orderly(part: Callable[[], None]) -> None:
-    """Do a part of the end of debugging; where it fails that is logged."""
+    """Run a part of the end of debugging; log its error, if any."""
     try:
         part()
     except Exception as error:

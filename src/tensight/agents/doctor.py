@@ -1,17 +1,17 @@
-"""What `tensight doctor` runs: some steps of an unchanged script, with something tried out in the process.
+"""The process that `tensight doctor` runs: some steps of an unchanged script, with an experiment.
 
 ``python -m tensight.agents.doctor REPORT MODE FD STEPS [-m] SCRIPT ARGUMENTS`` is `tensight.agents.trial` with a mode:
 
 - ``plain``: nothing else;
 - ``seeded``: seeds are set when the framework has been imported;
 - ``deterministic``: that, and only deterministic algorithms are used;
-- ``reload``: in the middle of the steps what would be in a checkpoint is saved, loaded, and put back;
+- ``reload``: in the middle of the steps, the contents of a checkpoint are saved, loaded, and put back;
 - ``evaluate``: before the last step the model is evaluated twice on the same inputs;
 - ``one-batch``: every batch is the first one;
-- ``resume``: in the middle of the steps everything is made what it was at first, and what would be in a checkpoint is
+- ``resume``: in the middle of the steps everything is reset to its initial state, and the contents of a checkpoint are
   loaded into it.
 
-The last four write what they found to the file REPORT, as JSON.
+The last four write their findings to the file REPORT, as JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SEED = 20261123
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run a script as `python` would, in a mode."""
+    """Run a script as `python` would, in one of the modes."""
     report, mode, steps = Path(arguments[0]), arguments[1], int(arguments[3])
     if mode in ("seeded", "deterministic"):
         random.seed(SEED)
@@ -56,15 +56,15 @@ def _seed_torch(*, deterministic: bool) -> None:
 
 
 def _follow(mode: str, report: Path, steps: int) -> None:
-    _checkup().follow(mode, steps, lambda found: _write(report, found))
+    _checkup().follow(mode, steps, lambda findings: _write(report, findings))
 
 
 def _checkup() -> Any:
     return importlib.import_module("tensight.agents.torch.checkup")
 
 
-def _write(report: Path, found: dict[str, Any]) -> None:
-    report.write_text(json.dumps(found))
+def _write(report: Path, findings: dict[str, Any]) -> None:
+    report.write_text(json.dumps(findings))
 
 
 if __name__ == "__main__":

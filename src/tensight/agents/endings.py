@@ -1,4 +1,4 @@
-"""How a training has ended: by itself, or by an exception, as far as the interpreter tells."""
+"""How a training has ended: normally, or with an exception, as far as the interpreter shows it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _MOST_TEXT = 300
 
 
 def is_interactive() -> bool:
-    """Whether a person types what is run, in a notebook or at a prompt: an exception then ends a part of it only."""
+    """Whether code is typed in a notebook or at a prompt, where an exception ends only a part of it."""
     return hasattr(sys, "ps1")
 
 
 def at_end(call: Callable[[], None]) -> None:
-    """Have a function called when this process ends; what was given last is called first.
+    """Call a function when this process ends; the function that was registered last is called first.
 
     Parameters
     ----------
@@ -28,22 +28,22 @@ def at_end(call: Callable[[], None]) -> None:
     atexit.register(call)
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.parent_process() is not None:
-        # A child that was forked ends without the handlers of `atexit`.
+        # A forked child ends without the handlers of `atexit`.
         from multiprocessing.util import Finalize
 
         Finalize(None, call, exitpriority=0)
 
 
 def uncaught() -> BaseException | None:
-    """Return the exception that ends this process, as the interpreter knows while it ends."""
+    """Return the exception that ends this process, according to the interpreter."""
     if is_interactive():
         return None
-    # The function of a child of `multiprocessing` is still being left.
+    # In a child of `multiprocessing`, its function has not returned yet.
     return sys.exc_info()[1] or getattr(sys, "last_value", None)
 
 
 def described(error: BaseException | None) -> str:
-    """Return an exception in a line; empty if there is none, or it is how a script ends in an orderly way.
+    """Return an exception as one line; empty if there is none, or if it ends a script normally.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def described(error: BaseException | None) -> str:
     if isinstance(error, SystemExit):
         if error.code in (None, 0):
             return ""
-        # Who has caught an exception, and ends the process for it.
+        # The script has caught an exception, and exits because of it.
         error = error.__context__ or error
     if error is None:
         return ""

@@ -1,4 +1,4 @@
-"""Whether a tensor has NaN or infinite elements, and nothing else: at the speed of memory, small ones in 0.2 µs."""
+"""Checks whether a tensor has NaN or infinite elements, at the speed of memory; small tensors take 0.2 µs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 2**16
 
-# For each dtype that has such elements: an integer as wide as its numbers, its bits but for the sign, those of
-# infinity, or of the only NaN where there is no infinity, and how many numbers an element is.
+# For each dtype with such elements: an integer as wide as its numbers, the mask of all bits but the sign, the bits of
+# infinity (or of the only NaN if there is no infinity), and how many numbers an element has.
 _BITS: dict[str, tuple[np.dtype[Any], int, int, int]] = {
     "float16": (np.dtype(np.uint16), 0x7FFF, 0x7C00, 1),
     "bfloat16": (np.dtype(np.uint16), 0x7FFF, 0x7F80, 1),
@@ -34,12 +34,12 @@ _KINDS = {name: ELEMENT_NAMES.index(name) for name in _BITS}
 
 
 class FiniteSearch:
-    """Looks for NaN and infinite elements.
+    """Searches for NaN and infinite elements.
 
     Attributes
     ----------
     team : Team
-        Threads that help with large tensors; at first none.
+        Threads that help with large tensors; none at first.
     """
 
     def __init__(self) -> None:
@@ -47,14 +47,14 @@ class FiniteSearch:
         self._kernels: Kernels | None = None
 
     def at(self, address: int, dtype: str, count: int) -> bool:
-        """Whether there is a NaN or infinite element.
+        """Whether any element is NaN or infinite.
 
         Parameters
         ----------
         address : int
-            Of the elements, without gaps and in native byte order; they must stay there meanwhile.
+            Of the elements, without gaps and in native byte order; they must stay there during the search.
         dtype : str
-            Of `ELEMENT_NAMES`. What has no such elements has none.
+            Of `ELEMENT_NAMES`. Integers and booleans have no such elements.
         count : int
             Number of elements.
         """
@@ -69,7 +69,7 @@ class FiniteSearch:
         return compiled.has_non_finite(kind, address, count, *self.team)
 
     def of(self, array: NDArray[Any]) -> bool:
-        """Whether an array has NaN or infinite elements."""
+        """Whether any element of an array is NaN or infinite."""
         name = array.dtype.name
         if name not in _KINDS:
             return False
@@ -78,7 +78,7 @@ class FiniteSearch:
 
 
 def _search(name: str, address: int, count: int) -> bool:
-    """Look for them in NumPy, where there are no kernels."""
+    """Search with NumPy, if there are no kernels."""
     if not count:
         return False
     dtype, magnitude, infinity, numbers = _BITS[name]
@@ -89,8 +89,8 @@ def _search(name: str, address: int, count: int) -> bool:
 
 
 SEARCH = FiniteSearch()
-"""That of the process."""
+"""The search of this process."""
 has_non_finite_at = SEARCH.at
-"""`FiniteSearch.at`, with the kernels looked for once for the process."""
+"""`FiniteSearch.at`, with kernels that are looked up once for the process."""
 has_non_finite = SEARCH.of
-"""`FiniteSearch.of`, with the kernels looked for once for the process."""
+"""`FiniteSearch.of`, with kernels that are looked up once for the process."""

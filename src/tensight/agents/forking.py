@@ -1,7 +1,7 @@
-"""What becomes of an agent in a child of `os.fork`: nothing; and what it leaves to its parent at that moment.
+"""Disables agents in children of `os.fork`, and keeps calls from being active during a fork.
 
-Workers of data loaders are such children. Threads do not live on in them, and locks may be held for ever that a thread
-held; so a child never touches the connection again, not even to give its memory back.
+Workers of data loaders are such children. Threads do not continue in them, and locks that a thread held may stay locked
+for ever; so a child never touches the connection again, not even to free its memory.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 _WAIT_S = 0.5
-"""For calls that are under way when the process forks; a server that hangs answers none."""
+"""Maximum wait for active calls when the process forks; a server that hangs never replies."""
 
 
 class Forked(Protocol):
-    """What is to be silent in children."""
+    """An object that is disabled in children."""
 
     def silence(self) -> object:
-        """Do nothing from now on, for ever; return what must never be freed."""
+        """Disable this object for good; return what must never be freed."""
 
 
 class ForkGate:
-    """Lets no call of ours be under way while the process forks, where gRPC has fork handlers.
+    """Ensures that no call of ours is active while the process forks, if gRPC has fork handlers.
 
-    They cannot run while anybody calls gRPC: then they write a line for each fork, and leave the child with locks and
+    These cannot run during a call of gRPC: they then write a line for each fork, and leave the child with locks and
     threads of which it must not free anything.
 
     Parameters
@@ -42,7 +42,7 @@ class ForkGate:
 
     def __init__(self, *, is_needed: bool) -> None:
         self._is_needed = is_needed
-        # A signal handler may fork in the middle of it.
+        # A signal handler may fork while this thread is in the middle of it.
         self._changed = threading.Condition(threading.RLock())
         self._calls = self._forks = 0
         self._has_waited = False
@@ -51,7 +51,7 @@ class ForkGate:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Make a call in this block; it begins when no fork is under way."""
+        """Make a call in this block, which begins when no fork is in progress."""
         self.enter()
         try:
             yield
@@ -59,7 +59,7 @@ class ForkGate:
             self.leave()
 
     def enter(self) -> None:
-        """Begin a call, when no fork is under way."""
+        """Begin a call, when no fork is in progress."""
         if self._is_needed:
             with self._changed:
                 self._changed.wait_for(lambda: not self._forks, _WAIT_S)
@@ -74,7 +74,7 @@ class ForkGate:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Let no call begin, and wait for those under way; for one that takes long only once."""
+        """Let no call begin, and wait for active ones; only once for a call that takes long."""
         with self._changed:
             self._forks += 1
             if not self._has_waited:
@@ -93,7 +93,7 @@ _is_registered = False
 
 
 def silent_in_children(agent: Forked) -> None:
-    """Have an agent do nothing in processes that are forked from this one."""
+    """Disable an agent in processes that are forked from this one."""
     global _is_registered
     _live_agents.add(agent)
     if not _is_registered:
@@ -114,6 +114,6 @@ def _open_gates() -> None:
 def _silence_all() -> None:
     _gates.clear()
     for agent in list(_live_agents):
-        # What gRPC frees in a child can wait for a lock that nobody holds any more.
+        # In a child, gRPC may wait for a lock that no thread will release when it frees memory.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(agent.silence()))
     _live_agents.clear()

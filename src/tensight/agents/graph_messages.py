@@ -1,4 +1,4 @@
-"""A program as the graph that MindSpore would write, and in the chunks in which it travels."""
+"""A program as the graph that MindSpore would write, and as the chunks in which it is sent."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from tensight.graph import OutputSlot
 
 MOST_SOURCE_BYTES = 16 * 2**20
-"""Of all files of code that a process sends."""
+"""Of all source files that a process sends."""
 
 MOST_FILE_BYTES = 2**20
-"""A longer file is hardly written by a person."""
+"""A longer file is probably not written by hand."""
 
 _OUTSIDE_KEY = "cst0"
 _NAMES_OF_A_CHUNK = 20_000
@@ -43,19 +43,19 @@ _DT_BOOL, _DT_INT64, _DT_FLOAT64, _DT_STRING = 1, 5, 12, 13
 
 
 def graph_number(program: Program) -> int:
-    """Return the number at the end of the name of a program's graph, by which the process reports where it is."""
-    found = _TRAILING_NUMBER.search(program.name)
-    return int(found[0]) if found else program.number
+    """Return the number at the end of the name of a program's graph, with which the process reports its position."""
+    match = _TRAILING_NUMBER.search(program.name)
+    return int(match[0]) if match else program.number
 
 
 def graph_message(program: Program, file_names: Mapping[str, str] | None = None) -> bytes:
-    """Return a program as a serialized GraphProto, with what its parameters are to the training.
+    """Return a program as a serialized GraphProto, with the roles of its parameters.
 
     Parameters
     ----------
     program : Program
     file_names : mapping of str to str, optional
-        Of a program that is recorded: by which names the files of its operators are found.
+        For a recorded program, the names by which the files of its operators are found.
     """
     roles = {node.name: node.role for node in program.nodes if node.role not in ("operator", "constant")}
     return _written(program, file_names) + serialized_roles(roles) + serialized_given(program.given)
@@ -69,7 +69,7 @@ def _written(program: Program, file_names: Mapping[str, str] | None) -> bytes:
 
 
 def execution_order(program: Program) -> list[str]:
-    """Return the full names of a program's operators as they ran."""
+    """Return the full names of a program's operators in the order of execution."""
     return [node.name for node in program.nodes if node.role == "operator"]
 
 
@@ -81,9 +81,9 @@ def graph_chunks(graph: bytes, order: Sequence[str] = (), sources: Mapping[str, 
     graph : bytes
         From `graph_message`.
     order : sequence of str
-        Full names of its operators as they ran.
+        Full names of its operators in the order of execution.
     sources : mapping of str to str, optional
-        Text of files of code, which comes first.
+        Text of source files, which come first.
     """
     for file, text in (sources or {}).items():
         yield Chunk(sources=[SourceText(file=encoded(file), text=encoded(text))])
@@ -104,9 +104,9 @@ class SourceTexts:
         self._left_bytes = MOST_SOURCE_BYTES
 
     def of(self, programs: Iterable[Program]) -> dict[str, str]:
-        """Return the files that some programs are made from and that were not returned before, by path."""
+        """Return the source files of some programs that were not returned before, by path."""
         files = {frame.file: None for program in programs for node in program.nodes for frame in node.stack}
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for file in files:
             if file in self._seen:
                 continue
@@ -115,11 +115,11 @@ class SourceTexts:
             size_bytes = len(text.encode("utf-8", "replace"))
             if 0 < size_bytes <= min(MOST_FILE_BYTES, self._left_bytes):
                 self._left_bytes -= size_bytes
-                found[file] = text
-        return found
+                texts[file] = text
+        return texts
 
     def forget(self) -> None:
-        """Return everything once more when it is asked for: another server does not know it."""
+        """Return all files again from now on, because another server does not have them."""
         self._seen.clear()
         self._left_bytes = MOST_SOURCE_BYTES
 
@@ -174,7 +174,7 @@ class _GraphWriter:
         return str(len(self._graph.node) + 1).encode()
 
     def _reference(self, source: Source | None) -> bytes:
-        """Return by what a node refers to one of its inputs."""
+        """Return the name by which a node refers to one of its inputs."""
         if source is None or source[0] not in self._ids:
             return self._outside_key()
         name, slot = source
@@ -200,23 +200,23 @@ class _GraphWriter:
         )
 
     def _item(self, source: Source) -> bytes:
-        """Return the number of the node that takes one output out of several."""
-        known = self._items.get(source)
-        if known is None:
+        """Return the name of the node that takes one of several outputs."""
+        node_id = self._items.get(source)
+        if node_id is None:
             name, slot = source
             inputs = [InputProto(name=self._ids[name]), InputProto(name=self._constant(slot))]
-            known = self._items[source] = self._next_id()
+            node_id = self._items[source] = self._next_id()
             scope = self._scopes[name] or "Default"
             self._graph.node.append(
                 NodeProto(
-                    name=known,
+                    name=node_id,
                     op_type=b"TupleGetItem",
                     scope=encoded(scope),
-                    full_name=encoded(f"{scope}/TupleGetItem-op{known.decode()}"),
+                    full_name=encoded(f"{scope}/TupleGetItem-op{node_id.decode()}"),
                     input=inputs,
                 )
             )
-        return known
+        return node_id
 
     def _constant(self, number: int) -> bytes:
         key = self._constants.get(number)
@@ -228,16 +228,16 @@ class _GraphWriter:
 
     def _type(self, outputs: Sequence[OutputSlot]) -> bytes:
         key = tuple(outputs)
-        known = self._types.get(key)
-        if known is None:
-            known = self._types[key] = _type_of(key).SerializeToString()
-        return known
+        serialized = self._types.get(key)
+        if serialized is None:
+            serialized = self._types[key] = _type_of(key).SerializeToString()
+        return serialized
 
     def _stack(self, stack: tuple[StackFrame, ...]) -> bytes:
-        known = self._stacks.get(stack)
-        if known is None:
-            known = self._stacks[stack] = b"\n".join(map(_frame, stack))
-        return known
+        text = self._stacks.get(stack)
+        if text is None:
+            text = self._stacks[stack] = b"\n".join(map(_frame, stack))
+        return text
 
 
 def _frame(frame: StackFrame) -> bytes:
@@ -255,7 +255,7 @@ def _type_of(outputs: tuple[OutputSlot, ...]) -> TypeProto:
 
 
 def _element_type(slot: OutputSlot) -> TypeProto:
-    """Return the type of one output of several: of a tensor there the shape may be unknown."""
+    """Return the type of one of several outputs; a tensor's shape may be unknown there."""
     if slot.shape is not None or not slot.dtype:
         return _tensor_type(slot)
     message = TypeProto(data_type=DT_TENSOR)

@@ -1,4 +1,4 @@
-"""How a training process says to a debug server who it is, in Tensight's words or in those of a MindSpore client."""
+"""Introduces a training process to a debug server, with Tensight's messages or as a MindSpore client."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import Chunk
 
 ANSWER_WITHIN_S = 10.0
-"""For calls that only tell something; a server that takes longer counts as gone."""
+"""For calls that only report something; a server that takes longer counts as lost."""
 
 GRAPHS_WITHIN_S = 120.0
 
 _VERSIONS = ("2.99.0", *(f"1.{minor}.0" for minor in range(9, 0, -1)))
-"""Of MindSpore, tried one after the other: the original accepts its own, or since 2.0 a newer one."""
+"""Versions of MindSpore, tried in turn: the original server accepts its own, or since 2.0 a newer one."""
 
 
 class Introduction:
-    """Who the process is, and what it runs.
+    """The identity of the process, and its programs.
 
     Parameters
     ----------
     settings : AgentSettings
     framework : Framework
     script : str
-        Command line, for people.
+        Command line, as shown to users.
     stops_at_nodes : bool
         Whether it can stop at every operator.
     goes_back : bool
@@ -55,7 +55,7 @@ class Introduction:
     is_ours : bool
         Whether the server is Tensight's; the original's understands less.
     is_refused : bool
-        Whether the server that was found last asks for an access token that the process does not have.
+        Whether the last server that was found requires an access token that the process does not have.
     programs : list of Program
         Those that were reported to the server, or will be.
     can_capture_operators : bool
@@ -89,7 +89,7 @@ class Introduction:
         self.can_capture_operators, self._stops_at_nodes = False, True
 
     def find_out(self, connection: Connection, *, timeout_s: float, wait_for_ready: bool = False) -> str:
-        """Find out which server there is; return why none answers, empty if one does."""
+        """Find out which server there is; return why none replies, empty if one does."""
         outcome = connection.call("Poll", PollRequest(), timeout_s=timeout_s, wait_for_ready=wait_for_ready)
         self.is_refused = outcome.is_refused
         if outcome.is_refused:
@@ -100,7 +100,7 @@ class Introduction:
         return ""
 
     def absence(self, connection: Connection, why: str) -> str:
-        """Return in words that no server answers, or that the one there refuses the process."""
+        """Return a message that no server replies, or that the server refuses the process."""
         if self.is_refused:
             return f"the debug server at {connection.address} {why}"
         hint = ""
@@ -110,14 +110,14 @@ class Introduction:
 
     @property
     def _refusal(self) -> str:
-        """What is wrong with the access token, and where the right one is."""
+        """What is wrong with the access token, and where to find the right one."""
         where = "in the file that the server named when it was started"
         if self._settings.token:
             return f"refuses the access token of this training (TENSIGHT_TOKEN, or token=…); the right one is {where}"
         return f"needs an access token, and this training has none: set TENSIGHT_TOKEN to the one {where}"
 
     def announce(self, connection: Connection, step: int, *, run_at_start: bool) -> str:
-        """Say who the process is, and send all graphs; return why that was refused, empty if it was not."""
+        """Introduce the process, and send all graphs; return why that was refused, empty if it was not."""
         for version in _VERSIONS:
             message = self.metadata(step, self.programs[-1] if self.programs else None)
             message.ms_version = encoded(version)
@@ -129,7 +129,7 @@ class Introduction:
             if reply is None or reply.status != EventReply.OK:
                 return _words(outcome)
             if reply.WhichOneof("cmd") != "version_matched":
-                return "the server is too old: it says nothing of versions"
+                return "the server is too old: it does not compare versions"
             if reply.version_matched:
                 if reply.message:
                     log(f"the debug server says: {text(reply.message)}")
@@ -143,10 +143,10 @@ class Introduction:
         """Send graphs; return why they were refused, empty if they were not."""
         if not programs:
             return ""
-        # The original takes what comes for all graphs that there are.
+        # The original takes the graphs that it receives for all graphs of the process.
         sent = programs if self.is_ours else self.programs
         call = "SendGraph" if len(sent) == 1 else "SendMultiGraphs"
-        # Written before the call: gRPC swallows what goes wrong in the middle of a stream.
+        # Created before the call, because gRPC swallows errors in the middle of a stream.
         outcome = connection.stream(call, list(self._chunks(sent)), timeout_s=GRAPHS_WITHIN_S)
         reply = outcome.reply
         return "" if reply is not None and reply.status == EventReply.OK else _words(outcome)
@@ -168,27 +168,27 @@ class Introduction:
         oldest_iteration: int | None = None,
         done: bool = False,
     ) -> Metadata:
-        """Return where the process is.
+        """Return the position of the process.
 
         Parameters
         ----------
         step : int
-            Steps done, that which runs included.
+            Steps done, including the current one.
         program : Program or None
             What runs.
         node : str
             Full name of the operator at which it is stopped within a step.
         hashes : iterable of ContentHash
-            Of tensors in which ranks are compared.
+            Of the tensors that are compared between ranks.
         oldest_iteration : int, optional
-            The first one that can still be shown.
+            The first iteration that can still be shown.
         done : bool
-            The training has ended.
+            Whether the training has ended.
         """
         message = Metadata(
             device_name=f"{self._framework.device}:{graph_number(program) if program else 0}".encode(),
             cur_step=step,
-            # The original has no other kind of process that stops at operators.
+            # For the original, only this kind of process stops at operators.
             backend=encoded(self._framework.backend) if self.is_ours else b"GPU",
             cur_node=encoded(node),
             training_done=done,
@@ -231,7 +231,7 @@ class Introduction:
 
 
 def _words(outcome: Outcome) -> str:
-    """Return why an answer is none that one wished for."""
+    """Return why a call did not succeed."""
     if outcome.reply is None:
         return outcome.problem
     return text(outcome.reply.message) or "the server refused without a reason"

@@ -1,4 +1,4 @@
-"""The programs that a training has run so far, and the graphs that the debug server gets of them."""
+"""The programs that a training has run so far, and the graphs of them that the debug server receives."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from tensight.agents.watching import Watches
 
 MOST_PROGRAMS = 256
-"""A training whose every step computes something else would send graphs for ever."""
+"""A training that computes something else in every step would send graphs for ever."""
 
 
 class KnownPrograms:
-    """Programs that were reported to everybody who must know of them.
+    """Reports each new program to the server, the watchpoints and the writers of steps.
 
     Parameters
     ----------
@@ -29,12 +29,12 @@ class KnownPrograms:
     introduction : Introduction
     watches : Watches
     writers : sequence of Recorder or Tracer
-        Who writes steps.
+        Writers of steps.
 
     Attributes
     ----------
     latest : Program or None
-        What ran in the latest step, or runs in this one as far as somebody has asked.
+        What ran in the latest step, or runs in this one as far as it has been requested.
     """
 
     def __init__(
@@ -58,27 +58,27 @@ class KnownPrograms:
         return self.latest is not None and node in self._nodes_of.get(self.latest.number, ())
 
     def graph_of(self, node: str) -> str:
-        """Return the name of the graph that has a node: of several that which ran last, empty if there is none."""
+        """Return the name of the graph that contains a node: the latest of several, empty if there is none."""
         if self.latest is not None and self.is_in_latest(node):
             return self.latest.name
         return self._graph_of.get(node, "")
 
     def learn(self, program: Program) -> bool:
-        """Take note of what ran; return whether something new was reported to the server."""
+        """Note what ran; return whether something new was reported to the server."""
         self.latest = self._watches.spreading.program = program
-        known = self._programs.get(program.number)
-        if known is program or (known is not None and _has_same_nodes(known, program)):
+        previous = self._programs.get(program.number)
+        if previous is program or (previous is not None and _has_same_nodes(previous, program)):
             return False
-        if known is None and len(self._programs) >= MOST_PROGRAMS:
-            log_once(f"the steps compute more than {MOST_PROGRAMS} different things; no more graphs are shown")
+        if previous is None and len(self._programs) >= MOST_PROGRAMS:
+            log_once(f"the steps run more than {MOST_PROGRAMS} different programs; no more graphs are shown")
             return False
         self._programs[program.number] = program
-        # One that has the name of an earlier one takes its place.
-        self._introduction.programs[:] = {one.name: one for one in self._programs.values()}.values()
+        # A program replaces an earlier one with the same name.
+        self._introduction.programs[:] = {reported.name: reported for reported in self._programs.values()}.values()
         self._nodes_of[program.number] = frozenset(node.name for node in program.nodes)
         self._graph_of.update(dict.fromkeys(self._nodes_of[program.number], program.name))
         self._watches.learn(program)
-        if known is not None:
+        if previous is not None:
             for writer in self._writers:
                 writer.learn(program)
         if not self._attachment.is_attached:
@@ -90,9 +90,10 @@ class KnownPrograms:
 
 
 def _has_same_nodes(program: Program, other: Program) -> bool:
-    """Whether two states of one program have the same nodes, and know the same lines of code of them."""
+    """Whether two states of a program have the same nodes, with the same lines of code."""
     nodes, others = program.nodes, other.nodes
     return len(nodes) == len(others) and all(
-        (one.name, one.role, one.inputs, one.stack) == (two.name, two.role, two.inputs, two.stack)
-        for one, two in zip(nodes, others, strict=True)
+        (node.name, node.role, node.inputs, node.stack)
+        == (other_node.name, other_node.role, other_node.inputs, other_node.stack)
+        for node, other_node in zip(nodes, others, strict=True)
     )

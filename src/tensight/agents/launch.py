@@ -1,8 +1,8 @@
 """Debug an unchanged script: the agent is installed the moment the script imports its framework.
 
-If the environment asks for the debugger, the interpreter runs `arrange` while it starts: the wheel puts a line into
-site-packages (`tensight_debug.pth`). That happens in every Python process that inherits the environment, so this module
-imports next to nothing; what the agent needs is imported after the framework, in processes that use one.
+If the environment requests the debugger, the interpreter runs `arrange` while it starts, because the wheel puts a line
+into site-packages (`tensight_debug.pth`). That happens in every Python process that inherits the environment, so this
+module imports next to nothing; what the agent needs is imported after the framework, in processes that use one.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 START_FILE = "tensight_debug.pth"
-"""What the wheel puts into site-packages, and the interpreter runs whenever it starts."""
+"""The file that the wheel puts into site-packages, which the interpreter runs whenever it starts."""
 
 
 def arrange() -> None:
-    """Have the agent installed when this process imports a framework that there is an agent for."""
-    for known in FRAMEWORKS:
-        debug = _DEBUG[known.module]
-        # A folder that is in the search path twice, as lib and lib64, has its line run twice.
+    """Install the agent as soon as this process imports a framework that has an adapter."""
+    for framework in FRAMEWORKS:
+        debug = _DEBUG[framework.module]
+        # The line runs twice if its folder is in the search path twice, as lib and lib64.
         if not any(isinstance(finder, _Expectation) and finder.calls is debug for finder in sys.meta_path):
-            when_imported(known.module, debug)
+            when_imported(framework.module, debug)
 
 
 def when_imported(module: str, call: Callable[[], None]) -> None:
-    """Have a function called once, as soon as a top-level module has been imported; at once if it has been.
+    """Call a function once, as soon as a top-level module has been imported; at once if it has been.
 
     Parameters
     ----------
     module : str
-        Its name; the module is not imported by this.
+        Its name; this does not import the module.
     call : callable
         Runs in the thread that imports the module, before the importer goes on. It must not raise.
     """
@@ -50,7 +50,7 @@ def when_imported(module: str, call: Callable[[], None]) -> None:
 
 
 class _Expectation:
-    """A finder that finds what the others find, and notices when that has been executed."""
+    """A finder that returns what the other finders return, and notices when that has been executed."""
 
     def __init__(self, module: str, call: Callable[[], None]) -> None:
         self.calls = call
@@ -60,8 +60,8 @@ class _Expectation:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return what the other finders find; asking for a spec does not mean that it will be imported."""
-        # Two that expect the same module ask each other.
+        """Return the spec that the other finders return; it need not be imported."""
+        # Two expectations of the same module call each other.
         if name != self._module or self._searching:
             return None
         self._searching = True
@@ -82,7 +82,7 @@ class _Expectation:
         return None
 
     def _notice_execution(self, loader: Any) -> None:
-        """Shadow the loader's method, so that the loader stays what it is for all who ask for its kind."""
+        """Shadow the loader's method, so that the loader keeps its type."""
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
@@ -96,9 +96,9 @@ class _Expectation:
 
 
 def _debug(framework: str) -> None:
-    """Install the agent of a framework's adapter; whatever is wrong with it, the script goes on."""
-    # What is imported stays: with a framework in memory, one search for reference cycles takes a tenth of a second, and
-    # so many new objects would set off several.
+    """Install the agent of a framework's adapter; if that fails, the script goes on."""
+    # The imported objects are permanent: with a framework in memory, one search for reference cycles takes a tenth of a
+    # second, and this many new objects would trigger several.
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -115,7 +115,7 @@ def _debug(framework: str) -> None:
             gc.enable()
 
 
-_DEBUG = {known.module: functools.partial(_debug, known.module) for known in FRAMEWORKS}
+_DEBUG = {framework.module: functools.partial(_debug, framework.module) for framework in FRAMEWORKS}
 
 
 def _log_failure(error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""How much memory this process may still take."""
+"""The memory that this process may still take."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _PAGE_BYTES = resource.getpagesize()
 _CGROUP_2 = Path("/sys/fs/cgroup")
 _CGROUP_1 = Path("/sys/fs/cgroup/memory")
 _UNKNOWN_BYTES = 2**30
-"""What is taken as free where the system does not tell."""
+"""Assumed to be free if the system does not tell."""
 
 
 def free_bytes() -> int:
-    """Return how much memory is free for this process: of the machine, of its container, of its own limits.
+    """Return the memory that is free for this process, within the machine, its container and its own limits.
 
-    Memory that only caches files counts as free, as the system gives it back when it is asked for.
+    Memory that only caches files counts as free, because the system releases it on demand.
     """
-    known = [bytes_ for bytes_ in (_machine(), _container(), _limits()) if bytes_ is not None]
-    return max(min(known, default=_UNKNOWN_BYTES), 0)
+    amounts = [bytes_ for bytes_ in (_machine(), _container(), _limits()) if bytes_ is not None]
+    return max(min(amounts, default=_UNKNOWN_BYTES), 0)
 
 
 def _machine() -> int | None:
@@ -51,12 +51,12 @@ def _cached(file: Path, name: str) -> int:
 
 
 def _limits() -> int | None:
-    found = []
+    amounts = []
     with suppress(OSError, ValueError, IndexError):
         pages, _, *_rest = map(int, Path("/proc/self/statm").read_text("ascii").split())
         used = {resource.RLIMIT_AS: pages, resource.RLIMIT_DATA: _rest[3]}
         for limit, taken in used.items():
             most = resource.getrlimit(limit)[0]
             if most != resource.RLIM_INFINITY:
-                found.append(most - taken * _PAGE_BYTES)
-    return min(found, default=None)
+                amounts.append(most - taken * _PAGE_BYTES)
+    return min(amounts, default=None)

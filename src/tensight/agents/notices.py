@@ -1,7 +1,7 @@
-"""What the agent tells the person at the terminal: single lines on stderr, never an exception.
+"""Messages to the user in the terminal: single lines on stderr, never an exception.
 
-They go through the logger ``tensight.agents``, so that a script can send them elsewhere or turn them off: what happens
-to the training (`report`) has the level INFO, what a person should know (`log`) the level WARNING.
+They go through the logger ``tensight.agents``, so that a script can redirect them or turn them off: the course of
+debugging (`report`) has the level INFO, what the user should know (`log`) the level WARNING.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ LOGGER = "tensight.agents"
 
 _MOST_REMEMBERED = 1_000
 _BURST_S = 0.1
-"""Lines that are so near to each other follow each other, with no progress bar between them."""
+"""Lines at shorter intervals follow each other directly, without a progress bar between them."""
 
 _logged: set[str] = set()
 
 
 class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes to whatever stderr is at the moment; one that is closed or full is no reason to disturb a training."""
+    """Writes to the current stderr; if that is closed or full, the training is not disturbed."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
@@ -49,24 +49,24 @@ class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 def log(text: str) -> None:
-    """Write a line for the person who watches the training: something that they should know."""
+    """Write a line that the user should know."""
     _write(logging.WARNING, text)
 
 
 def log_once(text: str) -> None:
-    """Write a line unless the same was written before."""
+    """Write a line unless the same line was written before."""
     if text not in _logged and len(_logged) < _MOST_REMEMBERED:
         _logged.add(text)
         log(text)
 
 
 def report(text: str) -> None:
-    """Write a line about what happens to the training in the ordinary course of debugging."""
+    """Write a line about the ordinary course of debugging."""
     _write(logging.INFO, text)
 
 
 def be_quiet() -> None:
-    """Leave out what `report` is given, from now on."""
+    """Suppress the lines of `report` from now on."""
     _logger().setLevel(logging.WARNING)
 
 
@@ -85,17 +85,17 @@ def _logger() -> logging.Logger:
 
 
 def _visible(char: str) -> str:
-    """Return a character as a terminal shows it, and does not obey it."""
+    """Return a character in a form that a terminal displays and does not interpret."""
     is_command = unicodedata.category(char)[0] == "C" and char != "\t"
     return ascii(char)[1:-1] if is_command else char
 
 
 def _has_room(stream: TextIO) -> bool:
-    """Whether a line can be written without waiting for whoever reads: a pipe that nobody reads is full one day."""
+    """Whether a line can be written without blocking: a pipe that is not read fills up."""
     try:
         descriptor = stream.fileno()
     except (OSError, ValueError, AttributeError):
-        # A notebook's, for example.
+        # For example, the stream of a notebook.
         return True
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
@@ -103,7 +103,7 @@ def _has_room(stream: TextIO) -> bool:
 
 
 def _has_bar() -> bool:
-    """Whether a progress bar of tqdm is in the terminal: it leaves the cursor within a line."""
+    """Whether the terminal has a progress bar of tqdm, which leaves the cursor within a line."""
     tqdm = getattr(sys.modules.get("tqdm.std"), "tqdm", None)
     with suppress(Exception):
         return any(not (bar.disable or bar.gui) for bar in list(getattr(tqdm, "_instances", ())))

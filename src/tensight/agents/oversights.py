@@ -1,4 +1,4 @@
-"""What a person may believe to be debugged, and is not: each is reported once, with what was seen and what was not."""
+"""Cases in which users may believe that something is debugged although it is not. Each is reported once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 UPDATES = 3
-"""Updates without a step, and steps without an operator, after which that is reported."""
+"""Number of updates without a step, or of steps without an operator, that is reported."""
 
 BACKWARD_PASSES = 32
-"""The same of backward passes, of which several may be accumulated."""
+"""The same for backward passes, several of which may be accumulated."""
 
 CALLS = 64
-"""The same of calls of models, none of which was followed by an update or a backward pass."""
+"""The same for calls of models without an update or a backward pass."""
 
 _UNTIL_A_STEP = {"backward", "calls", "elsewhere"}
-"""What is reported because no step has been counted."""
+"""Reports that apply as long as no step has been counted."""
 
 UNKNOWN_PARAMETERS = (
     "none of its parameters belongs to a model that is debugged. It was made before the model was replaced, or trains"
@@ -28,14 +28,14 @@ UNKNOWN_PARAMETERS = (
 
 
 class Oversights:
-    """Counts what is seen of a training without becoming a step.
+    """Counts what is observed of a training but does not become a step.
 
     Parameters
     ----------
     report : callable (text) -> None
-        Reports to the person, wherever that is read.
+        Reports to the user, wherever the session is open.
     withdraw : callable (text) -> None
-        Takes back a report that was true until now.
+        Withdraws a report that no longer applies.
     step : callable
         Returns how many steps have been counted.
     """
@@ -54,14 +54,14 @@ class Oversights:
         self._withdrawn: set[str] = set()
 
     def strange_update(self, optimizer: str, why: str) -> None:
-        """Note an update by an optimizer that trains none of the models.
+        """Note an update by an optimizer that does not train the models.
 
         Parameters
         ----------
         optimizer : str
             Its class.
         why : str
-            What is known of it, in a sentence.
+            The reason, as a sentence.
         """
         self._strangers[optimizer] = count = self._strangers.get(optimizer, 0) + 1
         if count >= UPDATES:
@@ -91,7 +91,7 @@ class Oversights:
         optimizer : str
             Its class.
         weight : str
-            The name of a weight whose gradient is not.
+            Name of a weight whose gradient is not cleared.
         """
         self._once(
             f"kept by {optimizer}",
@@ -101,7 +101,7 @@ class Oversights:
         )
 
     def update_begins(self) -> None:
-        """Note an update by an optimizer that trains the models; it may make backward passes of its own."""
+        """Note an update by an optimizer that trains the models; it may run backward passes itself."""
         self._is_updating = True
         self._backward_passes = 0
 
@@ -116,12 +116,12 @@ class Oversights:
             self._once(
                 "backward",
                 f"{self._backward_passes} backward passes since step {self._step()}, and no update by an optimizer that"
-                " trains the models. Where gradients are accumulated over more, this is nothing; where something else"
-                " updates the parameters, end steps with dbg.step() or step_on='forward'",
+                " trains the models. If gradients are accumulated over more, this is normal; if something else updates"
+                " the parameters, end steps with dbg.step() or step_on='forward'",
             )
 
     def call(self) -> None:
-        """Note that a model was called that no other one called."""
+        """Note a call of a model that was not made by another model."""
         self._calls += not self._is_updating
         if self._calls == CALLS and not (self._step() or self._backward_passes or self._strangers or self._elsewhere):
             self._once(
@@ -137,9 +137,9 @@ class Oversights:
         Parameters
         ----------
         has_operators : bool
-            Whether anything of its forward pass was seen, as far as anybody wanted to.
+            Whether any operator of its forward pass was observed, as far as it was captured.
         why : str
-            What is known of the reason if not, in a sentence.
+            The possible reason if not, as a sentence.
         """
         self._strangers.clear()
         self._backward_passes = 0

@@ -1,4 +1,4 @@
-"""What a step computes, as an adapter saw it: nodes in the order of execution, and where their inputs came from."""
+"""What a step computes, as an adapter has traced it: nodes in the order of execution, and the sources of inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tensight.graph.declared import Given
 
 Role = Literal["operator", "weight", "frozen_weight", "state", "buffer", "input", "constant"]
-"""What a node is. A state belongs to an optimizer; a buffer is a module's tensor that is no weight; an input is a
+"""What a node is. A state belongs to an optimizer; a buffer is a module's tensor that is not a weight; an input is a
 tensor that the step got from outside; a constant is written into the code."""
 
 Source = tuple[str, int]
@@ -21,13 +21,13 @@ Source = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class StackFrame:
-    """A line of the user's code, or several of which it is not known which one it was.
+    """A line of the user's code, or several if it is unknown which of them ran.
 
     Attributes
     ----------
     file : str
     line : int
-        The first, where there are several.
+        The first of several.
     function : str
     code : str
         The line itself, without indentation; the first of several.
@@ -49,19 +49,19 @@ class TracedNode:
     Attributes
     ----------
     name : str
-        Full name, unique in the program: ``Default/layer1/conv1/Conv2d-op0``, ``Gradients/Default/…``; of everything
-        that is no operator its plain name: ``layer1.conv1.weight``, ``exp_avg.layer1.conv1.weight``.
+        Full name, unique in the program: ``Default/layer1/conv1/Conv2d-op0``, ``Gradients/Default/…``; for everything
+        but operators the plain name: ``layer1.conv1.weight``, ``exp_avg.layer1.conv1.weight``.
     type : str
-        ``Conv2d``, ``convolution``; ``Const`` for constants, ``Parameter`` for everything else that is no operator.
+        ``Conv2d``, ``convolution``; ``Const`` for constants, ``Parameter`` for everything else but operators.
     role : Role
     inputs : tuple of Source or None
-        One for each input slot; None where it came from nothing that is in the program.
+        One for each input slot; None if the source is not in the program.
     outputs : tuple of OutputSlot
-        dtype and shape of each output slot, as seen when the node was traced.
+        dtype and shape of each output slot when the node was traced.
     stack : tuple of StackFrame
-        The user's code that ran it, innermost first; of a gradient that of its forward node.
+        The user's code that ran it, innermost first; for a gradient, that of its forward node.
     attributes : mapping of str to value
-        What people want to know of it: strides, epsilon; of a constant its ``value``, if it is known.
+        Details to show: strides, epsilon; for a constant its ``value``, if known.
     """
 
     name: str
@@ -85,15 +85,15 @@ class Program:
     Attributes
     ----------
     name : str
-        ``kernel_graph_0``: of the graph that it becomes.
+        Name of its graph, such as ``kernel_graph_0``.
     number : int
         0 for the first program of a run, and so on.
     nodes : tuple of TracedNode
-        First everything that is no operator, then operators in the order of execution.
+        First everything but operators, then operators in the order of execution.
     written : bytes
-        The graph as the framework itself wrote it (a serialized GraphProto), with these names; empty if it wrote none.
+        The graph as the framework wrote it (a serialized GraphProto), with these names; empty if there is none.
     given : mapping of str to Given
-        What nodes that are no operators may be of what others compute, by their names.
+        Possible sources of nodes that are not operators, among the values that others compute, by their names.
     """
 
     name: str

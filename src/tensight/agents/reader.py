@@ -1,4 +1,4 @@
-"""What the core must know of a framework's tensors; each adapter brings one reader."""
+"""The interface to a framework's tensors; each adapter has a reader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Framework(NamedTuple):
-    """What a training runs on.
+    """The framework and device of a training.
 
     Attributes
     ----------
@@ -40,23 +40,23 @@ class TensorReader(Protocol):
         """Return NumPy's name of the dtype, the shape and the size in bytes; an empty name if it has no statistics."""
 
     def size_bytes(self, tensor: Any) -> int | None:
-        """Return the size in bytes, None if there are no values; asked for every tensor that is kept, so it is fast."""
+        """Return the size in bytes, None if there are no values; called for every kept tensor, so it is fast."""
 
     def version(self, tensor: Any) -> int:
         """Return a number that grows whenever the tensor is written to in place."""
 
     def host(self, tensor: Any) -> NDArray[Any] | None:
-        """Return the values in C order, without a copy where that is possible; None if they cannot be read."""
+        """Return the values in C order, without a copy if possible; None if they cannot be read."""
 
     def copy(self, tensor: Any, into: Any = None) -> Any:
-        """Return a tensor of its own with the same values, on the same device; None if they cannot be read.
+        """Return a separate tensor with the same values, on the same device; None if they cannot be read.
 
-        `into` is what an earlier call returned and nobody needs any more: it is written to and returned if it is of
-        the same kind and shape, which saves making memory.
+        `into` is the result of an earlier call that is no longer needed: it is overwritten and returned if it has the
+        same type and shape, which saves an allocation.
         """
 
     def scan(self, tensor: Any, columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
-        """Write the statistics of a tensor to the row of a slot; False if it has none. A device may be behind.
+        """Write the statistics of a tensor to the row of a slot; False if it has none. A device may still compute them.
 
         Parameters
         ----------
@@ -64,11 +64,11 @@ class TensorReader(Protocol):
         columns : StatisticsColumns
         slot_id : int
         hashed : bool
-            Whether a content hash is wanted.
+            Whether a content hash is needed.
         """
 
     def has_non_finite(self, tensor: Any) -> bool:
-        """Whether there is a NaN or an Inf among the values, found out as fast as possible."""
+        """Whether any value is NaN or Inf, determined as fast as possible."""
 
     def settle(self, columns: StatisticsColumns) -> None:
-        """Wait for the rows that devices still compute, all together."""
+        """Wait for all rows that devices still compute."""

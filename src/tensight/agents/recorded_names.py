@@ -1,7 +1,7 @@
-"""Names of the files of operators in recordings: MindSpore's own tools find them by the last part of a name alone.
+"""Names of the files of operators in recordings, for MindSpore's own tools, which use only the last part of a name.
 
-There that part is unique, for operators are numbered through the whole graph. Here they are counted in their scope, and
-so the scope becomes part of it where several would be called the same: the files of ``Default/fc2/Linear-op0`` are
+In MindSpore that part is unique, because operators are numbered through the whole graph. Here they are numbered within
+their scope, so the scope becomes a part of it if several would be equal: the files of ``Default/fc2/Linear-op0`` are
 those of ``Default/fc2/Linear_fc2-op0`` if there is another ``Linear-op0``. The node itself keeps its name.
 """
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from tensight.agents.program import Program, TracedNode
 
 _ROOTS = ("Default", "Gradients", "Optimizer")
-"""Parts of a scope that say little."""
+"""Parts of a scope with little information."""
 
 
 def recorded_names(program: Program) -> dict[str, str]:
-    """Return the name under which the files of each node of a program are recorded, by its own name."""
+    """Return the recorded name of each node of a program, by its own name."""
     names = {node.name: node.name for node in program.nodes}
     operators = [node for node in program.nodes if node.role == "operator"]
     uses = Counter(_last(node.name) for node in operators)
@@ -40,14 +40,14 @@ def _unique_name(node: TracedNode, taken: set[str]) -> str:
 
 
 def _candidates(name: str) -> Iterator[str]:
-    """Yield last parts of a name, the most readable first, without end."""
+    """Yield possible last parts of a name, the most readable first, without end."""
     *scope, last = name.split("/")
     kind, dash, number = last.rpartition("-")
-    own = [part for part in scope if part not in _ROOTS]
-    yield "_".join([kind, *own]) + dash + number
+    significant = [part for part in scope if part not in _ROOTS]
+    yield "_".join([kind, *significant]) + dash + number
     yield "_".join([kind, *scope]) + dash + number
     for times in count(2):
-        # scopes that differ in nothing but what parts them
+        # scopes that differ only in their separators
         yield "_".join([kind, *scope, str(times)]) + dash + number
 
 

@@ -1,7 +1,7 @@
-"""Recording a run while it goes on: the last steps, or all of them, as a dump that any of our tools opens.
+"""Records the last steps of a run, or all of them, as a dump that any of our tools can open.
 
 A step is written when it ends, before the training goes on and writes to its tensors. It appears in the dump as a
-whole, and so it goes when a ring is full. When the disk refuses, recording ends with a line for the person; the
+whole, and is removed as a whole when a ring is full. If writing fails, recording ends with a line for the user; the
 training goes on.
 """
 
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from tensight.graph import Graph, Node
 
 MARK = ".tensight-recording"
-"""A file in every folder that is a recording of ours: only there other ranks may add theirs."""
+"""A file in every folder with a recording of ours: other ranks add theirs only there."""
 
 _GROWING = ".growing"
-"""Folder of what is not complete."""
+"""Folder of incomplete steps."""
 
 _MOST_NAMES = 1_000
 _MOST_WASTE = 4
 
 
 class Recorder:
-    """Records steps, if the settings ask for it.
+    """Records steps, if the settings request it.
 
     Nothing here raises into the training.
 
@@ -65,7 +65,7 @@ class Recorder:
     Attributes
     ----------
     is_on : bool
-        Whether steps are recorded: then every slot is wanted with its statistics and its value.
+        Whether steps are recorded; every slot then needs its statistics and its value.
     folder : Path or None
         The recording; None if there never was one.
     """
@@ -78,7 +78,7 @@ class Recorder:
         self._process_id = os.getpid()
         self._rank: RankRecorder | None = None
         self._graphs: dict[int, _Graph] = {}
-        # Root graph of each iteration that is there, the oldest first.
+        # Root graph of each existing iteration, the oldest first.
         self._iterations: dict[int, _Graph] = {}
         self._growing: Path | None = None
         self._waste = _Waste()
@@ -108,7 +108,7 @@ class Recorder:
                 self._end(error)
 
     def learn(self, program: Program) -> None:
-        """Take a program whose steps are recorded, or more of one that is known."""
+        """Add a program whose steps are recorded, or an extended version of a known one."""
         rank = self._writer
         if rank is None:
             return
@@ -126,7 +126,7 @@ class Recorder:
         columns: StatisticsColumns,
         retention: Retention,
     ) -> None:
-        """Write a step that has ended: of each slot its value, or its statistics if its value is not kept.
+        """Write a step that has ended: the value of each slot, or its statistics if its value is not kept.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class Recorder:
         program : Program
             What ran.
         order : iterable of int
-            Slots that were seen, in the order of execution.
+            Slots that were observed, in the order of execution.
         slot_table : SlotTable
         columns : StatisticsColumns
         retention : Retention
@@ -151,7 +151,7 @@ class Recorder:
             self._end(error)
 
     def value(self, name: str, slot: int, io: Io, iteration: int) -> NDArray[Any] | None:
-        """Return the value that a slot of a node had; None if it was not recorded or is no more there.
+        """Return the value of a slot of a node; None if it was not recorded, or is no longer available.
 
         Parameters
         ----------
@@ -166,8 +166,8 @@ class Recorder:
         if graph is None or node is None or self._rank is None:
             return None
         try:
-            found = self._rank.find_tensor(graph.graph, node, slot, iteration, is_input=io == "input")
-            return None if found is None else _read(*found)
+            location = self._rank.find_tensor(graph.graph, node, slot, iteration, is_input=io == "input")
+            return None if location is None else _read(*location)
         except (OSError, ValueError):
             return None
 
@@ -181,11 +181,11 @@ class Recorder:
 
     @property
     def _recorded_steps(self) -> str:
-        """Which steps are there, in words; at least one is."""
+        """The recorded steps, as text; there is at least one."""
         return f"steps {step_of(next(iter(self._iterations)))} to {step_of(next(reversed(self._iterations)))}"
 
     def close(self) -> None:
-        """Leave nothing behind but the recording."""
+        """Remove everything but the recording."""
         self.is_on = False
         if self._growing is not None and os.getpid() == self._process_id:
             self._waste.end()
@@ -195,12 +195,12 @@ class Recorder:
 
     @property
     def _writer(self) -> RankRecorder | None:
-        """What writes steps; None if nothing is recorded."""
-        # A process that was forked has the recorder too; the recording belongs to its parent.
+        """The writer of steps; None if nothing is recorded."""
+        # A forked process has the recorder, too, but the recording belongs to its parent.
         return self._rank if self.is_on and os.getpid() == self._process_id else None
 
     def _open(self, settings: AgentSettings, framework: Framework) -> None:
-        # Only who records needs all that.
+        # Imported only when something is recorded.
         from tensight.dumps.metadata import Device
         from tensight.dumps.recorder import DumpRecorder
 
@@ -222,8 +222,8 @@ class Recorder:
         report(f"{what} are recorded in {folder}")
 
     def _learn(self, rank: RankRecorder, program: Program) -> None:
-        known = self._graphs.get(program.number)
-        if known is not None and known.program is program:
+        previous = self._graphs.get(program.number)
+        if previous is not None and previous.program is program:
             return
         file = rank.new_graph()
         try:
@@ -237,7 +237,7 @@ class Recorder:
         made = _Graph(program, graph, names)
         self._graphs[program.number] = made
         for iteration, used in self._iterations.items():
-            if used is known:
+            if used is previous:
                 self._iterations[iteration] = made
 
     def _write(self, rank: RankRecorder, graph: _Graph, iteration: int, seen: _Seen) -> None:
@@ -248,7 +248,7 @@ class Recorder:
             rows = _recorded_rows(graph, without, seen)
             if rows:
                 writer.add_statistics(rank.statistics_text(rows))
-            # Who reads the dump meanwhile knows an iteration that ran and was not recorded, not the other way round.
+            # To readers of the growing dump, an iteration may have run without being recorded, but not vice versa.
             if iteration >= 0:
                 rank.record_executions(root, [iteration])
             writer.keep()
@@ -265,7 +265,7 @@ class Recorder:
             self._drop_oldest(rank)
 
     def _write_values(self, rank: RankRecorder, writer: IterationWriter, graph: _Graph, seen: _Seen) -> list[int]:
-        """Write the values that are kept; return the slots that have none."""
+        """Write the kept values; return the slots without one."""
         without: list[int] = []
         written: dict[int, tuple[str, NDArray[Any]]] = {}
         for number in dict.fromkeys(seen.order):
@@ -275,9 +275,9 @@ class Recorder:
                 continue
             tensor = seen.retention.current(number)
             head, is_input = rank.head(graph.graph, node), tensor_slot.io == "input"
-            known = written.get(id(tensor))
-            if tensor is not None and known is not None:
-                writer.add_again(known[0], head, tensor_slot.slot, known[1], is_input=is_input)
+            earlier = written.get(id(tensor))
+            if tensor is not None and earlier is not None:
+                writer.add_again(earlier[0], head, tensor_slot.slot, earlier[1], is_input=is_input)
                 continue
             array = None if tensor is None else self._reader.host(tensor)
             if array is None:
@@ -287,7 +287,7 @@ class Recorder:
         return without
 
     def _drop_oldest(self, rank: RankRecorder) -> None:
-        """Delete what a ring has no room for."""
+        """Delete the oldest iteration, for which a ring has no room."""
         iteration = next(iter(self._iterations))
         graph = self._iterations.pop(iteration)
         gone = rank.take_out_iteration(graph.graph.root_id, iteration)
@@ -295,7 +295,7 @@ class Recorder:
             self._waste.delete(gone)
 
     def _end(self, error: Exception) -> None:
-        """Record no more, and log why."""
+        """Stop recording, and log why."""
         self.is_on = False
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error) or repr(error)
         if self.folder is None:
@@ -308,14 +308,14 @@ class Recorder:
 
 
 class _Waste:
-    """Deletes folders in a thread: to make a step takes the disk less long than to forget one."""
+    """Deletes folders in a thread, because deleting a step takes the disk longer than writing one."""
 
     def __init__(self) -> None:
         self._folders: queue.Queue[Path | None] = queue.Queue(_MOST_WASTE)
         self._thread: threading.Thread | None = None
 
     def delete(self, folder: Path) -> None:
-        """Delete a folder soon; waits while several are still there, so that the disk does not fill up."""
+        """Delete a folder soon; wait while several are left, so that the disk does not fill up."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="tensight-recording", daemon=True)
             self._thread.start()
@@ -334,7 +334,7 @@ class _Waste:
 
 
 class _Graph:
-    """A program as the graph that is recorded; its nodes are found by the names that the program gave them."""
+    """A program as the recorded graph; nodes are looked up by their names in the program."""
 
     def __init__(self, program: Program, graph: Graph, names: dict[str, str]) -> None:
         self.program = program
@@ -346,7 +346,7 @@ class _Graph:
 
 
 class _Seen:
-    """What there is of a step."""
+    """The observed data of a step."""
 
     def __init__(
         self, order: Iterable[int], slot_table: SlotTable, columns: StatisticsColumns, retention: Retention
@@ -358,12 +358,12 @@ class _Seen:
 
 
 def _recorded_rows(graph: _Graph, numbers: list[int], seen: _Seen) -> list[RecordedRow]:
-    """Return the statistics of slots, as far as they are of this step."""
+    """Return the statistics of slots that were written in this step."""
     from tensight.dumps.recorder import RecordedRow
 
     if not numbers:
         return []
-    found = []
+    result = []
     rows = seen.columns.take(np.array(numbers, np.int64))
     for number, iteration, row in zip(numbers, rows.iterations.tolist(), rows.statistics(), strict=True):
         if row is None or iteration != seen.columns.current_iteration:
@@ -373,11 +373,11 @@ def _recorded_rows(graph: _Graph, numbers: list[int], seen: _Seen) -> list[Recor
             *("dtype", "shape", "size_bytes", "max", "min", "mean", "count", "negative_count", "positive_count"),
             *("nan_count", "neg_inf_count", "pos_inf_count", "zero_count", "l2_norm", "abs_mean", "std"),
         )
-        known: dict[str, Any] = {name: getattr(row, name) for name in names}
+        fields: dict[str, Any] = {name: getattr(row, name) for name in names}
         name = tensor_slot.node.name
         kind, recorded = graph.types.get(name, "Parameter"), graph.names.get(name, name)
-        found.append(RecordedRow(kind, recorded, tensor_slot.io, tensor_slot.slot, **known))
-    return found
+        result.append(RecordedRow(kind, recorded, tensor_slot.io, tensor_slot.slot, **fields))
+    return result
 
 
 def _read(path: Path, declared_dtype: str) -> NDArray[Any]:
@@ -388,14 +388,14 @@ def _read(path: Path, declared_dtype: str) -> NDArray[Any]:
 
 
 def _own_folder(settings: AgentSettings, framework: Framework) -> Path:
-    """Return a folder in which this rank may record; nothing that anybody has there is touched.
+    """Return a folder in which this rank may record, without touching anything else in it.
 
     Raises
     ------
     InputError
-        There is something else in the folder that the person named.
+        The folder that the user named contains something else.
     OSError
-        It cannot be made.
+        It cannot be created.
     """
     if settings.record_folder:
         folder = Path(settings.record_folder).expanduser().absolute()
@@ -408,29 +408,29 @@ def _own_folder(settings: AgentSettings, framework: Framework) -> Path:
         folder = Path.cwd() / (name if number == 1 else f"{name}-{number}")
         if not _take(folder, framework.rank):
             return folder
-    raise InputError(f"{folder.parent}: holds too many recordings called {name}; delete some")
+    raise InputError(f"{folder.parent}: contains too many recordings called {name}; delete some")
 
 
 def _take(folder: Path, rank: int) -> str:
-    """Make a folder this rank's own, or return why it cannot be."""
+    """Create a folder for this rank's recording, or return why that is not possible."""
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)
     except FileExistsError:
-        return "is no folder"
+        return "is not a folder"
     if not (folder / MARK).exists():
         if os.listdir(folder):
-            return "is not empty, and no recording of Tensight"
+            return "is not empty, and not a recording of Tensight"
         with suppress(FileExistsError):
             os.close(os.open(folder / MARK, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         (folder / f"rank_{rank}").mkdir(0o700)
     except FileExistsError:
-        return "holds a recording already"
+        return "contains a recording already"
     return ""
 
 
 def _default_name(settings: AgentSettings, framework: Framework) -> str:
-    """Return a name that all ranks of a run find by themselves."""
+    """Return a name that all ranks of a run derive independently."""
     if framework.world_size == 1:
         return f"tensight-recording-{time.strftime('%Y%m%d-%H%M%S')}"
     names = (settings.job, settings.run, os.environ.get("TORCHELASTIC_RUN_ID"), os.environ.get("MASTER_PORT"))

@@ -1,4 +1,4 @@
-"""What all processes of one run have in common, and no others: by it their server makes them one session."""
+"""The name that all processes of a run have in common, by which the server makes them one session."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from tensight.agents.settings import AgentSettings
 
 _STARTED_BY = os.getppid()
-"""As the process begins; who started it may end before."""
+"""Read as the process begins, because the parent may end before."""
 
 
 def as_one_run(settings: AgentSettings, of: Framework, rendezvous_variables: Sequence[Sequence[str]]) -> AgentSettings:
-    """Return settings with the name of the rendezvous of all ranks of the run, unless they have a name.
+    """Return settings with a run name that all ranks derive from their rendezvous, unless they have a name.
 
     Parameters
     ----------
     settings : AgentSettings
     of : Framework
     rendezvous_variables : sequence of sequence of str
-        Environment variables that say where ranks find each other; the first of which one is set count. Without any
-        those are one run which the same process of the same machine started.
+        Environment variables that locate the rendezvous of the ranks; the first group with a value counts. Without any,
+        the processes that the same process of the same machine started are one run.
     """
     if settings.job or settings.run or of.world_size == 1:
         return settings
-    found = ("-".join(filter(None, map(os.environ.get, names))) for names in rendezvous_variables)
-    run_id = next(filter(None, found), "") or f"{socket.gethostname()}-{_STARTED_BY}"
+    run_ids = ("-".join(filter(None, map(os.environ.get, names))) for names in rendezvous_variables)
+    run_id = next(filter(None, run_ids), "") or f"{socket.gethostname()}-{_STARTED_BY}"
     return replace(settings, run=f"{of.name}-{run_id}")

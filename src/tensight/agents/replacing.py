@@ -1,4 +1,4 @@
-"""Replaces functions of a framework, together with others who do so, and takes that back."""
+"""Replaces functions of a framework and restores them, even if other code replaces them, too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Replacements:
-    """Functions and methods that were replaced; others may replace ours meanwhile."""
+    """Functions and methods that were replaced; other code may replace ours meanwhile."""
 
     def __init__(self) -> None:
         self._replaced: list[tuple[Any, str, Any, Any]] = []
@@ -34,7 +34,7 @@ class Replacements:
                 return original(*given, **named)
             return replacement(original, *given, **named)
 
-        # What compiles the method reads the original's code, and looks for its names where they are.
+        # Code that compiles the method reads the original's code, and looks up its names where they are defined.
         names = getattr(original, "__globals__", globals())
         of_original = FunctionType(method.__code__, names, name, None, method.__closure__)
         method = functools.update_wrapper(of_original, original)
@@ -43,7 +43,7 @@ class Replacements:
         self._replaced.append((owner, name, method, original if is_own else None))
 
     def take_back(self) -> None:
-        """Put back what was there. What somebody else has replaced since stays, and only passes on."""
+        """Restore the originals. What other code has replaced since stays, and then calls the original."""
         self._is_active = False
         for owner, name, method, original in reversed(self._replaced):
             if vars(owner).get(name) is method:

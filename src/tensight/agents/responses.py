@@ -1,4 +1,4 @@
-"""What a person requested of the step at which the training is stopped: values, shapes, statistics and views."""
+"""Responds to requests for the step at which the training is stopped: values, shapes, statistics and views."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class MissingError(TensightError):
-    """There is no such value; the text says why."""
+    """There is no such value; the message gives the reason."""
 
 
 class TensorResponses:
@@ -52,13 +52,13 @@ class TensorResponses:
     retention : Retention
     reader : TensorReader
     recorder : Recorder
-        Where earlier steps are.
+        Source of earlier steps.
     has_run : callable (slot_id) -> bool
         Whether a slot has its value of this step where the training is stopped.
     as_left : callable (slot_id) -> tensor or None
-        A weight that is still as the last step has left it, where the training is stopped within a step.
+        Returns a weight that is unchanged since the last step, if the training is stopped within a step.
     program : callable
-        Returns what ran; None as long as nothing is known.
+        Returns what ran; None if nothing is known yet.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class TensorResponses:
         for message in tensors:
             request = received_request(message)
             try:
-                # All pieces first: a tensor that cannot travel must not break off in the middle.
+                # All pieces first: a tensor that cannot be sent must not break off in the middle.
                 pieces = list(tensor_messages(request, self._array_or_none(request)))
             except Exception as error:
                 _tell(request, error)
@@ -148,28 +148,28 @@ class TensorResponses:
         return slot_id
 
     def _source(self, node: str, slot: int) -> Source | None:
-        """Return what goes into an operator, of which adapters that see outputs alone know it by the program."""
+        """Return the source of an operator's input from the program, for adapters that observe only outputs."""
         self._note_program()
         inputs = self._sources.get(node, ())
         return inputs[slot] if slot < len(inputs) else None
 
     def _note_program(self) -> None:
-        """Note what goes into each operator, and what optimizers take: they may have written to it."""
+        """Note the sources of each operator's inputs, and those that optimizers take, which they may overwrite."""
         program = self._program()
         if program is None or program is self._known_program:
             return
         self._known_program = program
-        self._sources = {one.name: one.inputs for one in program.nodes}
-        updates = (one.inputs for one in program.nodes if is_of_optimizer(one.type, one.scope))
+        self._sources = {node.name: node.inputs for node in program.nodes}
+        updates = (node.inputs for node in program.nodes if is_of_optimizer(node.type, node.scope))
         self._updated = frozenset(source for inputs in updates for source in inputs)
 
     def _is_updated(self, request: TensorRequest, slot_id: int) -> bool:
-        """Whether an input is a parameter that the step updates: its own slot has what it was updated to."""
-        found = self._slot_table[slot_id]
-        if request.io != "input" or found.io != "output" or found.node.role in ("operator", "input"):
+        """Whether an input is a parameter that the step updates: its own slot has the value after the update."""
+        tensor_slot = self._slot_table[slot_id]
+        if request.io != "input" or tensor_slot.io != "output" or tensor_slot.node.role in ("operator", "input"):
             return False
         self._note_program()
-        return (found.node.name, found.slot) in self._updated
+        return (tensor_slot.node.name, tensor_slot.slot) in self._updated
 
     def _requested_value(self, request: TensorRequest) -> NDArray[Any]:
         return self._array(request, self._now - request.previous)
@@ -188,9 +188,9 @@ class TensorResponses:
             return read
         if iteration == self._now and not self._has_run(number):
             raise MissingError(f"{request.node}:{request.slot} comes later in this step than the stop")
-        # The value of the step before is what is shown of an operator that comes later than the stop.
+        # For an operator that runs after the stop, the value of the step before is shown.
         if iteration != self._now - 1 and self._is_updated(request, number):
-            raise MissingError(f"the step has written over what went in as {request.node}:{request.slot}")
+            raise MissingError(f"the step has overwritten the input {request.node}:{request.slot}")
         tensor, why = None, ""
         if iteration in (self._now, self._now - 1):
             previous = iteration != self._now
@@ -208,13 +208,13 @@ class TensorResponses:
         return array
 
     def _as_read(self, request: TensorRequest, number: int) -> NDArray[Any] | None:
-        """Return a weight as an operator of this step has read it, where it was not written to since; else None."""
+        """Return a weight as an operator of this step has read it; None if it was written to since."""
         is_of_weight = request.io == "input" and self._slot_table[number].io == "output"
         tensor = self._as_left(number) if is_of_weight else None
         return None if tensor is None else self._reader.host(tensor)
 
     def _is_written(self, slot_id: int) -> bool:
-        """Whether there is a row of this step of a slot."""
+        """Whether a slot has a row of this step."""
         written = self._columns.iteration
         return slot_id < len(written) and bool(written[slot_id] == self._now)
 
@@ -228,7 +228,7 @@ class TensorResponses:
         try:
             return self._base(received_request(message))
         except Exception as error:
-            log_once(f"the shape of a tensor cannot be told: {error}")
+            log_once(f"the shape of a tensor is not available: {error}")
             return None
 
     def _base(self, request: TensorRequest) -> TensorBase:
@@ -247,7 +247,7 @@ class TensorResponses:
         except MissingError:
             return None
         except Exception as error:
-            log_once(f"the statistics of a tensor cannot be told: {error}")
+            log_once(f"the statistics of a tensor are not available: {error}")
             return None
 
     def _statistics(self, request: TensorRequest) -> TensorStatistics | None:
@@ -255,7 +255,7 @@ class TensorResponses:
         return row if row is not None else statistics(self._requested_value(request))
 
     def _row(self, request: TensorRequest) -> TensorStatistics | None:
-        """Return the row of a tensor that was written in the step at which the training is stopped."""
+        """Return the row of a tensor, if it was written in the step at which the training is stopped."""
         slot_id = self._slot_id(request)
         if self._is_updated(request, slot_id):
             name, slot = self._slot_table[slot_id].node.name, self._slot_table[slot_id].slot

@@ -1,9 +1,9 @@
-"""The values of this and of the previous step, for as long as nobody else has written to them and memory lasts.
+"""The values of this and of the previous step, as long as they are not overwritten and memory suffices.
 
 Values are kept by reference: nothing is copied while the training runs, its tensors just live longer. Each reference
-comes with the tensor's version, so that a value which was written to in place is never shown for what it was before.
-Where that happened values are copied from then on, if that is wanted (weights and optimizer states are written to in
-every step). When there are too many the oldest fall out, and only their statistics remain.
+comes with the tensor's version, so that a value that was overwritten in place is never shown as the earlier one. Values
+of such slots are copied from then on, if requested (weights and optimizer states are overwritten in every step). If
+there are too many values, the oldest are dropped, and only their statistics remain.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from tensight.tensors.native import Kept
 
 SHARE_OF_FREE = 0.1
-"""Of the memory that is free at the start, how much values may take."""
+"""Share of the memory free at the start that values may take."""
 
 _CHECKED_AT_FIRST = 4
 _CHECK_EVERY = 64
-"""In which steps it is looked which values were written to: that takes time for each of them."""
+"""Steps in which values are checked for having been overwritten, which takes time for each of them."""
 
 
 _Kept = tuple[Any, int, int, bool]
-"""A tensor, its version, its size in bytes, whether it is a copy, whose version says nothing.
+"""A tensor, its version, its size in bytes, and whether it is a copy, whose version has no meaning.
 
 A plain tuple takes a fifth of the time of a named one, and there is one for every tensor of every step.
 """
@@ -39,7 +39,7 @@ _WRITTEN_OVER = -1
 
 
 class _Step:
-    """The values of one step, the oldest first; a tensor that several slots see counts once."""
+    """The values of one step, the oldest first; a tensor in several slots counts once."""
 
     __slots__ = ("dropped", "others", "values")
 
@@ -50,7 +50,7 @@ class _Step:
 
 
 class _Books:
-    """A `Kept` where there are no compiled kernels: nobody else makes entries."""
+    """A substitute for `Kept` without compiled kernels, in which only `Retention` makes entries."""
 
     __slots__ = ("bytes", "identities")
 
@@ -59,30 +59,30 @@ class _Books:
         self.identities = identities
 
     def begin(self, values: dict[int, _Kept]) -> None:  # noqa: ARG002 - only `Retention` makes entries
-        """Let a step begin."""
+        """Begin a step."""
         self.identities.clear()
 
 
 class Retention:
     """Values of this and the previous step.
 
-    To be used by the thread that trains, or while that one waits.
+    For use by the training's thread, or by another one while that waits.
 
     Parameters
     ----------
     reader : TensorReader
         Of the framework's tensors.
     budget_bytes : int, optional
-        For all values together; a tenth of the memory that is free now by default.
+        For all values together; by default a tenth of the memory that is free now.
     wants_copies : callable (slot_id) -> bool, optional
-        Whether the values of a slot are to be copied once the training was seen to write to them in place; by default
-        all are.
+        Whether the values of a slot are copied once the training has overwritten one of them in place; by default all
+        are.
 
     Attributes
     ----------
     budget_bytes : int
     books : Kept or None
-        With which an observer keeps values without a call of Python; None where there are no compiled kernels.
+        Lets an observer keep values without a call of Python; None without compiled kernels.
     """
 
     def __init__(
@@ -108,18 +108,18 @@ class Retention:
 
     @property
     def kept_bytes(self) -> int:
-        """What the values need that are kept now."""
+        """Size of the values that are kept now."""
         return self._books.bytes
 
     def keep(self, slot_id: int, tensor: Any) -> None:
-        """Keep the value of a slot in this step, in place of what it had before in it."""
+        """Keep the value of a slot in this step, replacing its earlier one of the step."""
         values = self._current.values
         if slot_id in values:
             self._release(self._current, slot_id)
         identity = id(tensor)
         same = self._by_identity.get(identity)
         is_copied = slot_id in self._copied
-        # Some readers have to read a tensor to tell its version.
+        # Some readers must read a tensor to determine its version.
         version = 0 if is_copied and same is None else self._version_of(tensor)
         if same is not None and values[same][_VERSION] == version:
             values[slot_id] = (tensor, version, 0, False)
@@ -145,9 +145,9 @@ class Retention:
             self._by_identity[identity] = slot_id
 
     def same_as(self, tensor: Any) -> int | None:
-        """Return a slot that holds this very tensor in this step, if it was not written to since.
+        """Return a slot with this very tensor in this step, if it was not written to since.
 
-        That is certain, because what is held cannot be another tensor at the same address.
+        This is certain, because no other tensor can have the address of a kept one.
         """
         slot_id = self._by_identity.get(id(tensor))
         if slot_id is None or self._current.values[slot_id][_VERSION] != self._version_of(tensor):
@@ -184,33 +184,33 @@ class Retention:
             if self._value(step, slot_id) is not None:
                 return ""
             later = "; from now on it is copied" if slot_id in self._copied else ""
-            return f"the training has written over its value of {words}{later}"
+            return f"the training has overwritten its value of {words}{later}"
         if slot_id in step.dropped:
             return (
-                f"its value of {words} gave way to others: {self.budget_bytes / 2**20:,.0f} MiB are set aside for"
+                f"its value of {words} was dropped for others: {self.budget_bytes / 2**20:,.0f} MiB are set aside for"
                 " values (TENSIGHT_MEMORY_BUDGET changes that)"
             )
         return f"its value of {words} was not kept"
 
     @property
     def has_dropped_values(self) -> bool:
-        """Whether there was no room for all values of this step."""
+        """Whether some values of this step were dropped for lack of room."""
         return bool(self._current.dropped)
 
     def forget(self, slot_id: int) -> None:
-        """Show the value of a slot in this step no more: it was written over, which its version may not tell."""
+        """Stop showing the value of a slot in this step: it was overwritten, perhaps without a new version."""
         kept = self._current.values.get(slot_id)
         if kept is not None and not kept[_IS_COPY]:
             self._current.values[slot_id] = (kept[_TENSOR], _WRITTEN_OVER, kept[_SIZE], False)
 
-    def copy_values(self, slot_id: int, wanted: bool = True) -> None:
-        """Have the values of a slot copied from now on: the training is known to write to them in every step.
+    def copy_values(self, slot_id: int, is_wanted: bool = True) -> None:
+        """Copy the values of a slot from now on, because the training overwrites them in every step.
 
-        It may do so without their versions telling (fused optimizers, running means). So, wanted or not, the value of
-        such a slot is from now on only shown in a later step if it is a copy.
+        It may do so without a change of their versions (fused optimizers, running means). So even if copies are not
+        wanted, a later step only shows the value of such a slot if it is a copy.
         """
         self._persistent.add(slot_id)
-        if wanted:
+        if is_wanted:
             self._copied.add(slot_id)
         else:
             self._copied.discard(slot_id)
@@ -230,7 +230,7 @@ class Retention:
         return kept[_TENSOR] if self._is_as_kept(slot_id, kept) else None
 
     def _is_as_kept(self, slot_id: int, kept: _Kept) -> bool:
-        """Whether nobody has written to a value; where somebody has, it is copied from the next step on."""
+        """Whether a value was not overwritten; if it was, its slot is copied from the next step on."""
         if kept[_IS_COPY] or self._version_of(kept[_TENSOR]) == kept[_VERSION]:
             return True
         if self._wants_copies is None or self._wants_copies(slot_id):
@@ -238,7 +238,7 @@ class Retention:
         return False
 
     def _make_room(self) -> None:
-        """Let the oldest values go until the others fit."""
+        """Drop the oldest values until the others fit."""
         self._spare.clear()
         for step in (self._previous, self._current):
             while self._books.bytes > self.budget_bytes and step.values:
@@ -253,12 +253,12 @@ class Retention:
 
     @staticmethod
     def _others(step: _Step, slot_id: int, kept: _Kept) -> list[int]:
-        """Return the other slots that hold the tensor of one, and do not count it."""
+        """Return the other slots with the tensor of a slot, which do not count it."""
         others = step.others.pop(slot_id, ())
         return [other for other in others if other in step.values and step.values[other][_TENSOR] is kept[_TENSOR]]
 
     def _release(self, step: _Step, slot_id: int) -> None:
-        """Take out a value that another one replaces; its memory then counts for the next slot that sees it."""
+        """Remove a value that another one replaces; its memory then counts for the next slot with the tensor."""
         kept = step.values.pop(slot_id)
         others = self._others(step, slot_id, kept)
         if not kept[_IS_COPY] and self._by_identity.get(id(kept[_TENSOR])) == slot_id:

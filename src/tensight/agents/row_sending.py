@@ -1,4 +1,4 @@
-"""Which rows of statistics the debug server gets: all of a step at which the training stands, else some at times."""
+"""Sends rows of statistics to the debug server: all rows of a step with a stop, otherwise some at intervals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class RowSender:
-    """Has the server know the rows of steps.
+    """Sends the rows of steps to the server.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class RowSender:
     Attributes
     ----------
     seen : list of int
-        The slots of this step, in the order in which they were seen.
+        The slot ids of this step, in the order of observation.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RowSender:
         self.seen: list[int] = []
 
     def complete(self) -> None:
-        """Write the rows of slots that were only checked for NaN and Inf, and hashes, where values are still there."""
+        """Write missing rows, of slots that were only checked for NaN and Inf, and hashes, if values are still kept."""
         columns = self._columns
         for slot_id in self.seen:
             written = slot_id < len(columns.iteration) and columns.iteration[slot_id] == columns.current_iteration
@@ -78,34 +78,34 @@ class RowSender:
         self._reader.settle(columns)
 
     def send(self) -> None:
-        """Have the server know the rows of this step, and of the step before those of weights, which this one read."""
+        """Send the rows of this step, and those of the weights in the step before, which this one read."""
         if self._introduction.is_ours:
             rows = self._rows()
-            batches = [one for one in (self._telemetry.unsent(self._weights), rows) if one is not None]
+            batches = [batch for batch in (self._telemetry.unsent(self._weights), rows) if batch is not None]
             if batches or self._telemetry.has_scalars:
                 self._telemetry.send(self._attachment.connection, *batches)
 
     def offer(self) -> None:
-        """Have the server know the rows of this step if it has heard nothing for a while."""
+        """Send the rows of this step soon, if the server has received none for a while."""
         if self.seen and self._introduction.is_ours and self._telemetry.is_due:
             rows = self._rows()
             if rows is not None:
                 self._telemetry.offer(rows)
 
     def last(self, iteration: int, slot_count: int) -> StepRows | None:
-        """Return the rows of the last step that ended; None if nobody looked at it, or the server has them.
+        """Return the rows of the last step that ended; None if it was not observed, or the server has them.
 
         Parameters
         ----------
         iteration : int
         slot_count : int
-            How many there are.
+            Number of slots.
         """
         written = np.flatnonzero(self._columns.iteration[:slot_count] == iteration)
         return self._telemetry.unsent(self._of(iteration, written)) if written.size else None
 
     def keep_weights(self, slot_ids: NDArray[np.int64] | None) -> None:
-        """Keep a copy of the rows that weights and states have in this step; None if nobody will need them."""
+        """Keep a copy of the rows that weights and states have in this step; with None, keep nothing."""
         self._weights = None
         if slot_ids is not None and self.seen:
             self._weights = self._of(self._columns.current_iteration, slot_ids)

@@ -1,4 +1,4 @@
-"""Rows of statistics as the scan leaves them, and what is computed from many of them at once."""
+"""Rows of statistics as the scan writes them, and what is computed from many of them at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HOLDS_INTEGERS = np.array([name.startswith(("int", "uint", "bool")) for name in
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of statistics; a copy, that the training does not write to any more.
+    """A copy of some rows of statistics, which the training does not write to.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Rows:
         In which each row was written; `columns.NEVER` if it never was.
     shapes : list of tuple of int
     codes : ndarray of int64, shape (n,)
-        Index of each element type in `tensors.elements.ELEMENT_NAMES`; NO_TYPE of a row that was never written.
+        Index of each element type in `tensors.elements.ELEMENT_NAMES`; NO_TYPE for a row that was never written.
     reals, raw_counts, exponents : ndarray
         The totals of `tensors.layout`, and the power of two that sums were divided by.
     """
@@ -57,7 +57,7 @@ class Rows:
 
     @property
     def holds_integers(self) -> NDArray[np.bool_]:
-        """Which rows are of integers or truth values."""
+        """Which rows are of integers or booleans."""
         return _HOLDS_INTEGERS[self.codes] & (self.codes >= 0)
 
     @property
@@ -95,14 +95,14 @@ class Rows:
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """Content hashes; 0 where none was taken."""
+        """Content hashes; 0 for rows without one."""
         blocks, sizes = self.raw_counts[:, layout.HASH].view(np.uint64), self.sizes
         hashes = layout.tensor_hashes(blocks, sizes, _KINDS[self.codes])
         hashes[(blocks == 0) & (sizes > 0)] = 0
         return hashes
 
     def columns(self) -> dict[Any, NDArray[Any]]:
-        """Return the statistics by name, as watchpoints are evaluated on; without ``content_hash``, see `hashes`."""
+        """Return the statistics by name, for the evaluation of watchpoints; without ``content_hash``, see `hashes`."""
         counts, numbers = self.counts, self.numbers
         columns: dict[Any, NDArray[Any]] = {name: counts[:, index] for index, name in enumerate(COUNTS)}
         columns.update((name, numbers[:, index]) for index, name in enumerate(MEASURES))

@@ -1,4 +1,4 @@
-"""What a run is called: after its script, wherever the debugger was asked for."""
+"""The name of a run, which comes from its script, however the debugger was requested."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def run_name() -> str:
 
 
 def _notebook(main: Any) -> str:
-    """Return the name of the notebook, as far as those who show it say it to its kernel: VS Code, and Jupyter."""
+    """Return the name of the notebook, if VS Code or Jupyter has passed it to the kernel."""
     paths = (getattr(main, "__vsc_ipynb_file__", None), os.environ.get("JPY_SESSION_NAME"))
-    found = (_stem(str(path)) for path in paths if path and str(path).endswith(".ipynb"))
-    return next(found, NOTEBOOK)
+    names = (_stem(str(path)) for path in paths if path and str(path).endswith(".ipynb"))
+    return next(names, NOTEBOOK)
 
 
 def _stem(path: str) -> str:

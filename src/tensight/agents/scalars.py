@@ -1,7 +1,7 @@
-"""A few numbers of a training, watched or not: its loss, its learning rates, the norm of its gradients.
+"""A few numbers of a training, watched or not: its loss, its learning rates, its gradient norm.
 
-They are taken of some steps only, so rarely that taking them costs no more than a hundredth of the training's time; the
-loss of a step at which a watchpoint stops is taken in any case.
+They are read in some steps only, so rarely that this costs no more than a hundredth of the training's time; the loss of
+a step at which a watchpoint stops is always read.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from tensight.agents.rows import Rows
 
 EVERY_S = 0.2
-"""They are taken at most so often while a training runs."""
+"""Minimum interval between readings while a training runs."""
 
 _SHARE = 0.01
-"""Of the training's time."""
+"""Maximum share of the training's time."""
 
 _SPARSER = 500
-"""Of a longer training they are taken less often: once in its age divided by this."""
+"""In a longer training they are read less often: at intervals of its age divided by this."""
 
 MOST_SLOTS = 8
-"""Backward passes of a step, or groups of parameters, that are told apart."""
+"""Maximum number of backward passes of a step, or of parameter groups, that are distinguished."""
 
 
 class Scalars:
-    """The numbers of the step that runs.
+    """The numbers of the current step.
 
     Parameters
     ----------
@@ -43,14 +43,14 @@ class Scalars:
     columns : StatisticsColumns
         Those of the training, whose rows devices may still compute when gradients are read here.
     losses_every_s : float or None
-        The loss alone is taken that often, too; None means only with the others.
+        Interval at which the loss alone is read, too; None to read it only with the others.
 
     Attributes
     ----------
     is_wanted : bool
-        Whether they are taken of this step.
+        Whether they are read in this step.
     notes_losses : bool
-        Whether the loss is to be noted, because they are taken or may be, if the training stops.
+        Whether losses must be noted, because they are read, or may be if the training stops.
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class Scalars:
         self._next_s = self._next_loss_s = self._cost_s = 0.0
 
     def begin(self, *, is_reported: bool, is_shown: bool, may_stop: bool) -> None:
-        """Decide whether they are taken of the step that comes.
+        """Decide whether they are read in the next step.
 
         Parameters
         ----------
         is_reported : bool
-            Whether there is a server that understands them.
+            Whether a server understands them.
         is_shown : bool
-            Whether somebody will inspect the step.
+            Whether a user will inspect the step.
         may_stop : bool
-            Whether somebody may, though nobody knows yet.
+            Whether a user may inspect it, which is not known yet.
         """
         self.is_wanted = is_reported and (is_shown or time.monotonic() >= self._next_s)
         is_loss_due = self._losses_every_s is not None and time.monotonic() >= self._next_loss_s
@@ -92,16 +92,16 @@ class Scalars:
             self._losses.append(tensor)
 
     def update(self, optimizer: int, rates: Iterable[float], gradients: Iterable[Any] | None) -> None:
-        """Note that an optimizer is about to update; what it noted before in this step no longer counts.
+        """Note that an optimizer is about to update; its earlier update in this step no longer counts.
 
         Parameters
         ----------
         optimizer : int
-            Which one it is.
+            Its identity.
         rates : iterable of float
             Learning rates of its groups, read now.
         gradients : iterable of object, or None
-            Of all its weights; they are read now. None if they are not visible.
+            Of all its weights, read now; None if they are not visible.
         """
         began = time.monotonic()
         self._updates[optimizer] = list(rates), None if gradients is None else self._sum_of_squares(gradients)
@@ -147,19 +147,19 @@ class Scalars:
         if not (self._wants_loss or stops) or not (self._losses or self._updates):
             return []
         began = time.monotonic()
-        found = [Scalar("loss", slot, value) for slot, value in enumerate(self._values(self._losses))]
+        scalars = [Scalar("loss", slot, value) for slot, value in enumerate(self._values(self._losses))]
         self._losses.clear()
         if self._losses_every_s is not None:
             now = time.monotonic()
             self._next_loss_s = now + max(self._losses_every_s, (now - began) * (1 / _SHARE - 1))
         if not self.is_wanted:
-            return found
+            return scalars
         rates = [rate for rates, _ in self._updates.values() for rate in rates]
-        found += [Scalar("learning_rate", slot, rate) for slot, rate in enumerate(rates[:MOST_SLOTS])]
+        scalars += [Scalar("learning_rate", slot, rate) for slot, rate in enumerate(rates[:MOST_SLOTS])]
         squares = [squares for _, squares in self._updates.values() if squares is not None]
         if squares and len(squares) == len(self._updates):
-            found.append(Scalar("gradient_norm", 0, math.sqrt(sum(squares))))
+            scalars.append(Scalar("gradient_norm", 0, math.sqrt(sum(squares))))
         now = time.monotonic()
         cost_s = self._cost_s + now - began
         self._next_s = now + max(EVERY_S, (now - self._began_s) / _SPARSER, cost_s * (1 / _SHARE - 1))
-        return found
+        return scalars

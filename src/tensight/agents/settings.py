@@ -1,4 +1,4 @@
-"""What a person chose for the agent in a training process."""
+"""The user's settings for the agent in a training process."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class AgentSettings:
     host, port : str, int
         Of the debug server.
     token : str
-        That it asks for; empty if it asks for none.
+        Access token; empty if the server requires none.
     certificates : str
-        File with the certificates that are trusted, PEM, if the server speaks TLS; empty for a connection without.
+        File with the trusted certificates, PEM, if the server uses TLS; empty for a connection without it.
     on_disconnect : {"continue", "wait"}
-        What the training does while no server answers.
+        What the training does while no server replies.
     connect_within_s : float or None
-        How long the first step waits for a server that is not there yet, unless `on_disconnect` is "wait". None means
+        How long the first step waits for a server that is not running yet, unless `on_disconnect` is "wait". None means
         5 s with `break_at_start`, else not at all: the training begins, and attaches when there is one.
     break_at_start : bool
-        Wait for a person before the first step.
+        Wait for the user before the first step.
     recommended : bool
         Have the server set the recommended watchpoints before the first step.
     capture : {"modules", "ops"}
@@ -48,41 +48,41 @@ class AgentSettings:
     step_on : {"optimizer", "forward", "call"}
         What ends a step: the optimizer's step, the forward pass of the outermost module, or only a call of ``step()``.
     stop_on : {"new", "every"}
-        Which hits stop the training: those that were not reported before and do not follow from what was, or every one.
+        Which hits stop the training: those that neither were reported before nor result from reported ones, or all.
     record : str
         "", "ring:K" for the last K steps, "full" for all of them.
     record_folder : str
-        Where; empty for a new folder in the current one.
+        Folder of the recording; empty for a new folder in the current one.
     trace : str
-        Folder in which every step is traced: statistics and content hashes, no values; empty for no trace. A training
-        that is traced looks for no debug server.
+        Folder in which every step is traced: statistics and content hashes, no values; empty for no trace. A traced
+        training does not connect to a debug server.
     trace_steps : int or None
-        How many steps are traced; None means all.
+        Number of steps to trace; None means all.
     perturb : bool
-        Whether all weights are moved by one unit in the last place before the first step that is traced. PyTorch only.
+        Whether all weights are moved by one unit in the last place before the first traced step. PyTorch only.
     against : str
-        A trace with which the run is compared while it goes on; empty for none. At the first difference the training
-        stops, if it is attached, and else ends with exit code 1.
+        Trace with which the run is compared while it goes on; empty for none. At the first difference the training
+        stops if it is attached, and otherwise ends with exit code 1.
     keep_going : bool
-        Whether a training that is compared goes on after the first difference, which is only reported.
+        Whether a compared training goes on after the first difference, which is then only reported.
     memory_budget_bytes : int or None
         For values of this and the previous step; None means a tenth of the memory that is free at the start.
     partial_memory : bool
         Keep only what is watched.
     job : str
-        Name of the run, if a person has chosen one; ranks with one name form one session.
+        Name of the run, if the user has chosen one; ranks with the same name form one session.
     run : str
-        What tells this run from others of its name; processes that have it in common form one session.
+        Distinguishes this run from others of the same name; processes with the same value form one session.
     losses_every_s : float or None
-        The loss is read that often, unless this costs more than a hundredth of the training's time, and sent soon; None
-        means with the other numbers, some times a second.
+        Interval at which the loss is read, unless this costs more than a hundredth of the training's time, and sent
+        soon; None to send it with the other numbers, some times a second.
     quiet : bool
-        Whether lines on stderr about the ordinary course of debugging are left out: attached, stopped, goes on.
+        Whether to suppress lines on stderr about the ordinary course of debugging: attached, stopped, goes on.
 
     Raises
     ------
     InputError
-        A value is none of the choices, or out of its range.
+        A value is not one of the choices, or is out of range.
     """
 
     host: str = "localhost"
@@ -111,7 +111,7 @@ class AgentSettings:
     quiet: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be done, before the training has begun."""
+        """Refuse invalid values before the training has begun."""
         if not 1 <= self.port <= 65535:
             raise InputError(f"the port of the debug server is {self.port}; give 1 to 65535")
         for name, value, choices in (
@@ -135,17 +135,17 @@ class AgentSettings:
 
     @property
     def connects(self) -> bool:
-        """Whether the debug server is looked for."""
+        """Whether to connect to a debug server."""
         return not self.trace
 
     @property
     def ring_steps(self) -> int:
-        """How many steps a ring holds; 0 if there is none.
+        """Number of steps in a ring; 0 if there is none.
 
         Raises
         ------
         InputError
-            `record` is no choice that there is.
+            `record` is not one of the choices.
         """
         if self.record in ("", "full"):
             return 0
@@ -156,14 +156,14 @@ class AgentSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, **chosen: Any) -> AgentSettings:
-        """Return the settings of the environment, those of the original's variables included.
+        """Return the settings of the environment, including those of the original's variables.
 
         Parameters
         ----------
         environment : mapping of str to str, optional
             By default that of the process.
         **chosen
-            Fields that go before the environment; None means not chosen.
+            Fields that override the environment; None means not chosen.
 
         Raises
         ------
@@ -171,18 +171,18 @@ class AgentSettings:
             A variable has a value that cannot be used.
         """
         variables = os.environ if environment is None else environment
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for field, names in _VARIABLES.items():
             name = next((name for name in names if variables.get(name)), None)
             if name is not None:
-                found[field] = _value(field, name, variables[name])
-        if wants_original_debugger(variables) and "break_at_start" not in found:
-            found["break_at_start"] = True
-        return replace(cls(), **{**found, **{name: value for name, value in chosen.items() if value is not None}})
+                values[field] = _value(field, name, variables[name])
+        if wants_original_debugger(variables) and "break_at_start" not in values:
+            values["break_at_start"] = True
+        return replace(cls(), **{**values, **{name: value for name, value in chosen.items() if value is not None}})
 
 
 def as_variables(chosen: Mapping[str, Any]) -> dict[str, str]:
-    """Return the environment variables that hold choices, for a training that is to be started.
+    """Return the environment variables that express choices, for a training to be started.
 
     Parameters
     ----------
@@ -221,13 +221,13 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
 
 
 def wants_debugger(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether the environment asks for the debugger: ``TENSIGHT_DEBUG=1``, or the original's variable."""
+    """Whether the environment requests the debugger: ``TENSIGHT_DEBUG=1``, or the original's variable."""
     variables = os.environ if environment is None else environment
     return variables.get("TENSIGHT_DEBUG", "").strip().lower() in _YES or wants_original_debugger(variables)
 
 
 def wants_original_debugger(variables: Mapping[str, str]) -> bool:
-    """Whether the original's variable asks for the debugger; it then waits before the first step, as the original."""
+    """Whether the original's variable requests the debugger, which then also waits before the first step."""
     return variables.get("ENABLE_MS_DEBUGGER", "").strip().lower() in ("1", "true")
 
 

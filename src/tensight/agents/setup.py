@@ -1,7 +1,7 @@
-"""What surrounds a training: versions, environment, seeds; as data that is kept with every trace and recording.
+"""The environment of a training: versions, variables, seeds; as data that is kept with every trace and recording.
 
-Nothing here changes anything, waits or raises: a part that cannot be had is left out, and is named under ``left_out``.
-Of the environment only what is known to matter to trainings is kept, and nothing that may be a secret.
+Nothing here changes anything, waits or raises: a part that is not available is left out, and named under ``left_out``.
+Only variables that are known to matter to trainings are kept, and nothing that may be a secret.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 FORMAT = 1
-"""Of the description; it grows when a reader of an older one could misunderstand it."""
+"""Version of the description; it grows when a reader of an older one could misunderstand it."""
 
 LONGEST_TEXT = 500
-"""Characters of a value."""
+"""Maximum number of characters in a value."""
 
 MOST_VARIABLES = 500
 _MOST_ITEMS = 16
@@ -47,7 +47,7 @@ _SECRET = re.compile(
 )
 _SECRET_VALUE = re.compile(r"://[^/\s]*@|[?&][\w.-]*(?:token|key|secret|sig|password)[\w.-]*=", re.IGNORECASE)
 REMOVED = "(removed)"
-"""Stands for the value of a variable that may hold a secret."""
+"""Replaces the value of a variable that may contain a secret."""
 
 _PACKAGES = (
     "accelerate", "apex", "bitsandbytes", "datasets", "deepspeed", "diffusers", "einops", "flash_attn", "jax",
@@ -60,19 +60,19 @@ _DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "flash_attn": "fla
 
 
 def describe(framework_part: Mapping[str, object] | None = None) -> dict[str, object]:
-    """Return what surrounds this training, as JSON can hold it.
+    """Return the environment of this training as JSON data.
 
     Parameters
     ----------
     framework_part : mapping, optional
-        What the adapter of the framework knows, such as `tensight.agents.torch.setup.describe_torch` returns. Its
-        entries ``random`` and ``threads`` are put together with those found here.
+        What the adapter of the framework adds, such as the result of `tensight.agents.torch.setup.describe_torch`. Its
+        entries ``random`` and ``threads`` are merged with those found here.
 
     Returns
     -------
     dict
         ``format``, ``python``, ``packages``, ``environment``, ``process``, ``threads``, ``random``, and what the
-        framework adds; ``left_out`` names parts that could not be had.
+        framework adds; ``left_out`` names parts that were not available.
     """
     parts: dict[str, Callable[[], object]] = {
         "python": _python,
@@ -87,11 +87,11 @@ def describe(framework_part: Mapping[str, object] | None = None) -> dict[str, ob
     for name, part in parts.items():
         result[name] = attempt(name, part, left_out)
     for name, content in (framework_part or {}).items():
-        known = result.get(name)
+        existing = result.get(name)
         if name == "left_out" and isinstance(content, list):
             left_out += content
-        elif isinstance(known, dict) and isinstance(content, dict):
-            result[name] = {**known, **content}
+        elif isinstance(existing, dict) and isinstance(content, dict):
+            result[name] = {**existing, **content}
         else:
             result[name] = content
     if left_out:
@@ -100,7 +100,7 @@ def describe(framework_part: Mapping[str, object] | None = None) -> dict[str, ob
 
 
 def attempt(name: str, part: Callable[[], object], left_out: list[object]) -> object:
-    """Return what a part of a description is, or an empty one; what cannot be had is added to `left_out`."""
+    """Return a part of a description, or an empty one if it is not available, which is noted in `left_out`."""
     try:
         return part()
     except Exception as error:
@@ -109,14 +109,14 @@ def attempt(name: str, part: Callable[[], object], left_out: list[object]) -> ob
 
 
 def plain(value: object, depth: int = 0) -> Any:
-    """Return a value as JSON can hold it, or None if it is nothing plain.
+    """Return a value as JSON data, or None if it is not plain.
 
     Parameters
     ----------
     value : object
-        Numbers, texts, truth values and short sequences of these are plain; NaN and infinities become texts.
+        Numbers, texts, booleans and short sequences of these are plain; NaN and infinities become texts.
     depth : int
-        Of sequences around it.
+        Number of enclosing sequences.
     """
     if value is None or type(value) in (bool, int):
         return value
@@ -147,7 +147,7 @@ def _python() -> dict[str, object]:
 
 
 def _packages() -> dict[str, object]:
-    """Return the versions of the packages that matter and are imported."""
+    """Return the versions of the relevant packages that are imported."""
     versions: dict[str, object] = {}
     for name in _PACKAGES:
         module = sys.modules.get(name)
@@ -166,19 +166,19 @@ def _packages() -> dict[str, object]:
 
 
 def _environment() -> dict[str, object]:
-    """Return the variables that are known to matter, without what may be a secret."""
+    """Return the variables that are known to matter, without possible secrets."""
     chosen = sorted(name for name in os.environ if name in _NAMES or name.startswith(_PREFIXES))
     return {name: _variable(name, os.environ[name]) for name in chosen[:MOST_VARIABLES]}
 
 
 def _variable(name: str, value: str) -> str:
     is_secret = _SECRET.search(name) is not None or _SECRET_VALUE.search(value) is not None
-    # What is no text stays comparable.
+    # Bytes that are not text stay comparable.
     return REMOVED if is_secret else value[:LONGEST_TEXT].encode("utf-8", "backslashreplace").decode()
 
 
 def _process() -> dict[str, object]:
-    """Return which process of how many it is, as launchers say it, and how many cores it may use."""
+    """Return ranks and world size of the process, as launchers set them, and the number of cores that it may use."""
     names = {"rank": ("RANK", "RANK_ID"), "local_rank": ("LOCAL_RANK",), "world_size": ("WORLD_SIZE", "RANK_SIZE")}
     result: dict[str, object] = {}
     for key, variables in names.items():

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 Io = Literal["output", "input"]
 
 NO_SLOT = -1
-"""Stands for a slot id where there is none."""
+"""Used instead of a slot id if there is none."""
 
 NO_SLOT_IDS: NDArray[np.int64] = np.empty(0, np.int64)
 
 
 class Need(IntFlag):
-    """What is wanted of a tensor when it is observed."""
+    """What is needed from a tensor when it is observed."""
 
     NOTHING = 0
     FINITE = 1
-    """Only whether it has NaN or Inf; the row of statistics if it has."""
+    """Only whether it contains NaN or Inf; if so, its row of statistics."""
     ROW = 2
     """Its row of statistics."""
     VALUE = 4
@@ -41,7 +41,7 @@ class Need(IntFlag):
     NOW = 16
     """Its watchpoints are checked as soon as its node has run, and not at the end of the step."""
     HASH = 32
-    """Its row has a content hash, which costs a third more; without, the row may have none."""
+    """Its row has a content hash, which costs a third more; otherwise the row may have none."""
 
 
 class DeclaredNode(NamedTuple):
@@ -68,7 +68,7 @@ class SlotTable:
     Attributes
     ----------
     needs : bytearray
-        `Need` bits of each slot, by its slot id. It is one object for the life of the process, so that hot code may
+        `Need` bits of each slot, by slot id. It is the same object for the life of the process, so that hot code may
         keep it.
     """
 
@@ -87,26 +87,26 @@ class SlotTable:
         return self._slots[slot_id]
 
     def decide_needs(self, decide: Callable[[TensorSlot], Need]) -> None:
-        """Have the needs of new slots decided by a function."""
+        """Set the function that decides the needs of new slots."""
         self._on_new = decide
 
     def node(self, name: str, type_: str, role: Role = "operator") -> DeclaredNode:
-        """Return the node of a full name; it is declared when it is new."""
-        known = self._by_name.get(name)
-        if known is None:
-            known = DeclaredNode(len(self._nodes), name, type_, role)
-            self._nodes.append(known)
-            self._by_name[name] = known
-        return known
+        """Return the node with a full name; declare it if it is new."""
+        node = self._by_name.get(name)
+        if node is None:
+            node = DeclaredNode(len(self._nodes), name, type_, role)
+            self._nodes.append(node)
+            self._by_name[name] = node
+        return node
 
     def change_roles(self, roles: Mapping[str, Role]) -> None:
-        """Correct what some nodes are, by their names, now that more of the network is known."""
+        """Correct the roles of some nodes, by name, because more of the network is known now."""
         changed: dict[int, DeclaredNode] = {}
         for name, role in roles.items():
-            known = self._by_name.get(name)
-            if known is not None and known.role != role:
-                changed[known.number] = corrected = known._replace(role=role)
-                self._nodes[known.number] = self._by_name[name] = corrected
+            declared = self._by_name.get(name)
+            if declared is not None and declared.role != role:
+                changed[declared.number] = corrected = declared._replace(role=role)
+                self._nodes[declared.number] = self._by_name[name] = corrected
         if not changed:
             return
         for slot_id, tensor_slot in enumerate(self._slots):
@@ -115,7 +115,7 @@ class SlotTable:
                 self._slots[slot_id] = tensor_slot._replace(node=node)
 
     def find_node(self, name: str) -> DeclaredNode | None:
-        """Return the node of a full name, if it was declared."""
+        """Return the node with a full name, if it was declared."""
         return self._by_name.get(name)
 
     @property
@@ -124,7 +124,7 @@ class SlotTable:
         return tuple(self._nodes)
 
     def slot_id(self, node: DeclaredNode, slot: int, io: Io = "output") -> int:
-        """Return the slot id of a slot of a node; it is new when it was never requested."""
+        """Return the slot id of a slot of a node; create it at the first request."""
         key = (node.number, slot, io)
         slot_id = self._by_slot.get(key)
         if slot_id is None:
@@ -138,6 +138,6 @@ class SlotTable:
         return slot_id
 
     def find(self, name: str, slot: int, io: Io = "output") -> int | None:
-        """Return the slot id of a slot of the node of a full name, if there is one."""
+        """Return the slot id of a slot of the node with a full name, if there is one."""
         node = self._by_name.get(name)
         return None if node is None else self._by_slot.get((node.number, slot, io))

@@ -1,4 +1,4 @@
-"""What is wanted of a step: decided before it begins, by who watches, who will look at it, and who records."""
+"""Decides what a step needs before it begins, according to watchpoints, inspection, recording and tracing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ALL = _SHOWN | Need.HASH
 
 
 class StepNeeds:
-    """What is wanted of every slot in the step that comes.
+    """The needs of every slot in the next step.
 
     Parameters
     ----------
@@ -38,16 +38,16 @@ class StepNeeds:
     is_attached : callable
         Whether there is a debug server.
     walks : bool
-        Whether a step is complete before anybody looks at it.
+        Whether a step is complete before it can be inspected.
 
     Attributes
     ----------
     is_inspected : bool
-        Whether somebody will inspect the step, whatever part of it.
+        Whether a user will inspect the step, or a part of it.
     captures_modules : bool
         Whether calls of modules are captured, and not every operator.
     may_watch_anew : bool
-        Whether there may be other watchpoints than before.
+        Whether watchpoints may have changed.
     """
 
     def __init__(
@@ -79,46 +79,46 @@ class StepNeeds:
 
     @property
     def shows_all(self) -> bool:
-        """Whether a person who stops at the step sees of every slot what there is to be seen."""
+        """Whether a user who stops at the step can inspect everything of each slot."""
         return self._base & _SHOWN == _SHOWN or self._settings.partial_memory
 
     def begin(self) -> None:
-        """Want what is known before the first step.
+        """Set the needs before the first step.
 
-        Initial weights are observed before there is a server; of partial memory the statistics must do.
+        Initial weights are observed before there is a server; with partial memory, statistics must suffice.
         """
         self.require(Need.ROW | Need.HASH if self._settings.partial_memory else _ALL)
 
     def decide(self, step: int, persistent: PersistentSlots, *, is_inspected: bool, watches: bool) -> None:
-        """Decide what is wanted of every slot, watched or not.
+        """Decide what every slot needs, watched or not.
 
         Parameters
         ----------
         step : int
-            The one that comes, from 0.
+            The next step, from 0.
         persistent : PersistentSlots
         is_inspected : bool
-            Whether somebody will inspect the step.
+            Whether a user will inspect the step.
         watches : bool
-            Whether watchpoints see it.
+            Whether watchpoints check it.
         """
         partial, base = self._settings.partial_memory, Need.NOTHING
-        # References to thousands of intermediates keep memory from being used again, which costs more than the
-        # watching; where operators are captured, an adapter shows the values of what hits all the same.
+        # References to thousands of intermediates keep memory from being reused, which costs more than the watching; if
+        # operators are captured, an adapter shows the values of hits all the same.
         watches_modules = watches and self.captures_modules
         everything = is_inspected or self._recorder.is_on
         if not partial and (everything or watches_modules):
-            # What nobody was sure to look at gets its hashes when the training stops.
+            # A step that may not be inspected gets its hashes when the training stops.
             base = _ALL if everything else _SHOWN
         elif not partial and watches and self._walks:
-            # The values of a step that is complete before anybody looks lie there anyway.
+            # The values of a step that is complete before it can be inspected are available anyway.
             base = Need.VALUE
         of_states = Need.VALUE if base == _SHOWN else None
         if self._tracer.is_on or self._comparison.is_on:
             of_states = Need.NOTHING if not base and not reads_states(step) else None
             base |= _TRACED
         if self._comparison.is_on and self._is_attached() and not partial:
-            # A person will look at the step in which something differs.
+            # A user will inspect the step with the difference.
             base |= Need.VALUE
         is_other = self.require(base) or self.may_watch_anew or of_states != self._of_states
         if is_inspected != self.is_inspected or self.may_watch_anew:
@@ -127,14 +127,14 @@ class StepNeeds:
             persistent.choose_copies(self.wants_copies)
         if is_other:
             self._of_states = of_states
-            # States are most of what there is: at a stop what nobody watches of them is made up.
+            # Most of the tensors are states: at a stop, rows of states that are not watched are added.
             instead = {} if of_states is None else dict.fromkeys(persistent.states, of_states)
             if self._watches_weights and not base:
                 instead = dict.fromkeys(persistent.weights, Need.VALUE)
             self._watches.require(base, instead)
 
     def require(self, need: Need) -> bool:
-        """Set what is wanted of every slot; return whether that is another thing than before."""
+        """Set the needs of every slot; return whether they have changed."""
         if need == self._base:
             return False
         self._base = need
@@ -142,8 +142,8 @@ class StepNeeds:
         return True
 
     def wants_copies(self, slot_id: int) -> bool:
-        """Whether a value that is written to in every step is to be copied: where somebody will look at it."""
+        """Whether a value that is overwritten in every step must be copied, because it will be inspected."""
         if self.is_inspected or self._recorder.is_on or self._slot_table.needs[slot_id] & _CHANGE:
             return True
-        # Where a watchpoint hits, weights are what people compare with the step before.
+        # At a hit, users compare weights with the step before.
         return self._watches_weights and self._slot_table[slot_id].node.role in ("weight", "frozen_weight")

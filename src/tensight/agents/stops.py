@@ -1,4 +1,4 @@
-"""Where a training stops, and how far a person has it go from there."""
+"""Where a training stops, and how far the user lets it run from there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tensight.agents.watching_rules import AgentHit
 
 _SHOWN_STEPS = 2
-"""So many steps before a stop everything is wanted: a step is shown beside the one before it."""
+"""Number of steps before a stop that need everything: a step is shown beside the one before it."""
 
 
 class Stops:
@@ -31,20 +31,20 @@ class Stops:
     rows : RowSender
     needs : StepNeeds
     cursor : NodeCursor or None
-        Goes through the operators of a step, where the adapter shows it only when it is done.
+        Moves through the operators of a step, if the adapter shows it only when it is done.
     check_again : callable
-        Checks all watchpoints once more on the values of the step at which the training is stopped.
+        Checks all watchpoints again on the values of the step at which the training is stopped.
     stop_state : callable
-        Returns where the training is stopped, from the full name of the operator; empty at the end of a step.
+        Returns the stop state, from the full name of the operator; empty at the end of a step.
     terminated : callable
-        Told that a person has ended the training.
+        Called when the user has ended the training.
 
     Attributes
     ----------
     order : Order
-        How far the training is to go.
+        How far the training is to run.
     left : int or None
-        How many steps that are still; None without end.
+        Number of steps left; None without end.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class Stops:
 
     @property
     def is_near(self) -> bool:
-        """Whether the training stops so soon that somebody will inspect the step that comes."""
+        """Whether the training stops so soon that the next step will be inspected."""
         order = self.order
         return order.at_nodes or (self.left is not None and self.left <= _SHOWN_STEPS and not order.goes_on)
 
     @property
     def is_due(self) -> bool:
-        """Whether the training stops at the end of the step that is done, or at operators of it."""
+        """Whether the training stops at the end of the step that is done, or at its operators."""
         return self.left == 0 or self.order.at_nodes
 
     def stops_at(self, node: str) -> bool:
@@ -86,11 +86,11 @@ class Stops:
         return self.order.at_nodes and self.order.node in ("", node)
 
     def go_on(self) -> None:
-        """Go without end."""
+        """Run without end."""
         self.order, self.left = ON, None
 
     def ask_soon(self) -> None:
-        """Have the server asked what to do after the step that comes, of which everything is then there."""
+        """Request commands after the next step, from which everything will be available."""
         self.order, self.left = Order(1), 1
 
     def count_step(self) -> None:
@@ -99,7 +99,7 @@ class Stops:
             self.left -= 1
 
     def before_first_step(self) -> None:
-        """Stop where nothing has run; there is nothing to go back to, either."""
+        """Stop before anything has run; there is nothing to go back to."""
         self._stop([])
         while self.order.back:
             self._stop([])
@@ -108,11 +108,11 @@ class Stops:
         """Stop within a step, after an operator."""
         self._stop(hits, node)
         if self.left is not None and self.left > 0:
-            # That which is under way is the first of them.
+            # The current step is the first of them.
             self._needs.is_inspected = self.left <= _SHOWN_STEPS
 
     def at_end(self, program: Program, hits: list[AgentHit]) -> None:
-        """Stop at the end of a step, or at operators of it where the adapter shows it only now."""
+        """Stop at the end of a step, or at its operators if the adapter shows it only now."""
         cursor = self._cursor
         if cursor is None:
             self._stop(hits)
@@ -128,13 +128,13 @@ class Stops:
             cursor.leave()
 
     def _walk(self, cursor: NodeCursor) -> None:
-        """Stop at operators of the step that is done, until an order leads on from its end."""
+        """Stop at operators of the step that is done, until an order continues from its end."""
         while self._attachment.is_attached:
             is_within = cursor.is_within
             if not cursor.follow(self.order):
                 self._loop.send_hits(cursor.tell())
                 if is_within:
-                    # That of which a person sees operators is the first of them.
+                    # The step whose operators are shown is the first of them.
                     self.count_step()
                 return
             self._stop(cursor.tell(), cursor.node)
@@ -143,7 +143,7 @@ class Stops:
                 cursor.replace_hits(self._check_again())
 
     def _stop(self, hits: list[AgentHit], node: str = "") -> None:
-        """Tell the server everything about the step at which the training is stopped, and do what it commands."""
+        """Send everything about the step at which the training is stopped, and execute the server's commands."""
         self._attachment.background.send_hits()
         self._loop.send_hits(hits)
         if any(hit.is_new for hit in hits) or not self.order.goes_on:

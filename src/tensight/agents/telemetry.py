@@ -1,6 +1,6 @@
-"""Rows of statistics on their way to the server: often enough to look alive while the training runs, all when it stops.
+"""Sends rows of statistics to the server: some while the training runs, all when it stops.
 
-While it runs, the training leaves a copy of its rows here and goes on; a thread in the background writes the message.
+While it runs, the training leaves a copy of its rows here and goes on; a background thread writes the message.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from tensight.wire.telemetry_pb2 import StatisticsRows
 
 EVERY_S = 0.2
-"""While a training runs, rows travel at most so often."""
+"""Minimum interval between rows that are sent while a training runs."""
 
 _ROWS_OF_A_MESSAGE = 20_000
 _MOST_SCALARS = 1000
-"""Steps whose numbers wait for the server."""
+"""Maximum number of steps whose numbers wait for the server."""
 RECEIVED_WITHIN_S = 10.0
 
 _DATA_TYPES = np.array([data_type_of(name) for name in ELEMENT_NAMES], np.int64)
@@ -76,7 +76,7 @@ class Telemetry:
 
     @property
     def is_due(self) -> bool:
-        """Whether rows of a running training should travel again."""
+        """Whether rows of a running training are due to be sent."""
         return self._latest is None and time.monotonic() >= self._next_s
 
     @property
@@ -85,12 +85,12 @@ class Telemetry:
         return bool(self._scalars)
 
     def offer(self, rows: StepRows) -> None:
-        """Have rows sent soon, by whoever calls `send_offered`."""
+        """Offer rows to be sent soon, by a call of `send_offered`."""
         self._latest = rows
         self._next_s = time.monotonic() + EVERY_S
 
     def offer_scalars(self, iteration: int, scalars: list[Scalar]) -> None:
-        """Have the numbers of a step sent soon, by whoever calls `send_offered` or `send`."""
+        """Offer the numbers of a step to be sent soon, by a call of `send_offered` or `send`."""
         if scalars:
             self._scalars.append((iteration, scalars))
 
@@ -117,7 +117,7 @@ class Telemetry:
             self._finish(within_s)
 
     def forget(self) -> None:
-        """Give up the stream: the server is gone, or another one."""
+        """Give up the stream, because the server was lost or is a different one."""
         with self._sending:
             self._latest = None
             self._scalars.clear()
@@ -177,12 +177,12 @@ class Telemetry:
             yield BlockTensor(number, program.name, tensor_slot.node.name, tensor_slot.slot, tensor_slot.io, position)
 
     def _positions_of(self, program: Program) -> dict[str, int]:
-        """Return the position of each node in the order of execution; what is no operator comes after them."""
-        known = self._positions.get(program.number)
-        if known is None:
+        """Return the position of each node in the order of execution; nodes that are not operators come last."""
+        positions = self._positions.get(program.number)
+        if positions is None:
             ordered = sorted(program.nodes, key=lambda node: node.role != "operator")
-            known = self._positions[program.number] = {node.name: at for at, node in enumerate(ordered)}
-        return known
+            positions = self._positions[program.number] = {node.name: at for at, node in enumerate(ordered)}
+        return positions
 
 
 class _Stream:
@@ -191,7 +191,7 @@ class _Stream:
     Attributes
     ----------
     declared : dict of int to int
-        The program as whose the stream has declared each tensor.
+        Number of the program with which the stream has declared each tensor.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -1,7 +1,7 @@
-"""SIGTERM, while a training is held: who ends a training does not want it to wait for a debugger.
+"""Handles SIGTERM while a training is held: its sender does not want the training to wait for a debugger.
 
-Where nothing handles the signal, the system ends the process. A script, or a trainer such as Lightning's, may handle
-it: by raising an exception, or by a note that is looked at when the batch is done; which is never, while it is held.
+If nothing handles the signal, the system ends the process. A script, or a trainer such as Lightning's, may handle it by
+raising an exception, or by setting a flag that is checked after the batch; while the training is held, that is never.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _raised: list[Exception] = []
-"""By a handler of the training, in the middle of our code."""
+"""The exception that a handler of the training has raised in the middle of our code."""
 
 
 def is_of_handler(error: BaseException) -> bool:
-    """Whether an exception was raised by the training's own handler of SIGTERM: it is not ours to catch."""
-    return any(error is one for one in _raised)
+    """Whether an exception was raised by the training's own handler of SIGTERM, and must not be caught here."""
+    return any(error is raised for raised in _raised)
 
 
 class Termination:
-    """Notices that the process was told to end while the training was held.
+    """Notices when the process is asked to end while the training is held.
 
     Parameters
     ----------
     on_signal : callable
-        Called then, before the training's own handler; it must end what holds the training.
+        Called in this case, before the training's own handler; it must end what holds the training.
 
     Attributes
     ----------
     is_requested : bool
-        Whether the process was told to end. The training is to be held no more.
+        Whether the process was asked to end. The training must not be held any more.
     """
 
     def __init__(self, on_signal: Callable[[], None]) -> None:
@@ -47,7 +47,7 @@ class Termination:
     def noticed(self) -> Iterator[None]:
         """Notice the signal in this block, if the training handles it in Python.
 
-        What its handler raises is raised at the end of the block: in the middle, others might catch it.
+        An exception of its handler is raised at the end of the block: in the middle, other code might catch it.
         """
         handler = signal.getsignal(signal.SIGTERM)
         if threading.current_thread() is not threading.main_thread() or not callable(handler):

@@ -1,8 +1,8 @@
-"""Tracing a run: the statistics and content hashes of every step, in a file of each rank's own.
+"""Traces a run: the statistics and content hashes of every step, in a separate file for each rank.
 
 No server is needed, no connection is made, and ranks do not wait for each other. A step is written when it ends, by one
-call of the system; the file is never longer than what has been done. When the disk refuses, tracing ends with a line
-for the person; the training goes on.
+system call, so the file contains only steps that are done. If writing fails, tracing ends with a line for the user; the
+training goes on.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from tensight.dumps.trace_files import TraceWriter
 
 STATES_OF_FIRST = 8
-"""Steps of which a trace has the optimizer's states."""
+"""Number of first steps for which a trace contains the optimizer's states."""
 
 STATES_EVERY = 8
-"""It has them of every so many steps after those."""
+"""Interval of the later steps for which it contains them."""
 
 
 def reads_states(step: int) -> bool:
-    """Whether a trace has the optimizer's states of a step: of the first ones, and of some later ones.
+    """Whether a trace contains the optimizer's states of a step: of the first ones, and of some later ones.
 
-    They are most of the tensors that a step leaves behind. Where one is wrong, the weight that it updates differs in
-    every step.
+    They are most of the tensors that a step leaves behind. If one is wrong, the weight that it updates differs in every
+    step.
     """
     return step < STATES_OF_FIRST or step % STATES_EVERY == 0
 
 
 class Tracer:
-    """Writes a trace, if the settings ask for it. Nothing here raises into the training.
+    """Writes a trace, if the settings request it. Nothing here raises into the training.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ class Tracer:
     Attributes
     ----------
     is_on : bool
-        Whether steps are traced: then every slot is wanted with its statistics and its content hash, but for the
-        optimizer's states, see `reads_states`.
+        Whether steps are traced; every slot then needs its statistics and its content hash, except for the optimizer's
+        states, see `reads_states`.
     folder : Path or None
         The trace; None if there never was one.
     """
@@ -90,7 +90,7 @@ class Tracer:
                 self._end(error)
 
     def learn(self, program: Program) -> None:
-        """Take a program whose steps are traced, or more of one that is known."""
+        """Add a program whose steps are traced, or an extended version of a known one."""
         writer = self._writer
         if writer is None:
             return
@@ -120,7 +120,7 @@ class Tracer:
         program : Program
             What ran.
         order : iterable of int
-            Slots that were seen, in the order of execution.
+            Slots that were observed, in the order of execution.
         slot_table : SlotTable
         columns : StatisticsColumns
         """
@@ -137,7 +137,7 @@ class Tracer:
             self.close()
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         writer = self._writer
         self.is_on = False
         if writer is not None:
@@ -145,7 +145,7 @@ class Tracer:
 
     @property
     def _writer(self) -> TraceWriter | None:
-        """The file, while it is written to; a forked process has the tracer too, the trace belongs to its parent."""
+        """The file, while it is written to; a forked process has the tracer, too, but its parent owns the trace."""
         return self._opened if self.is_on and os.getpid() == self._process_id else None
 
     def _write(
@@ -160,19 +160,24 @@ class Tracer:
         from tensight.dumps.trace_files import TracedTensor
 
         new = (slot_table[number] for number in range(writer.tensors, len(slot_table)))
-        writer.add_tensors([TracedTensor(one.node.name, one.node.type, one.io, one.slot) for one in new])
+        writer.add_tensors(
+            [
+                TracedTensor(tensor_slot.node.name, tensor_slot.node.type, tensor_slot.io, tensor_slot.slot)
+                for tensor_slot in new
+            ]
+        )
         observed = np.array(list(order), np.int64)
         seen = np.fromiter(dict.fromkeys(observed.tolist()), np.int64)
         taken = columns.take(seen[seen < len(slot_table)])
         is_of_step = (taken.iterations == columns.current_iteration) & (taken.codes >= 0)
         rows, shapes = traced_rows(columns.take(taken.slot_ids[is_of_step]))
         if len(observed) > len(seen):
-            # The row of a slot that was seen several times is the last.
+            # The row of a slot that was observed several times is the last one.
             rows["repeats"] = np.bincount(observed)[rows["tensor"]] > 1
         writer.write_step(iteration, graph, rows, shapes)
 
     def _open(self, settings: AgentSettings, framework: Framework, script: str) -> None:
-        # Only who traces needs all that.
+        # Imported only when something is traced.
         from tensight.dumps.trace_files import TRACE_SUFFIX, TraceHeader, TraceWriter
 
         folder = Path(settings.trace).expanduser().absolute()
@@ -190,13 +195,15 @@ class Tracer:
         try:
             self._opened = TraceWriter(folder / f"rank_{framework.rank}{TRACE_SUFFIX}", header)
         except FileExistsError:
-            raise InputError(f"{folder}: holds a trace of rank {framework.rank} already; name another folder") from None
+            raise InputError(
+                f"{folder}: contains a trace of rank {framework.rank} already; name another folder"
+            ) from None
         self.folder = folder
         self.is_on = True
         report(f"the training is traced in {folder}")
 
     def _end(self, error: Exception) -> None:
-        """Trace no more, and log why."""
+        """Stop tracing, and log why."""
         self.close()
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error) or repr(error)
         if self.folder is None:
@@ -206,7 +213,7 @@ class Tracer:
 
 
 def traced_rows(rows: Any) -> tuple[NDArray[np.void], list[tuple[int, ...]]]:
-    """Return rows of statistics as a trace holds them, and their shapes.
+    """Return rows of statistics in the format of a trace, and their shapes.
 
     Parameters
     ----------

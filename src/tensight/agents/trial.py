@@ -1,4 +1,4 @@
-"""Some steps of an unchanged script, measured: what `tensight selftest` starts, with and without the debugger.
+"""Runs and measures some steps of an unchanged script, for `tensight selftest`, with and without the debugger.
 
 ``python -m tensight.agents.trial FD STEPS [-m] SCRIPT ARGUMENTS`` runs the script as `python` would and ends the
 process after so many steps of the optimizer. It writes a dot to the file descriptor after each step, and at the end a
@@ -31,22 +31,22 @@ STEP = b"."
 
 
 class Outcome(NamedTuple):
-    """What a trial reports.
+    """The report of a trial.
 
     Attributes
     ----------
     framework : str
-        As it is imported; empty if no optimizer took a step.
+        Name of its module; empty if no optimizer took a step.
     steps : int
         Steps of the optimizer; of the first, if there are several.
     step_seconds : list of float
         From the end of a step to the end of the next one.
     peak_bytes : int
-        The most memory that the process had resident, or in files that lie in memory.
+        Maximum memory of the process: resident, or in memory-backed files.
     digests : dict of str to str
         SHA-256 of the bits of everything that a step may change: parameters, buffers, optimizers' states.
     debugged_steps : int
-        How many steps the debugger saw.
+        Number of steps that the debugger observed.
     """
 
     framework: str
@@ -58,32 +58,32 @@ class Outcome(NamedTuple):
 
 
 class Training(ABC):
-    """What a framework's adapter knows of the training; its module has a function `follow` (trial)."""
+    """The training as a framework's adapter sees it; the adapter's module has a function `follow` (trial)."""
 
     framework: ClassVar[str]
-    """As it is imported."""
+    """Name of its module."""
 
     @abstractmethod
     def state(self) -> Iterator[tuple[str, str]]:
         """Yield name and digest of everything that a step may change, the same names in every run."""
 
     def bytes_in_files(self) -> int:
-        """Return how much memory is taken by files that the debugger has written."""
+        """Return the memory that is taken by files of the debugger."""
         return 0
 
     def debugged_steps(self) -> int:
-        """Return how many steps the debugger saw."""
+        """Return the number of steps that the debugger observed."""
         debugger = self._debugger()
         return 0 if debugger is None or debugger.agent is None else debugger.agent.step
 
     def close(self) -> None:
-        """End debugging, and leave nothing behind: the process is about to end."""
+        """End debugging, and remove its files: the process is about to end."""
         debugger = self._debugger()
         if debugger is not None:
             debugger.close()
 
     def _debugger(self) -> TrainingDebugger | None:
-        # Not imported: a run without the debugger must not have it.
+        # Not imported here: a run without the debugger must not import it.
         module = sys.modules.get(f"tensight.agents.{self.framework}.install")
         return None if module is None else module.installed()
 
@@ -94,9 +94,9 @@ class Trial:
     Parameters
     ----------
     descriptor : int
-        Where to report.
+        File descriptor for the report.
     most_steps : int
-        After so many the process ends.
+        Number of steps after which the process ends.
     """
 
     def __init__(self, descriptor: int, most_steps: int) -> None:
@@ -108,8 +108,8 @@ class Trial:
         self._bytes_in_files = 0
 
     def stepped(self, training: Training) -> None:
-        """Take note of a step of the first optimizer of a training; the last one ends the process."""
-        # Workers that were forked inherit what counts steps, and have nothing to report.
+        """Note a step of the first optimizer of a training; the last step ends the process."""
+        # Forked workers inherit the code that counts steps, and have nothing to report.
         if os.getpid() != self._process or (self._training is not None and training is not self._training):
             return
         self._training = training
@@ -117,7 +117,7 @@ class Trial:
         os.write(self._descriptor, STEP)
         count = len(self._ends)
         if count & (count - 1) == 0:
-            # Seldom enough that the median of the steps does not notice.
+            # Rare enough to leave the median of the steps unchanged.
             self._bytes_in_files = max(self._bytes_in_files, training.bytes_in_files())
         if count == self._most_steps:
             self._end(training)
@@ -127,7 +127,7 @@ class Trial:
         training.close()
         sys.stdout.flush()
         sys.stderr.flush()
-        # No exception would get past every `except` of a script.
+        # A script could catch any exception.
         os._exit(0)
 
     def report(self) -> None:
@@ -141,7 +141,7 @@ class Trial:
             framework="" if training is None else training.framework,
             steps=len(self._ends),
             step_seconds=seconds,
-            # What is digested must not count as memory.
+            # Read first, because computing the digests takes memory.
             peak_bytes=_peak_bytes() + self._bytes_in_files,
             digests={} if training is None else dict(training.state()),
             debugged_steps=0 if training is None else training.debugged_steps(),
@@ -151,7 +151,7 @@ class Trial:
 
 
 def _peak_bytes() -> int:
-    """Return the most memory this program had resident; the kernel's other figure counts what it was forked from."""
+    """Return the maximum resident memory of this program; the kernel's other figure includes its parent's."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -162,7 +162,7 @@ def _follow(trial: Trial, framework: str) -> None:
     """Measure every step from now on; the framework has been imported."""
     adapter: Any = importlib.import_module(f"tensight.agents.{framework}.trial")
     adapter.follow(trial)
-    # What was registered last is done first: the framework must not have cleaned up.
+    # Exit handlers run in reverse order, and the report must come before the framework cleans up.
     atexit.unregister(trial.report)
     atexit.register(trial.report)
 

@@ -1,7 +1,7 @@
 """The watchpoints of a training process: which slots they watch, and on which of them they hit.
 
-Most steps have no hit. At the end of a step each quantity is therefore computed once for all slots, and only slots on
-which a threshold may be exceeded are evaluated as carefully as anywhere else in Tensight.
+Most steps have no hit. At the end of a step each quantity is therefore computed once for all slots, and only slots that
+may exceed a threshold are evaluated in full.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import SetCMD
 
 MOST_SKIPPED = 20
-"""Updates that loss scaling may skip in a row; after that, what makes it do so is a hit: the scale does not settle."""
+"""Updates that loss scaling may skip in a row; after that, the causes are hits, because the scale does not settle."""
 
 _FIRST = np.zeros(1, np.int64)
 _PRESENT = np.ones(1, np.bool_)
@@ -55,29 +55,29 @@ class Watches:
     Parameters
     ----------
     slot_table : SlotTable
-        Where tensors are seen; what is needed of each of them is decided here.
+        The slots in which tensors are observed; their needs are decided here.
     reader : TensorReader
         Reads the values of tensors that statistics alone do not decide.
     check_at_nodes : bool
-        Whether the training can stop in the middle of a step: then watchpoints that can be checked there are.
+        Whether the training can stop within a step; then watchpoints are checked there, if possible.
     keep_values : bool
-        Whether the value of everything that is watched is kept, as nobody keeps any other.
+        Whether the values of everything that is watched are kept, because no others are.
     stops_for_every : bool
-        Whether every hit is a reason to stop, also one that was reported before or follows from one that was.
+        Whether every hit is a reason to stop, even if it was reported before or results from a reported one.
 
     Attributes
     ----------
     loss_scaled : bool
-        Whether the loss of this step was scaled; its gradients may then overflow, which is known to be meant only when
-        the update has been skipped. Set by whoever sees it; the end of the step takes it back.
+        Whether the loss of this step was scaled; its gradients may then overflow, which is known to be intended only
+        when the update has been skipped. Set from outside; reset at the end of the step.
     runs_anew : bool
-        Whether this step goes on as none before: what will read what it computes is not known before its end. Set by
-        whoever sees it.
+        Whether this step proceeds as no earlier one; what will read its values is then unknown before its end. Set from
+        outside.
     spreading : SpreadingValues
-        What becomes of NaN and Inf.
+        Follows NaN and Inf through the step.
     idle : collection of str
-        Names of weights of which this step says nothing, because no update of it was to change them. Set by whoever
-        knows, in each step.
+        Names of weights about which this step says nothing, because no update was to change them. Set from outside, in
+        each step.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class Watches:
         self._layers = Layers()
         self._layers_of: dict[str, Layers] = {}
         self._weights: set[str] = set()
-        self._known: set[str] = set()
+        self._operators: set[str] = set()
         self._base = Need.NOTHING
         self._instead: Mapping[int, Need] = {}
-        self._wanted = bytearray()
+        self._watch_needs = bytearray()
         self._table: NDArray[np.int64] | None = None
         self._masked: NDArray[np.bool_] | None = None
         self._values = ValueColumns(reader)
@@ -128,7 +128,7 @@ class Watches:
         return bool(self._watches)
 
     def set(self, command: SetCMD) -> str:
-        """Add a watchpoint, or replace the one of its number; say why it cannot be used, or nothing."""
+        """Add a watchpoint, or replace the one with its number; return why it cannot be used, empty if it can."""
         try:
             rule = received_watchpoint(command)
         except TensightError as error:
@@ -143,7 +143,7 @@ class Watches:
         return ""
 
     def begin_node_checks(self) -> None:
-        """Check watchpoints as soon as operators have run, from now on; what they hit on next is new."""
+        """Check watchpoints as soon as operators have run, from now on; their next hits are new."""
         self._check_at_nodes = True
         for number, earlier in self._watches.items():
             watch = self._watches[number] = Watch(earlier.rule, self._layers, check_at_nodes=True)
@@ -152,18 +152,18 @@ class Watches:
         self._decide_again()
 
     def delete(self, number: int) -> None:
-        """Delete a watchpoint, if it is there."""
+        """Delete a watchpoint, if it exists."""
         if self._watches.pop(number, None) is not None:
             self._causes.forget(number)
             self._decide_again()
 
     def learn(self, program: Program) -> None:
-        """Take note of how the network is layered that a program runs; once for each program."""
+        """Learn the layers of the network that a program runs; once for each program."""
         operators = {node.name for node in program.nodes if node.role == "operator"}
         forward = {name for name in operators if not is_after_forward(name)}
         if any(source and source[0] in forward for node in program.nodes for source in node.inputs):
-            # Before anything ran an adapter may tell of operators, and not yet of what they do with each other.
-            self._known |= operators
+            # Before anything has run, an adapter may report operators, but not yet how they are connected.
+            self._operators |= operators
         self._layers_of[program.name] = layers_of(program)
         layers = reduce(or_, self._layers_of.values())
         weights = {node.name for node in program.nodes if node.role == "weight"}
@@ -174,13 +174,13 @@ class Watches:
             self._decide_again()
 
     def require(self, need: Need, instead: Mapping[int, Need] = MappingProxyType({})) -> None:
-        """Set what is wanted of every slot, watched or not; may be called in every step.
+        """Set what every slot needs, watched or not; may be called in every step.
 
         Parameters
         ----------
         need : Need
         instead : mapping of int to Need
-            What is wanted of some slots instead.
+            Needs of some slots that replace it.
         """
         if need != self._base or instead != self._instead:
             self._base, self._instead = need, instead
@@ -188,8 +188,8 @@ class Watches:
 
     @property
     def wants_changes(self) -> NDArray[np.int64]:
-        """Slots whose values are compared with those of the step before."""
-        return np.flatnonzero(np.frombuffer(self._wanted, np.uint8) & int(Need.CHANGE))
+        """Slot ids whose values are compared with those of the step before."""
+        return np.flatnonzero(np.frombuffer(self._watch_needs, np.uint8) & int(Need.CHANGE))
 
     @property
     def wants_now(self) -> bool:
@@ -200,7 +200,7 @@ class Watches:
         for watch in self._watches.values():
             watch.slot_ids.clear()
         self._at_nodes.clear()
-        self._wanted.clear()
+        self._watch_needs.clear()
         self._checked = None
         for number in range(len(self._slot_table)):
             self._decide(self._slot_table[number])
@@ -210,25 +210,25 @@ class Watches:
         self._write_needs()
 
     def _trace(self, watch: Watch, slot_ids: Iterable[int]) -> None:
-        """Have it seen what goes into some slots."""
+        """Observe the inputs of some slots."""
         watch.traced.update(slot_ids)
         for source in self._provenance.sources(self._running_layers(), slot_ids):
-            self._wanted[source] |= Need.ROW
+            self._watch_needs[source] |= Need.ROW
 
     def _running_layers(self) -> Layers:
-        """Return how the network is layered in the program that runs: in another one a name may mean something else."""
+        """Return the layers of the network in the program that runs; names may mean something else in another one."""
         program = self.spreading.program
         return self._layers if program is None else self._layers_of.get(program.name, self._layers)
 
     def _write_needs(self) -> None:
-        # The table's array stays the same object, and nothing may hold a view of it when it grows.
+        # The table's array stays the same object, and no view of it may exist when it grows.
         needs = self._slot_table.needs
-        needs[:] = (np.frombuffer(self._wanted, np.uint8) | np.uint8(self._base)).tobytes()
+        needs[:] = (np.frombuffer(self._watch_needs, np.uint8) | np.uint8(self._base)).tobytes()
         for number, need in self._instead.items():
-            needs[number] = self._wanted[number] | need
+            needs[number] = self._watch_needs[number] | need
 
     def _decide(self, tensor_slot: TensorSlot) -> Need:
-        """Return what is needed of a slot, and note who watches it; slots come in the order of their slot ids."""
+        """Return the needs of a slot, and note which watchpoints watch it; called in the order of slot ids."""
         need, at_node = Need.NOTHING, []
         for watch in self._watches.values():
             if watch.selects(tensor_slot):
@@ -236,14 +236,14 @@ class Watches:
                 need |= watch.need
                 if watch.at_nodes:
                     at_node.append(watch)
-            elif watch.selects.may_turn_out(tensor_slot) and tensor_slot.node.name not in self._known:
-                # Its row is there when the step has shown what the node is, and this step counts, too.
+            elif watch.selects.may_turn_out(tensor_slot) and tensor_slot.node.name not in self._operators:
+                # Its row is then available when the step has shown the role of the node, so that this step counts, too.
                 need |= watch.need & ~Need.NOW
         if need and self._keep_values:
             need |= Need.VALUE
         if at_node:
             self._at_nodes.setdefault(tensor_slot.node.number, []).append((tensor_slot.slot_id, at_node))
-        self._wanted.append(int(need))
+        self._watch_needs.append(int(need))
         self._table = None
         self._checked = None
         return need | self._base
@@ -253,7 +253,7 @@ class Watches:
         return watch is not None and watch.rule.only_finite
 
     def _checked_nodes(self) -> Set[str]:
-        """Return the names of the nodes on which a watchpoint looks for NaN or Inf in every step."""
+        """Return the names of the nodes that a watchpoint checks for NaN or Inf in every step."""
         if self._checked is None:
             slot_table = self._slot_table
             watches = [watch for watch in self._watches.values() if watch.rule.only_finite and not watch.initial_only]
@@ -263,9 +263,10 @@ class Watches:
     # --- what hits ---
 
     def check_initial(self, columns: StatisticsColumns, retention: Retention | None = None) -> list[AgentHit]:
-        """Check what looks only at the state before the first step.
+        """Check the watchpoints on the state before the first step.
 
-        What the layers of the network decide waits for the first step, which shows them; it is checked as it was.
+        Watchpoints that depend on the layers of the network wait for the first step, which shows them; they are then
+        checked on the initial state.
         """
         weights = [number for number in range(len(self._slot_table)) if self._slot_table[number].node.role == "weight"]
         columns.reserve(len(self._slot_table))
@@ -275,7 +276,7 @@ class Watches:
                 slot_ids,
                 StepTable(columns.take(slot_ids), columns.iteration[slot_ids] == columns.current_iteration),
             )
-        self._waits_for_layers = not self._known
+        self._waits_for_layers = not self._operators
         self.spreading.begin(columns)
         return self._check(columns, retention, columns.current_iteration, initial=True)
 
@@ -297,18 +298,18 @@ class Watches:
         retention : Retention or None
             Values of this and the previous step.
         iteration : int
-            That has ended.
+            The iteration that has ended.
         order : sequence of int
-            The slots that were seen in it, in the order of execution.
+            The slot ids that were observed in it, in the order of execution.
         scaled_skip : bool
-            Loss scaling has skipped the update, because gradients were not finite.
+            Whether loss scaling has skipped the update, because gradients were not finite.
         again : bool
-            The step was checked before: hits are reported once more, and the step does not count twice.
+            Whether the step was checked before: hits are reported again, and the step does not count twice.
 
         Returns
         -------
         list of AgentHit
-            In the order of execution; without those that `check_node` has found in this iteration.
+            In the order of execution; without those that `check_node` has returned in this iteration.
         """
         if again:
             self._reported.clear()
@@ -335,7 +336,7 @@ class Watches:
         return hits
 
     def runs(self, program: Program) -> None:
-        """Take note of what the step that ends has computed."""
+        """Note what the step that ends has computed."""
         self._causes.runs(program)
 
     def check_node(
@@ -345,10 +346,10 @@ class Watches:
         iteration: int,
         retention: Retention | None = None,
     ) -> list[AgentHit]:
-        """Check watchpoints on a node that has just run; those that compare steps, or ask for several, wait."""
+        """Check watchpoints on a node that has just run, except those that compare steps or require several."""
         hits: list[AgentHit] = []
         for number, watches in self._at_nodes.get(node.number, ()):
-            # Without a row it was only checked for NaN and Inf, and there are none.
+            # Without a row, the tensor was only checked for NaN and Inf, and has none.
             if number >= len(columns.iteration) or columns.iteration[number] != iteration:
                 continue
             if self.loss_scaled and (self._is_backward or _is_of_gradients(node)):
@@ -357,8 +358,8 @@ class Watches:
             slot_ids = np.array([number])
             with np.errstate(all="ignore"):
                 table = StepTable(columns.take(slot_ids), _PRESENT)
-                # Whether a mask reaches a node is known once its program is; then the end of the step decides.
-                is_known = node.name in self._known and not self.runs_anew
+                # Whether a mask reaches a node is known once its program is; until then, the end of the step decides.
+                is_known = node.name in self._operators and not self.runs_anew
                 masked = node.name in self._layers.may_mask or not is_known
                 table.columns["masked"] = np.array([masked])
                 for watch in watches:
@@ -374,7 +375,7 @@ class Watches:
     def marked(
         self, hits: list[AgentHit], columns: StatisticsColumns, running: Callable[[], Program] | None = None
     ) -> list[AgentHit]:
-        """Return hits of a step that is not over, each with whether it is a reason to stop.
+        """Return hits of a step that is not over, each marked as a reason to stop or not.
 
         Parameters
         ----------
@@ -388,24 +389,24 @@ class Watches:
     def with_held_back(
         self, columns: StatisticsColumns, hits: list[AgentHit], iteration: int, retention: Retention | None = None
     ) -> list[AgentHit]:
-        """Return hits on a node that has just run, behind those that were held back and in which they began."""
+        """Return hits on a node that has just run, preceded by the held-back hits in which they originate."""
         names = frozenset(hit.tensor_slot.node.name for hit in hits)
         began = self.spreading.reaching(columns, iteration, names)
-        found: list[AgentHit] = []
+        held_back_hits: list[AgentHit] = []
         for number, watchpoint in self.spreading.held_back if began else ():
             watch = self._watches.get(watchpoint)
             if watch is not None and self._slot_table[number].node.name in began:
                 slot_ids = np.array([number])
                 with np.errstate(all="ignore"):
                     table = StepTable(columns.take(slot_ids), _PRESENT)
-                    found += self._hits(watch, table, columns, slot_ids, _FIRST, retention, iteration)
-        return found + hits
+                    held_back_hits += self._hits(watch, table, columns, slot_ids, _FIRST, retention, iteration)
+        return held_back_hits + hits
 
     def _check_layers_of_initial(self, columns: StatisticsColumns, iteration: int, *, again: bool) -> list[AgentHit]:
-        """Check the state before the first step, once the first step has shown how the network is layered."""
+        """Check the state before the first step, once the first step has shown the layers of the network."""
         if not again and not self._waits_for_layers:
             self._initial = None
-        if self._initial is None or not self._known:
+        if self._initial is None or not self._operators:
             return []
         if not again:
             self._waits_for_layers = False
@@ -419,15 +420,15 @@ class Watches:
         return hits
 
     def _before_gradients(self, order: Sequence[int]) -> Iterator[int]:
-        """Yield the slots that were seen before the first gradient; what comes later may work on gradients."""
+        """Yield the slots that were observed before the first gradient; later ones may depend on gradients."""
         for number in order:
             if _is_of_gradients(self._slot_table[number].node):
                 return
             yield number
 
     def hashes(self, columns: StatisticsColumns) -> list[ContentHash]:
-        """Return what the ranks are to be compared in, for the watchpoints that ask for it."""
-        found = []
+        """Return the hashes in which ranks are compared, for the watchpoints that request it."""
+        hashes = []
         for watch in self._watches.values():
             if watch.rule.compares_ranks:
                 rows = columns.take(watch.slot_ids)
@@ -435,10 +436,10 @@ class Watches:
                     tensor_slot = self._slot_table[number]
                     if written and content:
                         name = encoded(watch.selects.name_of(tensor_slot.node) or tensor_slot.node.name)
-                        found.append(
+                        hashes.append(
                             ContentHash(node=name, slot=tensor_slot.slot, hash=content, watchpoint=watch.rule.id)
                         )
-        return found
+        return hashes
 
     def _check(
         self,
@@ -475,14 +476,14 @@ class Watches:
         return hits
 
     def _without_idle(self, watch: Watch, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where the slots of a watchpoint are, for one that asks for updates without those that had none."""
+        """Return the rows of a watchpoint; for one that compares steps, without weights that were not updated."""
         if not self.idle or not watch.rule.compares_steps:
             return watch.chosen
         idle = [slot_id for name in self.idle if (slot_id := self._slot_table.find(name, 0)) is not None]
         return watch.chosen[~np.isin(rows[watch.chosen], idle)]
 
     def _rows(self) -> NDArray[np.int64]:
-        """Return all slots that watchpoints look at, in the order of their slot ids."""
+        """Return all slots that watchpoints watch, in the order of their slot ids."""
         if self._table is not None:
             return self._table
         watches = list(self._watches.values())
@@ -536,13 +537,13 @@ class Watches:
         if self._reported_in != iteration:
             self._reported.clear()
             self._reported_in = iteration
-        found = []
+        hits = []
         for row in hit.tolist():
             key = (watch.rule.id, int(slot_ids[row]))
             if key not in self._reported:
                 self._reported.add(key)
-                found.append(_hit(watch, compiled_check.check, self._slot_table[key[1]], evaluation, row))
-        return found
+                hits.append(_hit(watch, compiled_check.check, self._slot_table[key[1]], evaluation, row))
+        return hits
 
     def _without_propagated(
         self,
@@ -553,13 +554,14 @@ class Watches:
         candidates: NDArray[np.int64],
         iteration: int,
     ) -> NDArray[np.int64]:
-        """Return candidates without those that are zero because what went in was."""
-        # Indices, counts and the zero points of quantization are no activations.
+        """Return candidates without those that are zero because their inputs were."""
+        # Indices, counts and the zero points of quantization are not activations.
         candidates = candidates[~table.rows.holds_integers[candidates]]
         is_zero = table.columns["zero_count"][candidates] == table.columns["count"][candidates]
         zero = rows[candidates[is_zero]]
-        # Nobody looked at what went into a tensor that is zero for the first time. If it has to stay so, there is time.
-        # Where it is not known later either, another graph runs, in which the name is that of something else.
+        # The inputs of a tensor that is zero for the first time were not observed. If it must stay zero for a hit,
+        # there is time for that. If they are still unknown later, another graph runs, in which the name means something
+        # else.
         is_new = ~np.isin(zero, list(watch.traced)) & (watch.rule.persistence > 1)
         if not watch.traced.issuperset(zero.tolist()):
             self._trace(watch, zero.tolist())
@@ -576,13 +578,13 @@ class Watches:
         slot_ids: NDArray[np.int64],
         retention: Retention | None,
     ) -> Evaluation | None:
-        """Evaluate a check on candidates with all that can be found out; None if it certainly hits on none of them."""
+        """Evaluate a check on candidates with all available data; None if it certainly hits on none of them."""
         check = compiled_check.check
         columns: dict[Any, NDArray[Any]] = {key: values[candidates] for key, values in table.columns.items()}
         if compiled_check.needs.units:
             shapes = table.rows.shapes
             columns["unit_size"] = np.array([unit_size(shapes[row]) for row in candidates.tolist()])
-            # The candidates are those that statistics left open: counting is faster than asking once more.
+            # Statistics have left these candidates open, so units are counted at once, without another evaluation.
             if retention is not None:
                 self._values.read(compiled_check.needs, columns, slot_ids, np.arange(len(slot_ids)), retention)
             if not _units_hit(compiled_check, columns):
@@ -596,7 +598,7 @@ class Watches:
 
 
 def _units_hit(compiled_check: CompiledCheck, columns: Columns) -> bool:
-    """Whether any percentage of units that was counted, or that nobody could count, may be a hit."""
+    """Whether any percentage of units may be a hit, because it is or because it could not be counted."""
     (rule,) = compiled_check.needs.units
     counted = columns.get(rule)
     if counted is None or np.isnan(counted).any():
@@ -605,7 +607,7 @@ def _units_hit(compiled_check: CompiledCheck, columns: Columns) -> bool:
 
 
 def _is_of_gradients(node: DeclaredNode) -> bool:
-    """Whether a node computes gradients, which carry the scale of the loss, or works on them."""
+    """Whether a node computes gradients, which carry the scale of the loss, or uses them."""
     return is_after_forward(node.name)
 
 

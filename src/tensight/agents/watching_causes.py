@@ -1,4 +1,4 @@
-"""Which hits a training stops for, out of what an agent knows of the step that runs."""
+"""Decides which hits a training stops for, from what an agent knows of the current step."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _INPUT = ("input", "constant")
 
 
 class AgentCauses:
-    """Tells the new hits of a training from those that go on and those that follow from others.
+    """Distinguishes new hits of a training from those that continue and those that result from others.
 
     Parameters
     ----------
     slot_table : SlotTable
     finds_non_finite : callable
-        Tells of a watchpoint's number whether it hits on nothing but NaN and Inf.
+        Returns whether a watchpoint, given by its number, hits only on NaN and Inf.
     checked : callable
-        Returns the names of the nodes on which such watchpoints look.
+        Returns the names of the nodes that such watchpoints check.
     """
 
     def __init__(
@@ -45,38 +45,38 @@ class AgentCauses:
         self._inputs_of: dict[int, tuple[Program, dict[str, tuple[str, ...]]]] = {}
 
     def runs(self, program: Program) -> None:
-        """Take note of what the step computes."""
+        """Note what the step computes."""
         self._program = program
 
     def forget(self, watchpoint: int | None = None) -> None:
-        """Forget the hits of a watchpoint that looks for something else now, or all of them."""
+        """Forget the hits of a watchpoint whose check has changed, or all of them."""
         self._causes.forget(watchpoint)
 
     def judge(
         self, hits: list[AgentHit], columns: StatisticsColumns, running: Callable[[], Program] | None = None
     ) -> list[AgentHit]:
-        """Return the hits of a step, or of a node of it, each with whether it is a reason to stop.
+        """Return the hits of a step, or of a node of it, each marked as a reason to stop or not.
 
         Parameters
         ----------
         hits : list of AgentHit
         columns : StatisticsColumns
         running : callable, optional
-            Returns what has run so far of a step that is not over, and may compute something else than those before.
+            Returns what has run so far in a step that is not over, and may differ from earlier ones.
         """
         if not hits:
             return hits
         self._columns = columns
-        known = {} if self._program is None else self._inputs(self._program)
+        inputs = {} if self._program is None else self._inputs(self._program)
         so_far = None if running is None else partial(self._inputs_so_far, running)
-        return _marked(hits, self._causes.judge(self._facts(hits), known, so_far))
+        return _marked(hits, self._causes.judge(self._facts(hits), inputs, so_far))
 
     def judge_again(self, hits: list[AgentHit]) -> list[AgentHit]:
-        """Return the hits of a step that has ended and was checked once more, perhaps for other watchpoints."""
+        """Return the hits of a step that has ended and was checked again, perhaps for other watchpoints."""
         return _marked(hits, self._causes.judge_again(self._facts(hits)))
 
     def end_step(self, seen: Sequence[int], *, was_checked: bool) -> None:
-        """Note that a step has ended, in which these slots were seen, and checked unless it says otherwise."""
+        """Note that a step has ended, the slots that were observed in it, and whether they were checked."""
         self._causes.end_step(lambda: set(seen) if was_checked else ())
 
     def _facts(self, hits: list[AgentHit]) -> list[HitFacts]:
@@ -93,16 +93,16 @@ class AgentCauses:
         ]
 
     def _inputs(self, program: Program) -> dict[str, tuple[str, ...]]:
-        """Return what each operator of a program reads."""
-        known = self._inputs_of.get(program.number)
-        if known is None or known[0] is not program:
+        """Return the inputs of each operator of a program."""
+        entry = self._inputs_of.get(program.number)
+        if entry is None or entry[0] is not program:
             inputs = {
                 node.name: tuple(source[0] for source in node.inputs if source is not None)
                 for node in program.nodes
                 if node.role == "operator"
             }
-            known = self._inputs_of[program.number] = program, inputs
-        return known[1]
+            entry = self._inputs_of[program.number] = program, inputs
+        return entry[1]
 
     def _inputs_so_far(self, running: Callable[[], Program]) -> Mapping[str, Sequence[str]]:
         return self._inputs(running())
@@ -112,12 +112,12 @@ class AgentCauses:
         return node is not None and node.role in _PERSISTENT
 
     def _passes_on(self, name: str) -> bool:
-        """Whether an operator hands on what it is given, or has put out NaN or Inf, though nothing hit on it."""
+        """Whether an operator passes on its inputs, or has returned NaN or Inf without a hit."""
         node, columns = self._slot_table.find_node(name), self._columns
         if node is not None and plain_type(node.type) in SAME_VALUES:
             return True
-        found = (self._slot_table.find(name, slot) for slot in count())
-        slot_ids = takewhile(lambda slot_id: slot_id is not None, found)
+        candidates = (self._slot_table.find(name, slot) for slot in count())
+        slot_ids = takewhile(lambda slot_id: slot_id is not None, candidates)
         return columns is not None and any(
             columns.is_non_finite(slot_id) for slot_id in slot_ids if slot_id is not None
         )

@@ -1,4 +1,4 @@
-"""A watchpoint at work: the slot ids that it watches, where it may hit in a step, for how long it has, and its hits.
+"""The state of a watchpoint: the slots it watches, where it may hit, how long its condition has held, and its hits.
 
 The statistics of a step are columns here: every quantity is computed once, for all slots together.
 """
@@ -38,14 +38,14 @@ class Watch:
     Attributes
     ----------
     slot_ids : list of int
-        That it watches.
+        Those that it watches.
     rows : ndarray of int64
-        The same, once all are known.
+        The same as an array, once all are known.
     chosen : ndarray of int64
-        Where they are in the table of all slots that any watchpoint watches.
+        Their positions in the table of all slots that any watchpoint watches.
     traced : set of int
-        Slots of which it must be known what went in: all of them, or those that were zero lately and may hit when
-        they stay so.
+        Slots whose inputs must be observed: all of them, or those that were zero recently and may hit if they stay
+        zero.
     """
 
     def __init__(self, rule: ReceivedWatchpoint, layers: Layers, *, check_at_nodes: bool) -> None:
@@ -74,7 +74,7 @@ class Watch:
     def arrange(
         self, slot_ids: NDArray[np.int64], table: NDArray[np.int64], slot_count: int, depths: NDArray[np.float64]
     ) -> None:
-        """Take note of where its slots are in the table of all slots that are watched."""
+        """Set the positions of its slots in the table of all watched slots."""
         self.rows = slot_ids
         self.chosen = np.searchsorted(table, slot_ids)
         self._depths = depths[slot_ids]
@@ -82,25 +82,25 @@ class Watch:
             self._held = np.concatenate([self._held, np.zeros(slot_count - len(self._held), np.int32)])
 
     def go_on_from(self, earlier: Watch) -> None:
-        """Take over what an earlier form of this watchpoint has seen, if it looked for the same."""
+        """Take over the state of an earlier version of this watchpoint, if it checked the same."""
         if earlier.rule.check == self.rule.check and earlier.rule.persistence == self.rule.persistence:
             self._held, self._references, self._last = earlier._held, earlier._references, earlier._last
             self.traced = earlier.traced
 
     def begin(self, table: StepTable) -> None:
-        """Take note of the norms before the first step."""
+        """Note the norms before the first step."""
         if any(references.name == PREVIOUS for references in self._references):
             self.compare_norms(table)
 
     def compare_norms(self, table: StepTable, *, again: bool = False) -> None:
-        """Add what norms are compared with to the columns of a step; `again` if it is the same as the last time."""
+        """Add the references of norms to the columns of a step; `again` if it is the same step as the last time."""
         for references in self._references:
             if again:
                 last = self._last.get(references.name, _NOTHING)
                 slot_ids = table.rows.slot_ids
-                known = slot_ids < len(last)
+                is_known = slot_ids < len(last)
                 column = np.full(len(slot_ids), np.nan)
-                column[known] = last[slot_ids[known]]
+                column[is_known] = last[slot_ids[is_known]]
                 table.columns["reference", references.name] = column
                 continue
             seen = table.present[self.chosen]
@@ -117,7 +117,7 @@ class Watch:
     def persists(
         self, seen: NDArray[np.int64], slot_ids: NDArray[np.int64], hit: NDArray[np.int64], *, again: bool = False
     ) -> NDArray[np.bool_]:
-        """Count the step, unless it was counted before; tell on which slots the condition has held long enough."""
+        """Count the step, unless it was counted before; return on which slots the condition has held long enough."""
         held = self._held[slot_ids[hit]]
         if not again:
             held = held + np.int32(1)
@@ -142,7 +142,7 @@ class Watch:
 
 
 class CompiledCheck:
-    """A check with what it consists of, worked out once."""
+    """A check with its parts, looked up once."""
 
     def __init__(self, check: ConditionCheck) -> None:
         self.check = check
@@ -153,14 +153,14 @@ class CompiledCheck:
 
 
 class StepTable:
-    """Columns of all slots that watchpoints look at, in one step.
+    """Columns of all watched slots, in one step.
 
     Parameters
     ----------
     rows : Rows
         Statistics of each slot.
     present : ndarray of bool
-        Which slots were seen in this step.
+        Which slots were observed in this step.
     """
 
     def __init__(self, rows: Rows, present: NDArray[np.bool_]) -> None:
@@ -170,9 +170,9 @@ class StepTable:
         self._bounds: dict[object, Bounds] = {}
 
     def may_hit(self, compiled_check: CompiledCheck, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell on which of some slots a check may hit, as far as their statistics say.
+        """Return on which of some slots a check may hit, according to their statistics.
 
-        Changes, ranges and units that nobody has counted yet leave it open, and the answer is then yes.
+        Changes, ranges and units that have not been counted yet leave this open; the check may then hit.
         """
         if compiled_check.flag is not None:
             return self.bounds(compiled_check.flag, compiled_check)[1][chosen] > 0
@@ -189,13 +189,13 @@ class StepTable:
     def _units_may_hit(
         self, compiled_check: CompiledCheck, threshold: Threshold, chosen: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Tell the same of a percentage of units; mostly the extremes of a tensor, or its zeros, exclude it."""
+        """Do the same for a percentage of units; the extremes of a tensor, or its zeros, exclude most hits."""
         (rule,) = compiled_check.needs.units
         columns = self.columns
         if rule.outside:
             possible = (columns["max"][chosen] > rule.end) | (columns["min"][chosen] < rule.start)
         else:
-            # So many elements at least must be zero if so many units are.
+            # If this many units are zero, at least so many elements are.
             least = threshold.value * rule.percentage / 1e4
             return columns["zero_count"][chosen] >= least * columns["count"][chosen]
         some = np.flatnonzero(possible)
@@ -207,15 +207,15 @@ class StepTable:
         return possible
 
     def bounds(self, quantity: Quantity, compiled_check: CompiledCheck) -> Bounds:
-        """Return the smallest and the largest value that a quantity can have, of every slot."""
-        # What norms are compared with is another for every watchpoint.
+        """Return the smallest and the largest value that a quantity can have, for every slot."""
+        # Each watchpoint has references of its own for norms.
         if quantity.source is Source.REFERENCE:
             return quantity.bounds(self.columns, compiled_check.values)
         key = quantity.name if quantity.source is Source.STATISTICS else (quantity.name, compiled_check.check.arguments)
-        found = self._bounds.get(key)
-        if found is None:
-            found = self._bounds[key] = quantity.bounds(self.columns, compiled_check.values)
-        return found
+        bounds = self._bounds.get(key)
+        if bounds is None:
+            bounds = self._bounds[key] = quantity.bounds(self.columns, compiled_check.values)
+        return bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class AgentHit:
     Attributes
     ----------
     tensor_slot : TensorSlot
-        Where the tensor was seen.
+        The slot in which the tensor was observed.
     watchpoint : int
         The number of the watchpoint.
     wire_number : int
@@ -233,15 +233,15 @@ class AgentHit:
     check : ConditionCheck
         The condition with its thresholds.
     actual : mapping of str to float
-        For each threshold in effect what the tensor has.
+        The tensor's value for each active threshold.
     parameters_hit : tuple of str
         The thresholds that hit.
     error_code : int
-        ``ErrorCode`` bits: that the tensor has NaN or Inf besides.
+        ``ErrorCode`` bits, set if the tensor also has NaN or Inf.
     called : str
-        What the server calls the node; empty if by its name here.
+        The server's name of the node; empty if it is the name here.
     is_new : bool
-        Whether it is a reason to stop: it was not reported before, and does not follow from what was.
+        Whether it is a reason to stop: it was not reported before, and does not result from a reported hit.
     """
 
     tensor_slot: TensorSlot
@@ -255,14 +255,14 @@ class AgentHit:
     is_new: bool = True
 
     def message(self, graph: str = "", iteration: int | None = None) -> WatchpointHit:
-        """Return the hit as it is reported to the server, with every parameter of the condition in the declared order.
+        """Return the hit as a message for the server, with every parameter of the condition in the declared order.
 
         Parameters
         ----------
         graph : str
-            Name of the graph that has the node.
+            Name of the graph that contains the node.
         iteration : int, optional
-            Of its step, for a hit that is no reason to stop there.
+            Of its step, for a hit that is not a reason to stop there.
         """
         node = self.tensor_slot.node
         name, slot = encoded(self.called or node.name), str(self.tensor_slot.slot).encode()

@@ -1,4 +1,4 @@
-"""Which slots a watchpoint watches: outputs of nodes that are named, or that a selector means."""
+"""Selects the slots that a watchpoint watches: outputs of nodes that it names, or that its selector matches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KINDS: dict[Role, str] = {
 
 
 class Selection:
-    """Decides of each node whether a watchpoint watches it; nodes are asked about once, as they are declared."""
+    """Decides which nodes a watchpoint watches; called once for each node, when it is declared."""
 
     def __init__(self, rule: ReceivedWatchpoint, layers: Layers) -> None:
         self._rule = rule
@@ -38,11 +38,11 @@ class Selection:
         self.learn(layers)
 
     def learn(self, layers: Layers) -> None:
-        """Take note of how the network is layered, now that more is known of it."""
+        """Set the layers of the network, as far as they are known now."""
         self._selected = None if self._rule.selector is None else matcher(self._rule.selector, layers)
 
     def __call__(self, tensor_slot: TensorSlot) -> bool:
-        """Whether a slot is watched. As in MindSpore, only what nodes put out is."""
+        """Whether a slot is watched. As in MindSpore, only outputs of nodes are."""
         if tensor_slot.io != "output":
             return False
         node = tensor_slot.node
@@ -58,7 +58,7 @@ class Selection:
         return self._rule.selector is not None and self._rule.selector.kind is SelectorKind.INNER_MATRICES
 
     def may_turn_out(self, tensor_slot: TensorSlot) -> bool:
-        """Whether a slot may be watched once it is known what its node is to the network."""
+        """Whether a slot may be watched once the layers have shown the role of its node."""
         selector = self._rule.selector
         return (
             selector is not None
@@ -69,14 +69,14 @@ class Selection:
         )
 
     def name_of(self, node: DeclaredNode) -> str:
-        """Return what the server calls a node, where that is not its name here."""
+        """Return the server's name of a node; empty if it is the name here."""
         if node.role == "operator" or node.name in self._names:
             return ""
         return self._tails.get(node.name, "")
 
 
 def layer_nodes(program: Program) -> Iterator[LayerNode]:
-    """Yield what must be known of the nodes of a program."""
+    """Yield the facts about the nodes of a program from which its layers follow."""
     for node in program.nodes:
         yield LayerNode(
             node.name,
@@ -91,5 +91,5 @@ def layer_nodes(program: Program) -> Iterator[LayerNode]:
 
 
 def layers_of(program: Program) -> Layers:
-    """Return how the network that a program runs is layered."""
+    """Return the layers of the network that a program runs."""
     return find_layers(layer_nodes(program))

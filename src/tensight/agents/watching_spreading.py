@@ -1,4 +1,4 @@
-"""Which tensors that are not finite are hits: those whose NaN or Inf the step goes on with."""
+"""Decides which tensors with NaN or Inf are hits: those whose NaN or Inf the step continues with."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ class SpreadingValues:
     Attributes
     ----------
     program : Program or None
-        What runs, or what ran at last.
+        What runs, or what ran last.
     held_back : list of (int, int)
-        Slots that were not finite when their operators ran, in this step, and the numbers of the watchpoints that
-        hit there: whether that comes to anything is not known yet.
+        Slots that were not finite when their operators had run, in this step, and the numbers of the watchpoints that
+        hit there: whether the NaN or Inf spreads is not known yet.
     """
 
     def __init__(self, slot_table: SlotTable) -> None:
         self.program: Program | None = None
         self.held_back: list[tuple[int, int]] = []
         self._slot_table = slot_table
-        self._known: dict[int, tuple[Program, Spreading]] = {}
+        self._spreadings: dict[int, tuple[Program, Spreading]] = {}
         self._from_start: set[str] = set()
 
     def begin(self, columns: StatisticsColumns) -> None:
-        """Take note of what is not finite before the first step: somebody's first value."""
+        """Note the tensors that are not finite before the first step, as initial values."""
         self._from_start = set(self._kinds(columns, columns.current_iteration))
 
     def holds_back(self, node: DeclaredNode, *, is_known: bool) -> bool:
-        """Whether later operators may leave out what one that has just run has put out."""
+        """Whether later operators may leave out the output of an operator that has just run."""
         if is_after_forward(node.name):
             return False
         if not is_known:
@@ -65,15 +65,15 @@ class SpreadingValues:
         iteration: int,
         hits: Collection[str],
     ) -> frozenset[str]:
-        """Return the nodes that were held back and in which that began which hits at some nodes now."""
+        """Return the held-back nodes in which the NaN or Inf of some hits originates."""
         spreading = self._of_program()
         names = {self._slot_table[slot_id].node.name for slot_id, _ in self.held_back}
         if spreading is None or not names:
             return frozenset()
         kinds = self._kinds(columns, iteration)
         is_over = any(is_after_forward(name) for name in hits)
-        found = spreading.spreading(names, kinds, None if is_over else hits)
-        return frozenset(name for name in found if found.isdisjoint(spreading.inputs(name)))
+        reached = spreading.spreading(names, kinds, None if is_over else hits)
+        return frozenset(name for name in reached if reached.isdisjoint(spreading.inputs(name)))
 
     def left_out(
         self,
@@ -81,13 +81,13 @@ class SpreadingValues:
         iteration: int,
         slot_ids: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
-        """Tell which of some slots that are not finite the step has not gone on with.
+        """Return which of some slots with NaN or Inf the step has not continued with.
 
         Parameters
         ----------
         columns : StatisticsColumns
         iteration : int
-            That has ended.
+            The iteration that has ended.
         slot_ids : ndarray of int64
         """
         left = np.zeros(len(slot_ids), np.bool_)
@@ -103,28 +103,28 @@ class SpreadingValues:
         return left
 
     def _is_first_value(self, columns: StatisticsColumns, slot_id: int) -> bool:
-        """Whether a buffer is not finite because nothing better has come yet: from the start, or all of it."""
-        found = columns.take(np.array([slot_id])).columns()
-        nan, negative, positive, count = (int(found[name][0]) for name in _KINDS)
+        """Whether a buffer still has a non-finite initial value: that from the start, or all infinite."""
+        row = columns.take(np.array([slot_id])).columns()
+        nan, negative, positive, count = (int(row[name][0]) for name in _KINDS)
         return self._slot_table[slot_id].node.name in self._from_start or (not nan and count in (negative, positive))
 
     def _of_program(self) -> Spreading | None:
         program = self.program
         if program is None:
             return None
-        known = self._known.get(id(program))
-        if known is None or known[0] is not program:
-            while len(self._known) >= _MOST_PROGRAMS:
-                self._known.pop(next(iter(self._known)))
-            known = self._known[id(program)] = program, Spreading(layer_nodes(program))
-        return known[1]
+        entry = self._spreadings.get(id(program))
+        if entry is None or entry[0] is not program:
+            while len(self._spreadings) >= _MOST_PROGRAMS:
+                self._spreadings.pop(next(iter(self._spreadings)))
+            entry = self._spreadings[id(program)] = program, Spreading(layer_nodes(program))
+        return entry[1]
 
     def _kinds(self, columns: StatisticsColumns, iteration: int) -> dict[str, NonFinite]:
-        """Return what each node of a step has besides numbers."""
-        known = min(len(columns.iteration), len(self._slot_table))
-        slot_ids = np.flatnonzero(columns.iteration[:known] == iteration)
-        found = columns.take(slot_ids).columns()
-        nan, negative, positive = (found[name] for name in _KINDS[:3])
+        """Return whether the nodes of a step have NaN, Inf or both, for those that have any."""
+        slot_count = min(len(columns.iteration), len(self._slot_table))
+        slot_ids = np.flatnonzero(columns.iteration[:slot_count] == iteration)
+        statistics = columns.take(slot_ids).columns()
+        nan, negative, positive = (statistics[name] for name in _KINDS[:3])
         kinds: dict[str, NonFinite] = {}
         for at in np.flatnonzero(nan + negative + positive > 0).tolist():
             tensor_slot = self._slot_table[int(slot_ids[at])]

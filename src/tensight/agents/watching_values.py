@@ -1,4 +1,4 @@
-"""What watchpoints must know beyond the statistics of a step: how tensors changed, and what only elements tell."""
+"""What watchpoints need beyond the statistics of a step: changes of tensors, and properties of their elements."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Table = dict[Any, "NDArray[Any]"]
 
 _BEFORE = np.dtype([("known", np.bool_), ("hash", np.int64), ("count", np.int64), ("abs_mean", np.float64)])
 _ROUNDING = 1e-9
-"""How far a mean of float64 sums may be off, relative to it."""
+"""Relative error that a mean of float64 sums may have."""
 
 
 class ValueColumns:
-    """Columns that the statistics of one step do not give, of slots that watchpoints look at.
+    """Columns of watched slots that the statistics of one step do not provide.
 
-    A tensor whose hash is that of the step before is the same, and one whose mean size is another has changed by that
-    much at least. Everything else needs the values, which are read only for rows that nothing cheaper decides.
+    A tensor with the hash of the step before is unchanged, and one with another mean absolute value has changed by at
+    least that much. Everything else needs the values, which are read only for rows that nothing cheaper decides.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class ValueColumns:
         self._seen: tuple[NDArray[np.int64], NDArray[np.void]] | None = None
 
     def arrange(self, table: NDArray[np.int64], compared: Sequence[tuple[NDArray[np.int64], ConditionCheck]]) -> None:
-        """Take note of which slots of a table are compared with the step before, by which checks."""
+        """Set which slots of a table are compared with the step before, and by which checks."""
         self._slot_ids = np.unique(np.concatenate([slot_ids for slot_ids, _ in compared])) if compared else NO_SLOT_IDS
         self._compared = np.searchsorted(table, self._slot_ids)
         self._largest_atol = max((check.needs.atol for _, check in compared), default=DEFAULT_ATOL)
@@ -60,18 +60,18 @@ class ValueColumns:
         return len(self._compared) > 0
 
     def compare(self, columns: Table, rows: Rows, present: NDArray[np.bool_], *, again: bool = False) -> None:
-        """Add the columns of changes, as far as statistics tell, and remember this step for the next one.
+        """Add the columns of changes, as far as statistics determine them, and keep this step for the next one.
 
         Parameters
         ----------
         columns : dict
-            Statistics of all slots that are watched; receives columns.
+            Statistics of all watched slots; receives columns.
         rows : Rows
             The rows that they are computed from.
         present : ndarray of bool
-            Which of the slots were seen in this step.
+            Which of the slots were observed in this step.
         again : bool
-            It is the same step as the last time.
+            Whether it is the same step as the last time.
         """
         if self._seen is not None and not again:
             seen_before, remembered = self._seen
@@ -88,7 +88,7 @@ class ValueColumns:
         finite = columns["nan_count"] + columns["neg_inf_count"] + columns["pos_inf_count"] == 0
         now["known"] = finite[chosen] & (now["hash"] != 0)
         seen = present[chosen]
-        # NaN and Inf compare like nothing else; then the elements decide.
+        # With NaN and Inf, statistics cannot be compared; then the elements decide.
         usable = before["known"] & now["known"]
         comparable = before["count"] == now["count"]
         same = usable & comparable & (before["hash"] == now["hash"])
@@ -116,12 +116,12 @@ class ValueColumns:
         open_rows: NDArray[np.int64],
         retention: Retention,
     ) -> bool:
-        """Fill in what the elements tell of some rows; False if none of their values is kept.
+        """Add what the elements of some rows determine; return False if none of their values is kept.
 
         Parameters
         ----------
         needs : Needs
-            Of the check that is made.
+            Of the check.
         columns : dict
             Of the rows under evaluation; receives columns.
         slot_ids : ndarray of int64
@@ -129,7 +129,7 @@ class ValueColumns:
         open_rows : ndarray of int64
             Those that statistics leave open.
         retention : Retention
-            Where the values are.
+            Source of the values.
         """
         any_read = False
         for row in open_rows.tolist():
@@ -171,7 +171,7 @@ def _changes(current: NDArray[Any], previous: NDArray[Any], atol: float, rtol: f
     return scan_changes(zip(segments_of(current), segments_of(previous), strict=True), atol=atol, stop_above=rtol)
 
 
-def _fill_changes(columns: Table, row: int, found: ChangeStatistics) -> None:
+def _fill_changes(columns: Table, row: int, changes: ChangeStatistics) -> None:
     for name in ("complete", "mean_abs_change", "required_rtol"):
-        columns[name][row] = getattr(found, name)
-    columns["mean_abs_previous"][row] = found.mean_abs_previous
+        columns[name][row] = getattr(changes, name)
+    columns["mean_abs_previous"][row] = changes.mean_abs_previous

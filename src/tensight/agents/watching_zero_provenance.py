@@ -1,4 +1,4 @@
-"""Which tensors are zero only because what they were computed from was: their zeros originate elsewhere."""
+"""Finds tensors that are zero only because their inputs were: their zeros originate elsewhere."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class ObservedProvenance:
         self._slot_table = slot_table
 
     def sources(self, layers: Layers, slot_ids: Iterable[int]) -> Iterator[int]:
-        """Yield the slots whose statistics tell where the zeros of some slots come from."""
+        """Yield the slots whose statistics show where the zeros of some slots come from."""
         for slot_id in slot_ids:
             provenance = layers.zero_provenances.get(self._slot_table[slot_id].node.name)
             for name, slot in () if provenance is None else provenance.sources:
-                found = self._slot_table.find(name, slot)
-                if found is not None:
-                    yield found
+                source_id = self._slot_table.find(name, slot)
+                if source_id is not None:
+                    yield source_id
 
     def propagated(
         self,
@@ -44,7 +44,7 @@ class ObservedProvenance:
         iteration: int,
         if_unknown: NDArray[np.bool_],
     ) -> NDArray[np.bool_]:
-        """Tell which of some slots, if they are zero, only propagate zeros that went in.
+        """Return which of some slots, if they are zero, only propagate zeros of their inputs.
 
         Parameters
         ----------
@@ -54,7 +54,7 @@ class ObservedProvenance:
         iteration : int
             The step.
         if_unknown : ndarray of bool
-            The answer for each of them where nobody has looked at what went in.
+            The result for each of them if its inputs were not observed.
         """
         names = [self._slot_table[slot_id].node.name for slot_id in slot_ids.tolist()]
         provenances = [layers.zero_provenances.get(name) for name in names]
@@ -65,16 +65,18 @@ class ObservedProvenance:
             if slot_id is not None:
                 sources[source] = slot_id
         zero = _zero(columns, [slot_id for slot_id in sources.values() if slot_id >= 0], iteration)
-        found = []
+        result = []
         for provenance, unknown in zip(provenances, if_unknown.tolist(), strict=True):
-            known = (zero.get(sources[source]) for source in provenance.sources) if provenance is not None else ()
-            answer = None if provenance is None else provenance.propagates(known)
-            found.append(unknown if answer is None else answer)
-        return np.array(found, np.bool_)
+            source_zeros = (
+                (zero.get(sources[source]) for source in provenance.sources) if provenance is not None else ()
+            )
+            answer = None if provenance is None else provenance.propagates(source_zeros)
+            result.append(unknown if answer is None else answer)
+        return np.array(result, np.bool_)
 
 
 def _zero(columns: StatisticsColumns, slot_ids: list[int], iteration: int) -> dict[int, bool]:
-    """Tell of those slots that were seen in a step whether they are all zero."""
+    """Return whether all elements are zero, for each of these slots that was observed in a step."""
     if not slot_ids:
         return {}
     rows = columns.take(slot_ids)

@@ -1,8 +1,8 @@
-"""Tells workers, which serve a training, from processes that a person wants to debug.
+"""Distinguishes workers, which serve a training, from processes that the user wants to debug.
 
 Workers of data loaders and of pools may call models themselves (to transform data, to score candidates). They are left
 alone, whether they were started by fork, by spawn or by a fork server. A process that a script starts to train in, with
-`multiprocessing.Process` or `torch.multiprocessing.spawn`, is no worker.
+`multiprocessing.Process` or `torch.multiprocessing.spawn`, is not a worker.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _POOLS = (
 
 
 def pool_of_worker() -> str:
-    """Return the module whose workers this process is one of; empty if it is no worker.
+    """Return the module of the pool that this process works for; empty if it is not a worker.
 
-    Python knows that only when the worker's function begins, after all that the worker imports at its start.
+    Python knows this only when the worker's function begins, after everything that the worker imports at its start.
     """
     for name in _PROCESSES:
         process = sys.modules.get(name)

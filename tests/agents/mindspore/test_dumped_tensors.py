@@ -192,7 +192,7 @@ CUT = header("<f4", (4, 8)) + bytes(100)
         (CUT, "228 of 256 bytes"),
         (header("<f4", (SEGMENT_ELEMENTS * 2,)) + bytes(4 * SEGMENT_ELEMENTS + 10**6), "disk full"),
         (header("|O", (2,)) + bytes(16), "not numbers"),
-        (b"PK\x03\x04" * 40, "no npy file"),
+        (b"PK\x03\x04" * 40, "not an npy file"),
     ],
     ids=["empty", "in header", "in data", "large", "objects", "foreign"],
 )

@@ -77,7 +77,7 @@ class Stage:
 
     def has_scanned(self, launch: Launch, number: int) -> bool:
         """Whether a file was scanned; to ask for its row would take it away from the thread."""
-        return self.ahead._found.get(number) == (launch.folder, launch.files[number])
+        return self.ahead._scanned.get(number) == (launch.folder, launch.files[number])
 
     def row(self, launch: Launch, number: int) -> StatisticsColumns | None:
         return self.ahead.row(number, DumpedTensor(launch, number))

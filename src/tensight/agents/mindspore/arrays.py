@@ -1,8 +1,8 @@
-"""Reads MindSpore's tensors without MindSpore noticing: no operator runs, nothing is recorded, nothing is written to.
+"""Reads MindSpore's tensors without side effects in MindSpore: no operator runs, nothing is recorded or written.
 
-What lies in this process's memory is read where it lies. Operators run behind in threads of their own, so each read
-waits for those that compute the tensor. `Tensor.asnumpy` is only called for a tensor that was never on a device: before
-2.9 it else writes to arrays that the training got from an earlier call.
+Values in this process's memory are read in place. Operators run asynchronously in other threads, so each read waits for
+those that compute the tensor. `Tensor.asnumpy` is only called for a tensor that was never on a device: before 2.9 it
+otherwise writes to arrays that the training got from an earlier call.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _DTYPES = {name: dtype_named(name) for name in _NAMES.values()}
 _NUMBERS = {name: data_type_number(f"DT_{name.upper()}") or 0 for name in _NAMES.values()}
 
 _WORDS = 509
-"""Words of 8 bytes that stand for a large tensor: a prime, so that what changes places comes to stand in another."""
+"""Words of 8 bytes that a large tensor is summed into: a prime, so that swapped values end up in different words."""
 
 _ROWS = 8
-"""Of so many words, from which on a tensor is large."""
+"""A tensor is large from this many times `_WORDS` words on."""
 
 _NO_DEVICE = "has no device"
-"""What MindSpore says, among other things, of a tensor that was never on one."""
+"""Part of MindSpore's error message for a tensor that was never on a device."""
 
 _known_names: dict[Any, str] = {}
 
@@ -68,11 +68,11 @@ def name_of(dtype: Any) -> str:
 
 
 class MindSporeReader:
-    """A `TensorReader` of MindSpore's tensors, and of the copies that it makes of them: arrays of NumPy."""
+    """`TensorReader` for MindSpore tensors, and for copies of them in NumPy arrays."""
 
     def __init__(self) -> None:
         self._lies_here = mindspore.get_context("device_target") == "CPU"
-        # Before 2.9 there are tensors without an address, and asking for it has MindSpore complain on stderr.
+        # Before 2.9 some tensors have no address, and asking for it makes MindSpore log an error on stderr.
         base = Tensor(np.zeros(1, np.float32)).asnumpy().base
         self._all_have_addresses = type(base).__name__ == "_DeviceAddress"
 
@@ -83,14 +83,14 @@ class MindSporeReader:
         return name_of(tensor.dtype), tuple(tensor.shape), tensor.nbytes
 
     def size_bytes(self, tensor: Any) -> int:
-        """Return the size in bytes; asked for every tensor that is kept, so it must be fast."""
+        """Return the size in bytes; called for every tensor that is kept, so it must be fast."""
         size: int = tensor.nbytes
         return size
 
     def version(self, tensor: Any) -> int:
         """Return a number that changes when the tensor is written to in place.
 
-        MindSpore counts some such writes and not others, so what lies in this process's memory is summed up.
+        MindSpore counts only some of these writes, so values in this process's memory are summed.
         """
         if type(tensor) is np.ndarray:
             return 0
@@ -104,7 +104,7 @@ class MindSporeReader:
         return 0 if values is None or not values.nbytes else _checksum(values.reshape(-1).view(np.uint8).data)
 
     def host(self, tensor: Any) -> NDArray[Any] | None:
-        """Return the values in C order, without a copy where that is possible; None if they cannot be read."""
+        """Return the values in C order, without a copy if possible; None if they cannot be read."""
         if type(tensor) is np.ndarray:
             return tensor
         name = name_of(tensor.dtype)
@@ -121,12 +121,12 @@ class MindSporeReader:
         if array.dtype != _DTYPES[name]:
             if array.dtype.itemsize != _DTYPES[name].itemsize:
                 return None
-            # MindSpore has a bfloat16 of its own, and 8-bit floats.
+            # MindSpore has its own bfloat16 and 8-bit float dtypes.
             array = np.ascontiguousarray(array).view(_DTYPES[name])
         return np.ascontiguousarray(array).reshape(tuple(tensor.shape))
 
     def copy(self, tensor: Any, into: Any = None) -> Any:
-        """Return an array with the same values; written over an older one if it fits."""
+        """Return an array with the same values; reuse `into` if it fits."""
         values = self.host(tensor)
         if values is None:
             return np.empty(0, np.float32)
@@ -146,7 +146,7 @@ class MindSporeReader:
         return values is not None and columns.scan(slot_id, values, hashed=hashed)
 
     def has_non_finite(self, tensor: Any) -> bool:
-        """Whether there is a NaN or an Inf among the values, found out as fast as possible."""
+        """Whether any value is NaN or Inf, determined as fast as possible."""
         if type(tensor) is not np.ndarray and tensor.is_contiguous():
             name = name_of(tensor.dtype)
             address = self._address(tensor) if name else 0
@@ -159,29 +159,29 @@ class MindSporeReader:
         """Do nothing: no row is computed on a device."""
 
     def _address(self, tensor: Any) -> int:
-        """Return where the elements lie in this process's memory; 0 if they lie elsewhere, or nowhere yet."""
+        """Return the address of the elements in this process's memory; 0 if they are elsewhere or not allocated yet."""
         if not self._lies_here or not tensor.size:
             return 0
         if not self._all_have_addresses:
             try:
                 tensor.untyped_storage()
             except RuntimeError as error:
-                # On a CPU it always fails, and says why.
+                # On a CPU this always fails, and the message gives the reason.
                 if _NO_DEVICE in str(error):
                     return 0
-            # Nor does it tell where a part of a tensor begins.
+            # These versions do not include the offset of a view either.
             begin = int(tensor.data_ptr())
             return begin and begin + int(tensor.storage_offset()) * int(tensor.itemsize)
         return int(tensor.data_ptr())
 
 
 def outline(tensor: Any) -> OutputSlot:
-    """Return dtype and shape of a tensor as graphs have them."""
+    """Return dtype and shape of a tensor as graphs describe them."""
     return OutputSlot.of_tensor(_NUMBERS.get(name_of(tensor.dtype), 0), tuple(map(int, tensor.shape)))
 
 
 def _checksum(memory: Any) -> int:
-    """Return a number that is another one if any byte is, in a tenth of the time that a CRC of all of them takes."""
+    """Return a number that changes if any byte changes, in a tenth of the time of a CRC over all bytes."""
     rows, rest = divmod(len(memory), 8 * _WORDS)
     if rows < _ROWS:
         return zlib.crc32(memory)
@@ -191,7 +191,7 @@ def _checksum(memory: Any) -> int:
 
 
 def _array(tensor: Any, address: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the elements of a tensor where they lie in this process's memory."""
+    """Return the elements of a tensor in this process's memory, without a copy."""
     shape = tuple(tensor.shape)
     strides: tuple[int, ...] | None = None
     extent = tensor.nbytes
@@ -199,7 +199,7 @@ def _array(tensor: Any, address: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
         extent = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + dtype.itemsize
     memory = (ctypes.c_char * extent).from_address(address)
-    # The memory is the tensor's: it lives as long as the array does.
+    # The memory belongs to the tensor, which must live as long as the array.
     memory._tensor = tensor  # type: ignore[attr-defined]
     array: NDArray[Any] = np.ndarray(shape, dtype, memory, 0, strides)
     return array

@@ -1,6 +1,6 @@
-"""Tells which files have just been written into folders, and the folders in them: the inotify interface of Linux.
+"""Reports files that have just been written to subfolders of watched folders, through Linux's inotify.
 
-Libraries for it look for the C library by starting a process, which is not for us to do in somebody's training.
+Python libraries for inotify start a process to locate the C library, which we must not do in a user's training.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _AT_ONCE_BYTES = 2**16
 
 
 class Arrivals:
-    """Files that arrive in the folders of iterations of graphs. It can be polled like a file.
+    """Files that are written to the iteration folders of graphs. It can be polled like a file.
 
     Raises
     ------
     OSError
-        The system has no such interface, or gives no more of it to this user.
+        The system has no inotify, or the limit of this user is reached.
     """
 
     def __init__(self) -> None:
@@ -38,26 +38,26 @@ class Arrivals:
         self._folders: dict[int, str] = {}
 
     def fileno(self) -> int:
-        """Return what becomes readable when there is news."""
+        """Return the file descriptor that becomes readable when there is news."""
         return self._descriptor
 
     def watch(self, parent: str) -> None:
-        """Have files reported that arrive in folders which are made in a folder from now on."""
+        """Report files that are written to subfolders of a folder; only subfolders that are created from now on."""
         self._parents[self._add(parent, _CREATED)] = parent
 
     def news(self) -> list[tuple[str, str]]:
-        """Return folder and name of each file that was closed after it was written, the oldest first."""
-        found: list[tuple[str, str]] = []
+        """Return folder and name of each file that was closed after writing, oldest first."""
+        files: list[tuple[str, str]] = []
         with contextlib.suppress(BlockingIOError):
             while events := os.read(self._descriptor, _AT_ONCE_BYTES):
-                self._sort(events, found)
-        return found
+                self._sort(events, files)
+        return files
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         os.close(self._descriptor)
 
-    def _sort(self, events: bytes, found: list[tuple[str, str]]) -> None:
+    def _sort(self, events: bytes, files: list[tuple[str, str]]) -> None:
         at = 0
         while at < len(events):
             watch, mask, _, name_bytes = _EVENT.unpack_from(events, at)
@@ -71,7 +71,7 @@ class Arrivals:
                 with contextlib.suppress(OSError):  # it may be gone already
                     self._folders[self._add(folder, _CLOSED_AFTER_WRITING)] = folder
             elif watch in self._folders:
-                found.append((self._folders[watch], name))
+                files.append((self._folders[watch], name))
 
     def _add(self, folder: str, mask: int) -> int:
         watch: int = self._system.inotify_add_watch(self._descriptor, os.fsencode(folder), mask | _ONLY_FOLDERS)

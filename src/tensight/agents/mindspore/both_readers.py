@@ -1,4 +1,4 @@
-"""Reads tensors of MindSpore and tensors that it dumped: functions of `jit` run as graphs in trainings that do not."""
+"""Reads MindSpore tensors and dumped tensors: in a PyNative training, functions of `jit` run as graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BothReaders:
-    """A `TensorReader` that asks the one which knows a tensor."""
+    """`TensorReader` that calls the reader for the type of each tensor."""
 
     def __init__(self) -> None:
         self._dumped = DumpedReader()
@@ -32,7 +32,7 @@ class BothReaders:
         return self._of(tensor).size_bytes(tensor)
 
     def version(self, tensor: Any) -> int:
-        """Return a number that changes whenever the tensor is written to in place, or is gone."""
+        """Return a number that changes when the tensor is written to in place, or is gone."""
         return self._of(tensor).version(tensor)
 
     def host(self, tensor: Any) -> NDArray[Any] | None:
@@ -40,7 +40,7 @@ class BothReaders:
         return self._of(tensor).host(tensor)
 
     def copy(self, tensor: Any, into: Any = None) -> Any:
-        """Return a tensor with the same values that nobody writes to."""
+        """Return a tensor with the same values that is never overwritten."""
         return self._of(tensor).copy(tensor, into)
 
     def scan(self, tensor: Any, columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
@@ -48,7 +48,7 @@ class BothReaders:
         return self._of(tensor).scan(tensor, columns, slot_id, hashed=hashed)
 
     def has_non_finite(self, tensor: Any) -> bool:
-        """Whether there is a NaN or an Inf among the values."""
+        """Whether any value is NaN or Inf."""
         return self._of(tensor).has_non_finite(tensor)
 
     def settle(self, columns: StatisticsColumns) -> None:

@@ -1,7 +1,7 @@
-"""Values that the graph of a branch is given by the graphs around it: activations, or gradients.
+"""Values that the graph of a branch receives from the graphs around it: activations or gradients.
 
-MindSpore dumps them neither as parameters nor as inputs, and its files do not say where they come from. What they can
-be is told by which graphs of the same call ran before (`tensight.graph.given`).
+MindSpore dumps them neither as parameters nor as inputs, and its files do not give their sources. The possible sources
+follow from the graphs that ran before in the same call (`tensight.graph.given`).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ def branch_inputs(
     launches: Iterable[Launch],
     may_have_run: Callable[[DumpedProgram], bool] = lambda _: False,
 ) -> dict[str, Given]:
-    """Return what the graphs that ran in a call were given, by the names of their parameters in programs.
+    """Return the values given to the graphs that ran in a call, by the names of their parameters in programs.
 
     Parameters
     ----------
     programs : collection of DumpedProgram
-        All that the call may have run.
+        Those that the call may have run.
     launches : iterable of Launch
-        What it ran, as far as that left files.
+        Those that ran, as far as they left files.
     may_have_run : callable (program) -> bool
-        Whether a program may have run that has left no file.
+        Whether a program that left no file may have run.
     """
     by_number = {launch.graph: launch for launch in launches}
     members = [(member, program) for program in programs for member in program.members]
@@ -45,29 +45,29 @@ def branch_inputs(
             runs.append(GraphRun(member.graph, *moments, member.printed))
         elif runs_nothing(member.graph) or may_have_run(program):
             others.append(member.graph)
-    own = {
+    outside_names = {
         names[run.graph.name][parameter.name]
         for run in runs
         for parameter in run.graph.parameters
         if not is_given(parameter)
     }
-    found: dict[str, Given] = {}
+    inputs: dict[str, Given] = {}
     for run in runs:
         for parameter, given in given_values(run.graph, runs, others).items():
             name = names[run.graph.name][parameter]
-            # What is called as something from outside is left alone: two things may have one name in a program.
-            if name not in own:
-                found[name] = _either(found.get(name), _named(given, names))
-    return found
+            # Names of parameters from outside are skipped: a program may use a name for two values.
+            if name not in outside_names:
+                inputs[name] = _either(inputs.get(name), _named(given, names))
+    return inputs
 
 
 def _named(given: Given, names: Mapping[str, Mapping[str, str]]) -> Given:
-    sources = dict.fromkeys(GivenSource("", names[one.graph][one.node], one.slot) for one in given.sources)
+    sources = dict.fromkeys(GivenSource("", names[source.graph][source.node], source.slot) for source in given.sources)
     return Given(tuple(sources), given.is_complete)
 
 
-def _either(one: Given | None, other: Given) -> Given:
-    """Return what a parameter may be that several graphs call the same."""
-    if one is None:
-        return other
-    return Given(tuple(dict.fromkeys((*one.sources, *other.sources))), one.is_complete and other.is_complete)
+def _either(first: Given | None, second: Given) -> Given:
+    """Combine the possible sources of a parameter that has the same name in several graphs."""
+    if first is None:
+        return second
+    return Given(tuple(dict.fromkeys((*first.sources, *second.sources))), first.is_complete and second.is_complete)

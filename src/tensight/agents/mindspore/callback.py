@@ -13,7 +13,7 @@ from tensight.agents.settings import AgentSettings
 class MindSporeDebugger(Callback):
     """Debugs what a `Model` trains or evaluates.
 
-    A step ends with each batch. Evaluations are no part of a step, unless nothing is trained.
+    A step ends with each batch. Evaluations are not part of a step, unless nothing is trained.
 
     Parameters
     ----------
@@ -31,13 +31,13 @@ class MindSporeDebugger(Callback):
     """
 
     def __init__(self, **settings: Any) -> None:
-        # What cannot be used is refused where the script names it.
+        # Invalid settings are refused where the script gives them.
         self._settings = AgentSettings.from_environment(**settings)
         self._debugger: Debugger | None = None
         self._depth = 0
 
     def __enter__(self) -> MindSporeDebugger:
-        # Evaluations within a training have it, too.
+        # Evaluations within a training enter the callback again.
         self._depth += 1
         return self
 
@@ -46,7 +46,7 @@ class MindSporeDebugger(Callback):
         self._begin()
 
     def on_eval_begin(self, run_context: Any) -> None:  # noqa: ARG002
-        """Begin before the first batch, if this is no evaluation within a training."""
+        """Begin before the first batch, unless this is an evaluation within a training."""
         self._begin()
 
     def on_train_step_end(self, run_context: Any) -> None:  # noqa: ARG002
@@ -55,7 +55,7 @@ class MindSporeDebugger(Callback):
             self._debugger.end_batch()
 
     def __exit__(self, *error: object) -> None:
-        """End with the training, whatever ends it; `Model` leaves its callbacks as blocks."""
+        """End with the training, however it ends; `Model` uses its callbacks as context managers."""
         self._depth -= 1
         if self._debugger is not None and self._depth <= 0:
             self._debugger.close()

@@ -1,7 +1,7 @@
-"""Calls of compiled graphs, noticed where MindSpore's own executors compile and run them.
+"""Calls of compiled graphs, observed where MindSpore's executors compile and run them.
 
-Every way to a graph leads through two executors: one of cells in GRAPH_MODE, one of functions that `jit` compiles. What
-they are given and what they return stays as it is, and so do MindSpore's caches of compiled graphs.
+Every graph runs through one of two executors: one for cells in GRAPH_MODE, one for functions that `jit` compiles. Their
+arguments and results stay unchanged, and so do MindSpore's caches of compiled graphs.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class Compiled(NamedTuple):
-    """What an executor compiled, or had compiled before.
+    """A graph that an executor has compiled, now or earlier.
 
     Attributes
     ----------
     phase : str
-        MindSpore's name of it, one for each kind of arguments.
+        MindSpore's name of it, different for each kind of arguments.
     owner : object
         The cell, or the function.
     arguments : tuple
-        Of the call, once it is done; what the executor itself wants is among them.
+        Of the call, once it is done, including those for the executor itself.
     result : object
-        Likewise.
+        Of the call, once it is done.
     """
 
     phase: str
@@ -43,18 +43,18 @@ class Compiled(NamedTuple):
 class GraphCalls:
     """Follows the executors, in one thread.
 
-    None of the functions given may raise, but for what is to end the training.
+    None of these functions may raise, except to end the training.
 
     Parameters
     ----------
     before_compile : callable (owner) -> None
-        Told before a graph is looked up, and compiled if it is new.
+        Called before a graph is looked up, and compiled if it is new.
     compiled : callable (Compiled) -> None
-        Told afterwards, before it runs.
+        Called after that, before the graph runs.
     done : callable (Compiled) -> None
-        Told when an outermost call has returned; what it computes may not be there yet.
+        Called when an outermost call has returned; its values may not be computed yet.
     begins : callable (owner) -> bool, optional
-        Asked of what another thread compiles: whether the training begins there, so that this thread is followed.
+        Called for what another thread compiles: whether the training begins there, so that its thread is followed.
     """
 
     def __init__(
@@ -81,16 +81,16 @@ class GraphCalls:
             self._replaced.put(executor, "__call__", self._call)
 
     def follow_thread(self) -> None:
-        """Follow this thread, and no other one."""
+        """Follow this thread, and no other."""
         self._thread = threading.get_ident()
 
     def remove(self) -> None:
-        """Leave the executors as they were, unless somebody else has replaced what is ours."""
+        """Restore the executors, except where other code has replaced our functions."""
         self._replaced.take_back()
         self._running.clear()
 
     def _compile(self, original: Callable[..., Any], executor: Any, *arguments: Any, **named: Any) -> Any:
-        # The executor of cells is one for all of them.
+        # One executor serves all cells.
         is_function = hasattr(executor, "fn")
         owner = (executor.obj or executor.fn) if is_function else next(iter(arguments), named.get("obj"))
         if threading.get_ident() != self._thread and not (self._begins is not None and self._begins(owner)):
@@ -118,7 +118,7 @@ class GraphCalls:
 
 
 def wait_for_results() -> None:
-    """Wait until what was called has been computed, and dumped."""
+    """Wait until everything that was called has been computed and dumped."""
     pynative_executor().sync()
     runtime = getattr(mindspore, "runtime", None)
     if runtime is not None and mindspore.get_context("device_target") != "CPU":

@@ -1,4 +1,4 @@
-"""Which cells belong to a training: those of the networks that are debugged, and what is called beside them."""
+"""Decides which cells belong to a training: those of the debugged networks, and those called beside them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
     from tensight.agents.eager.names import ModuleName, Names
 
-# What a step of a training has gradients go through.
+# Cells of a training step that gradients pass through.
 _REDUCERS = (nn.Identity, nn.DistributedGradReducer)
 
 
 class CellDiscovery:
-    """Gives names to cells as they are met. What wraps networks to train them has none: what it calls counts.
+    """Names cells when they are first met. Cells that wrap networks to train them get no name, but what they call does.
 
     Parameters
     ----------
     names : Names
     cells : sequence of Cell
-        That are debugged, with or without what wraps them.
+        Cells to debug, with or without the cells that wrap them.
     follows_all : bool
-        Whether every other network that is called is debugged, too.
+        Whether all other networks that are called are debugged, too.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class CellDiscovery:
                 self._add(network)
 
     def name(self, cell: nn.Cell, *, is_outermost: bool) -> ModuleName | None:
-        """Return the name of a cell that is called; None if it belongs to no network, or only wraps some.
+        """Return the name of a cell that is called; None if it belongs to no network, or only wraps networks.
 
         Parameters
         ----------
@@ -60,19 +60,19 @@ class CellDiscovery:
         return self._names.name(cell)
 
     def is_transparent(self, cell: nn.Cell) -> bool:
-        """Whether a cell without a name only wraps networks: what it calls counts."""
+        """Whether a cell without a name only wraps networks, so that the cells that it calls count."""
         return id(cell) in self._transparent
 
     def meet_trained(self, optimizer: nn.Optimizer) -> None:
-        """Find no more: a network is debugged when it is called, or was named."""
+        """Do nothing: only networks that are called, or were given, are debugged."""
 
     def uncalled(self, knows: Callable[[nn.Optimizer], bool]) -> list[nn.Optimizer]:
-        """Return the optimizers of networks that have not been called yet, and are debugged as soon as they are.
+        """Return the optimizers of networks that have not been called yet, but will be debugged when they are.
 
         Parameters
         ----------
         knows : callable (optimizer) -> bool
-            Whether an optimizer updates a network that is known; asked for each one that there is.
+            Whether an optimizer updates a known network; called for each existing optimizer.
         """
         others = [other for other in live_instances(nn.Optimizer) if not knows(other)]
         return others if self.follows_all else []
@@ -85,7 +85,7 @@ class CellDiscovery:
             return
         owner = None if self._is_outermost else names.owner_of(cell)
         if owner is not None:
-            # The network got new cells since it was looked at.
+            # The network has new cells since it was last inspected.
             names.add(owner)
         elif not isinstance(cell, _REDUCERS) and (self.follows_all or not cell.parameters_dict()):
             names.add(cell)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mindspore import nn
 
 
-# Under which names an optimizer holds the weights themselves.
+# Attributes in which an optimizer keeps the weights themselves.
 _WEIGHTS = frozenset({"parameters", "_parameters", "params", "cache_enable"})
 
 
@@ -24,21 +24,23 @@ class CellParameters(PersistentTensors):
     """The persistent tensors, and the gradients of weights."""
 
     def observe_gradients(self, optimizer: nn.Optimizer, gradients: Any) -> None:
-        """Observe the gradients that an optimizer is about to read, and note which code has it update."""
+        """Observe the gradients that an optimizer is about to read, and note the code that requests the update."""
         self.note_update(optimizer)
         if self._agent.scalars.is_wanted:
-            is_whole = isinstance(gradients, (tuple, list)) and all(isinstance(one, Tensor) for one in gradients)
-            # With a loss scale of its own an optimizer is given scaled gradients.
+            is_whole = isinstance(gradients, (tuple, list)) and all(
+                isinstance(gradient, Tensor) for gradient in gradients
+            )
+            # An optimizer with its own loss scale receives scaled gradients.
             reported = gradients if is_whole and not getattr(optimizer, "need_scale", False) else None
             self._agent.scalars.update(id(optimizer), rates_of(optimizer, has_updated=False), reported)
         self.observe_given(optimizer, gradients if isinstance(gradients, (tuple, list)) else ())
 
     def _extent(self, optimizer: nn.Optimizer) -> tuple[int, ...]:
-        # It makes its states when it is made.
+        # An optimizer creates all of its states in its constructor.
         return (id(optimizer),)
 
     def weights_of(self, optimizer: nn.Optimizer) -> Sequence[Any]:
-        """Return what an optimizer updates."""
+        """Return the weights that an optimizer updates."""
         weights: Sequence[Any] = optimizer.parameters
         return weights
 
@@ -47,7 +49,7 @@ class CellParameters(PersistentTensors):
         seen: set[int] = set()
         for attribute, states in vars(optimizer).items():
             is_states = isinstance(states, (tuple, list)) and len(states) == len(weights)
-            if not is_states or attribute in _WEIGHTS or not all(isinstance(one, Parameter) for one in states):
+            if not is_states or attribute in _WEIGHTS or not all(isinstance(state, Parameter) for state in states):
                 continue
             for weight, state in zip(weights, states, strict=True):
                 name = names.get(id(weight))
@@ -56,5 +58,5 @@ class CellParameters(PersistentTensors):
                     key = state.name.removesuffix(f".{weight.name}").replace(".", "_")
                     yield weakref.ref(state), f"{attribute if key == state.name else key}.{name}"
 
-    def _has_gradient(self, weight: Any) -> bool:  # noqa: ARG002 - who updates a weight is given its gradient
+    def _has_gradient(self, weight: Any) -> bool:  # noqa: ARG002 - an optimizer always receives gradients
         return True

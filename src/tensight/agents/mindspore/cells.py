@@ -1,8 +1,8 @@
-"""Sees the calls of cells in PyNative mode, the gradients of what they return, and the optimizers' updates.
+"""Observes calls of cells in PyNative mode, the gradients of their outputs, and the optimizers' updates.
 
-``nn.Cell.__call__`` is replaced while this runs: hooks of cells would insert functions into the backward pass.
-Gradients are seen by hooks of the tensors that cells return. Only calls in the training's thread count, and none in a
-backward pass: those are computed again.
+``nn.Cell.__call__`` is replaced meanwhile, because hooks of cells would insert functions into the backward pass.
+Gradients are observed by hooks of the tensors that cells return. Only calls in the training's thread count, and none in
+a backward pass, which only repeat earlier calls.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ _thread = threading.get_ident
 
 
 class CellCapture:
-    """Sees what a training computes in PyNative mode, and lets the agent observe its tensors.
+    """Observes what a training computes in PyNative mode, and passes its tensors to the agent.
 
     Parameters
     ----------
     agent : Agent
     cells : sequence of Cell
-        That are debugged, with or without what wraps them.
+        Cells to debug, with or without the cells that wrap them.
     optimizers : sequence of Optimizer
-        Those that train the networks are found by themselves when they are called for the first time.
+        Others that train the networks are detected when they are first called.
     step_on : str
         As in the settings: ``optimizer``, ``forward``, ``call``.
     on_step : callable (skipped) -> None
-        Told when a step has ended, and whether a loss scaler has left out its update.
+        Called when a step has ended, with whether a loss scaler has skipped its update.
     oversights : Oversights
-        Told of updates and backward passes that become no step.
+        Receives updates and backward passes that do not become a step.
     follows_all : bool
-        Whether every other network that is called is debugged, too.
+        Whether all other networks that are called are debugged, too.
 
     """
 
@@ -101,12 +101,12 @@ class CellCapture:
     # --- for the debugger ---
 
     def preview(self) -> Program:
-        """Return what is known before anything ran; parameters are observed as they are."""
+        """Return what is known before anything has run, and observe the parameters."""
         self._parameters.observe()
         return self._programs.preview(self._calls.preview())
 
     def start(self) -> None:
-        """See what runs in this thread from now on."""
+        """Observe what runs in this thread from now on."""
         self._thread, self._thread_name = _thread(), threading.current_thread().name
         self.begin_step()
         put = self._replaced.put
@@ -122,12 +122,12 @@ class CellCapture:
         put(mindspore.amp.StaticLossScaler, "scale", self._scale_by_constant)
 
     def stop(self) -> None:
-        """Remove everything from MindSpore; twice is once."""
+        """Remove everything from MindSpore; idempotent."""
         self._replaced.take_back()
         self._calls.stop()
 
     def begin_step(self) -> None:
-        """Start to count anew; tensors are looked at only if somebody wants to know."""
+        """Begin a step; its tensors are observed only if something needs them."""
         self._steps += 1
         self._updates.begin_step()
         self._scaled = None, None
@@ -137,7 +137,7 @@ class CellCapture:
         self._calls.begin_step()
 
     def end_step(self) -> Program:
-        """Observe persistent tensors, and return what ran: the same program if that ran before."""
+        """Observe persistent tensors, and return what ran: the same program object if that ran before."""
         self._last = self._calls.end_step()
         trace = self._calls.at.trace
         if self._calls.sees and trace is not None:
@@ -146,11 +146,11 @@ class CellCapture:
         return self._programs.program(self._last or Trace())
 
     def dumped(self, graphs: Mapping[int, DumpedProgram]) -> None:
-        """Note the graphs by which the compiled function ran that is about to return, by their numbers."""
+        """Set the graphs, by number, of the compiled function that is about to return."""
         self._compiled_calls.graphs = graphs
 
     def compiled_calls(self) -> tuple[CompiledCall, ...]:
-        """Return the calls of compiled functions in the step that was the last to end."""
+        """Return the calls of compiled functions in the last step that ended."""
         return () if self._last is None else self._calls_of.get(self._last, ())
 
     @property
@@ -159,7 +159,7 @@ class CellCapture:
         return self._calls.has_seen_calls
 
     def has_run(self, graph: Program) -> bool:
-        """Whether anything of a graph was ever observed: some are only compiled."""
+        """Whether any operator of a graph was ever observed; some graphs are compiled but never run."""
         slot_table = self._agent.slot_table
         return any(node.role == "operator" and slot_table.find_node(node.name) is not None for node in graph.nodes)
 
@@ -199,7 +199,7 @@ class CellCapture:
         return output
 
     def _name(self, cell: nn.Cell) -> tuple[ModuleName | None, bool]:
-        """Return the name of a cell that is called, and whether it is no part of the training."""
+        """Return the name of a cell that is called, and whether the call is not part of the training."""
         try:
             is_outermost = self._calls.is_outermost
             name = self._discovery.name(cell, is_outermost=is_outermost)
@@ -211,7 +211,7 @@ class CellCapture:
             return None, True
 
     def _is_evaluation(self, cell: nn.Cell) -> bool:
-        """Whether a call of an outermost cell looks like an evaluation, which is no part of a training step."""
+        """Whether a call of an outermost cell looks like an evaluation, which is not part of a training step."""
         is_ended_by_update = self._step_on == "optimizer" and bool(self._parameters.optimizers)
         return is_ended_by_update and not cell.training and not pynative_executor().requires_grad()
 
@@ -222,7 +222,7 @@ class CellCapture:
             self._compiled_calls.note(self._calls.at, len(tensors_in(given)))
 
     def _call_compiled(self, original: Callable[..., Any], executor: Any, *given: Any, **named: Any) -> Any:
-        """Run a compiled function: of what happens within it there is a dump at most."""
+        """Run a compiled function; its inner values are known at most from a dump."""
         if _thread() != self._thread or self._is_quiet or not self._calls.sees:
             return original(executor, *given, **named)
         function = getattr(executor, "fn", None)
@@ -230,7 +230,7 @@ class CellCapture:
         step = self._steps
         tensors = tensors_in((given, named))
         self._compiled_calls.graphs = {}
-        # A compiled function would have the hooks of its arguments compiled with it.
+        # Hooks of the arguments would be compiled into the function.
         taken = self._calls.hooks.take_off(tensors)
         try:
             output = self._quietly(original, executor, *given, **named)
@@ -241,23 +241,23 @@ class CellCapture:
         return output
 
     def _left_compiled(self, function: Any, cell: Any, tensors: list[Any], output: Any) -> None:
-        own = getattr(function, "__name__", "function")
+        function_name = getattr(function, "__name__", "function")
         if not getattr(function, "__module__", "").startswith("mindspore."):
             if not self._compiled_calls.graphs:
-                qualified = getattr(function, "__qualname__", own)
-                log_once(f"{qualified} is compiled (jit): of what happens within it only inputs and outputs are seen")
+                qualified = getattr(function, "__qualname__", function_name)
+                log_once(f"{qualified} is compiled (jit): only its inputs and outputs are observed")
         elif not any(map(self._framework.has_gradient, tensors_in(output))):
-            # MindSpore's own; what it does beside forward passes is nothing that people have written.
+            # A function of MindSpore; outside of forward passes, it runs nothing that users have written.
             return
-        if isinstance(cell, nn.Cell) and own == "construct":
-            # The call of the cell itself tells the rest.
+        if isinstance(cell, nn.Cell) and function_name == "construct":
+            # The call of the cell itself records the rest.
             if id(cell) not in self._compiled:
                 self._compiled.add(id(cell))
                 weakref.finalize(cell, self._compiled.discard, id(cell)).atexit = False
             return
         within = self._calls.within
         scope = ROOT_SCOPE if within is None else within[0].scope
-        name = NOBODY._replace(scope=scope, type=own, is_leaf=True)
+        name = NOBODY._replace(scope=scope, type=function_name, is_leaf=True)
         self._calls.returned(name, None, tensors, output, is_opaque=True)
         self._compiled_calls.note(self._calls.at, len(tensors))
 
@@ -266,7 +266,7 @@ class CellCapture:
     def _end_graph(
         self, original: Callable[..., Any], executor: Any, cell: Any, output: Any, *more: Any, **named: Any
     ) -> Any:
-        """Notice from which tensor a backward pass will begin: it may be computed by no cell."""
+        """Note the tensor from which a backward pass will begin; it need not be the output of a cell."""
         if _thread() == self._thread and (self._calls.sees or self._agent.scalars.notes_losses) and not self._is_quiet:
             root = next(iter(tensors_in(output)), None)
             self._root = None if root is None else weakref.ref(root)
@@ -287,7 +287,7 @@ class CellCapture:
         return self._quietly(original, executor, *given, **named)
 
     def _tell_loss(self, root: Any) -> None:
-        """Have the loss known from which a backward pass begins; of a scaled one what it was before."""
+        """Report the loss from which a backward pass begins; if it is scaled, its value before that."""
         scaled, before = self._scaled
         loss = root if scaled is None else before if scaled() is root else None
         if loss is not None and loss.size == 1 and loss.is_floating_point():
@@ -296,7 +296,7 @@ class CellCapture:
     # --- the end of a step ---
 
     def _update(self, original: Callable[..., Any], optimizer: nn.Optimizer, given: Any, named: dict[str, Any]) -> Any:
-        """Have an optimizer update its weights: that ends a step."""
+        """Run an optimizer's update, which ends a step."""
         knows = self._guarded(self._updates.knows, optimizer)
         if not knows:
             self._guarded(self._oversights.strange_update, type(optimizer).__name__, UNKNOWN_PARAMETERS)
@@ -312,30 +312,30 @@ class CellCapture:
         return result
 
     def _end_open_step(self, cell: nn.Cell) -> None:
-        """End the step before a cell is called, if it was over with the last update."""
+        """End the step before a cell is called, if the last update completed it."""
         is_evaluation = not cell.training and not pynative_executor().requires_grad()
         if not is_evaluation:
             self._updates.end_before(cell.get_parameters())
 
     def end_open_step(self) -> None:
-        """End the step if it may be over with the last update: nothing is called any more."""
+        """End the step if the last update may have completed it: nothing more is called."""
         self._updates.end_open_step()
 
     def _adjust(self, original: Callable[..., Any], scaler: Any, grads_finite: Any, *more: Any, **named: Any) -> Any:
-        """Notice when a loss scaler finds that gradients have left the range of their type."""
+        """Notice when a loss scaler finds gradients outside the range of their dtype."""
         result = original(scaler, grads_finite, *more, **named)
         if _thread() == self._thread and not self._is_quiet and not self._calls.idle and not bool(grads_finite):
             self._step_ended(True)
         return result
 
     def _scale(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        """Notice that gradients may overflow on purpose until the step ends."""
+        """Note that gradients may overflow on purpose until the step ends."""
         if _thread() == self._thread:
             self._agent.watches.loss_scaled = True
         return self._scale_by_constant(original, *given, **named)
 
     def _scale_by_constant(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        """Note what a loss was before it was scaled."""
+        """Note the value of a loss before it is scaled."""
         result = original(*given, **named)
         if _thread() == self._thread and self._agent.scalars.is_wanted:
             self._guarded(self._note_scaled, given, named, result)
@@ -353,7 +353,7 @@ class CellCapture:
     # --- care ---
 
     def _quietly(self, call: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        """Call something of which nothing is to be seen."""
+        """Call a function without observing anything in it."""
         step = self._steps
         self._is_quiet = True
         try:
@@ -363,7 +363,7 @@ class CellCapture:
                 self._is_quiet = False
 
     def _guarded(self, call: Callable[..., Any], *given: Any) -> Any:
-        """Do something for ourselves: whatever goes wrong there is no reason to disturb the training."""
+        """Call a function of ours; its errors must not disturb the training."""
         try:
             return call(*given)
         except Exception as error:

@@ -1,9 +1,8 @@
-"""Puts the graphs of compiled functions (`jit`) where eager code calls them, and their backward graphs likewise.
+"""Inserts the graphs of compiled functions (`jit`) where eager code calls them, and their backward graphs likewise.
 
-A call is a node among those of cells: what it was given and what it returned is seen there. What happened within is in
-the dump, as graphs of their own whose parameters say nothing of where they come from. MindSpore has such a graph
-return, behind what the function returns, what the backward graph will need; the backward graph is given the gradients
-of the former, then the latter.
+A call is a node among those of cells, where its inputs and outputs are observed. Its operators are in the dump, as
+separate graphs whose parameters do not name their sources. Such a graph returns the function's outputs, followed by the
+values that the backward graph needs; the backward graph takes the gradients of the outputs, followed by these values.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ _Sources = tuple["Source | None", ...]
 
 @dataclass(frozen=True, slots=True)
 class CompiledCall:
-    """A call of a compiled function in eager code, the last one in a step.
+    """The last call of a compiled function in a step, made by eager code.
 
     Attributes
     ----------
     node, gradient : str
-        What the call, and its backward pass, are among the nodes of cells.
+        Names of the call and of its backward pass among the nodes of cells.
     given : tuple of Source or None
-        Where the tensors come from that it was given.
+        Sources of the tensors that it was given.
     arriving : tuple of Source or None
-        For each tensor that it returned where the gradient of it comes from.
+        For each tensor that it returned, the source of its gradient.
     graphs : tuple of DumpedProgram
-        What may have run: there is one graph for calls with gradient, and one for those without.
+        Graphs that may have run: one for calls with gradients, and one for calls without.
     """
 
     node: str
@@ -46,18 +45,18 @@ class CompiledCall:
 
     @property
     def graph(self) -> DumpedProgram | None:
-        """What ran: where gradients are wanted that returns more."""
-        fitting = [one for one in self.graphs if len(_results(one)) >= len(self.arriving)]
-        return max(fitting, key=lambda one: len(_results(one)), default=None)
+        """The graph that ran: with gradients, the one that returns more."""
+        fitting = [graph for graph in self.graphs if len(_results(graph)) >= len(self.arriving)]
+        return max(fitting, key=lambda graph: len(_results(graph)), default=None)
 
 
 class CallsOfStep:
-    """The calls of compiled functions in a step that is under way.
+    """The calls of compiled functions in the current step.
 
     Attributes
     ----------
     graphs : mapping of int to DumpedProgram
-        By which the function ran that returned last, by their numbers; nothing if it was not dumped.
+        Graphs of the function that returned last, by number; empty if it was not dumped.
     """
 
     def __init__(self) -> None:
@@ -69,13 +68,13 @@ class CallsOfStep:
         self._ran.clear()
 
     def note(self, at: Position, given: int) -> None:
-        """Note that what ran last was the call of a compiled function, and how many tensors that was given."""
+        """Note that the last operation was a call of a compiled function, and how many tensors it was given."""
         graphs, self.graphs = self.graphs, {}
         if graphs and at.operation is not None:
             self._ran[id(graphs)] = at.operation, tuple(at.reading.sources[:given]), graphs
 
     def calls(self) -> tuple[CompiledCall, ...]:
-        """Return the calls of this step, now that its gradients have come."""
+        """Return the calls of this step, after its gradients have arrived."""
         return tuple(
             CompiledCall(
                 operation.node.name,
@@ -94,12 +93,12 @@ class GraphsInCalls:
     Parameters
     ----------
     cells : Program
-        What cells, gradients and optimizers were seen to do.
+        What cells, gradients and optimizers were observed to do.
     graphs : sequence of Program
-        That ran beside them.
+        Graphs that ran beside them.
     calls : sequence of CompiledCall
     backward : sequence of DumpedProgram
-        Those of the graphs, and others, that belong to backward passes of the calls.
+        Graphs of backward passes of the calls, among `graphs` or not.
     """
 
     def __init__(
@@ -122,17 +121,17 @@ class GraphsInCalls:
         for call, graph in forward:
             self._insert(graph, call.node, call.given, len(call.arriving))
         for call, graph in forward:
-            own = [one for one in behind.values() if _belongs(one, graph)]
-            if len(own) == 1 and sum(_belongs(own[0], other) for _, other in forward) == 1:
+            candidates = [candidate for candidate in behind.values() if _belongs(candidate, graph)]
+            if len(candidates) == 1 and sum(_belongs(candidates[0], other) for _, other in forward) == 1:
                 saved = _results(graph)[len(call.arriving) :]
-                self._insert(own[0], call.gradient, (*call.arriving, *saved), len(_results(own[0])))
-                del behind[id(own[0])]
-        for one in behind.values():
-            # Of whose backward pass it is a part cannot be told, nor where its parameters come from.
-            self._unknown.update(node.name for node in _parameters(one))
+                self._insert(candidates[0], call.gradient, (*call.arriving, *saved), len(_results(candidates[0])))
+                del behind[id(candidates[0])]
+        for graph in behind.values():
+            # It is unknown to which call's backward pass it belongs, and where its parameters come from.
+            self._unknown.update(node.name for node in _parameters(graph))
 
     def nodes(self) -> Iterator[TracedNode]:
-        """Yield the nodes, what is no operator first."""
+        """Yield the nodes; those that are not operators come first."""
         every = [self._cells, *self._graphs]
         for program in every:
             for node in program.nodes:
@@ -147,13 +146,13 @@ class GraphsInCalls:
                 yield from (self._linked(node) for node in program.nodes if node.role == "operator")
 
     def _insert(self, graph: DumpedProgram, node: str, given: _Sources, returned: int) -> None:
-        """Have the operators of a graph stand before the node that is its call."""
+        """Insert the operators of a graph before the node of its call."""
         parameters = _parameters(graph)
         if len(parameters) == len(given):
             pairs = zip(parameters, given, strict=True)
-            self._links.update({one.name: source for one, source in pairs if source is not None})
+            self._links.update({parameter.name: source for parameter, source in pairs if source is not None})
         self._returned[node] = tuple(source for source in _results(graph)[:returned] if source is not None)
-        self._within[node] = [one for one in graph.program.nodes if one.role == "operator"]
+        self._within[node] = [operator for operator in graph.program.nodes if operator.role == "operator"]
         self._inserted.add(id(graph.program))
 
     def _linked(self, node: TracedNode) -> TracedNode:
@@ -181,14 +180,14 @@ def _parameters(graph: DumpedProgram) -> list[TracedNode]:
 def _results(graph: DumpedProgram) -> _Sources:
     if graph.results:
         return graph.results
-    # One that returns a single tensor: nothing reads that.
+    # The graph returns a single tensor, which no operator reads.
     read = {source[0] for node in graph.program.nodes for source in node.inputs if source is not None}
     last = [node.name for node in graph.program.nodes if node.role == "operator" and node.name not in read]
     return ((last[0], 0),) if len(last) == 1 else ()
 
 
 def _belongs(backward: DumpedProgram, forward: DumpedProgram) -> bool:
-    """Whether a graph is given what another returns, and is made from the same code."""
+    """Whether a graph takes what another returns, and both are made from the same code."""
     same_amount = len(_parameters(backward)) == len(_results(forward))
     return same_amount and bool(_lines(backward.program.nodes) & _lines(forward.program.nodes))
 

@@ -1,4 +1,4 @@
-"""Debugs a MindSpore training: brings together the agent, what is captured, and when a step ends."""
+"""Debugs a MindSpore training: connects the agent with what is captured, and decides when a step ends."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tensight.agents.settings import AgentSettings
 
 _LATE = "backward passes of compiled functions"
-"""What stands for the phase in which the graphs run that nobody calls."""
+"""Name of the phase for graphs that the script does not call itself."""
 
 _ONLY_CELLS = (
     "in PyNative mode calls of cells are seen, in the thread in which debugging began; what functions compute outside"
@@ -55,13 +55,13 @@ _ONLY_CELLS = (
 class Debugger(TrainingDebugger):
     """Debugs a training, from `start` or the beginning of a ``with`` block on.
 
-    The debug server is looked for when the first graph has been compiled, or the first cell with parameters is called.
+    The debug server is contacted when the first graph has been compiled, or the first cell with parameters is called.
 
     Parameters
     ----------
     subjects : sequence of Cell
-        Networks and optimizers, in any order. In GRAPH_MODE everything is debugged that the training calls; in
-        PYNATIVE_MODE these, or everything if there are none.
+        Networks and optimizers, in any order. In GRAPH_MODE everything that the training calls is debugged; in
+        PYNATIVE_MODE these, or everything if none are given.
     settings : AgentSettings
     agent_of : callable, optional
         Makes the agent, from the arguments of `Agent`.
@@ -69,7 +69,7 @@ class Debugger(TrainingDebugger):
     Raises
     ------
     InputError
-        A subject is no cell.
+        A subject is not a cell.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Debugger(TrainingDebugger):
         self._parameters: dict[str, weakref.ref[Any]] = {}
         self._multi_optimizer = MultiOptimizerSteps(lambda optimizer: optimizer.parameters)
         self._optimizers_of: dict[str, frozenset[int]] = {}
-        self._own: set[str] = set()
+        self._mindspore_phases: set[str] = set()
         self._late: Phase | None = None
         self._runs_undumped = False
         self._calls = GraphCalls(self.before_compile, self._compiled, self._called, self._begins_with)
@@ -106,7 +106,7 @@ class Debugger(TrainingDebugger):
         self._is_attached = False
 
     def end_batch(self) -> None:
-        """End a step if `Model` has trained a batch, and no update has ended it."""
+        """End a step after `Model` has trained a batch, unless an update has ended it."""
         with self._guarded():
             self._end_open_step()
         if self._ended_by_update:
@@ -129,23 +129,28 @@ class Debugger(TrainingDebugger):
         self._calls.install()
         self._models.install()
         self._written.install()
-        # When a cell with parameters is called in PYNATIVE_MODE: from then on cells are followed.
+        # Cells are followed from the first call of a cell with parameters in PYNATIVE_MODE.
         self._first_cell.put(nn.Cell, "__call__", self._call_cell)
         self._leave_children()
 
     def _ensure_agent(self) -> Agent:
-        """Make the agent, if that is still to be done: something is about to run, so device and rank are known."""
+        """Return the agent, creating it if necessary: something is about to run, so device and rank are known."""
         if self._agent is None:
-            found = framework()
+            current_framework = framework()
             if self._settings.perturb:
                 log("weights of MindSpore are not perturbed: this is a trace of the training as it is")
-            settings = as_one_run(self._settings, found)
+            settings = as_one_run(self._settings, current_framework)
             self._reader = BothReaders()
             self._agent = self._agent_of(
-                settings, found, self._reader, script=" ".join(sys.orig_argv), stops_at_nodes=True, cursor=True
+                settings,
+                current_framework,
+                self._reader,
+                script=" ".join(sys.orig_argv),
+                stops_at_nodes=True,
+                cursor=True,
             )
             if self._agent.wants_setup:
-                self._agent.describe(describe(describe_mindspore(found)))
+                self._agent.describe(describe(describe_mindspore(current_framework)))
         return self._agent
 
     def _ensure_oversights(self) -> Oversights:
@@ -155,7 +160,7 @@ class Debugger(TrainingDebugger):
         return self._oversights
 
     def _detach(self) -> None:
-        # Each of them, also where another fails.
+        # Run each of them, even if another fails.
         with contextlib.ExitStack() as parts:
             if self._cells is not None:
                 parts.callback(self._cells.stop)
@@ -169,11 +174,11 @@ class Debugger(TrainingDebugger):
             if self._graphs is not None:
                 self._graphs.stop()
         finally:
-            # What MindSpore has dumped nobody reads any more.
+            # Nothing reads MindSpore's dump any more.
             self._dump.sweep()
 
     def _begins_with(self, owner: Any) -> bool:
-        """Follow this thread if the training begins with what it calls: nothing that trains was called before."""
+        """Follow this thread if the training begins with this owner, because nothing that trains was called before."""
         if self._has_begun or (is_own(owner) and not is_graph_mode()):
             return False
         if isinstance(owner, nn.Cell) and not any(True for _ in owner.get_parameters()):
@@ -186,7 +191,7 @@ class Debugger(TrainingDebugger):
     # --- graphs ---
 
     def before_compile(self, owner: Any) -> None:
-        """Have MindSpore dump, if it does not yet: a graph is about to be compiled, of a cell, a function or None."""
+        """Turn on MindSpore's dump, if it is off, before a graph of a cell, a function or None is compiled."""
         if self._is_over:
             return
         self._begins_with(owner)
@@ -199,13 +204,13 @@ class Debugger(TrainingDebugger):
         if self._runs_undumped:
             log_once(
                 "a function was compiled (jit) only after MindSpore had compiled some of its own, and decided not to"
-                " dump; of what happens within it only inputs and outputs are seen"
+                " dump; only its inputs and outputs are observed"
             )
             return
         try:
-            # MindSpore asks before anybody can say what is watched.
+            # MindSpore reads the configuration before any watchpoint can be set.
             self._dump.begin(GRADIENTS if self._settings.partial_memory else EVERYTHING)
-            # What was registered last is done first: the dump must still be there when the debugger ends.
+            # Exit handlers run in reverse order, and the dump must still exist when the debugger ends.
             atexit.unregister(self.close_at_exit)
             atexit.register(self.close_at_exit)
         except TensightError as error:
@@ -216,7 +221,7 @@ class Debugger(TrainingDebugger):
 
     def _compiled(self, compiled: Compiled) -> None:
         ring = self._dump.ring
-        if self._is_over or ring is None or compiled.phase in self._own:
+        if self._is_over or ring is None or compiled.phase in self._mindspore_phases:
             return
         if compiled.phase in self._optimizers_of:
             self._end_step_before(compiled)
@@ -230,7 +235,7 @@ class Debugger(TrainingDebugger):
                 )
                 self._tuple_linking = TupleLinking(self._ensure_agent(), graphs.may_have_run)
             if not is_graph_mode() and is_own(compiled.owner):
-                self._own.add(compiled.phase)
+                self._mindspore_phases.add(compiled.phase)
                 graphs.phase(compiled.phase)
                 return
             self._multi_optimizer.learn(live_instances(nn.Optimizer))
@@ -240,7 +245,7 @@ class Debugger(TrainingDebugger):
         self._observe_written(compiled.phase)
 
     def _observe_written(self, phase: str) -> None:
-        """Look at parameters that the script has written to, before something runs that reads them."""
+        """Observe parameters that the script has written to, before a graph reads them."""
         graphs = self._graphs
         if self._is_over or graphs is None or not self._written:
             return
@@ -254,7 +259,7 @@ class Debugger(TrainingDebugger):
                     graphs.observe_read(runs, name)
 
     def _end_step_before(self, compiled: Compiled) -> None:
-        """End the step before something runs again, if it waited only for optimizers that have never updated."""
+        """End the step before a graph runs again, if it waited only for optimizers that have never updated."""
         graphs = self._graphs
         if graphs is None or not self._may_end_step(graphs.phase(compiled.phase), compiled):
             return
@@ -262,29 +267,29 @@ class Debugger(TrainingDebugger):
             self._end_by_update(graphs.skipped_update)
 
     def _attach_to_graph(self, phase: Phase) -> None:
-        """Attach with the first graph, unless cells are seen."""
+        """Attach with the first graph, unless the training is attached already."""
         if self._is_attached or self._graphs is None:
             return
         agent = self._ensure_agent()
         self._is_attached = True
         self._graphs.observe_parameters(phase.programs.values())
-        agent.attach(self._programs.preview([one.program for one in phase.programs.values()]))
+        agent.attach(self._programs.preview([graph.program for graph in phase.programs.values()]))
 
     def _learn_parameters(self, owner: Any) -> None:
-        """Take note of the parameters that there are, by name; those of a cell before others of their name."""
-        found = {parameter.name: parameter for parameter in live_instances(Parameter)}
+        """Note the live parameters by name; those of the cell take precedence over others of the same name."""
+        parameters = {parameter.name: parameter for parameter in live_instances(Parameter)}
         if isinstance(owner, nn.Cell):
-            found.update(owner.parameters_dict())
-        self._parameters.update({name: weakref.ref(parameter) for name, parameter in found.items()})
+            parameters.update(owner.parameters_dict())
+        self._parameters.update({name: weakref.ref(parameter) for name, parameter in parameters.items()})
 
     def _value_of(self, name: str) -> Any:
-        """Return a copy of the value that a parameter has now."""
+        """Return a copy of the current value of a parameter."""
         reference = self._parameters.get(name)
         parameter = None if reference is None else reference()
         return None if parameter is None or self._reader is None else self._reader.copy(parameter)
 
     def _requires_gradient(self, name: str) -> bool:
-        """Whether a parameter is to be trained, as far as its network says."""
+        """Whether a parameter is trainable, according to its network."""
         reference = self._parameters.get(name)
         parameter = None if reference is None else reference()
         return parameter is not None and bool(parameter.requires_grad)
@@ -293,7 +298,7 @@ class Debugger(TrainingDebugger):
         graphs = self._graphs
         if self._is_over or graphs is None:
             return
-        if compiled.phase in self._own:
+        if compiled.phase in self._mindspore_phases:
             with self._guarded():
                 graphs.take(graphs.phase(compiled.phase), counts=False)
         if compiled.phase not in self._optimizers_of:
@@ -316,10 +321,10 @@ class Debugger(TrainingDebugger):
             self._give_up(error)
 
     def _tell_scalars(self, compiled: Compiled) -> None:
-        """Tell loss and learning rates of a step that runs as one graph; its gradients are not visible."""
+        """Report loss and learning rates of a step that runs as one graph; its gradients are not visible."""
         scalars = self._ensure_agent().scalars
         results = [] if isinstance(compiled.owner, nn.Optimizer) else tensors_in(compiled.result)
-        # The loss comes first, before what is computed beside it, and before gradients.
+        # The loss comes first, before other outputs and before gradients.
         if results and results[0].size == 1 and results[0].is_floating_point():
             scalars.loss(results[0])
         if self._cells is None:
@@ -327,14 +332,14 @@ class Debugger(TrainingDebugger):
                 scalars.update(id(optimizer), rates_of(optimizer, has_updated=True), None)
 
     def _take_late(self) -> None:
-        """Take what backward passes of compiled functions have dumped: nobody calls those."""
+        """Take the dump of backward passes of compiled functions, which the script does not call itself."""
         if self._cells is not None and self._graphs is not None and self._optimizers_of:
             with self._guarded():
                 self._late = self._graphs.phase(_LATE)
                 self._graphs.take(self._late, counts=True)
 
     def _counts(self, phase: Phase, owner: Any) -> bool:
-        """Whether what ran is part of a step: an evaluation beside a training is not."""
+        """Whether a run is part of a step: an evaluation beside a training is not."""
         if self._settings.step_on != "optimizer" or self._ended_by_call or not self._multi_optimizer.any:
             return True
         return phase.trains or not isinstance(owner, nn.Cell) or bool(owner.training)
@@ -352,7 +357,7 @@ class Debugger(TrainingDebugger):
         return True
 
     def _may_end_step(self, phase: Phase, compiled: Compiled) -> bool:
-        """Whether what runs has optimizers update, and no cell sees that."""
+        """Whether a graph runs updates of optimizers that no cell observes."""
         if self._settings.step_on != "optimizer" or not phase.updates:
             return False
         return self._cells is None or not isinstance(compiled.owner, nn.Optimizer)
@@ -404,7 +409,7 @@ class Debugger(TrainingDebugger):
         if self._graphs is not None:
             graphs = self._graphs.end_step()
             if self._cells is not None:
-                # When backward passes of compiled functions were noticed says nothing.
+                # The order in which backward passes of compiled functions were noticed has no meaning.
                 graphs = sorted(filter(self._cells.has_run, graphs), key=lambda graph: graph.number)
             seen += graphs
         captured = agent.capturing

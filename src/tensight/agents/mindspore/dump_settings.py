@@ -1,4 +1,4 @@
-"""The configuration of MindSpore's dump: ours, or the one that a person has made."""
+"""The configuration of MindSpore's dump: ours, or the user's."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ VARIABLE = "MINDSPORE_DUMP_CONFIG"
 """Environment variable that names the file."""
 
 LAST_ITERATION = 2**31 - 1
-"""Of those that are dumped; no training comes so far."""
+"""The last iteration that is dumped; no training reaches it."""
 
 _NEVER_NEEDED = "|".join(sorted(UPDATED_IN_PLACE | WITHOUT_RESULTS))
 
 EVERYTHING = (f"name-regex((?!.*/(?:{_NEVER_NEEDED})-op[0-9]+$).*)",)
-"""Of an optimizer's operators no outputs: they are the parameters' new values once more, or nobody has written them."""
+"""No outputs of an optimizer's operators: they repeat the parameters' new values, or were never written."""
 
 GRADIENTS = ("name-regex(Gradients/.+)",)
-"""No parameters: they are read where they lie."""
+"""No parameters, which are read in place."""
 
 _MOST_BYTES = 64 * 2**20
 _REGEX = re.compile(r"name-regex\((.*)\)", re.DOTALL)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 
 _ALL_DEVICES = 1024
-"""MindSpore dumps only on devices that are listed, and which one this process gets is not known yet."""
+"""MindSpore dumps only on listed devices, and the device of this process is not known yet."""
 
 
 def network_folder(name: str) -> str:
-    """Return a name of a network as MindSpore allows it for a folder."""
+    """Return the name of a network in the form that MindSpore allows for a folder."""
     return _NOT_IN_NAMES.sub("-", name).strip("-") or "network"
 
 
@@ -49,8 +49,8 @@ def own_settings(path: str, network: str, operators: Sequence[str]) -> dict[str,
     network : str
         As `network_folder` returns it.
     operators : sequence of str
-        Types, full names, or ``name-regex(…)`` of what is dumped; parameters are told by their names, too. Empty for
-        all that MindSpore can dump.
+        Types, full names, or ``name-regex(…)`` of what is dumped; parameters are selected by name, too. Empty for
+        everything that MindSpore can dump.
     """
     common: dict[str, object] = {
         "op_debug_mode": 0,
@@ -59,7 +59,7 @@ def own_settings(path: str, network: str, operators: Sequence[str]) -> dict[str,
         "net_name": network,
         "iteration": f"0-{LAST_ITERATION}",
         "saved_data": "tensor",
-        # An input is what another node put out.
+        # An input is the output of another node.
         "input_output": 2,
         "kernels": list(operators),
         "support_device": list(range(_ALL_DEVICES)),
@@ -68,7 +68,7 @@ def own_settings(path: str, network: str, operators: Sequence[str]) -> dict[str,
 
 
 def is_dumped(name: str, kind: str, operators: Sequence[str]) -> bool:
-    """Whether a private dump has an operator, or a parameter.
+    """Whether a private dump contains an operator or a parameter.
 
     Parameters
     ----------
@@ -86,13 +86,13 @@ def is_dumped(name: str, kind: str, operators: Sequence[str]) -> bool:
 
 
 def settings_of_person(path: str, environment: Mapping[str, str]) -> tuple[str, str, str]:
-    """Read the configuration of a dump that a person asked for.
+    """Read the configuration of a dump that the user requested.
 
     Returns
     -------
     folder, network : str
     notice : str
-        What a person should know of debugging with it.
+        What the user should know about debugging with it.
 
     Raises
     ------

@@ -1,7 +1,8 @@
-"""Has MindSpore dump, or dump nothing, from one call of a graph to the next.
+"""Turns MindSpore's dump on or off from one call of a graph to the next.
 
-MindSpore dumps the iterations that its configuration names. It counts them itself, unless somebody else says that they
-count, as MindSpore's own tools do; then the iteration is what they say, and one that is not named is not dumped.
+MindSpore dumps the iterations that its configuration names. It counts them itself, unless other code takes over the
+count, as MindSpore's own tools do; then only that code advances the iteration, and iterations that are not named are
+not dumped.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _AWAY = LAST_ITERATION + 1
-"""As many iterations further none is dumped; twice as many further is where we were, as 32 bits count."""
+"""Skipping so many iterations turns the dump off; again as many return to the same iteration, as 32 bits count."""
 
 
 class DumpSwitch:
@@ -25,7 +26,7 @@ class DumpSwitch:
     Parameters
     ----------
     step : callable (int) -> None
-        Has MindSpore go on by some iterations.
+        Advances MindSpore by a number of iterations.
     """
 
     def __init__(self, step: Callable[[int], None]) -> None:
@@ -34,9 +35,9 @@ class DumpSwitch:
 
     @classmethod
     def take(cls) -> DumpSwitch | None:
-        """Count from now on; None if this MindSpore lets nobody do that.
+        """Take over the count of iterations; None if this MindSpore does not allow that.
 
-        The configuration must have been named, and no graph compiled.
+        The environment must name the configuration already, and no graph may have been compiled.
         """
         begin = getattr(_c_expression, "_set_init_iter", None)
         step = getattr(_c_expression, "_dump_step", None)
@@ -46,11 +47,11 @@ class DumpSwitch:
         return cls(step)
 
     def advance(self) -> None:
-        """Have what runs next dumped into another folder."""
+        """Dump what runs next into another folder."""
         self._step(1)
 
     def turn(self, *, on: bool) -> None:
-        """Have what runs next dumped, or not. What was called before must have been computed."""
+        """Turn the dump of what runs next on or off. Earlier calls must have been computed."""
         if on != self._is_on:
             self._is_on = on
             self._step(_AWAY)

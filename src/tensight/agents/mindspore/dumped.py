@@ -1,7 +1,7 @@
-"""Reads the tensors that MindSpore dumped: small files into one buffer, large ones where the system keeps them.
+"""Reads the tensors that MindSpore dumped: small files into one buffer, large ones as memory maps.
 
-A training step can be over in a millisecond and leave a hundred files, so every microsecond of a file counts: a header
-is taken apart once, and known again by its bytes.
+A training step can take a millisecond and leave a hundred files, so every microsecond per file counts: a header is
+parsed once, and recognised by its bytes afterwards.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from tensight.agents.mindspore.launches import Files, Launch
 
 _AT_ONCE_BYTES = 2**22
-"""Larger files are read in parts: they then are in the processor's cache when they are scanned."""
+"""Larger files are read in parts, so that each part is in the processor's cache when it is scanned."""
 
 _BUFFER_BYTES = SEGMENT_ELEMENTS * np.dtype(np.complex128).itemsize
-"""Of which only those pages take memory that are used."""
+"""Only the pages that are used take memory."""
 
 _PREFIX_BYTES = 10
 _HEADER_BYTES = 4096
@@ -49,7 +49,7 @@ _DECLARED_BFLOAT16 = ".BFloat16.npy"
 
 
 class Layout(NamedTuple):
-    """What the header of a file says.
+    """The contents of a file's header.
 
     Attributes
     ----------
@@ -59,13 +59,13 @@ class Layout(NamedTuple):
         Of the elements as they are stored.
     shape : tuple of int
     elements : int
-        How many.
+        Their number.
     begin, end : int
-        Where they lie in the file, bytes.
+        Their position in the file, bytes.
     fortran : bool
         Whether the first axis varies fastest.
     is_plain : bool
-        Whether they can be scanned where they lie.
+        Whether they can be scanned as they are stored.
     is_single : bool
         Whether they are stored as float32, as bfloat16 may be.
     """
@@ -82,13 +82,13 @@ class Layout(NamedTuple):
 
 
 class Ahead(Protocol):
-    """Another thread that scans what will be observed."""
+    """Another thread that scans tensors before they are observed."""
 
     def scanned(self, tensor: DumpedTensor, columns: StatisticsColumns, slot_id: int, *, hashed: bool) -> bool:
-        """Write the statistics of a tensor to the row of a slot, if they are known; return whether that is so."""
+        """Write the statistics of a tensor to the row of a slot, if they are known; return whether they are."""
 
     def has_non_finite(self, tensor: DumpedTensor) -> bool | None:
-        """Whether there is a NaN or an Inf among the values; None if that is not known."""
+        """Whether any value is NaN or Inf; None if that is unknown."""
 
 
 class DumpedTensor:
@@ -107,7 +107,7 @@ class DumpedTensor:
     key : str
         See `Launch.keys`.
     layout : Layout or None
-        As it was read; None as long as nobody has asked.
+        Once it was read; None before.
     files : Files
         Of the launch.
     ahead : Ahead or None
@@ -126,12 +126,12 @@ class DumpedTensor:
 
     @property
     def path(self) -> str:
-        """Of the file."""
+        """Path of the file."""
         return f"{self.files.folder.path}/{self.name}"
 
     @property
     def nbytes(self) -> int:
-        """Size of the elements; 0 if they cannot be read any more."""
+        """Size of the elements; 0 if they can no longer be read."""
         try:
             layout = self.layout or _layout_of(self)
         except (OSError, ValueError):
@@ -169,9 +169,9 @@ class DumpedTensor:
 
 
 class DumpedReader:
-    """A `TensorReader` of dumped tensors, for the thread that trains, or while that one waits.
+    """`TensorReader` for dumped tensors, used by the training's thread, or by another one while that waits.
 
-    A tensor that cannot be read (the disk was full when it was written) is logged, and has no statistics.
+    If a tensor cannot be read (the disk was full when it was written), this is logged, and it has no statistics.
     """
 
     def __init__(self) -> None:
@@ -194,16 +194,16 @@ class DumpedReader:
         return layout.name, layout.shape, layout.end - layout.begin
 
     def size_bytes(self, tensor: DumpedTensor) -> int:
-        """Return what the tensor takes in the ring."""
+        """Return the bytes that the tensor takes in the ring."""
         layout = tensor.layout
         return tensor.size_on_disk() if layout is None else layout.end
 
     def version(self, tensor: DumpedTensor) -> int:
-        """Return 0 while the file is there: it is never written to."""
+        """Return 0 while the file exists, which is never overwritten; 1 afterwards."""
         return int(tensor.is_gone)
 
     def host(self, tensor: DumpedTensor) -> NDArray[Any] | None:
-        """Return the values in C order; they last longer than the file. None if they cannot be read."""
+        """Return the values in C order, valid also after the file is gone; None if they cannot be read."""
         try:
             return _values(tensor, tensor.layout or _layout_of(tensor))
         except (OSError, ValueError) as error:
@@ -211,7 +211,7 @@ class DumpedReader:
             return None
 
     def copy(self, tensor: DumpedTensor, into: DumpedTensor | None = None) -> DumpedTensor:  # noqa: ARG002
-        """Return the tensor itself: nobody writes to its file."""
+        """Return the tensor itself: its file is never overwritten."""
         return tensor
 
     def scan(self, tensor: DumpedTensor, columns: StatisticsColumns, slot_id: int, *, hashed: bool = True) -> bool:
@@ -222,7 +222,7 @@ class DumpedReader:
         return self.scan_here(tensor, columns, slot_id, hashed=hashed)
 
     def scan_here(self, tensor: DumpedTensor, columns: StatisticsColumns, slot_id: int, *, hashed: bool) -> bool:
-        """Do what `scan` does, in this thread."""
+        """Do the same as `scan`, always in this thread."""
         try:
             layout = self._read(tensor)
             if layout is None:
@@ -234,10 +234,10 @@ class DumpedReader:
         return columns.scan_address(slot_id, address, layout.name, layout.shape, layout.elements, hashed=hashed)
 
     def has_non_finite(self, tensor: DumpedTensor) -> bool:
-        """Whether there is a NaN or an Inf among the values, found out as fast as possible."""
-        known = None if tensor.ahead is None else tensor.ahead.has_non_finite(tensor)
-        if known is not None:
-            return known
+        """Whether any value is NaN or Inf, determined as fast as possible."""
+        result = None if tensor.ahead is None else tensor.ahead.has_non_finite(tensor)
+        if result is not None:
+            return result
         try:
             layout = self._read(tensor)
             if layout is None:
@@ -252,10 +252,10 @@ class DumpedReader:
         return has_non_finite_at(self._address + layout.begin, layout.name, layout.elements)
 
     def settle(self, columns: StatisticsColumns) -> None:
-        """Wait for nothing: there is no device behind a file."""
+        """Do nothing: there is no device to wait for."""
 
     def _read(self, tensor: DumpedTensor) -> Layout | None:
-        """Have the elements in the buffer; None if they are too many, or cannot be scanned as they are stored."""
+        """Read the elements into the buffer; None if they do not fit, or cannot be scanned as they are stored."""
         key = tensor.key
         usual = self._usual.get(key)
         if usual is None and key in self._unusual:
@@ -281,25 +281,25 @@ class DumpedReader:
         return values is not None and columns.scan(slot_id, values, hashed=hashed)
 
     def _segments(self, tensor: DumpedTensor, layout: Layout) -> Iterator[NDArray[Any]]:
-        """Yield the elements in parts, each in the place of the one before."""
+        """Yield the elements in parts; each overwrites the one before."""
         part_bytes = SEGMENT_ELEMENTS * layout.dtype.itemsize
         file = tensor.open()
         try:
             for begin in range(layout.begin, layout.end, part_bytes):
-                wanted = min(part_bytes, layout.end - begin)
-                read_bytes = os.preadv(file, [self._memory[:wanted]], begin)
-                if read_bytes < wanted:
+                size_bytes = min(part_bytes, layout.end - begin)
+                read_bytes = os.preadv(file, [self._memory[:size_bytes]], begin)
+                if read_bytes < size_bytes:
                     raise ValueError(f"{begin + read_bytes:,} of {layout.end:,} bytes are there")
-                yield np.frombuffer(self._memory, layout.dtype, wanted // layout.dtype.itemsize)
+                yield np.frombuffer(self._memory, layout.dtype, size_bytes // layout.dtype.itemsize)
         finally:
             os.close(file)
 
     def _read_layout(self, tensor: DumpedTensor, read_bytes: int) -> Layout | None:
-        """Take apart what is in the buffer: not what this tensor was before."""
+        """Parse the header in the buffer, because it differs from the tensor's last one."""
         buffer = self._buffer
         header = buffer[: min(_PREFIX_BYTES + buffer[8] + 256 * buffer[9], read_bytes)]
         size_bytes = read_bytes if read_bytes < _AT_ONCE_BYTES else tensor.size_on_disk()
-        layout = tensor.layout = _found(header, size_bytes)
+        layout = tensor.layout = _layout_from(header, size_bytes)
         if layout.end > read_bytes or not _is_usual(tensor, layout):
             self._unusual.add(tensor.key)
             self._usual.pop(tensor.key, None)
@@ -318,17 +318,17 @@ def _layout_of(tensor: DumpedTensor) -> Layout:
         start, size_bytes = os.pread(file, _HEADER_BYTES, 0), os.fstat(file).st_size
     finally:
         os.close(file)
-    layout = _found(start[: _PREFIX_BYTES + int.from_bytes(start[8:10], "little")], size_bytes)
+    layout = _layout_from(start[: _PREFIX_BYTES + int.from_bytes(start[8:10], "little")], size_bytes)
     tensor.layout = layout
     return layout
 
 
-def _found(header: bytes, size_bytes: int) -> Layout:
-    """Return what a file holds that has a header and a size."""
+def _layout_from(header: bytes, size_bytes: int) -> Layout:
+    """Return the layout of a file with this header and size."""
     layout = _layouts.get(header)
     if layout is None:
         if not header.startswith(_MAGIC) or len(header) < _PREFIX_BYTES + int.from_bytes(header[8:10], "little"):
-            raise ValueError("it is no npy file of version 1, or was cut off; is the disk full?")
+            raise ValueError("it is not an npy file of version 1, or was cut off; is the disk full?")
         if len(_layouts) >= _MOST_LAYOUTS:
             _layouts.clear()
         layout = _layouts[header] = _laid_out(*parse_header(header[_PREFIX_BYTES:]), len(header))
@@ -354,7 +354,7 @@ def _laid_out(stored: np.dtype[Any], shape: tuple[int, ...], fortran: bool, begi
 
 
 def _values(tensor: DumpedTensor, layout: Layout) -> NDArray[Any] | None:
-    """Return the elements of a tensor as it has them; None if they have no statistics."""
+    """Return the elements of a tensor with its dtype and shape; None if they have no statistics."""
     if not layout.name:
         return None
     file = tensor.open()
@@ -372,7 +372,7 @@ def _values(tensor: DumpedTensor, layout: Layout) -> NDArray[Any] | None:
 
 
 def _mapped(file: int, layout: Layout) -> NDArray[Any]:
-    """Return the elements where the system keeps them; they stay there as long as the array lives."""
+    """Return the elements in a memory map, which lives as long as the array."""
     flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
     pages = mmap.mmap(file, layout.end, flags=flags, prot=mmap.PROT_READ)
     return np.frombuffer(pages, layout.dtype, layout.elements, layout.begin)
@@ -384,11 +384,11 @@ def _is_usual(tensor: DumpedTensor, layout: Layout) -> bool:
 
 
 def _is_widened(tensor: DumpedTensor, layout: Layout) -> bool:
-    """Whether elements are bfloat16 that were stored as float32."""
+    """Whether elements are bfloat16, but stored as float32."""
     return layout.is_single and tensor.key.endswith(_DECLARED_BFLOAT16)
 
 
 def _log_unreadable(tensor: DumpedTensor, error: Exception) -> None:
-    """Log that a tensor cannot be read, unless that is because it was let go."""
+    """Log that a tensor cannot be read, unless it was released."""
     if not tensor.is_gone:
         log_once(f"{tensor.key} was dumped, but cannot be read: {error}")

@@ -1,4 +1,4 @@
-"""What a training runs on, and which objects of MindSpore are there."""
+"""Device, rank and run of this process, and the optimizers that cells and functions use."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _RENDEZVOUS_VARIABLES = (
     *(("MS_SCHED_HOST", "MS_SCHED_PORT"), ("OMPI_MCA_ess_base_jobid",), ("PMIX_NAMESPACE",)),
     *(("MINDSPORE_HCCL_CONFIG_PATH",), ("RANK_TABLE_FILE",)),
 )
-"""Variables that are the same in all processes of one run, and in no others."""
+"""Variables with the same values in all processes of one run, and in no others."""
 
 _ONLY_SERVE = ("MS_SCHED", "MS_PSERVER", "MS_SERVER")
-"""What `MS_ROLE` says of processes that help others to train."""
+"""Values of `MS_ROLE` for processes that help others to train."""
 
 
 def optimizers_in(owner: Any) -> frozenset[int]:
-    """Return the identities of the optimizers that a cell holds, or a function names; none if it cannot be told."""
-    return frozenset(id(found) for found in _optimizers(owner, _MOST_DEPTH, set()))
+    """Return the identities of the optimizers that a cell contains, or a function refers to; empty if unknown."""
+    return frozenset(id(optimizer) for optimizer in _optimizers(owner, _MOST_DEPTH, set()))
 
 
 def _optimizers(owner: Any, depth: int, seen: set[int]) -> Iterator[Any]:
@@ -53,7 +53,7 @@ def _optimizers(owner: Any, depth: int, seen: set[int]) -> Iterator[Any]:
 
 
 def framework() -> Framework:
-    """Return what this process trains on."""
+    """Return framework, device and rank of this process."""
     rank, world_size = _rank_and_size()
     target = str(mindspore.get_context("device_target"))
     device = 0 if target == "CPU" else int(mindspore.get_context("device_id"))
@@ -61,13 +61,13 @@ def framework() -> Framework:
 
 
 def rank_among_met() -> int | None:
-    """Return which of the processes this one is that train together; None if they have not met."""
+    """Return the rank of this process in its training; None before communication is set up."""
     met = _met()
     return None if met is None else met[0]
 
 
 def _met() -> tuple[int, int] | None:
-    """Return the rank of this process and how many there are, if somebody has set up communication."""
+    """Return the rank of this process and the number of ranks, if communication is set up."""
     try:
         from mindspore import communication
 
@@ -88,12 +88,12 @@ def _rank_and_size() -> tuple[int, int]:
 def is_rank() -> bool:
     """Whether this process trains as one of the ranks.
 
-    `msrun` has a scheduler run the same script. It stays in `init()` until the ranks have ended; where a script never
-    calls that it trains, too, as nobody's rank.
+    `msrun` runs the same script in a scheduler, too. It stays in `init()` until the ranks have ended; if the script
+    never calls that, it also trains, but without a rank.
     """
     return os.environ.get("MS_ROLE") not in _ONLY_SERVE
 
 
 def as_one_run(settings: AgentSettings, of: Framework) -> AgentSettings:
-    """Return settings with a name of the run that all its ranks come to: where they found each other."""
+    """Return settings with the name of the run that all ranks derive from their rendezvous."""
     return rendezvous.as_one_run(settings, of, _RENDEZVOUS_VARIABLES)

@@ -1,4 +1,4 @@
-"""What MindSpore runs graphs and cells with; later versions have given it another place."""
+"""MindSpore's executors of graphs and cells, whose module depends on the version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def executor_classes() -> tuple[type, type]:
-    """Return the class that runs compiled functions, and the one that PyNative mode runs on."""
+    """Return the class that runs compiled functions, and the one that runs PyNative mode."""
     module = _executors()
     return getattr(module, "_JitExecutor", None) or module._MindsporeFunctionExecutor, module._PyNativeExecutor
 
@@ -20,13 +20,13 @@ def cell_executor_class() -> type:
 
 
 def pynative_executor() -> Any:
-    """Return what PyNative mode runs on."""
+    """Return the executor of PyNative mode."""
     return _executors()._pynative_executor
 
 
 @functools.cache
 def _executors() -> Any:
-    # Since 2.9 the old name is only there to warn people who use it.
+    # Since 2.9 the old module only exists to warn users of the name.
     for name in ("mindspore.graph.api", "mindspore.common.api"):
         module = sys.modules.get(name)
         if module is not None and hasattr(module, "_cell_graph_executor"):

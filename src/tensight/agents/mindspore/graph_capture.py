@@ -1,4 +1,4 @@
-"""What graphs computed, taken from their dump: launches are collected until a step ends, and then observed."""
+"""Observes what graphs computed, from their dump: launches are collected until a step ends, and then observed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GRADIENTS = "Gradients/"
 
 
 class _LaunchSlots(NamedTuple):
-    """Where the files of a graph's launches belong.
+    """The slots of the files of a graph's launches.
 
     Attributes
     ----------
@@ -32,11 +32,11 @@ class _LaunchSlots(NamedTuple):
     slot_ids : list of int
         Of each file, `NO_SLOT` if it belongs to none.
     large : frozenset of int
-        Numbers of those files that are worth a second thread, as the first launch had them.
+        Numbers of the files that are worth a second thread, according to the first launch.
     updated : list of (int, int, int)
-        Numbers of the files of parameters, their slots, and those of operators' outputs that have their values.
+        File numbers of parameters, their slot ids, and the slot ids of operators' outputs with the same values.
     undumped : list of (int, str)
-        Slots that have the values of parameters of which there are no files, and the parameters' names.
+        Slot ids with the values of parameters that have no files, and the names of these parameters.
     """
 
     keys: tuple[str, ...]
@@ -47,14 +47,14 @@ class _LaunchSlots(NamedTuple):
 
 
 class Phase:
-    """What an executor compiled.
+    """The graphs of a cell or function that an executor compiled.
 
     Attributes
     ----------
     programs : dict of int to DumpedProgram
-        By the number of the graph, in the order in which they were compiled.
+        By the number of the graph, in the order of compilation.
     launched : bool
-        Whether it ran before.
+        Whether it has run before.
     updates_unseen : bool
         Whether it may update weights without leaving a file.
     """
@@ -66,7 +66,7 @@ class Phase:
 
     @property
     def updates(self) -> bool:
-        """Whether it updates weights, if nothing keeps it from that."""
+        """Whether it contains an update of weights, which it may skip."""
         return any(program.updates for program in self.programs.values())
 
     @property
@@ -92,14 +92,14 @@ class GraphCapture:
     wait : callable
         Returns when everything that was called has been dumped.
     value_of : callable (name) -> tensor or None
-        Returns a copy of the value that a parameter has now.
+        Returns a copy of the current value of a parameter.
     requires_gradient : callable (name) -> bool
-        Whether a parameter is to be trained, as far as its network says.
+        Whether a parameter is trainable, according to its network.
 
     Attributes
     ----------
     skipped_update : bool
-        Whether a graph that updates weights did not do so in this step, because its scaled gradients had overflowed.
+        Whether a graph skipped its update of weights in this step, because its scaled gradients had overflowed.
     """
 
     def __init__(
@@ -122,31 +122,31 @@ class GraphCapture:
         self._order = RunOrder()
         self._launches: dict[int, Launch] = {}
         self._before: list[Launch] = []
-        self._known: dict[int, _LaunchSlots] = {}
+        self._launch_slots: dict[int, _LaunchSlots] = {}
         self._ahead: ScansAhead | None = None
 
     def phase(self, name: str) -> Phase:
-        """Return what is known of something that was compiled; its graphs are those that are new."""
-        known = self._phases.get(name)
-        if known is None:
-            known = self._phases[name] = Phase()
-            self._learn(known)
-            for number, program in known.programs.items():
+        """Return the phase with a name; if it is new, its graphs are those that are new."""
+        phase = self._phases.get(name)
+        if phase is None:
+            phase = self._phases[name] = Phase()
+            self._learn(phase)
+            for number, program in phase.programs.items():
                 nodes = program.program.nodes
                 self._ring.expect(number, nodes)
                 leaves_files = any(node.role == "operator" and self._ring.is_dumped(node) for node in nodes)
-                known.updates_unseen |= program.updates and not leaves_files
-            # What runs for the first time tells which files it leaves.
-            self._ring.dump(wanted=True)
-        return known
+                phase.updates_unseen |= program.updates and not leaves_files
+            # The first run shows which files it leaves.
+            self._ring.dump(is_needed=True)
+        return phase
 
     def observe_parameters(self, programs: Iterable[DumpedProgram]) -> None:
-        """Observe parameters as they are now, before anything was dumped of the programs that read or write them."""
+        """Observe the current values of parameters, before programs that read or write them dump anything."""
         for program in programs:
             self._observe_now((slot_id, name) for name, slot_id in program.parameters.items())
 
     def observe_read(self, phase: Phase, name: str) -> None:
-        """Observe a parameter as a phase will read it, unless something has read or written it in this step."""
+        """Observe a parameter that a phase will read, unless something has read or written it in this step."""
         agent, slot_id = self._agent, phase.parameters[name]
         has_run = any(slot_id in program.parameters.values() for program in self._ran.values())
         value = None if has_run or not agent.capturing else self._value_of(name)
@@ -154,14 +154,14 @@ class GraphCapture:
             agent.observe_once(agent.slot_table.slot_id(agent.slot_table[slot_id].node, 0, "input"), value)
 
     def take(self, phase: Phase, *, counts: bool) -> list[Launch]:
-        """Take what a call has dumped, and return it; nothing if nobody looks.
+        """Take what a call has dumped, and return it; empty while nothing is captured.
 
         Parameters
         ----------
         phase : Phase
             What ran.
         counts : bool
-            Whether it is part of the step that is under way.
+            Whether it is part of the current step.
         """
         if not self._agent.capturing and phase.launched:
             if counts:
@@ -194,18 +194,18 @@ class GraphCapture:
         return launches
 
     def may_have_run(self, program: DumpedProgram) -> bool:
-        """Whether a program may have run though it has left no file."""
+        """Whether a program may have run although it left no file."""
         operators = (node for node in program.program.nodes if node.role == "operator")
         return not (self._ring.is_private and any(map(self._ring.is_dumped, operators)))
 
     def end_step(self) -> list[Program]:
-        """Observe what was taken since the last step; return the programs of what ran, in the order of time."""
+        """Observe what was taken since the last step; return the programs that ran, in the order of time."""
         if self._agent.capturing:
             self._observe(list(self._launches.values()))
         return [self._ran[graph].program for graph in self._order.sorted(self._ran)]
 
     def begin_step(self) -> None:
-        """Let go of the step before the one that has just ended: nobody asks for its values any more."""
+        """Release the step before the one that has just ended: its values are no longer requested."""
         self.release(self._before)
         self._before = list(self._launches.values())
         self._launches.clear()
@@ -213,7 +213,7 @@ class GraphCapture:
         if self._ahead is not None:
             self._ahead.forget()
         self.skipped_update = False
-        self._ring.dump(wanted=self._agent.capturing)
+        self._ring.dump(is_needed=self._agent.capturing)
 
     def release(self, launches: Iterable[Launch]) -> None:
         """Remove the files of launches."""
@@ -221,12 +221,12 @@ class GraphCapture:
             self._ring.release(launch)
 
     def forget_dumped(self) -> None:
-        """Forget what is dumped already: it belongs to steps that nobody looked at."""
+        """Discard what is dumped already: it belongs to steps that were not captured."""
         self._wait()
         self._ring.discard()
 
     def stop(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None
@@ -238,41 +238,41 @@ class GraphCapture:
     def _observe(self, launches: list[Launch]) -> None:
         launch_slots = [self._slots_of(launch) for launch in launches]
         self._observe_dumped(launches, launch_slots)
-        for launch, known in zip(launches, launch_slots, strict=True):
-            self._observe_updated(launch, known)
-        undumped = [one for known in launch_slots for one in known.undumped]
-        # Those that left no files may not have run, but have parameters.
+        for launch, slots in zip(launches, launch_slots, strict=True):
+            self._observe_updated(launch, slots)
+        undumped = [pair for slots in launch_slots for pair in slots.undumped]
+        # Graphs that left no files may not have run, but have parameters.
         for graph in self._ran.keys() - self._launches.keys():
             undumped += [(slot_id, name) for name, slot_id in self._ran[graph].parameters.items()]
         if undumped:
-            dumped = {slot_id for known in launch_slots for slot_id in known.slot_ids}
-            self._observe_now(one for one in undumped if one[0] not in dumped)
+            dumped = {slot_id for slots in launch_slots for slot_id in slots.slot_ids}
+            self._observe_now(pair for pair in undumped if pair[0] not in dumped)
 
     def _observe_dumped(self, launches: list[Launch], launch_slots: list[_LaunchSlots]) -> None:
-        """Observe what has a file; large files are read ahead."""
+        """Observe the tensors that have files; large files are read ahead."""
         needs = self._agent.slot_table.needs
-        # Weights are dumped by every graph that reads them: what they are in the end counts.
+        # Weights are dumped by every graph that reads them: the last value counts.
         last: dict[int, int] = {}
         if len(launch_slots) > 1:
-            last = {slot_id: at for at, known in enumerate(launch_slots) for slot_id in known.slot_ids}
-        wanted: list[tuple[int, DumpedTensor, int]] = []
+            last = {slot_id: at for at, slots in enumerate(launch_slots) for slot_id in slots.slot_ids}
+        observations: list[tuple[int, DumpedTensor, int]] = []
         large: list[tuple[int, DumpedTensor]] = []
-        for number, (launch, known) in enumerate(zip(launches, launch_slots, strict=True)):
-            for file, slot_id in enumerate(known.slot_ids):
+        for number, (launch, slots) in enumerate(zip(launches, launch_slots, strict=True)):
+            for file, slot_id in enumerate(slots.slot_ids):
                 need = needs[slot_id] if slot_id >= 0 and last.get(slot_id, number) == number else 0
                 if need:
-                    one = slot_id, DumpedTensor(launch, file), need
-                    wanted.append(one)
-                    if file in known.large:
-                        large.append(one[:2])
+                    observation = slot_id, DumpedTensor(launch, file), need
+                    observations.append(observation)
+                    if file in slots.large:
+                        large.append(observation[:2])
         if self._ahead is not None and large:
             self._ahead.begin(large)
-        for one in wanted:
-            self._agent.observe(*one)
+        for observation in observations:
+            self._agent.observe(*observation)
 
-    def _observe_updated(self, launch: Launch, known: _LaunchSlots) -> None:
-        """Observe parameters that a launch has left in the file of something else."""
-        for file, source, slot_id in known.updated:
+    def _observe_updated(self, launch: Launch, slots: _LaunchSlots) -> None:
+        """Observe the outputs of operators whose values are in the files of parameters."""
+        for file, source, slot_id in slots.updated:
             need = self._agent.slot_table.needs[slot_id]
             if need:
                 tensor = DumpedTensor(launch, file)
@@ -281,7 +281,7 @@ class GraphCapture:
                 self._agent.observe(slot_id, tensor, need)
 
     def _observe_now(self, values: Iterable[tuple[int, str]]) -> None:
-        """Observe the values that parameters have now, of some names, for some slots."""
+        """Observe the current values of parameters, given as slot ids and names."""
         agent = self._agent
         for slot_id, name in values:
             need = agent.slot_table.needs[slot_id]
@@ -290,32 +290,32 @@ class GraphCapture:
                 agent.observe(slot_id, value, need)
 
     def _slots_of(self, launch: Launch) -> _LaunchSlots:
-        known = self._known.get(launch.graph)
-        if known is None or known.keys != launch.keys:
+        slots = self._launch_slots.get(launch.graph)
+        if slots is None or slots.keys != launch.keys:
             program = self._programs.program(launch.graph)
             slot_ids = [NO_SLOT] * len(launch.keys) if program is None else program.slot_ids_of(launch.keys)
             sizes = [DumpedTensor(launch, file).size_on_disk() for file in range(len(launch.files))]
             large = frozenset(file for file, size in enumerate(sizes) if size >= LARGE_BYTES)
             updated, undumped = _without_files(program, slot_ids)
-            known = _LaunchSlots(launch.keys, slot_ids, large, updated, undumped)
-            self._known[launch.graph] = known
+            slots = _LaunchSlots(launch.keys, slot_ids, large, updated, undumped)
+            self._launch_slots[launch.graph] = slots
             if self._ahead is None and large and available_cores() > 1:
                 self._ahead = ScansAhead(self._agent.slot_table.needs)
                 self._ahead.start()
             if self._ahead is not None and are_worth_waking(sizes):
                 self._ahead.expect(launch, {launch.keys[file]: slot_ids[file] for file in large if slot_ids[file] >= 0})
-        return known
+        return slots
 
     def _learn(self, phase: Phase) -> None:
-        """Take the graphs that are new for those of a phase."""
+        """Assign the graphs that are new to a phase."""
         files = self._ring.graphs()
         new = sorted(files.keys() - self._files)
         if not new:
             return
         self._files.update(new)
         self._programs.learn(files, self._ring.order_of)
-        # What is new may belong to a graph that was known.
-        self._known.clear()
+        # A new file may belong to a known graph.
+        self._launch_slots.clear()
         for other in self._phases.values():
             for graph, before in other.programs.items():
                 other.programs[graph] = self._programs.program(graph) or before
@@ -328,7 +328,7 @@ class GraphCapture:
 def _without_files(
     program: DumpedProgram | None, slot_ids: list[int]
 ) -> tuple[list[tuple[int, int, int]], list[tuple[int, str]]]:
-    """Return where values of parameters are that have no files of their own: see `_LaunchSlots`."""
+    """Return where the values of parameters without files of their own are: see `_LaunchSlots`."""
     if program is None:
         return [], []
     files = {slot_id: file for file, slot_id in enumerate(slot_ids)}

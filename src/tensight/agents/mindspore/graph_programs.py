@@ -1,4 +1,4 @@
-"""The graphs that MindSpore writes beside its dump, as programs; and which slot each dumped file belongs to."""
+"""Programs of the graphs that MindSpore writes beside its dump, and the slots of the dumped files."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ _NUMBER = re.compile(r"(?P<stem>.+-op)(?P<number>[0-9]{1,9})", re.ASCII | re.DOT
 _PERSISTENT: tuple[Role, ...] = ("weight", "frozen_weight", "state", "buffer")
 
 _Meaning = tuple[object, ...]
-"""What an operator does: its type, where its inputs come from, what it puts out, and the line of code."""
+"""What an operator does: its type, the sources of its inputs, its outputs, and the line of code."""
 
 
 class GraphPrograms:
     """The programs of the graphs of a process.
 
-    Graphs of one network know different things of it: only the one with the optimizer tells what is trained. So each
-    parameter has the role that all graphs known so far give it. Graphs that were compiled one by one use the same
-    names for their operators; where the same name means something else in a later graph, it gets another number.
+    Graphs of one network contain different facts: only the one with the optimizer shows what is trained. So each
+    parameter has the role that follows from all graphs known so far. Graphs that were compiled separately use the same
+    names for their operators; if a name means something else in a later graph, the operator gets another number.
 
     Parameters
     ----------
     slot_table : SlotTable
-        Where a parameter is declared already, by somebody who knows the network, its role stays.
+        A parameter that is declared there already, by code that knows the network, keeps its role.
     requires_gradient : callable (name) -> bool, optional
-        Whether the training has left it to its default that a parameter is trained.
+        Whether a parameter has the default of being trainable.
     """
 
     def __init__(self, slot_table: SlotTable, requires_gradient: Callable[[str], bool] = lambda _: False) -> None:
@@ -79,7 +79,7 @@ class GraphPrograms:
         self._refused: dict[str, int] = {}
 
     def learn(self, graph_files: Mapping[int, str], order_of: Callable[[int], tuple[str, ...]]) -> None:
-        """Read the graphs that are new.
+        """Read new graphs.
 
         Parameters
         ----------
@@ -108,22 +108,22 @@ class GraphPrograms:
             self._decide_roles()
 
     def program(self, graph: int) -> DumpedProgram | None:
-        """Return what runs when a graph is launched; None if it was not learned.
+        """Return the program that a launch of a graph runs; None if it was not learned.
 
         Parameters
         ----------
         graph : int
-            Number of the folder into which it dumps: that of the root graph.
+            Number of the folder of its dump: that of the root graph.
         """
-        known = self._programs.get(graph)
-        if known is None:
+        program = self._programs.get(graph)
+        if program is None:
             every = self._graphs.values()
-            members = [one for one in every if one.graph.root_id == graph]
-            members = members or [one for one in every if one.graph.graph_id == graph]
+            members = [member for member in every if member.graph.root_id == graph]
+            members = members or [member for member in every if member.graph.graph_id == graph]
             if not members:
                 return None
-            known = self._programs[graph] = DumpedProgram(graph, members, self._slot_table, self._declared)
-        return known
+            program = self._programs[graph] = DumpedProgram(graph, members, self._slot_table, self._declared)
+        return program
 
     # --- names ---
 
@@ -145,20 +145,20 @@ class GraphPrograms:
         return next(name for name in candidates if name not in graph and self._is_free(name, graph, meaning))
 
     def _is_free(self, name: str, graph: Graph, meaning: _Meaning) -> bool:
-        """Whether an operator of a graph may have a name: nobody has it, or it means the same in another graph."""
-        known = self._meanings.get(name)
-        return known is None or (known[0] != graph.root_id and known[1] == meaning)
+        """Whether an operator of a graph may have a name: it is free, or means the same in another graph."""
+        taken = self._meanings.get(name)
+        return taken is None or (taken[0] != graph.root_id and taken[1] == meaning)
 
     # --- roles ---
 
     def _decide_roles(self) -> None:
-        """Work out what each parameter is, and tell the table what has turned out to be something else."""
+        """Decide the role of each parameter, and pass changed roles to the slot table."""
         changed: dict[str, Role] = {}
         for name, role in self._roles().items():
             before = self._declared.get(name)
             node = self._slot_table.find_node(name)
             if node is not None and node.role in _PERSISTENT and node.role != before:
-                # Somebody who knows the network has declared it.
+                # It was declared by code that knows the network.
                 self._declared[name] = node.role
                 continue
             self._declared[name] = role
@@ -168,29 +168,33 @@ class GraphPrograms:
 
     def _roles(self) -> dict[str, Role]:
         every = list(self._graphs.values())
-        deciding = [one for one in every if one.optimizes]
-        trained = _union(one.called(parameter_roles(one.graph).trainable) for one in deciding or every)
-        states = _union(one.called(parameter_roles(one.graph).states) for one in every) - trained
-        states -= _union(frozenset(one.tuples) for one in every)
-        weights = (parameter_roles(one.graph).frozen | parameter_roles(one.graph).trainable for one in every)
-        frozen = _union(one.called(names) for one, names in zip(every, weights, strict=True))
-        forgotten = {name for one in every for name in _before_trained(one, trained) if self._requires_gradient(name)}
+        deciding = [learned for learned in every if learned.optimizes]
+        trained = _union(learned.called(parameter_roles(learned.graph).trainable) for learned in deciding or every)
+        states = _union(learned.called(parameter_roles(learned.graph).states) for learned in every) - trained
+        states -= _union(frozenset(learned.tuples) for learned in every)
+        weights = (
+            parameter_roles(learned.graph).frozen | parameter_roles(learned.graph).trainable for learned in every
+        )
+        frozen = _union(learned.called(names) for learned, names in zip(every, weights, strict=True))
+        forgotten = {
+            name for learned in every for name in _before_trained(learned, trained) if self._requires_gradient(name)
+        }
         roles: dict[str, Role] = {}
-        for one in every:
-            for node in one.graph.parameters:
-                name, other = one.names[node.name], other_role(one.graph, node)
+        for learned in every:
+            for node in learned.graph.parameters:
+                name, other = learned.names[node.name], other_role(learned.graph, node)
                 if other == "buffer" or name not in roles:
                     roles[name] = other
         roles.update(dict.fromkeys(frozen, "frozen_weight"))
         roles.update(dict.fromkeys(states, "state"))
-        # No optimizer was given these, and nobody has said that they are not trained.
+        # No optimizer has these, and the script has not frozen them.
         roles.update(dict.fromkeys(forgotten & frozen, "weight"))
         roles.update(dict.fromkeys(trained, "weight"))
         return roles
 
 
 class LearnedGraph:
-    """A graph that was read, and what its nodes are called in programs.
+    """A graph that was read, with the names of its nodes in programs.
 
     Attributes
     ----------
@@ -212,31 +216,31 @@ class LearnedGraph:
 
     @cached_property
     def printed(self) -> dict[str, str]:
-        """What MindSpore calls the values of operators where it prints the graph, by the operators' names."""
+        """The names of operators' values in MindSpore's printed graph, by the operators' names."""
         return printed_names(read_printed(self._path))
 
     def called(self, names: Iterable[str]) -> frozenset[str]:
-        """Return what nodes of some names are called in programs."""
+        """Return the names in programs of nodes with some names."""
         return frozenset(self.names[name] for name in names)
 
 
 class DumpedProgram:
-    """What runs when a graph is launched.
+    """The program that a launch of a graph runs.
 
     Attributes
     ----------
     program : Program
     updates : bool
-        Whether an optimizer's operator writes weights in it.
+        Whether it contains an optimizer's operator that writes weights.
     order : tuple of str
-        The operators that the dump lists, as they ran.
+        The operators that the dump lists, in the order of execution.
     members : sequence of LearnedGraph
     number : int
-        Of the folder into which it dumps.
+        Of the folder of its dump.
     tuples : dict of str to int
-        How many tensors there are in each tuple that it is given.
+        Number of tensors in each tuple that it is given.
     results : tuple of Source or None
-        Where the values come from that it returns, tuples in tuples included; nothing where that cannot be told.
+        Sources of the values that it returns, nested tuples included; empty if they are unknown.
     """
 
     def __init__(
@@ -244,45 +248,45 @@ class DumpedProgram:
     ) -> None:
         self.members = members
         self.number = number
-        graphs = [one.graph for one in members]
-        self._names = {one.graph.graph_id: one.names for one in members}
-        self._operators = [one.called(node.name for node in one.graph.operators) for one in members]
+        graphs = [member.graph for member in members]
+        self._names = {member.graph.graph_id: member.names for member in members}
+        self._operators = [member.called(node.name for node in member.graph.operators) for member in members]
         nodes: dict[str, TracedNode] = {}
-        for one in members:
-            for node in traced_nodes(one.graph, one.listed, one.names, roles):
+        for member in members:
+            for node in traced_nodes(member.graph, member.listed, member.names, roles):
                 nodes.setdefault(node.name, node)
         root = next((graph for graph in graphs if graph.graph_id == number), graphs[0])
         ordered = sorted(nodes.values(), key=lambda node: node.role == "operator")
-        # Several that run as one become one.
-        parts = [one.written for one in members]
+        # Several graphs that run as one are merged.
+        parts = [member.written for member in members]
         written = parts[0] if len(parts) == 1 else merged(parts, root.name, number)
         self.program = Program(root.name, number + 1, tuple(ordered), written)
         self.updates = any(map(updates_weights, graphs))
-        self.order = tuple(one.names[name] for one in members for name in one.listed if name in one.names) or tuple(
-            node.name for node in ordered if node.role == "operator"
-        )
-        self.tuples = {name: length for one in members for name, length in one.tuples.items()}
+        self.order = tuple(
+            member.names[name] for member in members for name in member.listed if name in member.names
+        ) or tuple(node.name for node in ordered if node.role == "operator")
+        self.tuples = {name: length for member in members for name, length in member.tuples.items()}
         self.results = results(graphs[0], members[0].names) if len(graphs) == 1 else ()
         self._slot_table = slot_table
         self._roles = roles
-        orders = {one.graph.graph_id: one.listed for one in members}
+        orders = {member.graph.graph_id: member.listed for member in members}
         self._matcher = NodeMatcher(graphs, ExecutionOrder(graphs, orders), number)
         self._dtypes: dict[Match, str] = {}
         self._keys: dict[tuple[str, ...], Match] = {}
-        self._known: dict[tuple[str, ...], int] = {}
+        self._slot_ids: dict[tuple[str, ...], int] = {}
 
     def slot_ids_of(self, files: Sequence[str]) -> list[int]:
-        """Return the slot ids of the tensors that files of one launch hold, by the names of the files.
+        """Return the slot ids of the tensors in the files of one launch, by the names of the files.
 
-        It is `NO_SLOT` for a file that belongs to no node, or to a constant, or whose content means nothing. Files can
-        be numbered otherwise than the graph, so give all files of a launch together.
+        It is `NO_SLOT` for a file without a node, of a constant, or with undefined content. Files can be numbered
+        differently from the graph, so pass all files of a launch together.
         """
-        known = self._known
+        slot_ids = self._slot_ids
         try:
-            return [known[_key(file)] for file in files]
+            return [slot_ids[_key(file)] for file in files]
         except KeyError:
             self._learn(files)
-            return [known[_key(file)] for file in files]
+            return [slot_ids[_key(file)] for file in files]
 
     @cached_property
     def parameters(self) -> dict[str, int]:
@@ -290,16 +294,16 @@ class DumpedProgram:
         return {node.name: self._slot_id_of(node, 0) for node in self.program.nodes if node.role in _PERSISTENT}
 
     def updated(self, dumped: Iterable[int]) -> dict[int, str]:
-        """Return the names of the parameters whose values outputs of operators are, by the slots of the outputs.
+        """Return the names of parameters that operators have updated, by the slot ids of the outputs with their values.
 
         Parameters
         ----------
         dumped : iterable of int
-            Slots that were dumped when it ran. A branch of which there is none was not taken.
+            Slots that were dumped when it ran. A branch without any was not taken.
         """
         names = {self._slot_table[slot_id].node.name for slot_id in dumped if slot_id != NO_SLOT}
         ran = frozenset().union(*(operators for operators in self._operators if not operators.isdisjoint(names)))
-        # What was written last is what is there in the end.
+        # The last write determines the final value.
         last: dict[str, int] = {}
         for node in self.program.nodes:
             if node.name not in ran or not may_write_inputs(node.type):
@@ -314,22 +318,26 @@ class DumpedProgram:
         return self._slot_table.slot_id(self._slot_table.node(node.name, node.type, node.role), slot)
 
     def _learn(self, files: Iterable[str]) -> None:
-        """Find the nodes of files; numbers of all files of one scope and type decide together."""
+        """Find the nodes of files; the numbers of all files of one scope and type decide together."""
         for file in files:
             split, key = split_name(file), _key(file)
             if split is None:
-                self._known[key] = NO_SLOT
+                self._slot_ids[key] = NO_SLOT
                 continue
             match = self._keys[key] = self._matcher.match(split[0])
             if split[4] == "output" and split[5] == 0:
                 self._dtypes[match] = split[7]
         replaced = self._matcher.renumbered(dict.fromkeys(self._keys.values()), self._dtypes)
         for key, match in self._keys.items():
-            self._known[key] = self._slot_id(replaced.get(match, match), *key[1:])
+            self._slot_ids[key] = self._slot_id(replaced.get(match, match), *key[1:])
 
     def _slot_id(self, match: Match, io: str, slot: str) -> int:
         side: Io = "input" if io == "input" else "output"
-        able = [one for one in match.candidates if len(match.candidates) == 1 or has_slot(one, side, int(slot))]
+        able = [
+            candidate
+            for candidate in match.candidates
+            if len(match.candidates) == 1 or has_slot(candidate, side, int(slot))
+        ]
         if len(able) != 1:
             return NO_SLOT
         graph, node, _ = able[0]
@@ -341,10 +349,10 @@ class DumpedProgram:
 
 
 def _key(file: str) -> tuple[str, ...]:
-    """Return what a file's name says of its tensor, apart from the moment and the stream: head, io and slot."""
+    """Return the parts of a file's name that identify its tensor, without time and stream: head, io and slot."""
     fields = file.rsplit(".", 8)
     if len(fields) < 9 or fields[4] not in ("output", "input"):
-        # Up to MindSpore 2.3 names do not tell the element type.
+        # Up to MindSpore 2.3 names do not contain the element type.
         fields = file.rsplit(".", 7)
         if len(fields) < 8:
             return (file,)
@@ -377,7 +385,7 @@ def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
 
 
 def _before_trained(learned: LearnedGraph, trained: Collection[str]) -> set[str]:
-    """Return the parameters whose layers lead to layers that are trained, by their names in programs."""
+    """Return the parameters of layers whose outputs lead to trained layers, by their names in programs."""
     nodes = list(nodes_of(learned.graph))
     forward = [node for node in nodes if node.kind == "operator" and not runs_after_forward(node)]
     of_trained = {node.name for node in nodes if node.kind != "operator" and learned.names[node.name] in trained}

@@ -13,7 +13,7 @@ _installed: list[Debugger] = []
 
 
 def install(settings: AgentSettings) -> None:
-    """Debug what this process trains, from its first graph or its first cell on; a second time is once.
+    """Debug what this process trains, from its first graph or its first cell on; idempotent.
 
     Parameters
     ----------
@@ -26,5 +26,5 @@ def install(settings: AgentSettings) -> None:
 
 
 def installed() -> Debugger | None:
-    """Return what debugs this process, if `install` was called."""
+    """Return the debugger of this process, if `install` was called."""
     return _installed[0] if _installed else None

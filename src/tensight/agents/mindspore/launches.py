@@ -1,8 +1,8 @@
 """Launches of graphs: which files in the folder of an iteration belong to which run of a graph.
 
-MindSpore names a folder after graph and iteration, but its iterations are no count of steps: a graph that was evaluated
-between two steps makes a later step of the training use a folder again. What came since somebody last looked is the
-launch.
+MindSpore names a folder after graph and iteration, but its iterations are not training steps: after a graph was
+evaluated between two steps, a later step of the training uses a folder again. The files that have arrived since the
+last check are the launch.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ MAPPING = "mapping.csv"
 _PARAMETER = "Parameter."
 _TIME_DIGITS = 16
 _SETTLED_NS = 10**8
-"""Disks note times only to some milliseconds: a folder that changed just now may change again and show the same."""
+"""File systems note times to some milliseconds: a folder that has just changed may change again and show the same."""
 
 _UNKNOWN = (-1, -1)
 
 
 class Files:
-    """The files of one launch, while they are there.
+    """The files of one launch, while they exist.
 
     Attributes
     ----------
     descriptor : int
-        Of their folder; -1 once they were released.
+        Of their folder; -1 after they were released.
     folder : LaunchFolder
     names : list of str
-        All of them, also those that a newer one of the same tensor has replaced.
+        All of them, including those that a newer file of the same tensor has replaced.
     """
 
     __slots__ = ("descriptor", "folder", "names")
@@ -47,7 +47,7 @@ class Files:
 class Launch:
     """A run of a graph as it was dumped.
 
-    A graph that ran several times since somebody last looked, in one folder, is one launch: the last.
+    Several runs of a graph in one folder since the last check are one launch: the last.
 
     Attributes
     ----------
@@ -55,14 +55,14 @@ class Launch:
         As MindSpore numbers them.
     folder : str
     files : tuple of str
-        Names, the oldest first; of each tensor only the newest.
+        Names, oldest first; only the newest of each tensor.
     keys : tuple of str
-        What each file is called in every launch: its own name (never the digits that stand for a long one) with a
-        time stamp of 0.
+        The name that each file has in every launch: its original name (never the digits that replace a long one) with
+        a time stamp of 0.
     held : Files
         For the readers of its tensors.
     began, ended : int
-        When the first operator had run and when the last, microseconds.
+        When the first and the last operator had run, microseconds.
     is_repeated : bool
         Whether operators ran several times.
     """
@@ -86,15 +86,15 @@ class LaunchFolder:
     graph, iteration : int
     path : str
     is_private : bool
-        Whether its files are ours to remove.
+        Whether we may remove its files.
     counts_entries : bool
-        Whether the folder's own size tells that something was added.
+        Whether the size of the folder shows that something was added.
 
     Attributes
     ----------
     descriptor : int
     launches : int
-        How many of its launches were not released.
+        Number of its launches that are not released yet.
 
     Raises
     ------
@@ -126,12 +126,12 @@ class LaunchFolder:
         self._state = _UNKNOWN
 
     def new_names(self) -> list[str]:
-        """Return the files that were not there before."""
-        found = os.fstat(self.descriptor)
-        state = found.st_mtime_ns, found.st_size
+        """Return the files that are new since the last call."""
+        status = os.fstat(self.descriptor)
+        state = status.st_mtime_ns, status.st_size
         if state == self._state:
             return []
-        if self._counts_entries or time.time_ns() - found.st_mtime_ns > _SETTLED_NS:
+        if self._counts_entries or time.time_ns() - status.st_mtime_ns > _SETTLED_NS:
             self._state = state
         names = os.listdir(self.descriptor)
         seen = self._seen
@@ -143,14 +143,14 @@ class LaunchFolder:
         return names
 
     def launch(self, names: list[str], after: str = "") -> tuple[str, Launch] | None:
-        """Return the launch that has left some files, and when it ended; None if there is no tensor among them.
+        """Return the launch that left some files, and when it ended; None if no tensor is among them.
 
         Parameters
         ----------
         names : list of str
             As `new_names` returned them.
         after : str
-            Time stamp; what is not younger is left out.
+            Time stamp; files that are not newer are left out.
         """
         timed = []
         mapping: dict[str, str] | None = None
@@ -165,13 +165,13 @@ class LaunchFolder:
                 timed.append((*_time_and_key(original_name(name, mapping)), name))
         timed.sort()
         if after:
-            timed = [one for one in timed if one[0] > after]
+            timed = [entry for entry in timed if entry[0] > after]
         if not timed:
             return None
         ended = timed[-1][0]
         _, keys, files = zip(*timed, strict=True)
         held = Files(self, list(files))
-        # Parameters are dumped when everything is over.
+        # Parameters are dumped after all operators.
         moments = [int(moment) for moment, key, _ in timed if not key.startswith(_PARAMETER)] or [0]
         is_repeated = len(set(keys)) < len(keys)
         if is_repeated:
@@ -182,14 +182,14 @@ class LaunchFolder:
         return ended, launch
 
     def forget(self, names: list[str]) -> None:
-        """Note that files of it were removed."""
+        """Note that files in it were removed."""
         self._seen.difference_update(names)
         self._state = _UNKNOWN
 
     def remove(self) -> bool:
-        """Remove the folder if there is nothing left in it; return whether it is gone."""
+        """Remove the folder if it is empty; return whether it is gone."""
         if not _removed(self.path):
-            # Long names belong to files, and there are none any more.
+            # Without files, their long names are of no use.
             if os.listdir(self.descriptor) != [MAPPING]:
                 return False
             unlink([MAPPING], self.descriptor)
@@ -199,13 +199,13 @@ class LaunchFolder:
         return True
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
     def _mapping(self) -> dict[str, str]:
-        """Return the long names by the digits that stand for them."""
+        """Return the long names by the digits that replace them."""
         try:
             with open(f"{self.path}/{MAPPING}", encoding="utf-8", errors="replace") as file:
                 return parse_mapping(file.read())[0]
@@ -214,12 +214,12 @@ class LaunchFolder:
 
 
 def time_stamp(time_us: int) -> str:
-    """Return a time as it is compared with those in names."""
+    """Return a time in the form of the time stamps in names."""
     return str(time_us).rjust(_TIME_DIGITS, "0")
 
 
 def unlink(names: list[str], descriptor: int) -> None:
-    """Remove files of a folder; those that are not there any more do not matter."""
+    """Remove files of a folder; missing files do not matter."""
     for name in names:
         try:
             os.unlink(name, dir_fd=descriptor)

@@ -1,7 +1,7 @@
-"""Calls of `mindspore.Model` and of what sinks data: batches that end without an update; sink mode, which is refused.
+"""Calls of `mindspore.Model` and of data sinking: ends batches that have no update, and refuses sink mode.
 
-In sink mode a device runs many steps of a compiled network in one call, and nobody can look at one of them. In
-PyNative mode, in evaluations, and if one batch is sunk at a time, each step is a call of its own, as without it.
+In sink mode a device runs many steps of a compiled network in one call, so single steps cannot be observed. In PyNative
+mode, in evaluations, and if one batch is sunk at a time, each step is a separate call, as without sink mode.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 _METHODS = ("train", "fit", "eval")
 _SINKS = ("dataset_sink_mode", "valid_dataset_sink_mode")
 _MOST_LINES = 20
-"""Of a call, in which its argument is looked for."""
+"""Lines of a call that are searched for its argument."""
 
 
 class Followed(Protocol):
-    """A debugger, as far as it follows the calls of a `Model`."""
+    """The methods of a debugger that are needed to follow the calls of a `Model`."""
 
     def end_batch(self) -> None:
         """Note that a batch has ended."""
@@ -49,7 +49,7 @@ class ModelCalls:
     Parameters
     ----------
     debugger : Followed
-        It is called when a batch ends, and closed when sink mode is used.
+        Called when a batch ends, and closed when sink mode is used.
     """
 
     def __init__(self, debugger: Followed) -> None:
@@ -60,13 +60,13 @@ class ModelCalls:
         """Follow the calls from now on."""
         for name in _METHODS:
             self._replaced.put(Model, name, self._model_called)
-        # Every way to sink mode but one leads through this.
+        # All ways to sink mode but one go through this.
         self._replaced.put(DatasetHelper, "__init__", self._helper_made)
         if hasattr(mindspore, "data_sink"):
             self._replaced.put(mindspore, "data_sink", self._sink_made)
 
     def remove(self) -> None:
-        """Leave everything as it was, unless somebody else has replaced what is ours."""
+        """Restore everything, except where other code has replaced our functions."""
         self._replaced.take_back()
 
     def _model_called(self, original: Callable[..., Any], model: Any, *arguments: Any, **named: Any) -> Any:
@@ -74,7 +74,7 @@ class ModelCalls:
             bound = inspect.signature(original).bind(model, *arguments, **named)
             self._inspect(original.__name__, bound.arguments)
         except Exception as error:
-            # A call that is wrong is refused by MindSpore.
+            # MindSpore itself refuses an invalid call.
             log_once(f"this call of Model.{original.__name__} is not followed: {error}")
             return original(model, *arguments, **named)
         return original(*bound.args, **bound.kwargs)
@@ -84,7 +84,7 @@ class ModelCalls:
             if given.get(name) is True and _is_on_cpu():
                 log_once(
                     f"{_line_of(name)} — write {name}=False there before you train on a GPU or Ascend, where it sends"
-                    " whole epochs to the device, of which no step can be looked at; on the CPU MindSpore ignores it,"
+                    " whole epochs to the device and single steps cannot be observed; on the CPU MindSpore ignores it,"
                     " so this training is debugged"
                 )
         if method != "eval":
@@ -116,9 +116,9 @@ class ModelCalls:
         return original(*arguments, **named)
 
     def _sinks(self, steps: int, what: str) -> None:
-        """Go on debugging if each step is a call; or else tell a person which line to change, and end debugging."""
+        """Go on debugging if each step is a call; else report which line to change, and end debugging."""
         if steps == 1:
-            # What feeds the device is the first graph, before any that is called.
+            # The graph that feeds the device is compiled first, before any that is called.
             self._debugger.before_compile(None)
             return
         instead = "dataset_sink_mode=False" if what != "data_sink" else "a loop that calls the function with each batch"
@@ -134,7 +134,7 @@ def _is_on_cpu() -> bool:
 
 
 def _steps_at_once(dataset: Any, sink_size: int) -> int:
-    """Return how many batches MindSpore sends to the device for one call."""
+    """Return the number of batches that MindSpore sends to the device for one call."""
     of_dataset = getattr(dataset, "__loop_size__", None)
     if of_dataset is not None:
         return int(of_dataset)
@@ -142,7 +142,7 @@ def _steps_at_once(dataset: Any, sink_size: int) -> int:
 
 
 def _line_of(word: str) -> str:
-    """Return the line of the script that has a word, in the call that is under way."""
+    """Return the line of the script that contains a word, in the current call."""
     frame = next(iter(user_stack()), None)
     if frame is None:
         return "the script"
@@ -152,7 +152,7 @@ def _line_of(word: str) -> str:
 
 
 class _BatchEnds(Callback):
-    """Tells a debugger of batches that no update has ended, such as those whose gradients are only added up."""
+    """Reports batches that no update has ended to a debugger, such as those that only accumulate gradients."""
 
     def __init__(self, debugger: Followed) -> None:
         self._debugger = debugger

@@ -1,7 +1,7 @@
-"""Functions that MindSpore has compiled for itself: what optimizers do, what scales gradients and looks for overflows.
+"""Functions that MindSpore compiles for its own use: updates of optimizers, scaling of gradients, overflow checks.
 
-In PYNATIVE_MODE they run as graphs, too. Cells and optimizers show all that people know of them, so nobody wants to see
-the hundreds of operators within; and as MindSpore decides with the first graph whether it dumps, a training that
+In PYNATIVE_MODE they run as graphs, too. Cells and optimizers show all that users know of them, so the hundreds of
+operators inside are of no interest; and as MindSpore decides with the first graph whether it dumps, a training that
 compiles nothing itself needs no dump at all.
 """
 
@@ -14,11 +14,11 @@ from typing import Any
 from mindspore import nn
 
 _MARK = "__wrapped_by_jit__"
-"""What `mindspore.jit` writes on what it returns."""
+"""Attribute that `mindspore.jit` sets on the functions that it returns."""
 
 
 def is_own(owner: Any) -> bool:
-    """Whether what is compiled is MindSpore's own.
+    """Whether a compiled cell or function is MindSpore's own.
 
     Parameters
     ----------
@@ -28,15 +28,16 @@ def is_own(owner: Any) -> bool:
     if isinstance(owner, nn.Optimizer):
         return True
     if isinstance(owner, nn.Cell):
-        # One of its cells that a person has compiled is the person's.
+        # A cell of MindSpore that the user has compiled counts as the user's.
         return hasattr(type(owner).construct, _MARK) and _is_within(type(owner).construct)
     return _is_within(owner)
 
 
 def others_are_compiled() -> bool:
-    """Whether there are functions that somebody else has compiled, or will have compiled when they are called."""
+    """Whether code outside of MindSpore has compiled functions, or functions that are compiled when called."""
     return any(
-        type(found) is FunctionType and _MARK in found.__dict__ and not _is_within(found) for found in gc.get_objects()
+        type(candidate) is FunctionType and _MARK in candidate.__dict__ and not _is_within(candidate)
+        for candidate in gc.get_objects()
     )
 
 

@@ -1,8 +1,8 @@
-"""What parameters of graphs are called in programs, where graphs use one name for different tensors.
+"""Names of graphs' parameters in programs, as graphs use one name for different tensors.
 
-A weight has the name that its cell gives it, whatever graph reads it. But each graph calls what it is given ``args0``,
-and each optimizer its states ``learning_rate`` and ``global_step``: with two networks, as in a GAN, those are different
-tensors in one step.
+A weight has the name that its cell gives it, whatever graph reads it. But each graph calls its first argument
+``args0``, and each optimizer its states ``learning_rate`` and ``global_step``: with two networks, as in a GAN, those
+are different tensors in one step.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from tensight.graph import Graph, Node
 
 _CAPTURED = "▸"
-"""Before the names of parameters that a graph reads from the one around it."""
+"""Prefix of the names of parameters that a graph reads from the graph around it."""
 
 
 class _Use(NamedTuple):
-    """What tells parameters of one name apart.
+    """The use of a parameter, which distinguishes parameters of the same name.
 
     Attributes
     ----------
     is_state : bool
-        Whether it is an optimizer's.
+        Whether it is a state of an optimizer.
     by : frozenset of object
-        Of a state the weights that are trained with it; of what comes from outside its readers.
+        For a state, the weights that are trained with it; for an input, its readers.
     """
 
     is_state: bool
     by: frozenset[object]
 
     def may_be(self, other: _Use) -> bool:
-        """Whether both may be one tensor: an evaluation reads less of the data than a training."""
+        """Whether both may be the same tensor: an evaluation reads less of the data than a training."""
         if self.is_state != other.is_state:
             return False
         if self.is_state:
@@ -46,12 +46,12 @@ class _Use(NamedTuple):
         return self.by <= other.by or other.by <= self.by
 
     def with_(self, other: _Use) -> _Use:
-        """Return what is known of it from both."""
+        """Return the use that combines both."""
         return _Use(self.is_state, self.by | other.by)
 
 
 class ParameterNames:
-    """Gives parameters of graphs their names in programs."""
+    """Assigns names in programs to the parameters of graphs."""
 
     def __init__(self) -> None:
         self._uses: dict[str, _Use] = {}
@@ -78,18 +78,23 @@ class ParameterNames:
             else:
                 names[name] = name
                 continue
-            known = names[name] = self._known(name, graph, use)
-            self._uses[known] = use.with_(self._uses.get(known, use))
-            self._given[graph.root_id, name] = known
+            program_name = names[name] = self._free_name(name, graph, use)
+            self._uses[program_name] = use.with_(self._uses.get(program_name, use))
+            self._given[graph.root_id, name] = program_name
         return names
 
-    def _known(self, name: str, graph: Graph, use: _Use) -> str:
+    def _free_name(self, name: str, graph: Graph, use: _Use) -> str:
         others = (f"{name}#{number}" for number in count(2))
-        return next(one for one in _and(name, others) if one == name or one not in graph if self._is_free(one, use))
+        return next(
+            candidate
+            for candidate in _and(name, others)
+            if candidate == name or candidate not in graph
+            if self._is_free(candidate, use)
+        )
 
     def _is_free(self, name: str, use: _Use) -> bool:
-        known = self._uses.get(name)
-        return known is None or known.may_be(use)
+        existing = self._uses.get(name)
+        return existing is None or existing.may_be(use)
 
 
 def _and(first: str, others: Iterable[str]) -> Iterable[str]:
@@ -98,17 +103,21 @@ def _and(first: str, others: Iterable[str]) -> Iterable[str]:
 
 
 def _readers(graph: Graph) -> dict[str, frozenset[object]]:
-    """Return which operators read a parameter, and what else of the network they read with it."""
-    found: dict[str, set[object]] = {}
+    """Return the operators that read each parameter, with the network's parameters that they read beside it."""
+    readers_of: dict[str, set[object]] = {}
     for node in graph.operators:
         if node.type in VIRTUAL_TYPES:
             continue
         producers = graph.flat_producers(node)
-        beside = frozenset(one[0].name for one in producers if one is not None and _is_owned(one[0]))
+        beside = frozenset(
+            producer[0].name for producer in producers if producer is not None and _is_owned(producer[0])
+        )
         for slot, producer in enumerate(producers):
             if producer is not None and producer[0].is_parameter:
-                found.setdefault(producer[0].name, set()).add((node.type, slot, producer[1], beside, user_stack(node)))
-    return {name: frozenset(readers) for name, readers in found.items()}
+                readers_of.setdefault(producer[0].name, set()).add(
+                    (node.type, slot, producer[1], beside, user_stack(node))
+                )
+    return {name: frozenset(readers) for name, readers in readers_of.items()}
 
 
 def _is_owned(node: Node) -> bool:

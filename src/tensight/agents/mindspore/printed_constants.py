@@ -1,11 +1,11 @@
-"""Constants of a graph as MindSpore prints them: its graph files name tensors that are constants, and leave them empty.
+"""Constants of a graph as MindSpore prints them, because its graph files name constant tensors without their values.
 
-Beside each graph file lies the same graph as text (``.ir``), with a line such as::
+Beside each graph file is the same graph as text (``.ir``), with lines such as::
 
     %17(beta1_power) = PrimFunc_Mul(%16, Tensor(shape=[], dtype=Float32, value=0.9)) primitive_attrs: {…}
         # Fullname with scope: (Default/optimizer-Adam/Mul-op0)
 
-It has six digits of each number, and of large tensors the first and the last elements. That is reported as it is.
+The text has six digits of each number, and only the first and the last elements of large tensors. It is shown as it is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def with_printed_constants(data: bytes, graph_file: str) -> bytes:
     data : bytes
         The graph as MindSpore wrote it.
     graph_file : str
-        Its path; what was printed lies beside it.
+        Its path; the printed graph is beside it.
     """
     graph = GraphProto.FromString(data)
     empty = {constant.key: constant for constant in graph.const_vals if not constant.value}
@@ -59,7 +59,7 @@ def with_printed_constants(data: bytes, graph_file: str) -> bytes:
 
 
 def read_printed(graph_file: str) -> str:
-    """Return a graph as MindSpore prints it beside its file; empty if it did not.
+    """Return the printed graph that MindSpore wrote beside a graph file; empty if there is none.
 
     Parameters
     ----------
@@ -73,18 +73,18 @@ def read_printed(graph_file: str) -> str:
         return ""
 
 
-def _operands(printed: str, wanted: Container[bytes]) -> Iterator[tuple[bytes, list[str]]]:
-    """Yield names of wanted operators, each with what it takes."""
+def _operands(printed: str, operators: Container[bytes]) -> Iterator[tuple[bytes, list[str]]]:
+    """Yield the names of these operators, each with its operands."""
     begins = [(match.start(), match.end()) for match in _OPERATOR.finditer(printed)]
     for (_, begin), (end, _) in pairwise([*begins, (len(printed), 0)]):
         named = _FULL_NAME.search(printed, begin, end)
         name = encoded(named[1]) if named is not None else b""
-        if name in wanted:
+        if name in operators:
             yield name, _split(printed, begin, end)
 
 
 def _split(printed: str, begin: int, end: int) -> list[str]:
-    """Return what stands between commas, up to the bracket that closes the one that is open."""
+    """Return the texts between commas, up to the bracket that closes the one open at `begin`."""
     depth, start, parts = 0, begin, []
     for match in _STRUCTURE.finditer(printed, begin, end):
         sign = match[0]

@@ -1,4 +1,4 @@
-"""The dump of this process: MindSpore looks once where to dump, before it compiles its first graph."""
+"""The dump of this process: MindSpore reads its configuration once, before it compiles its first graph."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _dumps: dict[int, ProcessDump] = {}
 
 
 class ProcessDump:
-    """Has MindSpore dump for as long as there is a debugger.
+    """Turns on MindSpore's dump for as long as there is a debugger.
 
     Attributes
     ----------
     ring : DumpRing or None
-        None as long as nothing is dumped.
+        None until something is dumped.
     """
 
     def __init__(self) -> None:
@@ -34,11 +34,11 @@ class ProcessDump:
 
     @staticmethod
     def of_this_process() -> ProcessDump:
-        """Return the one of this process."""
+        """Return the dump of this process."""
         return _dumps.setdefault(os.getpid(), ProcessDump())
 
     def begin(self, operators: Sequence[str] = ()) -> DumpRing:
-        """Have MindSpore dump from its first graph on.
+        """Turn on the dump, from MindSpore's first graph on.
 
         Parameters
         ----------
@@ -48,7 +48,7 @@ class ProcessDump:
         Raises
         ------
         InputError
-            There is no place for a dump.
+            There is no usable folder for a dump.
         """
         if self.ring is None:
             self.ring = DumpRing.create(os.environ, operators=operators)
@@ -60,20 +60,20 @@ class ProcessDump:
         return self.ring
 
     def sweep(self) -> None:
-        """Have nothing dumped from now on, or else removed whenever a graph has run: nobody reads it any more."""
+        """Turn off the dump, or else remove its files whenever a graph has run: nothing reads them any more."""
         if self.ring is None or self._sweeping is not None:
             return
         if self.ring.switch is not None:
-            self.ring.dump(wanted=False)
+            self.ring.dump(is_needed=False)
             self._discard()
         else:
             self._sweeping = GraphCalls(_nothing, _nothing, self._discard)
             self._sweeping.install()
 
     def leave_to_debugger(self) -> None:
-        """Have everything dumped, and leave it there: a debugger reads it."""
+        """Turn on the dump, and keep its files: a debugger reads them."""
         if self.ring is not None:
-            self.ring.dump(wanted=True)
+            self.ring.dump(is_needed=True)
         if self._sweeping is not None:
             self._sweeping.remove()
             self._sweeping = None

@@ -1,7 +1,7 @@
 """Removes the files of launches: small ones at once, large ones while the training goes on.
 
-To give the memory of large files back takes longer than to read them, and needs no interpreter. To hand small files to
-another thread takes longer than to remove them.
+Freeing the memory of large files takes longer than reading them, and needs no interpreter lock. Passing small files to
+another thread takes longer than removing them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from tensight.agents.mindspore.launches import LaunchFolder
 
 LARGE_BYTES = 2**21
-"""From here on a launch is removed in the background."""
+"""Launches of at least this size are removed in the background."""
 
 _MOST_WAITING = 3
-"""Launches; then the training waits, or memory would fill up."""
+"""Launches; then the training waits, because memory would fill up."""
 
 _NICENESS = 10
 
@@ -30,7 +30,7 @@ _Task = tuple["LaunchFolder", list[str]]
 
 
 class Removal:
-    """Removes files of folders, for the thread that trains."""
+    """Removes files of folders, on behalf of the training's thread."""
 
     def __init__(self) -> None:
         self._sizes: dict[tuple[int, int], int] = {}
@@ -40,7 +40,7 @@ class Removal:
         self._thread: threading.Thread | None = None
 
     def remove(self, folder: LaunchFolder, names: list[str]) -> bool:
-        """Remove files of a folder; return whether they are gone. If not, `removed` tells when."""
+        """Remove files of a folder; return whether they are gone. If not, `removed` returns them later."""
         if self.size_bytes(folder, names) < LARGE_BYTES:
             unlink(names, folder.descriptor)
             return True
@@ -52,19 +52,19 @@ class Removal:
         return False
 
     def removed(self) -> list[_Task]:
-        """Return what was removed in the background since."""
-        found = []
+        """Return what was removed in the background since the last call."""
+        tasks = []
         while self._removed:
-            found.append(self._removed.popleft())
-        return found
+            tasks.append(self._removed.popleft())
+        return tasks
 
     def size_bytes(self, folder: LaunchFolder, names: list[str]) -> int:
-        """Return about how much files take: those of a graph are alike from launch to launch."""
+        """Return the approximate size of files, which hardly changes between launches of a graph."""
         kind = folder.graph, len(names)
-        known = self._sizes.get(kind)
-        if known is None:
-            known = self._sizes[kind] = sum(_size_bytes(name, folder.descriptor) for name in names)
-        return known
+        size = self._sizes.get(kind)
+        if size is None:
+            size = self._sizes[kind] = sum(_size_bytes(name, folder.descriptor) for name in names)
+        return size
 
     def close(self) -> None:
         """Wait until everything is removed."""

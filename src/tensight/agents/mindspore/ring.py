@@ -1,7 +1,7 @@
-"""What MindSpore dumps while it trains: a ring of files, of which only those of the last steps are there.
+"""The files that MindSpore dumps while it trains: a ring in which only those of the last steps exist.
 
 MindSpore writes one file for each tensor of each launch of a graph. When a launch is over its files are complete; they
-are found here, read by `dumped`, and removed when nobody needs them any more.
+are listed here, read by `dumped`, and removed when they are no longer needed.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _TITLE = "NodeExecutionOrder-FullNameWithScope"
 
 _RECENT = 4
-"""Folders of each graph of a person's dump that are looked into again, beside those that come next."""
+"""Latest folders of each graph of a user's dump that are searched again, beside those that come next."""
 
 _SLACK_US = 1_000_000
-"""By which the time of a folder may lag behind the clock."""
+"""How far the time of a folder may lag behind the clock."""
 
 
 class DumpRing:
@@ -63,30 +63,35 @@ class DumpRing:
     folder : str
         Where MindSpore dumps.
     is_private : bool
-        Whether the dump is ours; nothing is ever removed of one that a person asked for.
+        Whether the dump is ours; nothing is ever removed from a dump that the user requested.
     notice : str
-        What a person should know of it; may be empty.
+        What the user should know about it; may be empty.
     room : RingRoom
-        Whether there is enough for the next step.
+        Checks whether there is room for the next step.
     switch : DumpSwitch or None
-        What can have MindSpore dump nothing; whoever has one sets it.
+        Turns the dump on and off; set from outside if available.
     number : int or None
-        That of this process among those that train together; None if they have not met. Whoever knows it sets it: into
-        the folder that a person has chosen all of them dump.
+        Rank of this process in its training; None before communication is set up. Set from outside: all ranks dump into
+        the folder that the user has chosen.
     """
 
     def __init__(
-        self, folder: str, network: str, notice: str, environment: MutableMapping[str, str], own: RingFolder | None
+        self,
+        folder: str,
+        network: str,
+        notice: str,
+        environment: MutableMapping[str, str],
+        private_folder: RingFolder | None,
     ) -> None:
         self.folder = folder
-        self.is_private = own is not None
+        self.is_private = private_folder is not None
         self.notice = notice
         self.room = RingRoom(folder)
         self.switch: DumpSwitch | None = None
         self.number: int | None = None
         self._network = network
         self._environment = environment
-        self._own = own
+        self._private_folder = private_folder
         self._process_id = os.getpid()
         self._rank_folder = ""
         self._counts_entries = False
@@ -105,12 +110,12 @@ class DumpRing:
     def create(
         cls, environment: MutableMapping[str, str], *, operators: Sequence[str] = (), name: str = ""
     ) -> DumpRing:
-        """Have MindSpore dump; to be called before it compiles the first graph.
+        """Turn on MindSpore's dump; call this before the first graph is compiled.
 
         Parameters
         ----------
         environment : mutable mapping of str to str
-            Of the process. Where it asks for a dump already, that one is read, and nothing is changed.
+            Of the process. If it requests a dump already, that one is read, and nothing is changed.
         operators : sequence of str
             As for `own_settings`.
         name : str
@@ -119,44 +124,46 @@ class DumpRing:
         Raises
         ------
         InputError
-            The configuration that the environment names cannot be used, or there is no place for a dump.
+            The configuration that the environment names cannot be used, or there is no usable folder for a dump.
         """
         remove_stale()
         given = environment.get(VARIABLE, "")
         if given and not is_in_ring(given):
             return cls(*settings_of_person(given, environment), environment, None)
-        own, notice = make_folder()
+        private_folder, notice = make_folder()
         network = network_folder(name)
-        ring = cls(own.path, network, notice, environment, own)
+        ring = cls(private_folder.path, network, notice, environment, private_folder)
         ring._operators = tuple(operators)
-        empty_bytes = os.lstat(own.path).st_size
-        config = f"{own.path}/{_CONFIG_NAME}"
+        empty_bytes = os.lstat(private_folder.path).st_size
+        config = f"{private_folder.path}/{_CONFIG_NAME}"
         with open(config, "w", encoding="ascii") as file:
-            json.dump(own_settings(own.path, network, operators), file)
-        # A folder in memory is larger by each entry, so that none comes unnoticed, however soon after another.
-        ring._counts_entries = own.path.startswith(MEMORY_BACKED) and os.lstat(own.path).st_size > empty_bytes
+            json.dump(own_settings(private_folder.path, network, operators), file)
+        # The size of a folder in memory grows with each entry, so no new file is missed, however soon it follows.
+        ring._counts_entries = (
+            private_folder.path.startswith(MEMORY_BACKED) and os.lstat(private_folder.path).st_size > empty_bytes
+        )
         environment[VARIABLE] = config
         return ring
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether it is ours, and takes memory instead of disk."""
+        """Whether it is ours and takes memory, not disk."""
         return self.is_private and self.folder.startswith(MEMORY_BACKED)
 
     @property
     def rank(self) -> int:
-        """Number of this process among those that train together, as its dump has it; 0 before there is one."""
+        """Rank of this process according to its dump; 0 before there is one."""
         folder = self._find_rank()
         return int(folder.rpartition("_")[2]) if folder else 0
 
     def graphs(self) -> dict[int, str]:
-        """Return the paths of the graph files that are there, by the number in their names."""
+        """Return the paths of the existing graph files, by the number in their names."""
         folder = f"{self._find_rank()}/graphs"
         matches = filter(None, map(_GRAPH.fullmatch, _listed(folder)))
         return {int(match[1]): f"{folder}/{match[0]}" for match in matches}
 
     def order_of(self, graph: int) -> tuple[str, ...]:
-        """Return the full names of a graph's operators in the order of execution; none if that was not written."""
+        """Return the full names of a graph's operators in the order of execution; empty if it was not written."""
         path = f"{self._find_rank()}/execution_order/ms_execution_order_graph_{graph}.csv"
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
@@ -170,27 +177,27 @@ class DumpRing:
 
         All of them must be over: MindSpore can return from a call while it is still writing.
         """
-        found = []
+        timed_launches = []
         for folder, names in self._new():
             after = "" if self.is_private else self._ended.get(folder.graph, self._begun)
             launch = folder.launch(names, after)
             if launch is not None:
-                found.append(launch)
+                timed_launches.append(launch)
                 if self.is_private:
                     self.room.note(folder.graph, len(names), self._removal.size_bytes(folder, names))
                 if not self.is_private:
                     self._ended[folder.graph] = launch[0]
                     self._recent.setdefault(str(folder.graph), []).append(folder.iteration)
-        if len(found) > 1:
-            found.sort(key=lambda one: one[0])
+        if len(timed_launches) > 1:
+            timed_launches.sort(key=lambda timed: timed[0])
         if not self.is_private:
             self._forget_old()
-        if found and self.switch is not None:
+        if timed_launches and self.switch is not None:
             self.switch.advance()
-        return [launch for _, launch in found]
+        return [launch for _, launch in timed_launches]
 
     def release(self, launch: Launch) -> None:
-        """Remove the files of a launch; its tensors are gone then."""
+        """Remove the files of a launch, and thereby its tensors."""
         files = launch.held
         if files.descriptor >= 0:
             files.descriptor = -1
@@ -198,7 +205,7 @@ class DumpRing:
                 self._remove(files.folder, files.names)
 
     def discard(self) -> None:
-        """Remove what was dumped and not returned, without looking at it."""
+        """Remove what was dumped and not returned, without reading it."""
         for folder, names in list(self._new()):
             folder.launches += 1
             self._remove(folder, names)
@@ -207,43 +214,43 @@ class DumpRing:
             self._ended.clear()
             self._forget_old()
 
-    def dump(self, *, wanted: bool) -> None:
-        """Have what runs next dumped, or nothing, if that can be chosen.
+    def dump(self, *, is_needed: bool) -> None:
+        """Turn the dump of what runs next on or off, if possible.
 
         Raises
         ------
         NoRoomError
-            It is wanted, and there is no room for it.
+            It is needed, and there is no room for it.
         """
-        if wanted and self.is_private:
+        if is_needed and self.is_private:
             self.room.check()
         if self.switch is not None:
-            self.switch.turn(on=wanted)
+            self.switch.turn(on=is_needed)
 
     def expect(self, graph: int, nodes: Iterable[TracedNode]) -> None:
-        """Take note of a graph that has been compiled, and of its nodes."""
+        """Note a graph that has been compiled, and its nodes."""
         if self.is_private:
             self.room.guess(graph, filter(self.is_dumped, nodes))
 
     def is_dumped(self, node: TracedNode) -> bool:
-        """Whether outputs of a node are dumped, as far as that is our choice."""
+        """Whether outputs of a node are dumped, according to our configuration."""
         return is_dumped(node.name, node.type, self._operators)
 
     def used_bytes(self) -> int:
-        """Return how much there is of the dump now."""
-        found = 0
+        """Return the current size of the dump."""
+        size_bytes = 0
         for folder, _, names in os.walk(self.folder):
             for name in names:
                 with suppress(OSError):
-                    found += os.lstat(f"{folder}/{name}").st_size
-        return found
+                    size_bytes += os.lstat(f"{folder}/{name}").st_size
+        return size_bytes
 
     def free_bytes(self) -> int:
-        """Return how much more there may be."""
+        """Return how many more bytes it may take."""
         return free_on(self.folder) or 0
 
     def close(self) -> None:
-        """Remove everything that is ours. MindSpore must not dump any more, or it makes the folder again."""
+        """Remove everything that is ours. MindSpore must not dump any more, or it would create the folder again."""
         if os.getpid() != self._process_id:
             return
         self._process_id = -1
@@ -252,20 +259,20 @@ class DumpRing:
         for folder in self._folders.values():
             folder.close()
         self._folders.clear()
-        if self._own is not None:
-            if self._environment.get(VARIABLE) == f"{self._own.path}/{_CONFIG_NAME}":
+        if self._private_folder is not None:
+            if self._environment.get(VARIABLE) == f"{self._private_folder.path}/{_CONFIG_NAME}":
                 del self._environment[VARIABLE]
-            self._own.remove()
+            self._private_folder.remove()
 
     def silence(self) -> DumpRing:
-        """Be of no use in a forked process, and do not hold the lock there: the ring is the parent's."""
+        """Disable the ring in a forked process, and release the lock there: the ring is the parent's."""
         self._process_id = -1
-        if self._own is not None:
-            self._own.let_go()
+        if self._private_folder is not None:
+            self._private_folder.let_go()
         return self
 
     def _new(self) -> Iterator[tuple[LaunchFolder, list[str]]]:
-        """Yield the folders in which there is something new, with the names of that."""
+        """Yield the folders that contain new files, with the names of these."""
         rank = self._find_rank()
         if self._process_id < 0 or not rank:
             return
@@ -281,7 +288,7 @@ class DumpRing:
                         yield folder, names
 
     def _enter(self, network: str, graph: str, iteration: str) -> LaunchFolder | None:
-        """Open a folder; None if it is none of an iteration, or nothing comes into it any more."""
+        """Open a folder; None if it does not belong to an iteration, or nothing arrives in it any more."""
         key = graph, iteration
         if key in self._over and not self._may_come_next(graph, int(iteration)):
             return None
@@ -290,7 +297,7 @@ class DumpRing:
         path = f"{network}/{graph}/{iteration}"
         try:
             if not self.is_private and os.lstat(path).st_mtime_ns // 1000 < self._since_us - _SLACK_US:
-                # An earlier training's.
+                # It belongs to an earlier training.
                 self._over.add(key)
                 return None
             folder = LaunchFolder(
@@ -308,14 +315,14 @@ class DumpRing:
             self._leave(folder, names)
 
     def _leave(self, folder: LaunchFolder, names: list[str]) -> None:
-        """Take note that a launch is gone, and remove its folder unless there is another in it."""
+        """Note that a launch is gone, and remove its folder unless it contains another."""
         folder.launches -= 1
         folder.forget(names)
         if not folder.launches and folder.remove():
             del self._folders[str(folder.graph), str(folder.iteration)]
 
     def _forget_old(self) -> None:
-        """Look no more into folders of a person's dump that are over; in a long training there are many."""
+        """Stop searching folders of a user's dump that are over; a long training has many."""
         for recent in self._recent.values():
             del recent[:-_RECENT]
         for key, folder in list(self._folders.items()):
@@ -328,19 +335,19 @@ class DumpRing:
         return any(0 <= iteration - recent <= _RECENT for recent in self._recent.get(graph, (0,)))
 
     def _find_rank(self) -> str:
-        """Return the folder of this process's rank; empty as long as there is none."""
+        """Return the folder of this process's rank; empty if there is none yet."""
         if self._rank_folder:
             return self._rank_folder
-        found = sorted(filter(_RANK.fullmatch, _listed(self.folder)))
+        names = sorted(filter(_RANK.fullmatch, _listed(self.folder)))
         if not self.is_private and self.number is not None:
-            return f"{self.folder}/rank_{self.number}" if f"rank_{self.number}" in found else ""
-        if not found:
+            return f"{self.folder}/rank_{self.number}" if f"rank_{self.number}" in names else ""
+        if not names:
             return ""
-        # Before it knows its rank, MindSpore writes settings as rank 0; the tensors are where it counts.
-        dumped = [name for name in found if os.path.isdir(f"{self.folder}/{name}/{self._network}")]
+        # Before it knows its rank, MindSpore writes settings as rank 0; tensors are in the folder of the actual rank.
+        dumped = [name for name in names if os.path.isdir(f"{self.folder}/{name}/{self._network}")]
         environment = self._environment
         number = environment.get("RANK_ID") or environment.get("OMPI_COMM_WORLD_RANK") or ""
-        candidates = dumped or found
+        candidates = dumped or names
         chosen = f"rank_{number}" if f"rank_{number}" in candidates else candidates[0]
         folder = f"{self.folder}/{chosen}"
         if self.is_private and dumped:

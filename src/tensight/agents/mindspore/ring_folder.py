@@ -1,7 +1,7 @@
-"""The private folder into which MindSpore dumps: where it lies, whose it is, and what becomes of it.
+"""The private folder for MindSpore's dump: its location, its lock, and its removal.
 
-It is locked for as long as its process lives. What a killed process left behind is therefore known for certain, and
-removed when the next training is debugged.
+It is locked while its process lives. So the folders of killed processes are recognised with certainty, and removed when
+the next training is debugged.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ MEMORY_BACKED = "/dev/shm"  # noqa: S108 - the folder in it is made by mkdtemp
 PREFIX = "tensight-ring-"
 
 LEAST_FREE_BYTES = 2**30
-"""Less room than this is the 64 MiB that containers have by default, and no place for the tensors of three steps."""
+"""Minimum room. Containers have 64 MiB by default, which is too little for the tensors of three steps."""
 
 _ALLOWED = re.compile(r"[A-Za-z0-9_/.-]+", re.ASCII)
-"""What MindSpore allows in the path of a dump."""
+"""Characters that MindSpore allows in the path of a dump."""
 
 _ELSEWHERE = ("/var/tmp", "/tmp")  # noqa: S108 - where TMPDIR cannot be used
 
 
 class RingFolder:
-    """A folder of this process alone.
+    """A folder that only this process uses.
 
     Parameters
     ----------
     base : str
-        Where it is made.
+        Folder in which it is created.
 
     Attributes
     ----------
@@ -44,16 +44,16 @@ class RingFolder:
     Raises
     ------
     OSError
-        It cannot be made.
+        It cannot be created.
     """
 
     def __init__(self, base: str) -> None:
         while True:
             self.path = tempfile.mkdtemp(prefix=PREFIX, dir=base)
             self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            with suppress(OSError):  # some network disks have no locks; nothing is then ever taken for left behind
+            with suppress(OSError):  # some network disks have no locks; their folders are never removed as stale
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
-            # Before it was locked another process may have taken it for left behind.
+            # Before it was locked, another process may have removed it as stale.
             if os.fstat(self._lock).st_nlink:
                 return
             os.close(self._lock)
@@ -64,25 +64,25 @@ class RingFolder:
         self.let_go()
 
     def let_go(self) -> None:
-        """Hold the lock no more in this process; another one that shares it keeps it."""
+        """Release the lock in this process; a process that shares the lock keeps it."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
 
 def make_folder() -> tuple[RingFolder, str]:
-    """Make the folder in memory if there is room, or else on disk.
+    """Create the folder in memory if there is room, else on disk.
 
     Returns
     -------
     RingFolder
     str
-        What a person should know of where it lies; empty if it lies in memory.
+        What the user should know about its location; empty if it is in memory.
 
     Raises
     ------
     InputError
-        There is nowhere to put it.
+        There is no usable location.
     """
     room = free_on(MEMORY_BACKED)
     why = f"{MEMORY_BACKED} is not there"
@@ -107,7 +107,7 @@ def make_folder() -> tuple[RingFolder, str]:
 
 
 def remove_stale() -> int:
-    """Remove the folders of processes that are gone, of this user only; return how many there were."""
+    """Remove the folders of processes that have ended, of this user only; return their number."""
     removed = 0
     for base in dict.fromkeys((MEMORY_BACKED, *_on_disk())):
         try:
@@ -119,16 +119,16 @@ def remove_stale() -> int:
 
 
 def free_on(path: str) -> int | None:
-    """Return how many bytes may still be written below a folder; None if it is not there.
+    """Return how many bytes may still be written in a folder; None if it does not exist.
 
-    What lies in memory also counts for the limits of the container.
+    Files in memory also count towards the limits of the container.
     """
     room = free_on_disk(path)
     return room if room is None or not path.startswith(MEMORY_BACKED) else min(room, free_bytes())
 
 
 def free_on_disk(path: str) -> int | None:
-    """Return how many bytes the disk of a folder still holds; None if it is not there."""
+    """Return the free bytes on the disk of a folder; None if it does not exist."""
     try:
         system = os.statvfs(path)
     except OSError:
@@ -137,13 +137,13 @@ def free_on_disk(path: str) -> int | None:
 
 
 def is_in_ring(path: str) -> bool:
-    """Whether a path leads into a private folder, of whatever process."""
+    """Whether a path leads into a private folder of any process."""
     folders = os.path.abspath(path).split(os.sep)[:-1]
     return any(folder.startswith(PREFIX) for folder in folders)
 
 
 def _on_disk() -> list[str]:
-    """Return the folders on disk that come into question, the best first."""
+    """Return the base folders on disk that can be used, the best first."""
     bases = map(os.path.realpath, (tempfile.gettempdir(), *_ELSEWHERE))
     return [base for base in dict.fromkeys(bases) if _ALLOWED.fullmatch(base)]
 
@@ -154,10 +154,10 @@ def _remove_if_stale(path: str) -> bool:
     except OSError:
         return False
     try:
-        found = os.fstat(lock)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        status = os.fstat(lock)
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
             return False
-        # Fails while the process that made it lives. While it is held here nobody else removes the same.
+        # Fails while the process that created it lives. While we hold the lock, no other process removes the folder.
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(path, ignore_errors=True)
         return not os.path.lexists(path)

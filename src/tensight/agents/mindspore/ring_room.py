@@ -1,4 +1,4 @@
-"""Whether there is room for what MindSpore dumps next: where there is none it ends the training."""
+"""Whether there is room for what MindSpore dumps next: without room, MindSpore ends the training."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
 
 _MARGIN = 1.25
 _GUESS_MARGIN = 1.5
-"""Elements of tuples have no shape in a graph; what was guessed was at least 0.77 of what was written."""
+"""Elements of tuples have no shape in a graph; estimates were at least 0.77 of what was written."""
 
 _FILE_BYTES = 4096
-"""What a file takes beside its elements, and what its last page leaves empty."""
+"""Size of a file beside its elements: its header, and the unused rest of its last page."""
 
 _EVERY_S = 0.2
-"""So often is asked how much memory there is; that takes as long as a small step."""
+"""Interval of checks of the free memory, each of which takes as long as a small step."""
 
 _SIZES = {name: dtype_named(name).itemsize for name in ELEMENT_NAMES}
 _LARGEST_SIZE = max(_SIZES.values())
 
 
 class NoRoomError(TensightError):
-    """MindSpore must not dump the next step."""
+    """There is no room for the dump of the next step."""
 
 
 class RingRoom:
-    """Knows how much a step dumps.
+    """Estimates how much a step dumps.
 
     Parameters
     ----------
     folder : str
         Where MindSpore dumps.
     free_on_disk : callable (folder)
-        Returns how much more the disk of a folder holds.
+        Returns the free bytes on the disk of a folder.
     free_memory : callable
-        Returns how much memory is free, if that is what the disk is made of.
+        Returns the free bytes of memory, for a folder in memory.
     """
 
     def __init__(
@@ -64,21 +64,21 @@ class RingRoom:
         self._next_check = 0.0
 
     def guess(self, graph: int, nodes: Iterable[TracedNode]) -> None:
-        """Take note of what a graph will write if all of its nodes are dumped, as far as their shapes are known."""
+        """Estimate what a graph will write if all of its nodes are dumped, as far as their shapes are known."""
         sizes = [_size_bytes(slot) + _FILE_BYTES for node in nodes for slot in node.outputs]
         self._needs[graph] = sum(sizes) * _GUESS_MARGIN
 
     def note(self, graph: int, files: int, size_bytes: int) -> None:
-        """Take note of what a launch of a graph has written: of all launches the most counts."""
+        """Note what a launch of a graph has written; the largest launch counts."""
         if (graph, files) in self._written:
             return
-        known = any(number == graph for number, _ in self._written)
+        was_measured = any(number == graph for number, _ in self._written)
         self._written.add((graph, files))
         need = (size_bytes + files * _FILE_BYTES) * _MARGIN
-        self._needs[graph] = max(need, self._needs[graph]) if known else need
+        self._needs[graph] = max(need, self._needs[graph]) if was_measured else need
 
     def check(self) -> None:
-        """See that every graph can run once more.
+        """Check that every graph can run once more.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class RingRoom:
             )
 
     def _free(self, on_disk: int) -> int:
-        """Return how much may be written, of which the system tells at once how much the disk holds."""
+        """Return how much may be written, given the free bytes on disk, which are fast to get."""
         if not self._is_in_memory:
             return on_disk
         now = time.monotonic()

@@ -1,9 +1,9 @@
-"""Scans large dumped tensors in a second thread, as soon as MindSpore has written them, while it goes on.
+"""Scans large dumped tensors in a second thread, as soon as MindSpore has written them, while the training goes on.
 
-To read what was dumped takes as long as to move it through memory. Whoever does so while the next operators run has it
-from the processor's cache, and the training waits for little of it. At the end of a step both threads scan what is
-left, the training's own the oldest first, this one the newest. Results lie in rows of their own until somebody observes
-the tensors.
+Reading what was dumped takes as long as moving it through memory. A thread that reads it while the next operators run
+gets it from the processor's cache, and the training hardly waits for it. At the end of a step both threads scan what is
+left: the training's thread starts with the oldest, this one with the newest. Its rows are kept apart until the tensors
+are observed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tensight.agents.mindspore.launches import Launch
 
 LARGE_BYTES = 2**19
-"""Of a file from which on it is worth telling another thread of it."""
+"""Minimum size of a file that is worth passing to another thread."""
 
 _NICENESS = 5
 _MOST_FOLDERS = 16
@@ -38,10 +38,10 @@ _Path = tuple[str, str]
 
 
 def are_worth_waking(sizes: Sequence[int]) -> bool:
-    """Return whether files of these sizes, in bytes, are worth telling a thread of each one while a graph runs.
+    """Return whether files of these sizes, in bytes, are worth waking a thread for each one while a graph runs.
 
-    Each of them wakes the thread, and that holds up threads of MindSpore, which wait for each other without sleeping:
-    files must be large on average to make up for it.
+    Waking the thread holds up threads of MindSpore, which wait for each other without sleeping: files must be large on
+    average to make up for it.
     """
     return sum(sizes) >= LARGE_BYTES * len(sizes)
 
@@ -63,7 +63,7 @@ class ScansAhead(threading.Thread):
         self._changed = threading.Condition()
         self._waiting: dict[int, DumpedTensor] = {}
         self._busy: _Path | None = None
-        self._found: dict[int, _Path] = {}
+        self._scanned: dict[int, _Path] = {}
         self._expected: dict[int, dict[str, int]] = {}
         self._parents: set[str] = set()
         self._folders: dict[str, LaunchFolder] = {}
@@ -80,9 +80,9 @@ class ScansAhead(threading.Thread):
         Parameters
         ----------
         launch : Launch
-            One that was dumped.
+            A launch that was dumped.
         slot_ids : dict of str to int
-            Where they are observed, by their keys (`Launch.keys`).
+            Of the tensors, by their keys (`Launch.keys`).
         """
         self._expected[launch.graph] = slot_ids
         parent = os.path.dirname(launch.folder)
@@ -92,7 +92,7 @@ class ScansAhead(threading.Thread):
                 self._arrivals.watch(parent)
 
     def begin(self, tensors: Iterable[tuple[int, DumpedTensor]]) -> None:
-        """Have those scanned of a step's large tensors that were not.
+        """Scan those of a step's large tensors that have not been scanned.
 
         Parameters
         ----------
@@ -103,30 +103,30 @@ class ScansAhead(threading.Thread):
             for slot_id, tensor in tensors:
                 tensor.ahead = _Ahead(self, slot_id)
                 path = _path_of(tensor)
-                is_known = path in (self._busy, self._found.get(slot_id))
+                is_known = path in (self._busy, self._scanned.get(slot_id))
                 if not is_known and self._needs[slot_id] & _SCANNED:
                     self._let_wait(slot_id, tensor)
         self._nudge()
 
     def share(self, slot_id: int, tensor: DumpedTensor) -> None:
-        """Have a tensor know what was found of the same file for another slot."""
+        """Let a tensor use the row that another slot has for the same file."""
         tensor.ahead = _Ahead(self, slot_id)
 
     def row(self, slot_id: int, tensor: DumpedTensor) -> StatisticsColumns | None:
-        """Return the columns in which the row of a slot is that of a tensor; None if nobody has scanned it."""
+        """Return the columns whose row of a slot is that of a tensor; None if it was not scanned."""
         path = _path_of(tensor)
         with self._changed:
             if self._waiting.pop(slot_id, None) is not None:
                 return None
             while self._busy == path:
                 self._changed.wait()
-            return self._columns if self._found.get(slot_id) == path else None
+            return self._columns if self._scanned.get(slot_id) == path else None
 
     def forget(self) -> None:
-        """Forget what was found and what waits: it belongs to a step that is over."""
+        """Forget rows and waiting tensors: they belong to a step that is over."""
         with self._changed:
             self._waiting.clear()
-            self._found.clear()
+            self._scanned.clear()
 
     def close(self) -> None:
         """End the thread."""
@@ -141,7 +141,7 @@ class ScansAhead(threading.Thread):
             folder.close()
 
     def _let_wait(self, slot_id: int, tensor: DumpedTensor) -> None:
-        """Put a tensor before all others, in place of an older one."""
+        """Put a tensor before all others, replacing an older one of its slot."""
         self._waiting.pop(slot_id, None)
         self._waiting[slot_id] = tensor
 
@@ -167,7 +167,7 @@ class ScansAhead(threading.Thread):
             self._scan_newest()
 
     def _sort(self, arrived: list[tuple[str, str]]) -> None:
-        """Have those scanned of the files that arrived which somebody will want."""
+        """Scan those of the files that arrived which will be observed."""
         needs = self._needs
         expected = chain.from_iterable(slot_ids.values() for slot_ids in list(self._expected.values()))
         if not any(needs[slot_id] & _SCANNED for slot_id in expected):
@@ -195,14 +195,14 @@ class ScansAhead(threading.Thread):
                 return
             slot_id, tensor = self._waiting.popitem()
             path = self._busy = _path_of(tensor)
-            self._found.pop(slot_id, None)
+            self._scanned.pop(slot_id, None)
         try:
             done = self._reader.scan_here(tensor, self._columns, slot_id, hashed=self._needs[slot_id] & _HASH != 0)
         except Exception:
             done = False
         with self._changed:
             if done:
-                self._found[slot_id] = path
+                self._scanned[slot_id] = path
             self._busy = None
             self._changed.notify_all()
 
@@ -212,7 +212,7 @@ def _path_of(tensor: DumpedTensor) -> _Path:
 
 
 class _Ahead:
-    """What another thread knows of a tensor."""
+    """The rows of another thread, for one tensor."""
 
     __slots__ = ("_scans", "_slot_id")
 
@@ -221,7 +221,7 @@ class _Ahead:
         self._slot_id = slot_id
 
     def scanned(self, tensor: DumpedTensor, columns: StatisticsColumns, slot_id: int, *, hashed: bool) -> bool:
-        """Write the row of a slot if it was scanned; return whether that is so."""
+        """Write the row of a slot if the tensor was scanned; return whether it was."""
         rows = self._scans.row(self._slot_id, tensor)
         if rows is None or (hashed and not rows.has_hash(self._slot_id)):
             return False
@@ -229,6 +229,6 @@ class _Ahead:
         return True
 
     def has_non_finite(self, tensor: DumpedTensor) -> bool | None:
-        """Whether there is a NaN or an Inf among the values; None if it was not scanned."""
+        """Whether any value is NaN or Inf; None if it was not scanned."""
         rows = self._scans.row(self._slot_id, tensor)
         return None if rows is None else rows.non_finite(self._slot_id)

@@ -1,4 +1,4 @@
-"""What surrounds a training with MindSpore: its version, device, settings and seed."""
+"""The environment of a training with MindSpore: version, device, settings and seed."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 _FLAGS = ("mode", "device_target", "deterministic", "pynative_synchronize", "jit_level", "enable_graph_kernel")
 
 
-def describe_mindspore(found: Framework) -> dict[str, object]:
-    """Return what surrounds a training with MindSpore, as `tensight.agents.setup.describe` takes it.
+def describe_mindspore(framework: Framework) -> dict[str, object]:
+    """Return the environment of a training with MindSpore, as `tensight.agents.setup.describe` takes it.
 
     Parameters
     ----------
-    found : Framework
+    framework : Framework
         As the agent knows it.
 
     Returns
     -------
     dict
-        ``framework``, ``flags``, ``random``; ``left_out`` names parts that could not be had.
+        ``framework``, ``flags``, ``random``; ``left_out`` names parts that were not available.
     """
     left_out: list[object] = []
     parts = {
         "framework": lambda: {
-            "name": found.name,
-            "version": found.version,
-            "rank": found.rank,
-            "world_size": found.world_size,
+            "name": framework.name,
+            "version": framework.version,
+            "rank": framework.rank,
+            "world_size": framework.world_size,
         },
         "flags": _flags,
         "random": lambda: {"mindspore_seed": plain(mindspore.get_seed())},
@@ -47,7 +47,7 @@ def _flags() -> dict[str, object]:
 
 
 def _flag(name: str) -> object:
-    """Return a setting; None if this version of MindSpore has none of that name."""
+    """Return a setting; None if this version of MindSpore does not have it."""
     try:
         return plain(mindspore.get_context(name))
     except Exception:

@@ -1,4 +1,4 @@
-"""What a step computed, of all graphs that ran in it: one program."""
+"""Combines the graphs that ran in a step into one program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StepPrograms:
         self._previewed = ""
 
     def preview(self, programs: Sequence[Program]) -> Program:
-        """Return what is known before the first step; the first program that is another one takes its place."""
+        """Return what is known before the first step; the first program that differs replaces it."""
         program = self.merged(programs)
         self._previewed = program.name
         return program
@@ -39,27 +39,27 @@ class StepPrograms:
         Parameters
         ----------
         programs : sequence of Program
-            Of the graphs that ran, in their order. None at all is the program of nothing that is known yet.
+            Of the graphs that ran, in their order; empty if nothing is known yet.
         calls : sequence of CompiledCall
-            By which eager code, the first of the programs, had the others run.
+            Calls with which eager code, the first of the programs, ran the others.
         backward : sequence of DumpedProgram
             Graphs of the backward passes of such calls.
         """
         key = (*map(id, programs), *calls)
-        known = self._programs.get(key)
-        if known is None:
+        entry = self._programs.get(key)
+        if entry is None:
             name, self._previewed = self._previewed or _name(programs), ""
-            # The programs are kept, so that no other ones get their identities.
-            known = _merged(name, len(self._programs), programs, calls, backward), tuple(programs)
-            self._programs[key] = known
-        return known[0]
+            # The programs are kept alive, so that no others can get their identities.
+            entry = _merged(name, len(self._programs), programs, calls, backward), tuple(programs)
+            self._programs[key] = entry
+        return entry[0]
 
 
 def _name(programs: Sequence[Program]) -> str:
     if not programs:
         return "kernel_graph_0"
     first = programs[0]
-    # What a graph is called ends with its number.
+    # The name of a graph ends with its number.
     return first.name if len(programs) == 1 else f"{len(programs)}_graphs_from_{first.name}"
 
 
@@ -78,13 +78,13 @@ def _merged(
     whole = Program(name, number, _each_once(node for program in programs for node in program.nodes))
     if not programs or not all(program.written for program in programs):
         return whole
-    # As MindSpore wrote them they tell more: every line of every stack, all attributes, what constants are.
+    # The graphs that MindSpore wrote contain more: every line of every stack, all attributes, values of constants.
     return replace(whole, written=merged([program.written for program in programs], name, graph_number(whole)))
 
 
 def _each_once(nodes: Iterable[TracedNode]) -> tuple[TracedNode, ...]:
-    """Return nodes without those of the same names; what is no operator comes first."""
-    found: dict[str, TracedNode] = {}
+    """Return the first node of each name; those that are not operators come first."""
+    by_name: dict[str, TracedNode] = {}
     for node in nodes:
-        found.setdefault(node.name, node)
-    return tuple(sorted(found.values(), key=lambda node: node.role == "operator"))
+        by_name.setdefault(node.name, node)
+    return tuple(sorted(by_name.values(), key=lambda node: node.role == "operator"))

@@ -1,4 +1,4 @@
-"""MindSpore's graphs as the nodes of a program: names, inputs, roles, lines of code, the order in which they run."""
+"""MindSpore's graphs as the nodes of a program: names, inputs, roles, lines of code, order of execution."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LIBRARIES = ("site-packages", "dist-packages")
 _DEFINITIONS = ("def ", "async def ")
 _VARIABLE_READERS = frozenset({"Load", "Assign", "AssignAdd", "AssignSub"})
-"""What reads a variable of the network; an input of the network is read as it is."""
+"""Operators that read a variable of the network; an input of the network is read directly."""
 
 
 def traced_nodes(
@@ -57,36 +57,36 @@ def traced_nodes(
 def executed(graph: Graph, listed: Sequence[str]) -> list[Node]:
     """Return the operators of a graph that compute something, in the order of execution.
 
-    An operator that is in no list, such as a reshape that moves nothing, stands behind what it reads.
+    An operator that is not listed, such as a reshape that moves nothing, follows the operators that it reads.
     """
     computing = [node for node in graph.operators if node.type not in VIRTUAL_TYPES]
     positions = {name: float(position) for position, name in enumerate(listed)}
     at: dict[Node, float] = {}
     for node in computing:
-        known = positions.get(node.name)
-        if known is None:
+        position = positions.get(node.name)
+        if position is None:
             read = (at.get(source[0], -1.0) for source in graph.flat_producers(node) if source is not None)
-            known = max(read, default=-1.0) if listed else len(at)
-        at[node] = known
+            position = max(read, default=-1.0) if listed else len(at)
+        at[node] = position
     return sorted(computing, key=lambda node: (at[node], node.name not in positions))
 
 
 def sources(graph: Graph, node: Node, names: Mapping[str, str]) -> tuple[Source | None, ...]:
-    """Return where the inputs of an operator come from, as its slots count."""
-    found = [
+    """Return the sources of the inputs of an operator, by slot."""
+    inputs = [
         None if producer is None else (names.get(producer[0].name, producer[0].name), producer[1])
         for producer in graph.flat_producers(node)
     ]
-    # What stands at the end and is no value orders side effects.
-    while found and found[-1] is None:
-        found.pop()
-    return tuple(found)
+    # Inputs at the end that are not values order side effects.
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    return tuple(inputs)
 
 
 def results(graph: Graph, names: Mapping[str, str]) -> tuple[Source | None, ...]:
-    """Return where the values come from that a graph returns, tuples in tuples included.
+    """Return the sources of the values that a graph returns, nested tuples included.
 
-    Nothing at all where that cannot be told; None for a constant.
+    Empty if they are unknown; None for a constant.
     """
     last = graph.operators[-1] if graph.operators else None
     if last is None or last.type != "MakeTuple" or graph.consumers(last):
@@ -103,17 +103,17 @@ def is_tuple(parameter: Node) -> bool:
 
 
 def optimizes(graph: Graph) -> bool:
-    """Whether an optimizer is a part of a graph."""
+    """Whether a graph contains an optimizer."""
     return any(map(is_optimizer, graph.operators))
 
 
 def updates_weights(graph: Graph) -> bool:
-    """Whether a run of a graph ends with other weights."""
+    """Whether a run of a graph updates weights."""
     return bool(parameter_roles(graph).trainable) and optimizes(graph)
 
 
 def other_role(graph: Graph, parameter: Node) -> Role:
-    """Return the role of a parameter that is neither a weight nor the optimizer's."""
+    """Return the role of a parameter that is neither a weight nor a state of an optimizer."""
     if "." in parameter.name or is_gathered(parameter.name):
         return "buffer"
     is_variable = any(reader.type in _VARIABLE_READERS for reader in graph.consumers(parameter))
@@ -123,7 +123,7 @@ def other_role(graph: Graph, parameter: Node) -> Role:
 def user_stack(node: Node) -> tuple[StackFrame, ...]:
     """Return the lines of the user's code that an operator comes from, innermost first.
 
-    Where there are none, as in what an optimizer does, those of libraries must do.
+    If there are none, as for an optimizer's operators, the lines of libraries are returned.
     """
     return _stack(node.stack)
 
@@ -131,12 +131,12 @@ def user_stack(node: Node) -> tuple[StackFrame, ...]:
 @lru_cache(maxsize=4096)
 def _stack(lines: tuple[str, ...]) -> tuple[StackFrame, ...]:
     located = tuple(_located(parse_stack(lines)))
-    own = tuple(frame for frame in located if not any(name in frame.file for name in _LIBRARIES))
-    return own or located
+    user_frames = tuple(frame for frame in located if not any(name in frame.file for name in _LIBRARIES))
+    return user_frames or located
 
 
 def _located(frames: tuple[SourceFrame, ...]) -> Iterator[StackFrame]:
-    """Yield frames that name a line; the line that defines a function only names it."""
+    """Yield frames that name a line; a line that defines a function only provides its name."""
     for frame, outer in zip(frames, (*frames[1:], None), strict=False):
         if not frame.file or frame.line is None or frame.code.startswith(_DEFINITIONS):
             continue

@@ -1,4 +1,4 @@
-"""What `tensight selftest` measures of a training of MindSpore."""
+"""What `tensight selftest` measures in a MindSpore training."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 def follow(trial: Trial) -> None:
-    """Tell a trial of every step from now on."""
+    """Report every step to a trial from now on."""
     MindSporeTraining(trial)
 
 
 class MindSporeTraining(Training):
-    """A training of MindSpore: an optimizer is called, or a graph has run that has one in it.
+    """A MindSpore training, whose steps end when an optimizer was called, or a graph that contains one has run.
 
     Parameters
     ----------
     trial : Trial
-        It receives each step of the first optimizer.
+        Receives each step of the first optimizer.
     """
 
     framework = "mindspore"
@@ -49,13 +49,13 @@ class MindSporeTraining(Training):
         self._graphs.install()
 
     def _optimizer_called(self, _: Callable[..., Any], optimizer: Any, *given: Any, **named: Any) -> Any:
-        # Every cell is called so, and the debugger may have replaced that since.
+        # This function calls all cells, and the debugger may have replaced it since.
         result = nn.Cell.__call__(optimizer, *given, **named)
         self._updated(frozenset((id(optimizer),)))
         return result
 
     def _graph_called(self, compiled: Compiled) -> None:
-        # One that is called by itself has been counted.
+        # An optimizer that is called directly has been counted.
         if isinstance(compiled.owner, nn.Optimizer):
             return
         optimizers = self._optimizers_of.get(compiled.phase)
@@ -70,12 +70,16 @@ class MindSporeTraining(Training):
             self._trial.stepped(self)
 
     def state(self) -> Iterator[tuple[str, str]]:
-        """Yield every parameter of a cell by its name: optimizers' states and statistics of batches are some, too."""
+        """Yield every parameter of a cell by name, including optimizers' states and batch statistics."""
         wait_for_results()
         gc.collect()
         reader = MindSporeReader()
         digests: dict[str, set[str]] = {}
-        parameters = {id(one): one for cell in live_instances(nn.Cell) for one in cell.get_parameters(expand=False)}
+        parameters = {
+            id(parameter): parameter
+            for cell in live_instances(nn.Cell)
+            for parameter in cell.get_parameters(expand=False)
+        }
         for parameter in parameters.values():
             values = reader.host(parameter)
             if values is not None:
@@ -85,7 +89,7 @@ class MindSporeTraining(Training):
             yield name, "".join(sorted(digests[name]))
 
     def bytes_in_files(self) -> int:
-        """Return what MindSpore has dumped into memory."""
+        """Return the bytes that MindSpore has dumped into memory."""
         ring = ProcessDump.of_this_process().ring
         return ring.used_bytes() if ring is not None and ring.is_in_memory else 0
 

@@ -1,8 +1,8 @@
-"""Tuples of tensors that one graph returns and another is given, as gradients by a network and by its optimizer.
+"""Links tuples of tensors that one graph returns and another takes, such as gradients for an optimizer.
 
-MindSpore dumps no tuples that a graph is given. Python sees both calls: a tensor that was returned and is given on has
-the value, and the position in the program, of the operator that computed it. Of others, computed between the calls, the
-values are read where they lie.
+MindSpore does not dump tuples that a graph takes. Python sees both calls: a tensor that one call returned and another
+takes has the value, and the position in the program, of the operator that computed it. Other tensors, computed between
+the calls, are read in place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TupleLinking:
     ----------
     agent : Agent
     may_have_run : callable (program) -> bool
-        Whether something may have run that has left no file.
+        Whether a program that left no file may have run.
     """
 
     def __init__(self, agent: Agent, may_have_run: Callable[[DumpedProgram], bool]) -> None:
@@ -55,26 +55,26 @@ class TupleLinking:
         arguments: tuple[Any, ...],
         result: Any,
     ) -> None:
-        """Take note of a call that is part of a step.
+        """Note a call that is part of a step.
 
         Parameters
         ----------
         programs : collection of DumpedProgram
-            What it may have run.
+            Those that it may have run.
         launches : sequence of Launch
-            What it has run, as far as that was dumped.
+            Those that it has run, as far as they were dumped.
         arguments, result : object
             Of the call.
         """
-        tuples = [list(_flat(one)) for one in arguments if isinstance(one, (tuple, list))]
+        tuples = [list(_flat(argument)) for argument in arguments if isinstance(argument, (tuple, list))]
         for program in programs:
             for name, length in program.tuples.items():
-                given = [one for one in tuples if len(one) == length]
-                if len(given) == 1 and all(isinstance(one, Tensor) for one in given[0]):
+                given = [elements for elements in tuples if len(elements) == length]
+                if len(given) == 1 and all(isinstance(element, Tensor) for element in given[0]):
                     self._take(name, given[0])
         if len(programs) == 1:
             (program,) = programs
-            # Of a graph that runs twice in a step the second run is seen.
+            # If a graph runs twice in a step, the second run counts.
             self._returned[program] = _by_identity(program.results, list(_flat(result)))
         else:
             for name, value in self._given_to_branches(programs, launches).items():
@@ -84,12 +84,12 @@ class TupleLinking:
                     self._given[name] = value
 
     def linked(self, program: Program) -> Program:
-        """Return the program of the step, in which tuples that were passed on consist of what was returned."""
+        """Return the program of the step, in which linked tuples consist of the outputs that were passed on."""
         if not self._links and not self._given:
             return program
         key = id(program), frozenset(self._links.items()), frozenset(self._given.items())
-        known = self._linked.get(key)
-        if known is None:
+        entry = self._linked.get(key)
+        if entry is None:
             names = {node.name for node in program.nodes}
             links = {
                 name: elements
@@ -97,12 +97,12 @@ class TupleLinking:
                 if name in names and all(source in names for source, _ in elements)
             }
             linked = _linked(program, links) if links else program
-            # The program is kept, so that no other one gets its identity.
-            known = self._linked[key] = replace(linked, given=_given_in(linked, self._given, links)), program
-        return known[0]
+            # The program is kept alive, so that no other one can get its identity.
+            entry = self._linked[key] = replace(linked, given=_given_in(linked, self._given, links)), program
+        return entry[0]
 
     def begin_step(self) -> None:
-        """Forget the step that has ended: what is given on later is not what is seen of the next."""
+        """Forget the step that has ended: tensors that are passed on later are not linked to the next one."""
         self._links.clear()
         self._given.clear()
         self._returned.clear()
@@ -110,7 +110,7 @@ class TupleLinking:
     def _given_to_branches(self, programs: Collection[DumpedProgram], launches: Sequence[Launch]) -> dict[str, Given]:
         every = tuple(programs)
         if not launches:
-            # Nobody looks at what runs now.
+            # What runs now is not captured.
             return self._latest.get(every, {})
         moments = sorted(moment for launch in launches for moment in (launch.began, launch.ended))
         order = tuple(
@@ -118,11 +118,11 @@ class TupleLinking:
             for launch in launches
         )
         key = every, frozenset(order)
-        known = self._branches.get(key)
-        if known is None:
-            known = self._branches[key] = branch_inputs(every, launches, self._may_have_run)
-        self._latest[every] = known
-        return known
+        inputs = self._branches.get(key)
+        if inputs is None:
+            inputs = self._branches[key] = branch_inputs(every, launches, self._may_have_run)
+        self._latest[every] = inputs
+        return inputs
 
     def _take(self, name: str, tensors: list[Any]) -> None:
         elements: list[Source] = []
@@ -135,9 +135,9 @@ class TupleLinking:
 
     def _source_of(self, tensor: Any) -> Source | None:
         for returned in self._returned.values():
-            known = returned.get(id(tensor))
-            if known is not None and known[0]() is tensor:
-                return known[1]
+            entry = returned.get(id(tensor))
+            if entry is not None and entry[0]() is tensor:
+                return entry[1]
         return None
 
     def _observe(self, name: str, slot: int, tensor: Any) -> None:
@@ -150,8 +150,8 @@ class TupleLinking:
 
 def _flat(value: Any) -> Iterator[Any]:
     if isinstance(value, (tuple, list)):
-        for one in value:
-            yield from _flat(one)
+        for element in value:
+            yield from _flat(element)
     else:
         yield value
 
@@ -182,13 +182,15 @@ def _linked(program: Program, links: _Links) -> Program:
 
 
 def _given_in(program: Program, given: Mapping[str, Given], links: _Links) -> dict[str, Given]:
-    """Return what parameters may be of which more than one thing is possible, with the nodes of a program."""
+    """Return the possible sources of parameters that have several, as nodes of a program."""
     names = {node.name for node in program.nodes}
-    found: dict[str, Given] = {}
-    for name, one in given.items():
+    result: dict[str, Given] = {}
+    for name, value in given.items():
         if name in names:
-            linked = (links.get(source.node, ((source.node, source.slot),)) for source in one.sources)
+            linked = (links.get(source.node, ((source.node, source.slot),)) for source in value.sources)
             sources = [GivenSource("", *elements[0]) for elements in linked]
-            known = tuple(source for source in sources if source.node in names)
-            found[name] = Given(known, is_complete=one.is_complete and len(known) == len(sources))
-    return found
+            program_sources = tuple(source for source in sources if source.node in names)
+            result[name] = Given(
+                program_sources, is_complete=value.is_complete and len(program_sources) == len(sources)
+            )
+    return result

@@ -1,4 +1,4 @@
-"""Graphs as MindSpore wrote them, made fit for travelling: with the names of the program, and several in one."""
+"""Graphs as MindSpore wrote them, prepared for transfer: with the names of the program, and several merged into one."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _DT_INT64 = 5
 
 
 def renamed(data: bytes, graph: Graph, names: Mapping[str, str]) -> bytes:
-    """Return a serialized graph with the names that its nodes have in a program.
+    """Return a serialized graph with the names of its nodes in a program.
 
     Parameters
     ----------
     data : bytes
         The graph as MindSpore wrote it.
     graph : Graph
-        The same, read.
+        The same graph, parsed.
     names : mapping of str to str
         Name in the program of each node.
     """
@@ -48,35 +48,35 @@ def renamed(data: bytes, graph: Graph, names: Mapping[str, str]) -> bytes:
 
 
 def merged(graphs: Iterable[bytes], name: str, number: int) -> bytes:
-    """Return several serialized graphs as one; parameters of one name are one.
+    """Merge several serialized graphs, and parameters of the same name; return the graph.
 
     Parameters
     ----------
     graphs : iterable of bytes
-        Of programs, with the names that they have there.
+        With the names of their nodes in programs.
     name : str
-        Of the whole.
+        Of the merged graph.
     number : int
-        By which a process reports that it is in it.
+        By which a process reports that it is in this graph.
     """
     whole = GraphProto(name=encoded(name), root_name=str(number).encode())
-    known: set[bytes] = set()
+    parameter_names: set[bytes] = set()
     names: set[bytes] = set()
 
     def unique(full_name: bytes, position: int) -> bytes:
-        # Operators have names of their own already; constants, and what only hands values on, may not.
-        own = full_name + f"#{position + 1}".encode() if full_name and full_name in names else full_name
-        names.add(own)
-        return own
+        # Operators have unique names already; constants and pass-through nodes may not.
+        unique_name = full_name + f"#{position + 1}".encode() if full_name and full_name in names else full_name
+        names.add(unique_name)
+        return unique_name
 
     for position, data in enumerate(graphs):
         part = GraphProto.FromString(data)
         prefix = f"{position}.".encode()
         for parameter in part.parameters:
-            if parameter.name not in known:
-                known.add(parameter.name)
+            if parameter.name not in parameter_names:
+                parameter_names.add(parameter.name)
                 whole.parameters.append(parameter)
-        own = {parameter.name for parameter in part.parameters}
+        part_parameters = {parameter.name for parameter in part.parameters}
         for constant in part.const_vals:
             constant.key = prefix + constant.key
             constant.full_name = unique(constant.full_name, position)
@@ -85,22 +85,22 @@ def merged(graphs: Iterable[bytes], name: str, number: int) -> bytes:
             node.name = prefix + node.name
             node.full_name = unique(node.full_name, position)
             for source in node.input:
-                if source.name not in own:
+                if source.name not in part_parameters:
                     source.name = prefix + source.name
             whole.node.append(node)
     return whole.SerializeToString()
 
 
 def link_tuples(data: bytes, tuples: Mapping[str, Sequence[Source]]) -> bytes:
-    """Return a serialized graph in which values that came from outside are what other nodes put out.
+    """Return a serialized graph in which values from outside are replaced by outputs of other nodes.
 
     Parameters
     ----------
     data : bytes
         A graph with the names of a program.
     tuples : mapping of str to sequence of Source
-        By the name of the parameter, of which the graph knows whether it is a tuple; an element of which nobody knows
-        better is one of the parameter itself.
+        By the name of the parameter, which is a tuple or not as the graph says; an element of unknown source is one of
+        the parameter itself.
     """
     graph = GraphProto.FromString(data)
     references = {parameter.name: parameter.name for parameter in graph.parameters}
@@ -112,20 +112,20 @@ def link_tuples(data: bytes, tuples: Mapping[str, Sequence[Source]]) -> bytes:
     for name, elements in tuples.items():
         parameter = encoded(name)
         scope = b"Default/" + parameter
-        own = items[parameter] = [b"%b.item%d" % (parameter, position) for position in range(len(elements))]
+        item_names = items[parameter] = [b"%b.item%d" % (parameter, position) for position in range(len(elements))]
         for position, (source, slot) in enumerate(elements):
             index = graph.const_vals.add(key=b"%b.index%d" % (parameter, position))
             index.value = ValueProto(dtype=_DT_INT64, int_val=slot).SerializeToString()
             full_name = b"%b/TupleGetItem-op%d" % (scope, position)
-            own_reads = (references[encoded(source)], index.key)
-            made.append(_virtual(own[position], b"TupleGetItem", scope, full_name, own_reads))
-        wholes[parameter] = own[0]
+            item_reads = (references[encoded(source)], index.key)
+            made.append(_virtual(item_names[position], b"TupleGetItem", scope, full_name, item_reads))
+        wholes[parameter] = item_names[0]
         if kinds[parameter].HasField("sequence_type"):
             wholes[parameter] = b"handed." + parameter
-            made.append(_virtual(wholes[parameter], b"MakeTuple", scope, scope + b"/MakeTuple-op0", own))
+            made.append(_virtual(wholes[parameter], b"MakeTuple", scope, scope + b"/MakeTuple-op0", item_names))
     for node in graph.node:
         reads = tuple(read.name for read in node.input)
-        # A tuple that was taken apart and put together again is named once for each element.
+        # A tuple that was taken apart and rebuilt is named once for each element.
         spread = items.get(reads[0], []) if node.op_type == b"MakeTuple" and len(set(reads)) == 1 else []
         for position, read in enumerate(node.input):
             read.name = spread[position] if len(spread) == len(reads) else wholes.get(read.name, read.name)

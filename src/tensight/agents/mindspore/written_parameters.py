@@ -1,8 +1,8 @@
-"""Which parameters a script has written to, itself or by loading a checkpoint, since a graph last read them.
+"""Parameters that a script has written to, directly or by loading a checkpoint, since a graph last read them.
 
-A graph reads its parameters where they lie, and nobody sees that. So what was written to is noted, to be looked at
-before the next graph runs. Operators that compute in place (``weight.mul_(2)``) and arrays that share a parameter's
-memory are not noticed.
+A graph reads its parameters in place, which cannot be observed. So written parameters are noted, and observed before
+the next graph runs. Operators that compute in place (``weight.mul_(2)``) and arrays that share a parameter's memory are
+not noticed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WrittenParameters:
         self._memory = HeldMemory()
 
     def install(self) -> None:
-        """Follow them from now on."""
+        """Follow these functions from now on."""
         self._replaced.put(Parameter, "set_data", self._set_data_called)
         for name in _METHODS:
             self._replaced.put(Tensor, name, self._method_called)
@@ -40,7 +40,7 @@ class WrittenParameters:
             self._replaced.put(operator, "__call__", self._operator_called)
 
     def remove(self) -> None:
-        """Leave everything as it was, unless somebody else has replaced what is ours."""
+        """Restore everything, except where other code has replaced our functions."""
         self._replaced.take_back()
         self._written.clear()
 
@@ -51,7 +51,7 @@ class WrittenParameters:
         return len(self._written)
 
     def forget(self, parameter: object) -> None:
-        """Forget that a parameter was written to: a graph reads it."""
+        """Forget that a parameter was written to, because a graph reads it."""
         self._written.pop(id(parameter), None)
 
     def _method_called(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -59,7 +59,7 @@ class WrittenParameters:
         return original(*given, **named)
 
     def _set_data_called(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        # Where memory cannot be held, the training goes on as without the debugger.
+        # If memory cannot be kept, the training goes on as without the debugger.
         with contextlib.suppress(Exception):
             self._memory.hold(given[0])
         return self._method_called(original, *given, **named)
@@ -70,6 +70,6 @@ class WrittenParameters:
         return original(*given, **named)
 
     def _note(self, written: tuple[Any, ...]) -> None:
-        for one in written:
-            if isinstance(one, Parameter):
-                self._written[id(one)] = one
+        for parameter in written:
+            if isinstance(parameter, Parameter):
+                self._written[id(parameter)] = parameter
