@@ -228,9 +228,9 @@ app = typer.Typer(
 )
 
 
-def version(wanted: bool) -> None:
+def version(is_requested: bool) -> None:
     """Print what is installed if that is wanted, and end."""
-    if wanted:
+    if is_requested:
         from tensight.installations import described
 
         typer.echo(described("tensight"))

@@ -86,8 +86,8 @@ class Detachment:
 
 def _arguments(given: Mapping[str, object], config: Path | None) -> Iterable[str]:
     for field, value in given.items():
-        for one in value if isinstance(value, list) else [value]:
-            yield f"{option_name(field)}={one}"
+        for element in value if isinstance(value, list) else [value]:
+            yield f"{option_name(field)}={element}"
     if config is not None:
         yield f"--config={config}"
 

@@ -135,11 +135,11 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
     from tensight.watchpoints import SelectorKind, Severity, advice, describe
 
     out = console()
-    found = [result for result in results if result.hits]
+    with_hits = [result for result in results if result.hits]
     dump = analysis.dump
     # One name can be of nodes in several graphs.
     has_graphs = any(len(dump.graphs(rank)) > 1 for rank in dump.ranks)
-    for result in sorted(found, key=lambda result: result.watchpoint.severity is not Severity.ERROR):
+    for result in sorted(with_hits, key=lambda result: result.watchpoint.severity is not Severity.ERROR):
         point = result.watchpoint
         colour = "red" if point.severity is Severity.ERROR else "yellow"
         groups = _by_tensor(result.hits)
@@ -160,9 +160,9 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
         if len(groups) > limit:
             out.print(f"  [dim]… {count(len(groups) - limit, 'more tensor')} (--limit, or --format json)[/]")
             out.print()
-    if len(results) > len(found):
-        out.print(f"[green]✓[/] {count(len(results) - len(found), 'watchpoint')} without a hit")
-    if not found:
+    if len(results) > len(with_hits):
+        out.print(f"[green]✓[/] {count(len(results) - len(with_hits), 'watchpoint')} without a hit")
+    if not with_hits:
         out.print("[green]Nothing hit.[/]")
     _print_not_recorded(out, results)
     for result in results:

@@ -197,7 +197,9 @@ def _print_values(out: Console, result: CheckpointComparison, limit: int) -> Non
         if len(in_both) > limit:
             out.print(f"  [dim]… {count(len(in_both) - limit, 'more value')} (--limit, or --json)[/]")
     for which in ("A", "B"):
-        _print_only_in(out, f"values only in {which}", [one.name for one in result.values if one.only_in == which])
+        _print_only_in(
+            out, f"values only in {which}", [value.name for value in result.values if value.only_in == which]
+        )
 
 
 def _print_only_in(out: Console, heading: str, names: list[str]) -> None:

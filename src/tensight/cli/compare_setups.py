@@ -98,9 +98,9 @@ def _print(comparison: SetupComparison, limit: int) -> None:
         Importance.ROUNDING: "[bold yellow]Can change rounding[/]",
         Importance.REST: "[bold]Changes no result by itself[/]",
     }
-    for importance, of_importance in groupby(comparison.differences, lambda one: one.importance):
+    for importance, of_importance in groupby(comparison.differences, lambda difference: difference.importance):
         out.print(headings[importance])
-        for part, of_part in groupby(of_importance, lambda one: one.part):
+        for part, of_part in groupby(of_importance, lambda difference: difference.part):
             differences = list(of_part)
             out.print(f"  [bold]{escape(part)}[/]")
             for difference in differences[:limit]:

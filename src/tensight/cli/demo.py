@@ -52,12 +52,12 @@ def demo(
 
     stay = not exit_ if exit_ is not None else sys.stdin.isatty() and sys.stdout.isatty()
     try:
-        found = show_training(scenario.value, stay=stay)
+        has_hit = show_training(scenario.value, stay=stay)
     except TrainingFailedError as error:
         _print_problem(str(error))
         show_dump(cache_dir)
         return
-    raise typer.Exit(0 if found else FOUND)
+    raise typer.Exit(0 if has_hit else FOUND)
 
 
 def _print_problem(problem: str) -> None:

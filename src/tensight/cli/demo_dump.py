@@ -35,8 +35,8 @@ def show_dump(cache_dir: Path | None) -> None:
     out.print("[bold reverse] tensight check [/] what is wrong\n")
     print_results(analysis, engine.check(analysis, watchpoints_from((), (), recommended=True)), limit=3)
     out.print("\n[bold reverse] tensight origin [/] where it began\n")
-    for found in origins(analysis):
-        print_origin(out, analysis, found, source_root=str(run))
+    for origin in origins(analysis):
+        print_origin(out, analysis, origin, source_root=str(run))
     out.print(
         f'Try it yourself:  tensight origin {shown}\n                  tensight check {shown} --watch "TL(max_gt=1e3)"'
     )
@@ -50,16 +50,16 @@ def unpack(folder: Path) -> Path:
     if target.is_dir():
         return target
     folder.mkdir(parents=True, exist_ok=True)
-    own = Path(tempfile.mkdtemp(dir=folder, prefix="unpacking-"))
+    temporary = Path(tempfile.mkdtemp(dir=folder, prefix="unpacking-"))
     try:
         with resources.as_file(shipped / "run.zip") as path, zipfile.ZipFile(path) as zipped:
-            zipped.extractall(own)
-        (own / SCRIPT).write_bytes((shipped / f"{SCRIPT}.txt").read_bytes())
-        own.rename(target)
+            zipped.extractall(temporary)
+        (temporary / SCRIPT).write_bytes((shipped / f"{SCRIPT}.txt").read_bytes())
+        temporary.rename(target)
     except OSError:
         # Another process was faster.
         if not target.is_dir():
             raise
     finally:
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
     return target

@@ -114,14 +114,14 @@ class _Examination:
         first, second = self._traced("plain", "first"), self._traced("plain", "second")
         difference, unstable = self._difference("first", "second"), _differing(first, second)
         is_repeatable = difference is None and not unstable
-        found = [self._repeatable(difference, unstable, first)]
-        found += self._parameters()
+        checks = [self._repeatable(difference, unstable, first)]
+        checks += self._parameters()
         if first.framework != "torch":
             why = "only for PyTorch"
             names = ("evaluation is deterministic", "checkpoint round trip", _ONE_BATCH, _RESUME)
-            return [*found, *(Check(name, "not checked", why) for name in names)]
+            return [*checks, *(Check(name, "not checked", why) for name in names)]
         return [
-            *found,
+            *checks,
             self._evaluation(),
             self._round_trip(first, is_repeatable=is_repeatable),
             self._one_batch(),
@@ -152,9 +152,9 @@ class _Examination:
 
         traces = [_open_traces(self._folder / name) for name in (first, second)]
         for rank in sorted(traces[0].keys() & traces[1].keys()):
-            found = first_difference(traces[0][rank], traces[1][rank], rank)
-            if found is not None:
-                return found
+            difference = first_difference(traces[0][rank], traces[1][rank], rank)
+            if difference is not None:
+                return difference
         return None
 
     # --- checks ---
@@ -217,16 +217,14 @@ class _Examination:
 
     def _evaluation(self) -> Check:
         name = "evaluation is deterministic"
-        found = self._tried("evaluate")
-        if "error" in found:
-            return Check(name, "not checked", f"the model could not be evaluated on its inputs: {found['error']}")
-        if not found.get("outputs"):
+        report = self._tried("evaluate")
+        if "error" in report:
+            return Check(name, "not checked", f"the model could not be evaluated on its inputs: {report['error']}")
+        if not report.get("outputs"):
             return Check(name, "not checked", "the model returns no tensors")
-        if found["is_deterministic"]:
-            return Check(name, "ok", f"{found['model']} in eval mode gives the same for the same inputs")
-        why = (
-            f"{found['model']} in eval mode gives something else for the same inputs: is there dropout that is left on?"
-        )
+        if report["is_deterministic"]:
+            return Check(name, "ok", f"{report['model']} in eval mode gives the same for the same inputs")
+        why = f"{report['model']} in eval mode gives other outputs for the same inputs: is dropout left on?"
         return Check(name, "wrong", why)
 
     def _round_trip(self, first: Measured, *, is_repeatable: bool) -> Check:
@@ -237,9 +235,9 @@ class _Examination:
             after = self._run("reload", {}, "reload")
         except InputError as error:
             return Check(name, "wrong", str(error))
-        found = self._read("reload")
-        if "error" in found:
-            return Check(name, "wrong", f"the state cannot be saved as data and loaded again: {found['error']}")
+        report = self._read("reload")
+        if "error" in report:
+            return Check(name, "wrong", f"the state cannot be saved as data and loaded again: {report['error']}")
         changed = _differing(first, after)
         if changed:
             return Check(name, "wrong", f"after state_dict and load_state_dict the next steps differ: {_some(changed)}")
@@ -247,10 +245,10 @@ class _Examination:
         return Check(name, "ok", f"the next steps are bit-identical ({what})")
 
     def _one_batch(self) -> Check:
-        found = self._tried("one-batch", steps=_STEPS_ON_ONE_BATCH * self._steps)
-        if "error" in found:
-            return Check(_ONE_BATCH, "not checked", found["error"])
-        return Check(_ONE_BATCH, *_loss_verdict(found["losses"], f"the first {found['source']} in every step"))
+        report = self._tried("one-batch", steps=_STEPS_ON_ONE_BATCH * self._steps)
+        if "error" in report:
+            return Check(_ONE_BATCH, "not checked", report["error"])
+        return Check(_ONE_BATCH, *_loss_verdict(report["losses"], f"the first {report['source']} in every step"))
 
     def _resume(self, first: Measured, *, is_repeatable: bool) -> Check:
         if not is_repeatable:
@@ -259,16 +257,16 @@ class _Examination:
             after = self._run("resume", {}, "resume")
         except InputError as error:
             return Check(_RESUME, "not checked", str(error))
-        found = self._read("resume")
-        if "error" in found:
-            return Check(_RESUME, "not checked", f"the state cannot be put back: {found['error']}")
+        report = self._read("resume")
+        if "error" in report:
+            return Check(_RESUME, "not checked", f"the state cannot be put back: {report['error']}")
         changed = _differing(first, after)
         if changed:
-            lacking = f"; state_dict lacks {_some(found['lacking'])}" if found["lacking"] else ""
+            lacking = f"; state_dict lacks {_some(report['lacking'])}" if report["lacking"] else ""
             why = f"with what state_dict holds the next steps differ: {_some(changed)}{lacking}"
             return Check(_RESUME, "wrong", f"{why}: a checkpoint must hold that, too")
-        parts = ["models", "optimizers", *(name for name in ("schedulers", "scalers") if found[name])]
-        drawn = found["generators"]
+        parts = ["models", "optimizers", *(name for name in ("schedulers", "scalers") if report[name])]
+        drawn = report["generators"]
         needs = f"; a checkpoint also needs the states of the generators: {', '.join(drawn)}" if drawn else ""
         why = f"with the state_dict of {', '.join(parts)} the next steps are bit-identical, on the batches that follow"
         return Check(_RESUME, "ok", why + needs)
@@ -282,8 +280,8 @@ class _Examination:
 
     def _read(self, mode: str) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError, TensightError):
-            found: dict[str, Any] = json_format.loads((self._folder / mode).read_text())
-            return found
+            report: dict[str, Any] = json_format.loads((self._folder / mode).read_text())
+            return report
         return {"error": "nothing was reported"}
 
 
@@ -294,10 +292,10 @@ def _open_traces(folder: Path) -> dict[int, TraceRank]:
     from tensight.dumps.trace_rank import TraceRank
 
     dump = find_dump(folder)
-    traces = [one for one in dump.ranks if one.path.endswith(TRACE_SUFFIX)]
+    traces = [rank for rank in dump.ranks if rank.path.endswith(TRACE_SUFFIX)]
     if not traces:
         raise DumpError(f"{dump.storage.root}: is no trace; `tensight trace train.py` makes one.")
-    return {one.rank: TraceRank(dump.storage, one.rank, one.path) for one in traces}
+    return {rank.rank: TraceRank(dump.storage, rank.rank, rank.path) for rank in traces}
 
 
 def _loss_verdict(losses: Sequence[float], how: str) -> tuple[State, str]:
@@ -335,9 +333,9 @@ def _listed(name: str, weights: set[str], wrong: set[str], what: str) -> Check:
     return Check(name, "wrong", f"{len(wrong)} of {len(weights)}: {what}: {_some(sorted(wrong))}")
 
 
-def _differing(one: Measured, other: Measured) -> tuple[str, ...]:
-    names = dict.fromkeys((*one.digests, *other.digests))
-    return tuple(name for name in names if one.digests.get(name) != other.digests.get(name))
+def _differing(first: Measured, second: Measured) -> tuple[str, ...]:
+    names = dict.fromkeys((*first.digests, *second.digests))
+    return tuple(name for name in names if first.digests.get(name) != second.digests.get(name))
 
 
 def _some(names: Sequence[str]) -> str:

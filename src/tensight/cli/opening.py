@@ -25,15 +25,15 @@ def numbers(text: str | None, option: str) -> list[int] | None:
     """
     if text is None:
         return None
-    found: set[int] = set()
+    values: set[int] = set()
     for part in text.split(","):
         match = _SPAN.fullmatch(part.strip())
         first = int(match[1]) if match else 0
         last = int(match[2]) if match and match[2] else first
         if match is None or last < first or last - first > MOST_NUMBERS:
             raise InputError(f'{option} {text!r}: {part!r} is no number and no range; write for example "0,2-4"')
-        found.update(range(first, last + 1))
-    return sorted(found)
+        values.update(range(first, last + 1))
+    return sorted(values)
 
 
 def iterations(text: str | None) -> list[int] | None:

@@ -215,11 +215,11 @@ def spans(values: list[int]) -> str:
     return ", ".join(texts[:8]) + (f", … ({len(values)})" if len(texts) > 8 else "") or "none"
 
 
-def values_text(known: StatisticsTable, row: int) -> str:
+def values_text(statistics: StatisticsTable, row: int) -> str:
     """Return what a row of the statistics table says in a few words."""
     from tensight.analysis.recorded_statistics import NOT_RECORDED
 
-    value = dict(zip(known.rows.dtype.names or (), known.rows[row].item(), strict=True))
+    value = dict(zip(statistics.rows.dtype.names or (), statistics.rows[row].item(), strict=True))
     low, high = value["min"], value["max"]
     parts = [f"{number(low)} … {number(high)}"] if low <= high else []
     if not parts:
@@ -232,6 +232,6 @@ def values_text(known: StatisticsTable, row: int) -> str:
     ):
         if value[name] > 0:
             parts.append(f"{value[name]:,} of {value['count']:,} {words}")
-        elif value[name] == NOT_RECORDED and known.bounds(name)[0][row] > 0:
+        elif value[name] == NOT_RECORDED and statistics.bounds(name)[0][row] > 0:
             parts.append(f"some of {value['count']:,} {words}")
     return ", ".join(parts)

@@ -74,7 +74,7 @@ def _print(out: Console, runs: dict[str, Measured], verdict: Verdict, stops: int
         which = f"{len(verdict.unstable)} of {count(verdict.compared, 'tensor')}"
         out.print(f"[bold yellow]? The script is not deterministic:[/] {which} differ between two runs without us")
         out.print(f"  {escape(_some(verdict.unstable))}")
-        seed = next(known.seeding for known in FRAMEWORKS if known.module == runs[PLAIN].framework)
+        seed = next(framework.seeding for framework in FRAMEWORKS if framework.module == runs[PLAIN].framework)
         out.print(f"  Set its seeds ({seed}), then what the debugger changes can be told from what chance does.")
     elif verdict.changed:
         which = f"{len(verdict.changed)} of {count(verdict.compared, 'tensor')}"

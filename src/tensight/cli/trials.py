@@ -108,8 +108,8 @@ def require_framework() -> None:
     InputError
         This interpreter has none of the frameworks.
     """
-    if not any(importlib.util.find_spec(known.module) for known in FRAMEWORKS):
-        neither = " nor ".join(known.name for known in FRAMEWORKS)
+    if not any(importlib.util.find_spec(framework.module) for framework in FRAMEWORKS):
+        neither = " nor ".join(framework.name for framework in FRAMEWORKS)
         raise InputError(f"neither {neither} is installed for {sys.executable}: {_WHERE}")
 
 
@@ -204,9 +204,9 @@ class _Following:
         return None
 
 
-def _differing(one: Measured, other: Measured) -> tuple[str, ...]:
-    names = dict.fromkeys((*one.digests, *other.digests))
-    return tuple(name for name in names if one.digests.get(name) != other.digests.get(name))
+def _differing(first: Measured, second: Measured) -> tuple[str, ...]:
+    names = dict.fromkeys((*first.digests, *second.digests))
+    return tuple(name for name in names if first.digests.get(name) != second.digests.get(name))
 
 
 def run_steps(
@@ -277,11 +277,11 @@ def _read_outcome(pipe: IO[bytes], on_step: Callable[[], None]) -> dict[str, Any
 def _measured(outcome: dict[str, Any] | None, output: str, code: int, what: str) -> Measured:
     if code != 0 or outcome is None:
         last = "\n".join(f"  {line}" for line in output.splitlines()[-LINES_SHOWN:])
-        missing = [known.name for known in FRAMEWORKS if f"No module named {known.module!r}" in last]
+        missing = [framework.name for framework in FRAMEWORKS if f"No module named {framework.module!r}" in last]
         hint = "".join(f"\n{name} is not installed for {sys.executable}: {_WHERE}" for name in missing)
         raise InputError(f"{what}: ended with exit code {code}; the last it printed:\n{last}{hint}")
     if outcome["steps"] == 0:
-        frameworks = " or ".join(known.name for known in FRAMEWORKS)
+        frameworks = " or ".join(framework.name for framework in FRAMEWORKS)
         raise InputError(f"{what}: no optimizer of {frameworks} took a step in this process; nothing can be compared")
     seconds = outcome["step_seconds"]
     lines = [line for line in output.splitlines() if line.startswith("tensight: ")]

@@ -178,18 +178,18 @@ def parse_header(text: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     if not (body.startswith("{") and body.endswith("}")):
         raise ValueError("the npy header is damaged.")
     body, position = body[1:-1].rstrip(), 0
-    found: dict[str, re.Match[str]] = {}
+    items: dict[str, re.Match[str]] = {}
     while position < len(body):
         item = _ITEM.match(body, position)
-        if item is None or item["key"] in found:
+        if item is None or item["key"] in items:
             raise ValueError(_why_not(body))
-        found[item["key"]], position = item, item.end()
-    if len(found) != 3 or not found["descr"]["descr"] or not found["fortran_order"]["order"]:
+        items[item["key"]], position = item, item.end()
+    if len(items) != 3 or not items["descr"]["descr"] or not items["fortran_order"]["order"]:
         raise ValueError(_why_not(body))
-    if found["shape"]["shape"] is None:
+    if items["shape"]["shape"] is None:
         raise ValueError("the npy header is damaged: its shape is not a tuple of numbers.")
-    descr = found["descr"]["descr"]
-    return _dtype(descr), _shape(found["shape"]["shape"]), found["fortran_order"]["order"] == "True"
+    descr = items["descr"]["descr"]
+    return _dtype(descr), _shape(items["shape"]["shape"]), items["fortran_order"]["order"] == "True"
 
 
 def _dtype(descr: str) -> np.dtype[Any]:

@@ -370,16 +370,16 @@ def _units(document: object, path: str) -> list[OverflowUnit]:
         entries = document["acc_list"]
         listed = entries if isinstance(entries, list) else [entries]
         # An entry that the device did not mark as valid reports nothing.
-        found = [
+        units = [
             (str(entry.get("acc_type")), entry.get("data"))
             for entry in listed
             if isinstance(entry, Mapping) and entry.get("valid") == 1
         ]
     else:
-        found = [(name, document[name]) for name in ("DHA Atomic Add", "L2 Atomic Add", "AI Core") if name in document]
-        if not found:
+        units = [(name, document[name]) for name in ("DHA Atomic Add", "L2 Atomic Add", "AI Core") if name in document]
+        if not units:
             raise TensorFileError(f"{path}: no overflow record: it names none of the device's units.")
-    return [_unit(name, fields, path) for name, fields in found]
+    return [_unit(name, fields, path) for name, fields in units]
 
 
 def _unit(name: str, fields: object, path: str) -> OverflowUnit:

@@ -276,12 +276,12 @@ def _read_part(
     size = header.dtype.itemsize
     if values is None:
         values = np.empty(count, header.dtype)
-    found = _read_into(file, header.offset + start * size, values)
-    if found < count * size:
+    read_bytes = _read_into(file, header.offset + start * size, values)
+    if read_bytes < count * size:
         expected = header.offset + header.data_bytes
         raise TensorFileError(
             f"{file.path}: became shorter while it was read: {expected:,} bytes expected, "
-            f"{header.offset + start * size + found:,} found."
+            f"{header.offset + start * size + read_bytes:,} found."
         )
     return _read_only(values)
 
@@ -326,11 +326,11 @@ def _mapped_segments(file: LocalFile, header: TensorHeader, elements: int) -> It
         begin = header.offset + start * size
         end = begin + count * size
         # Touching a mapped page that the file no longer has would kill the process.
-        found = os.fstat(file.fileno()).st_size
-        if found < end:
+        file_bytes = os.fstat(file.fileno()).st_size
+        if file_bytes < end:
             raise TensorFileError(
                 f"{file.path}: became shorter while it was read: "
-                f"{header.offset + header.data_bytes:,} bytes expected, {found:,} found."
+                f"{header.offset + header.data_bytes:,} bytes expected, {file_bytes:,} found."
             )
         yield _aligned(np.frombuffer(data, header.dtype, count, begin))
         done = end // mmap.PAGESIZE * mmap.PAGESIZE

@@ -63,12 +63,12 @@ def next_non_finite(read: Reader, shape: Sequence[int], after: int, *, backwards
     if beyond.size:
         return _nearest(beyond, backwards)
     others = (_non_finite(read, other) for other in (*blocks[turn + 1 :], *blocks[:turn]))
-    found = _first_of(others, backwards)
-    return found if found is not None or not before.size else _nearest(before, backwards)
+    position = _first_of(others, backwards)
+    return position if position is not None or not before.size else _nearest(before, backwards)
 
 
-def _first_of(found: Iterable[NDArray[np.intp]], backwards: bool) -> int | None:
-    for positions in found:
+def _first_of(positions_of_blocks: Iterable[NDArray[np.intp]], backwards: bool) -> int | None:
+    for positions in positions_of_blocks:
         if positions.size:
             return _nearest(positions, backwards)
     return None

@@ -121,8 +121,8 @@ def _outer_edges(array: NDArray[Any], low: float | None, high: float | None) -> 
         if edge is not None and not math.isfinite(edge):
             raise InputError(f"{name} is {edge}; give a finite number, or leave it out")
     given = low is not None and high is not None
-    found = None if given else statistics(array)
-    smallest, largest = (0.0, 1.0) if found is None or not found.finite_count else (found.min, found.max)
+    whole = None if given else statistics(array)
+    smallest, largest = (0.0, 1.0) if whole is None or not whole.finite_count else (whole.min, whole.max)
     first = smallest if low is None else float(low)
     last = largest if high is None else float(high)
     if given or first < last:

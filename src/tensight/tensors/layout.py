@@ -112,10 +112,10 @@ def _unscramble(word: int) -> int:
 
 def _unshift(word: int, bits: int) -> int:
     """Return x where ``x ^ (x >> bits)`` is the word."""
-    found = word
+    unshifted = word
     for _ in range(64 // bits):
-        found = word ^ (found >> bits)
-    return found
+        unshifted = word ^ (unshifted >> bits)
+    return unshifted
 
 
 def hash_blocks(elements: NDArray[np.generic], first_block: int) -> int:

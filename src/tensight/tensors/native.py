@@ -202,10 +202,10 @@ def instruction_sets() -> list[str]:
 
 def description() -> str:
     """Return in a word or two what scans tensors: a set of instructions, or NumPy and why."""
-    found = kernels()
-    if found is not None:
+    compiled = kernels()
+    if compiled is not None:
         setting = _State.setting if _State.setting in instruction_sets() else None
-        return found.choose(setting)
+        return compiled.choose(setting)
     return "NumPy, as TENSIGHT_KERNELS says" if _built() is not None else "NumPy, because the kernels were not built"
 
 
@@ -226,10 +226,10 @@ def _chosen(setting: str) -> Kernels | None:
             "TENSIGHT_KERNELS is 'compiled', but this installation has no compiled kernels; reinstall tensight where "
             "there is a compiler, or unset the variable"
         )
-    known = instruction_sets()
-    if setting not in ("auto", "compiled", *known):
-        choices = ", ".join(["auto", "numpy", "compiled", *known])
+    names = instruction_sets()
+    if setting not in ("auto", "compiled", *names):
+        choices = ", ".join(["auto", "numpy", "compiled", *names])
         raise InputError(f"TENSIGHT_KERNELS is {setting!r}; on this machine it can be {choices}")
     if built is not None:
-        built.choose(setting if setting in known else None)
+        built.choose(setting if setting in names else None)
     return built

@@ -255,8 +255,8 @@ def derived(name: str, columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np
     """
     of, compute = DERIVED[name]
     with np.errstate(all="ignore"):
-        found: NDArray[np.float64] = compute(*(columns[each] for each in of))
-    return found
+        values: NDArray[np.float64] = compute(*(columns[each] for each in of))
+    return values
 
 
 _SCALED = tuple(index for index, measure in enumerate(MEASURES_OF.values()) if measure.is_scaled)
@@ -274,11 +274,11 @@ def measures_of(moments: Moments, exponent: int) -> list[float]:
     """
     if not moments.finite:
         return [math.nan] * len(MEASURES)
-    found = [of(moments) for of in _FUNCTIONS]
+    measures = [of(moments) for of in _FUNCTIONS]
     if exponent:
         for index in _SCALED:
-            found[index] = _times_power(found[index], exponent)
-    return found
+            measures[index] = _times_power(measures[index], exponent)
+    return measures
 
 
 def measures_of_many(moments: Moments, exponents: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -290,16 +290,16 @@ def measures_of_many(moments: Moments, exponents: NDArray[np.int64]) -> NDArray[
         Arrays of shape (n,); see `measures_of`.
     exponents : ndarray of int64, shape (n,)
     """
-    found = np.empty((len(exponents), len(MEASURES)))
+    measures = np.empty((len(exponents), len(MEASURES)))
     with np.errstate(all="ignore"):
         for index, of in enumerate(_FUNCTIONS):
-            found[:, index] = of(moments)
+            measures[:, index] = of(moments)
         scaled = np.flatnonzero(exponents)
         if scaled.size:
             at = np.ix_(scaled, np.array(_SCALED))
-            found[at] = np.ldexp(found[at], exponents[scaled, None])
-    found[moments.finite == 0] = np.nan
-    return found
+            measures[at] = np.ldexp(measures[at], exponents[scaled, None])
+    measures[moments.finite == 0] = np.nan
+    return measures
 
 
 def _times_power(number: float, exponent: int) -> float:

@@ -216,7 +216,8 @@ def joined(parts: Sequence[Partial]) -> Partial:
     total = math.fsum(totals)
     spread = math.fsum(math.ldexp(part.squared_deviation, 2 * (part.exponent - scale)) for part in finite)
     spread += math.fsum(
-        part.finite * (own / part.finite - total / count) ** 2 for part, own in zip(finite, totals, strict=True)
+        part.finite * (part_total / part.finite - total / count) ** 2
+        for part, part_total in zip(finite, totals, strict=True)
     )
     return Partial(
         position=0,

@@ -50,10 +50,10 @@ def unit_percentage(
     # (samples, units, elements of a unit in a sample), without a copy.
     samples = array.reshape(-1, array.shape[axis], int(np.prod(array.shape[axis + 1 :], dtype=np.int64)))
     if not outside and start == end == 0 and percentage >= 100:
-        found = _always_zero(samples)
+        units = _always_zero(samples)
     else:
-        found = _counted(samples, start, end, outside=outside, percentage=percentage)
-    return 100.0 * found / samples.shape[1]
+        units = _counted(samples, start, end, outside=outside, percentage=percentage)
+    return 100.0 * units / samples.shape[1]
 
 
 def _always_zero(samples: NDArray[Any]) -> int:
@@ -71,7 +71,7 @@ def _always_zero(samples: NDArray[Any]) -> int:
 def _counted(samples: NDArray[Any], start: float, end: float, *, outside: bool, percentage: float) -> int:
     size = len(samples) * samples.shape[2]
     if outside:
-        found = ((samples < start) | (samples > end)).sum(axis=(0, 2))
+        counts = ((samples < start) | (samples > end)).sum(axis=(0, 2))
     else:
-        found = ((samples >= start) & (samples <= end)).sum(axis=(0, 2))
-    return int(np.count_nonzero(100.0 * found >= percentage * size))
+        counts = ((samples >= start) & (samples <= end)).sum(axis=(0, 2))
+    return int(np.count_nonzero(100.0 * counts >= percentage * size))

@@ -205,10 +205,10 @@ def _view_difference(view: View, current: NDArray[Any], previous: NDArray[Any]) 
             lambda rows, columns: matrix[rows, columns].values(), matrix.current.shape, view.rows, view.columns
         )
         return replace(result, array=picture)
-    found = part.statistics()
+    part_statistics = part.statistics()
     if view.kind == "histogram":
-        return replace(result, histogram=histogram_of_segments(part.segments(), found, view.bins))
-    return replace(result, statistics=found, previous_statistics=statistics(part.previous))
+        return replace(result, histogram=histogram_of_segments(part.segments(), part_statistics, view.bins))
+    return replace(result, statistics=part_statistics, previous_statistics=statistics(part.previous))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,16 +243,16 @@ def _search(view: View, source: _Source) -> ViewResult:
     if view.kind in ("next", "previous"):
         backwards = view.kind == "previous"
         after = _position(view.slice, shape, math.prod(shape) if backwards else -1)
-        found = next_non_finite(source.__getitem__, shape, after, backwards=backwards)
-        index: Index = () if found is None else _unraveled(found, shape)
+        position = next_non_finite(source.__getitem__, shape, after, backwards=backwards)
+        index: Index = () if position is None else _unraveled(position, shape)
     else:
         ranges = _ranges(view.slice, shape)
         within = source.part(tuple(map(_slice_of, ranges)), tuple(range(len(shape))))
         search = first_striking if view.kind == "first" else largest
-        found = search(within.__getitem__, within.array.shape)
-        indices = () if found is None else _unraveled(found, within.array.shape)
-        index = tuple(steps[number] for steps, number in zip(ranges, indices, strict=found is not None))
-    if found is None:
+        position = search(within.__getitem__, within.array.shape)
+        indices = () if position is None else _unraveled(position, within.array.shape)
+        index = tuple(steps[number] for steps, number in zip(ranges, indices, strict=position is not None))
+    if position is None:
         return source.result
     element = np.asarray(source[(*index, ...)])
     return replace(source.result, array=np.array(element, dtype=_native(element.dtype)), slice=slice_text(index, shape))
