@@ -384,7 +384,7 @@ def _buffer(file: OpenFile, slot: AscendSlot) -> NDArray[Any]:
     count = _elements(slot)
     size = count * dtype.itemsize
     if isinstance(file, LocalFile) and size > _READ_UP_TO_BYTES:
-        # Touching a mapped page that the file no longer has would kill the process.
+        # Accessing a mapped page beyond the end of the file would kill the process.
         if os.fstat(file.fileno()).st_size < slot.offset + size:
             raise _became_shorter(file, slot)
         try:
