@@ -1,4 +1,4 @@
-"""The `tensight` command of the light agent: it starts trainings, and says of all else where that is."""
+"""The `tensight` command of the light agent: it starts trainings, and refers to the full installation for the rest."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _COLUMN = 32
 
 
 def agent_command_line(arguments: Sequence[str]) -> None:
-    """Answer a command line that starts no training.
+    """Handle a command line that does not start a training.
 
     Raises
     ------
     InputError
-        It is a command of the full installation, or wrong.
+        The command needs the full installation, or the command line is invalid.
     """
     name = arguments[0] if arguments else "--help"
     if name in COMMANDS:

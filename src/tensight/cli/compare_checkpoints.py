@@ -171,13 +171,13 @@ def _print_pairs(out: Console, result: CheckpointComparison, limit: int) -> None
 
 
 def _is_in_other_dtype_only(pair: ComparedPair) -> bool:
-    """Whether the values are the same but for the rounding to the dtype, of which a finding tells."""
+    """Return whether the values differ only by rounding to another dtype, which a finding reports."""
     row = pair.difference
     return row is not None and bool(row.rounded or row.rounded_back) and not pair.pair.has_same_dtype
 
 
 def _severity(pair: ComparedPair) -> tuple[bool, float]:
-    """Return what parameters come first by, and of these the ones that differ most."""
+    """Return the sort key: parameters first, then by the relative norm of the change."""
     from tensight.compare.checkpoint_roles import is_parameter
 
     row = pair.difference
@@ -216,7 +216,7 @@ def _brief(value: object) -> str:
 
 
 def _print_rules(out: Console, result: CheckpointComparison) -> None:
-    """Say by which rules names were paired, unless all have one name."""
+    """Print the rules by which names were paired, unless all names are equal."""
     from tensight.compare.checkpoint_matching import SAME_NAME
 
     rules: dict[str, int] = {}

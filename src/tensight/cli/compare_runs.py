@@ -125,16 +125,16 @@ def _mapped(result: RunComparison) -> Iterator[str]:
 
 
 def print_comparison(out: Console, result: RunComparison, *, several: bool, in_detail: bool = True) -> None:
-    """Print the verdict on one rank, what it rests on, and the operators around the first divergence.
+    """Print the verdict for one rank, its evidence, and the operators around the first divergence.
 
     Parameters
     ----------
     out : Console
     result : RunComparison
     several : bool
-        Whether there are other ranks.
+        Whether there are several ranks.
     in_detail : bool
-        Whether no other rank has shown the same operators.
+        Whether to print the operators; False if another rank already showed the same.
     """
     from rich.markup import escape
 
@@ -232,7 +232,7 @@ def _print_around(out: Console, result: RunComparison) -> None:
 
 
 def comparison_data(a: Analysis, b: Analysis, results: list[RunComparison]) -> dict[str, object]:
-    """Return a comparison of runs for machines: of each rank what the HTTP API answers, with all of the last step."""
+    """Return a comparison of runs as JSON data: the HTTP API's record of each rank, with all of the last step."""
     from tensight.sessions.comparison_records import ComparisonRecords
 
     records = ComparisonRecords(a, b)

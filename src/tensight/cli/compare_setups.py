@@ -1,4 +1,4 @@
-"""`tensight compare setups`: what differs around two trainings."""
+"""`tensight compare setups`: the differences between the set-ups of two trainings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tensight.compare.setups import SetupComparison
 
 LARGEST_DESCRIPTION = 256 << 20
-"""Bytes of a file."""
+"""Maximum size of a file in bytes."""
 
 Setup = Annotated[str, typer.Argument(help="A trace, a recording, or a JSON file with the description of a set-up.")]
 
@@ -48,14 +48,14 @@ def setups(
 
 
 def read_setup(path: str) -> Mapping[str, object]:
-    """Read the description of a set-up that a person named.
+    """Read the description of a set-up from the path that the user named.
 
     Raises
     ------
     InputError
-        There is none.
+        There is no description of a set-up.
     DumpError
-        It is a folder, but no trace and no recording.
+        The path is a folder, but not a trace or a recording.
     """
     from tensight.dumps import open_dump
     from tensight.errors import InputError

@@ -1,4 +1,4 @@
-"""`tensight demo`: a training goes wrong, and the debugger says where."""
+"""`tensight demo`: run a training with a planted fault, and let the debugger find it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tensight.cli.output import console
 
 
 class Scenario(str, Enum):
-    """What goes wrong. All but the last are scripts in `tensight/scenarios`, named so."""
+    """What goes wrong. All but the last are names of scripts in `tensight/scenarios`."""
 
     NAN_FROM_LOG = "nan-from-log"
     EXPLODING_GRADIENT = "exploding-gradient"

@@ -1,4 +1,4 @@
-"""The demo without PyTorch: the main job on the sick training run that comes with the package."""
+"""The demo without PyTorch: analyse the faulty training run that is shipped with the package."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def show_dump(cache_dir: Path | None) -> None:
 
 
 def unpack(folder: Path) -> Path:
-    """Unpack the shipped run below a folder, once for each version of it, and return where it is."""
+    """Unpack the shipped run below a folder, once for each version, and return its path."""
     shipped = resources.files("tensight") / "demo_run"
     archive = (shipped / "run.zip").read_bytes()
     target = folder / hashlib.sha256(archive).hexdigest()[:12]
@@ -57,7 +57,7 @@ def unpack(folder: Path) -> Path:
         (temporary / SCRIPT).write_bytes((shipped / f"{SCRIPT}.txt").read_bytes())
         temporary.rename(target)
     except OSError:
-        # Another process was faster.
+        # Another process may have unpacked it first.
         if not target.is_dir():
             raise
     finally:

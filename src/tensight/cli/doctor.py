@@ -1,4 +1,4 @@
-"""`tensight doctor`: whether a training repeats itself, and the usual reasons why one does not learn."""
+"""`tensight doctor`: check whether a training is repeatable, and common reasons why a training does not learn."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _NOT_REPEATABLE = "the training is not repeatable, so a difference would say not
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one check found.
+    """The result of one check.
 
     Attributes
     ----------
     name : str
     state : {"ok", "wrong", "not checked"}
     why : str
-        What was found, or why nothing could be.
+        What the check found, or why it was not possible.
     """
 
     name: str
@@ -92,7 +92,7 @@ def _print(checks: Sequence[Check]) -> None:
 
 
 class _Examination:
-    """The runs of a script, and what they show.
+    """Run a script several times, and check the results.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class _Examination:
         self._folder = folder
 
     def checks(self) -> list[Check]:
-        """Run the script, and return what was found."""
+        """Run the script, and return the results of all checks."""
         first, second = self._traced("plain", "first"), self._traced("plain", "second")
         difference, unstable = self._difference("first", "second"), _differing(first, second)
         is_repeatable = difference is None and not unstable
@@ -172,7 +172,7 @@ class _Examination:
         return Check(name, "wrong", f"{seen}; {self._remedy()}")
 
     def _remedy(self) -> str:
-        """Try out which settings make the training repeatable."""
+        """Find settings that make the training repeatable."""
         for mode, advice in (("seeded", _SEEDS), ("deterministic", f"{_SEEDS}; {_ALGORITHMS}")):
             runs = [self._traced(mode, f"{mode}-{number}") for number in range(2)]
             if self._difference(f"{mode}-0", f"{mode}-1") is None and not _differing(*runs):
@@ -183,7 +183,7 @@ class _Examination:
         )
 
     def _parameters(self) -> list[Check]:
-        """Check from the first trace whether gradients reach the parameters, and whether these move."""
+        """Check in the first trace whether gradients reach all parameters, and whether parameters change."""
         moved, reached, zero, weights = set[str](), set[str](), set[str](), set[str]()
         for trace in _open_traces(self._folder / "first").values():
             for graph in trace.graphs:
@@ -299,7 +299,7 @@ def _open_traces(folder: Path) -> dict[int, TraceRank]:
 
 
 def _loss_verdict(losses: Sequence[float], how: str) -> tuple[State, str]:
-    """Judge the losses of a training that is given the same batch, and the same random numbers, in every step."""
+    """Judge the losses of a training that gets the same batch and the same random numbers in every step."""
     if len(losses) < _LEAST_LOSSES:
         return "not checked", f"only {len(losses)} steps have a loss"
     first, last = losses[0], losses[-1]
@@ -321,7 +321,7 @@ def _loss_verdict(losses: Sequence[float], how: str) -> tuple[State, str]:
 
 
 def _weight_of(node: str, weights: set[str]) -> str:
-    """Return the weight whose gradient a node is: ``Gradients/Default/fc1/weight/AccumulateGrad-op0``."""
+    """Return the weight of a gradient's node such as ``Gradients/Default/fc1/weight/AccumulateGrad-op0``."""
     path = node.removeprefix("Gradients/Default/").rpartition("/")[0]
     name = path.replace("/", ".")
     return name if name in weights else path

@@ -1,4 +1,4 @@
-"""`tensight info`: what a dump contains."""
+"""`tensight info`: a summary of a dump."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class By(str, Enum):
-    """What a query is compared with."""
+    """The attribute of a node that a query is compared with."""
 
     NAME = "name"
     TYPE = "type"
@@ -75,12 +75,12 @@ def _print_nodes(matches: list[tuple[int, Graph, Node]], limit: int, *, several_
 
 
 def output_text(dtype: str, shape: tuple[int, ...] | None) -> str:
-    """Return the type of an output as people write it: float32[2, 3]."""
+    """Return the type of an output as text: float32[2, 3]."""
     return f"{dtype or '?'}[{', '.join(map(str, shape))}]" if shape is not None else dtype or "–"
 
 
 def node_data(rank: int, graph: Graph, node: Node) -> dict[str, object]:
-    """Return one node for machines."""
+    """Return one node as JSON data."""
     return {
         "rank": rank,
         "graph": graph.name,

@@ -1,4 +1,4 @@
-"""From what a person typed to an open dump, and to a list of numbers."""
+"""Convert arguments of commands: paths to open dumps, and lists of numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def numbers(text: str | None, option: str) -> list[int] | None:
     Raises
     ------
     InputError
-        If the text is no such list; `option` is named.
+        If the text is not such a list; the message names `option`.
     """
     if text is None:
         return None
@@ -37,12 +37,12 @@ def numbers(text: str | None, option: str) -> list[int] | None:
 
 
 def iterations(text: str | None) -> list[int] | None:
-    """Return which iterations of a dump the steps in a list such as "1,5-9" are; None for None.
+    """Return the iterations for a list of steps such as "1,5-9"; None for None.
 
     Raises
     ------
     InputError
-        If the text is no such list.
+        If the text is not such a list.
     """
     from tensight.graph import iteration_of
 
@@ -51,7 +51,7 @@ def iterations(text: str | None) -> list[int] | None:
 
 
 def open_analysis(dump_path: str, cache_dir: Path | None = None, threads: int | None = None) -> Analysis:
-    """Open a dump for questions about its tensors."""
+    """Open a dump and return its analysis."""
     from tensight.analysis import Analysis
     from tensight.dumps import open_dump
 

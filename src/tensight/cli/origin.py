@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CONTEXT_LINES = 2
 
 _UNSEEN = "targets or another tensor without gradients, or a number"
-"""Inputs that come from no node."""
+"""Description of inputs that no node produces."""
 
 
 class Kind(str, Enum):
@@ -103,7 +103,7 @@ def print_origin(out: Console, analysis: Analysis, origin: Origin, source_root: 
     statistics = analysis.known
     for entry in origin.inputs:
         clean = entry.state.value == "clean"
-        # A recording is no dump.
+        # The state is "not dumped", which is wrong for a recording.
         unknown = "not known" if entry.state.value == "not dumped" else entry.state.value
         mark = f"[green]✓ {origin.anomaly.absent}[/]" if clean else f"[yellow]? {unknown}[/]"
         values = f"  {values_text(statistics, entry.row)}" if entry.row >= 0 else ""
@@ -125,7 +125,7 @@ def print_origin(out: Console, analysis: Analysis, origin: Origin, source_root: 
 
 
 def print_source(out: Console, frame: SourceFrame | Frame, source_root: str | None = None) -> None:
-    """Print lines of code with what is around them where the file can be read, else the line the dump carries."""
+    """Print lines of code with their context if the file can be read, else the line recorded in the dump."""
     from rich.markup import escape
 
     out.print(f"    [bold cyan]{escape(frame_text(frame))}[/]")
@@ -144,7 +144,7 @@ def print_source(out: Console, frame: SourceFrame | Frame, source_root: str | No
 
 
 def _source_lines(frame: SourceFrame | Frame, source_root: str | None) -> list[str]:
-    """Return the lines of the first file that still has the frame's line: below `source_root`, or where it ran."""
+    """Return the lines of the first file that contains the frame's line: below `source_root`, or at its own path."""
     written = Path(frame.file)
     parts = written.relative_to(written.anchor).parts
     below = [os.path.join(source_root, *parts[start:]) for start in range(len(parts))] if source_root else []
@@ -158,7 +158,7 @@ def _source_lines(frame: SourceFrame | Frame, source_root: str | None) -> list[s
 def origins_data(
     analysis: Analysis, origins: Sequence[Origin], unknown: Mapping[Anomaly, int] | None = None
 ) -> dict[str, object]:
-    """Return origins for machines."""
+    """Return origins as JSON data."""
     from tensight.graph import step_of
 
     return {

@@ -1,4 +1,4 @@
-"""`tensight run`: a training under the debugger, its script unchanged."""
+"""`tensight run`: run an unchanged training script under the debugger."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Capture(str, Enum):
 
 
 class StepOn(str, Enum):
-    """`tensight.agents.settings.StepOn` without what needs a call in the script."""
+    """`tensight.agents.settings.StepOn` without the choice that needs a call in the script."""
 
     OPTIMIZER = "optimizer"
     FORWARD = "forward"

@@ -1,4 +1,4 @@
-"""`tensight selftest`: what the debugger changes in a training, measured."""
+"""`tensight selftest`: measure what the debugger changes in a training."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _some(names: tuple[str, ...]) -> str:
 
 @contextmanager
 def _progress(steps: int, *, quiet: bool) -> Iterator[Callable[[str], Callable[[], None]]]:
-    """Give what is called with the name of a run, and returns what is called after each of its steps."""
+    """Yield a function that takes the name of a run and returns a callback for each of its steps."""
     if quiet or not sys.stderr.isatty():
         yield lambda _: lambda: None
         return

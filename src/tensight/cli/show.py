@@ -1,4 +1,4 @@
-"""`tensight show` and `tensight compare-steps`: the values of one tensor, and how it moved between two steps."""
+"""`tensight show` and `tensight compare-steps`: the values of one tensor, and its change between two steps."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def show(
 
 
 def _show_recorded(file: TensorFile, recorded: StatisticRow | TracedRow, *, json: bool) -> None:
-    """Show what was recorded of a tensor in place of its values."""
+    """Show the recorded statistics of a tensor without values."""
     from rich.markup import escape
 
     from tensight.dumps import TracedRow
@@ -148,7 +148,7 @@ def compare_steps(
 
 
 def statistics_data(statistics: TensorStatistics) -> dict[str, object]:
-    """Return statistics for machines."""
+    """Return statistics as JSON data."""
     return {**statistics.as_row(), "shape": list(statistics.shape)}
 
 

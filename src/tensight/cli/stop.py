@@ -12,7 +12,7 @@ from tensight.cli.options import Config, Workspace
 from tensight.cli.visible import visible
 
 SLACK_S = 10
-"""More than the server takes to end, even if something is stuck."""
+"""Additional time to wait beyond the server's own deadlines."""
 
 
 def stop(
@@ -38,7 +38,7 @@ def stop(
     try:
         os.kill(server.pid, signal.SIGKILL if now else signal.SIGTERM)
     except ProcessLookupError:
-        # It ended by itself just now.
+        # It has just ended.
         pass
     except PermissionError:
         raise StateError(f"process {server.pid}, the server of {folder}, belongs to another user") from None

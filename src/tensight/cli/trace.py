@@ -1,4 +1,4 @@
-"""`tensight trace`: a training whose every step leaves a fingerprint, its script unchanged."""
+"""`tensight trace`: run an unchanged training script, and record a fingerprint of every step."""
 
 from __future__ import annotations
 

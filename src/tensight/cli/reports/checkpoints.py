@@ -1,4 +1,4 @@
-"""A comparison of two checkpoints: what was found, a picture of what moved, and all pairs."""
+"""The report of a comparison of two checkpoints: findings, a picture of the changes, and all pairs."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _picture(data: Mapping[str, Any]) -> str:
 
 
 def _size(pair: Mapping[str, Any]) -> float:
-    """Return the norm of the change against the norm of the tensor; infinite where only one has zeros, NaN or Inf."""
+    """Return the relative norm of the change; infinite if it is not finite, or if NaN or Inf are in one tensor only."""
     norm: float = pair["relative_norm"]
     return norm if math.isfinite(norm) and not _is_finite_in_one_only(pair) else math.inf
 

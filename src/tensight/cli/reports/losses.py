@@ -1,4 +1,4 @@
-"""A comparison of two loss curves: the verdict, both curves, and their difference."""
+"""The report of a comparison of two loss curves: the verdict, both curves, and their difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison of two runs: the verdict, a picture of the differences, and all tables."""
+"""The report of a comparison of two runs: the verdict, a picture of the differences, and all tables."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _operators(result: Mapping[str, Any]) -> str:
 
 
 def _picture(compared: Sequence[Mapping[str, Any]], first: str | None) -> str:
-    """Return a picture: each operator a point, from left to right as they ran, its height the relative difference."""
+    """Return a picture with a point at the relative difference of each operator, in the order of execution."""
     every = max(1, math.ceil(len(compared) / _MOST_POINTS))
     picture = Picture("Relative difference of each operator", _LOWEST, _HIGHEST, is_logarithmic=True)
     for power in range(_LOWEST, _HIGHEST + 1, 2):
@@ -138,7 +138,7 @@ def _relative(difference: Mapping[str, Any] | None) -> str:
 
 
 def _value(difference: Mapping[str, Any]) -> float:
-    """Return a relative difference; infinite where only one side has NaN or Inf, NaN where the shapes differ."""
+    """Return a relative difference; infinite if only one side has NaN or Inf, NaN if the shapes differ."""
     if not difference["is_comparable"]:
         return math.nan
     relative: float | None = difference["relative"]

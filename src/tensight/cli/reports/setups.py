@@ -1,4 +1,4 @@
-"""A comparison of what surrounds two trainings."""
+"""The report of a comparison of the set-ups of two trainings."""
 
 from __future__ import annotations
 
