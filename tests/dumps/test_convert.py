@@ -263,6 +263,6 @@ def test_a_failure_reads_as_one_line():
 
 def test_a_dump_of_another_layout_is_refused(unpacked: Callable[[str], Path], tmp_path: Path) -> None:
     out = tmp_path / "converted"
-    with pytest.raises(InputError, match="no dump of MindSpore"):
+    with pytest.raises(InputError, match="not a dump of MindSpore"):
         convert_dump(unpacked("msprobe-26.2") / "msprobe" / "L0", out)
     assert not out.exists()

@@ -70,15 +70,15 @@ def read_setup(path: str) -> Mapping[str, object]:
         with file.open("rb") as opened:
             data = opened.read(LARGEST_DESCRIPTION + 1) if file.is_file() else None
         if data is None or len(data) > LARGEST_DESCRIPTION:
-            raise InputError(f"{path} is no file of at most {LARGEST_DESCRIPTION >> 20} MiB")
+            raise InputError(f"{path} is not a file of at most {LARGEST_DESCRIPTION >> 20} MiB")
         # NaN is not equal to itself.
         content = json_format.loads(data, parse_constant=str)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no JSON, and no trace or recording: {error}") from None
+        raise InputError(f"{path} is not JSON, a trace or a recording: {error}") from None
     if not isinstance(content, dict):
-        raise InputError(f"{path} is no description of a set-up: it holds no JSON object")
+        raise InputError(f"{path} is not the description of a set-up: it is not a JSON object")
     return content
 
 

@@ -294,7 +294,7 @@ def _open_traces(folder: Path) -> dict[int, TraceRank]:
     dump = find_dump(folder)
     traces = [rank for rank in dump.ranks if rank.path.endswith(TRACE_SUFFIX)]
     if not traces:
-        raise DumpError(f"{dump.storage.root}: is no trace; `tensight trace train.py` makes one.")
+        raise DumpError(f"{dump.storage.root}: is not a trace; `tensight trace train.py` writes one.")
     return {rank.rank: TraceRank(dump.storage, rank.rank, rank.path) for rank in traces}
 
 

@@ -31,7 +31,7 @@ def numbers(text: str | None, option: str) -> list[int] | None:
         first = int(match[1]) if match else 0
         last = int(match[2]) if match and match[2] else first
         if match is None or last < first or last - first > MOST_NUMBERS:
-            raise InputError(f'{option} {text!r}: {part!r} is no number and no range; write for example "0,2-4"')
+            raise InputError(f'{option} {text!r}: {part!r} is not a number or a range; write for example "0,2-4"')
         values.update(range(first, last + 1))
     return sorted(values)
 

@@ -61,7 +61,7 @@ def _traced_capture(path: str, chosen: str | None) -> str:
 
     captured = open_dump(path).metadata.traces
     if not captured:
-        raise InputError(f"{path}: is no trace; `tensight trace train.py` makes one")
+        raise InputError(f"{path}: is not a trace; `tensight trace train.py` writes one")
     if chosen not in (None, captured):
         raise InputError(f"{path}: was traced with --capture {captured}; leave --capture out")
     return captured
@@ -102,7 +102,7 @@ def command_line(command: list[str], *, module: bool = False) -> list[str]:
         return [program, *command[1:]]
     if os.path.isfile(name):
         return [*_python(), *command]
-    what = "there is no such script" if is_script else "it is no script and no command"
+    what = "there is no such script" if is_script else "it is not a script or a command"
     raise InputError(f"{name}: {what}; write `tensight run [OPTIONS] train.py ARGUMENTS`")
 
 

@@ -194,11 +194,11 @@ def read_dump_data(source: Source) -> DumpDataFile:
         length = int.from_bytes(file.read(0, 8), "little")
         if not 0 < length <= file.size_bytes - 8:
             raise TensorFileError(
-                f"{file.path}: no Ascend dump file: a header of {length:,} bytes does not fit a file of "
+                f"{file.path}: not an Ascend dump file: a header of {length:,} bytes does not fit a file of "
                 f"{file.size_bytes:,}. It was probably cut off; dump this iteration again."
             )
         if length > MAX_HEADER_BYTES:
-            raise TensorFileError(f"{file.path}: no Ascend dump file: no operator has a header of {length:,} bytes.")
+            raise TensorFileError(f"{file.path}: not an Ascend dump file: a header of {length:,} bytes is too long.")
         return _parse_header(file.read(8, length), file)
 
 
@@ -266,7 +266,7 @@ def _parse_header(data: bytes, file: OpenFile) -> DumpDataFile:
         header.ParseFromString(data)
     except DecodeError:
         raise TensorFileError(
-            f"{file.path}: no Ascend dump file: the header is damaged. Remove the file or dump this iteration again."
+            f"{file.path}: not an Ascend dump file: the header is damaged. Remove it, or dump this iteration again."
         ) from None
     if len(header.input) + len(header.output) > MAX_SLOTS:
         raise TensorFileError(f"{file.path}: the header is damaged: it lists more than {MAX_SLOTS:,} tensors.")
@@ -311,12 +311,12 @@ def _with_buffer_shape(slot: AscendSlot, itemsize: int) -> AscendSlot:
     """Determine the shape of the buffer without decoding, and whether the file contains enough elements."""
     held, rest = divmod(slot.size_bytes, itemsize)
     if rest:
-        return replace(slot, problem=f"{slot.size_bytes:,} bytes are no whole number of {itemsize}-byte elements")
+        return replace(slot, problem=f"{slot.size_bytes:,} bytes are not a whole number of {itemsize}-byte elements")
     if (not slot.device_shape and held != 1) or not _is_usable(slot.device_shape):
         return replace(slot, shape=(held,), note="the file does not give a usable shape; shown flat")
     needed = math.prod(slot.device_shape)
     if needed > held:
-        return replace(slot, problem=f"the shape {slot.device_shape} needs {needed:,} elements, {held:,} are there")
+        return replace(slot, problem=f"the shape {slot.device_shape} needs {needed:,} elements, the file has {held:,}")
     if needed < held:
         return replace(slot, note=f"the buffer holds {held - needed:,} elements more than its shape; they are left out")
     return slot

@@ -255,8 +255,8 @@ def _dump_to_convert(source: str | os.PathLike[str]) -> LocatedDump:
     other = next((rank for rank in dump.ranks if (rank.rank, rank.path) not in convertible), None)
     if other is not None:
         raise InputError(
-            f"{dump.storage.full_path(other.path)}: is no dump of MindSpore; only in these are tensors to convert, and "
-            "the others are read as they are"
+            f"{dump.storage.full_path(other.path)}: is not a dump of MindSpore; only these have tensors to convert, "
+            "others are read as they are"
         )
     return dump
 
@@ -282,7 +282,7 @@ def _walk(storage: Storage, path: str, failures: list[ConversionFailure], depth:
         failures.append(ConversionFailure(storage.full_path(path), (), str(error)))
         return
     refused = (storage.full_path(_join(path, name)) for name in listing.refused)
-    failures.extend(ConversionFailure(name, (), "leads out of the dump, or is no file") for name in refused)
+    failures.extend(ConversionFailure(name, (), "leads out of the dump, or is not a file") for name in refused)
     yield _separated(storage, path, [file.name for file in listing.files], failures)
     if depth < _MAX_DEPTH:
         for name in listing.folders:

@@ -180,7 +180,7 @@ def parse_history(text: str) -> tuple[int, ...]:
         if not line:
             continue
         if not (line.isascii() and line.isdigit()) or len(line) > 18:
-            raise ValueError(f"line {number} is no iteration number: {line[:40]!r}")
+            raise ValueError(f"line {number} is not an iteration number: {line[:40]!r}")
         iterations.add(int(line))
     return tuple(sorted(iterations))
 

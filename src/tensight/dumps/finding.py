@@ -51,7 +51,7 @@ def find_tensor(dump: Searched, text: str, rank: int | None = None) -> TensorFil
         return tensor
     match = _TENSOR.fullmatch(text)
     if match is None:
-        raise InputError(f"{text!r} names no tensor; write for example conv1.weight:0@2")
+        raise InputError(f"{text!r} does not name a tensor; write for example conv1.weight:0@2")
     rank = _rank_of(text, dump) if rank is None else rank
     unwritten = set(dump.unwritten_tensors())
     every = (*dump.tensors(), *dump.recorded_tensors(), *unwritten)

@@ -104,7 +104,7 @@ def find_dump(path: str | os.PathLike[str]) -> LocatedDump:
         raise DumpError(
             f"{storage.root}: holds {len(below)} dumps; name one of them:\n  {listed}{more}", code="dump-ambiguous"
         )
-    why = f"is no dump: {'; '.join(map(str, problems))}." if problems else _why_not(storage)
+    why = f"is not a dump: {'; '.join(map(str, problems))}." if problems else _why_not(storage)
     raise DumpError(f"{storage.root}: {why}")
 
 
@@ -186,6 +186,6 @@ def _why_not(storage: Storage) -> str:
     if any(name.startswith("iteration_") for name in (*below, *inner)):
         return "is a dump of MindSpore up to 1.1 (iteration_N/…), which has no graphs; it is not supported."
     return (
-        "is no dump: there is no folder rank_N with .dump_metadata, graphs or tensors in it, nor up to two levels "
+        "is not a dump: there is no folder rank_N with .dump_metadata, graphs or tensors in it, nor up to two levels "
         "below. Name the folder given as `path` in the dump configuration."
     )

@@ -135,7 +135,7 @@ def read_metadata(storage: Storage, rank_folder: str, problems: list[Problem]) -
         input_output = 0
     net_name = _text(common, "net_name")
     if net_name in {".", ".."} or set(net_name) & set("/\\\0"):
-        problems.append(Problem(where, f"net_name {_short(net_name)} is no folder name; it is not used"))
+        problems.append(Problem(where, f"net_name {_short(net_name)} is not a folder name; it is not used"))
         net_name = ""
     # CPU and GPU can only dump synchronously, regardless of the settings.
     synchronous = device in {"CPU", "GPU", ""} or e2e.get("enable") is True
@@ -253,9 +253,9 @@ def _parse_object(data: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"it is no JSON ({error})") from None
+        raise ValueError(f"it is not JSON ({error})") from None
     if not isinstance(value, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return value
 
 

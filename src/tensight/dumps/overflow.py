@@ -192,12 +192,12 @@ def parse_overflow(data: bytes, *, where: str) -> list[dict[str, Any]]:
         raise TensorFileError(str(error).replace("these bytes", where)) from None
     blocks = [data[s.offset : s.offset + s.size_bytes] for s in file.slots if s.io == "output"]
     if not blocks:
-        raise TensorFileError(f"{where}: no overflow record: the file has no output.")
+        raise TensorFileError(f"{where}: not an overflow record: the file has no output.")
     try:
         return [_newer_block(block) if _is_newer(block) else _older_block(block) for block in blocks]
     except struct.error:
         sizes = ", ".join(f"{len(block):,}" for block in blocks)
-        raise TensorFileError(f"{where}: no overflow record: {sizes} bytes are too few; it was cut off.") from None
+        raise TensorFileError(f"{where}: not an overflow record: {sizes} bytes are too few; it was cut off.") from None
 
 
 def read_overflow(data: bytes, name: AscendName, *, rank: int, iteration: int, path: str) -> OverflowRecord:
@@ -223,7 +223,7 @@ def read_overflow(data: bytes, name: AscendName, *, rank: int, iteration: int, p
         try:
             documents = [json.loads(data)]
         except (ValueError, RecursionError):
-            raise TensorFileError(f"{path}: no overflow record: it is not JSON.") from None
+            raise TensorFileError(f"{path}: not an overflow record: it is not JSON.") from None
     else:
         documents = parse_overflow(data, where=path)
     units = tuple(unit for document in documents for unit in _units(document, path))
@@ -365,7 +365,7 @@ def _with_hexadecimals(fields: dict[str, Any]) -> dict[str, Any]:
 def _units(document: object, path: str) -> list[OverflowUnit]:
     """Return the units in one JSON object of either form."""
     if not isinstance(document, Mapping):
-        raise TensorFileError(f"{path}: no overflow record: it is not an object.")
+        raise TensorFileError(f"{path}: not an overflow record: it is not an object.")
     if "acc_list" in document:
         entries = document["acc_list"]
         listed = entries if isinstance(entries, list) else [entries]
@@ -378,18 +378,18 @@ def _units(document: object, path: str) -> list[OverflowUnit]:
     else:
         units = [(name, document[name]) for name in ("DHA Atomic Add", "L2 Atomic Add", "AI Core") if name in document]
         if not units:
-            raise TensorFileError(f"{path}: no overflow record: it names none of the device's units.")
+            raise TensorFileError(f"{path}: not an overflow record: it names none of the device's units.")
     return [_unit(name, fields, path) for name, fields in units]
 
 
 def _unit(name: str, fields: object, path: str) -> OverflowUnit:
     if not isinstance(fields, Mapping):
-        raise TensorFileError(f"{path}: no overflow record: {name[:40]!r} is not an object.")
+        raise TensorFileError(f"{path}: not an overflow record: {name[:40]!r} is not an object.")
 
     def number(key: str) -> int:
         value = optional(key)
         if value is None:
-            raise TensorFileError(f"{path}: no overflow record: {name[:40]!r} has no valid {key!r}.")
+            raise TensorFileError(f"{path}: not an overflow record: {name[:40]!r} has no valid {key!r}.")
         return value
 
     def optional(*keys: str) -> int | None:

@@ -85,7 +85,7 @@ def tensor_folders(storage: Storage, rank: RankFolder, net_name: str, problems: 
         if INITIAL in names:
             initial[graph_id] = f"{graph_path}/{INITIAL}"
     if not any(iterations.values()):
-        problems.append(Problem(network, "holds no iteration", "is the dump complete?"))
+        problems.append(Problem(network, "has no iterations", "is the dump complete?"))
     return TensorFolders(network, iterations, constants, initial)
 
 
@@ -96,7 +96,7 @@ def _network_folder(storage: Storage, rank: RankFolder, net_name: str, problems:
         problems.append(Problem(rank.path, str(error)))
         return ""
     problems.extend(
-        Problem(rank.child(name), "leads out of the dump, or is no file or folder", "it is not followed")
+        Problem(rank.child(name), "leads out of the dump, or is not a file or folder", "it is not followed")
         for name in listing.refused
     )
     if net_name and net_name in listing.folders:
@@ -174,7 +174,7 @@ def rank_folders(storage: Storage, problems: list[Problem]) -> tuple[RankFolder,
         if match is not None and _is_rank(storage, name):
             ranks.append(RankFolder(int(match[1]), name))
         elif match is not None:
-            problems.append(Problem(name, "holds nothing of a dump; it is not read"))
+            problems.append(Problem(name, "contains no dump; it is not read"))
     if not ranks:
         return _own_rank(storage, listing.folders, problems)
     return tuple(sorted(ranks, key=lambda folder: folder.rank))

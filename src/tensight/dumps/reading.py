@@ -233,7 +233,7 @@ def _raw_header(tensor: TensorFile, file: OpenFile) -> TensorHeader:
     name = parse_raw_name(tensor.name)
     dtype = _RAW_DTYPES.get(name.dtype.lower()) if name else None
     if name is None or dtype is None:
-        raise TensorFileError(f"{tensor.path}: its name does not say which elements of which shape it holds.")
+        raise TensorFileError(f"{tensor.path}: its name does not give a known element type and a shape.")
     header = TensorHeader(np.dtype(dtype), name.shape, 0)
     if header.data_bytes != file.size_bytes:
         raise TensorFileError(
@@ -255,7 +255,7 @@ def _saved_header(file: OpenFile) -> TensorHeader:
     entry = saved[0] if len(saved) == 1 else None
     content = getattr(entry, "content", None)
     if entry is None or not isinstance(content, FileContent):
-        raise TensorFileError(f"{file.path}: holds something else than one tensor in one piece; it is not read.")
+        raise TensorFileError(f"{file.path}: does not contain exactly one contiguous tensor; it is not read.")
     if entry.dtype.kind not in "biufc" and dtype_name(entry.dtype) not in ELEMENT_NAMES:
         raise TensorFileError(f"{file.path}: elements of type {entry.dtype.name} are not read.")
     return TensorHeader(entry.dtype, entry.shape, content.offset)

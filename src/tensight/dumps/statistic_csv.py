@@ -157,9 +157,9 @@ def _header(first: tuple[int, str | None], where: str) -> dict[str, str]:
         columns = []
     missing = [column for column in _FIXED if column not in columns]
     if missing:
-        raise TensorFileError(f"{where}: no statistics file: its first line has no column {missing[0]!r}.")
+        raise TensorFileError(f"{where}: not a statistics file: its first line has no column {missing[0]!r}.")
     if len(set(columns)) != len(columns):
-        raise TensorFileError(f"{where}: no statistics file: a column stands twice in its first line.")
+        raise TensorFileError(f"{where}: not a statistics file: its first line has a column twice.")
     return {column: "" if column in _FIXED else statistic_name(column) for column in columns}
 
 
@@ -199,7 +199,7 @@ def _row(line: str, header: Mapping[str, str], rank_graph_iteration: tuple[int, 
 def _integer(column: str, row: Mapping[str, str]) -> int:
     text = row[column]
     if not _INTEGER.fullmatch(text):
-        raise ValueError(f"{column} is {text[:40]!r}, no number")
+        raise ValueError(f"{column} is {text[:40]!r}, not a number")
     return int(text)
 
 
@@ -219,7 +219,7 @@ def _value(name: str, column: str, text: str) -> float | int | str | None:
         # Some versions write counts like 12.0.
         whole = text.removesuffix(".0")
         if not _INTEGER.fullmatch(whole):
-            raise ValueError(f"{column} is {text[:40]!r}, no number")
+            raise ValueError(f"{column} is {text[:40]!r}, not a number")
         return int(whole)
     if name not in _NUMERIC:
         return text
@@ -230,4 +230,4 @@ def _value(name: str, column: str, text: str) -> float | int | str | None:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{column} is {text[:40]!r}, no number") from None
+        raise ValueError(f"{column} is {text[:40]!r}, not a number") from None

@@ -77,7 +77,7 @@ class Listing:
         for name in filter(names, self.folders):
             yield Problem(f"{folder}/{printable(name)}", "is a folder in place of a file", "it is not read")
         for name in filter(names, self.refused):
-            what = "leads out of the dump, is no file, or its name is no UTF-8"
+            what = "leads out of the dump, is not a file, or its name is not UTF-8"
             yield Problem(f"{folder}/{name}", what, "it is not read")
 
 

@@ -312,7 +312,7 @@ def read_trace(file: OpenFile, where: str) -> Trace:
         It is not a trace, or of another version.
     """
     if file.read(0, len(MARK)) != MARK:
-        raise DumpError(f"{where}: is no trace that this version of Tensight reads.")
+        raise DumpError(f"{where}: is not a trace that this version of Tensight reads.")
     reader = _Reader(where)
     offset = len(MARK)
     while offset < file.size_bytes:
@@ -381,7 +381,7 @@ class _Reader:
         """Return the trace that was read."""
         if self._trace is None:
             why = f": {self._problems[0].what}" if self._problems else ""
-            raise DumpError(f"{self._where}: a trace that holds nothing{why}.")
+            raise DumpError(f"{self._where}: the trace has no header{why}.")
         self._trace.steps = dict(sorted(self.steps.items()))
         self._trace.problems = self._problems
         return self._trace
@@ -390,7 +390,7 @@ class _Reader:
         """Process a record; unknown kinds are skipped."""
         if self._trace is None:
             if kind != b"HEAD":
-                raise ValueError("the first record is no header")
+                raise ValueError("the first record is not a header")
             self._trace = Trace(_header(_parsed(body)))
         elif kind == b"SETU":
             self._trace.setup = _mapping(_parsed(body))
@@ -410,7 +410,7 @@ class _Reader:
             raise ValueError(f"it is the graph after {MOST_GRAPHS:,}")
         order = _parsed(body[_GRAPH.size + size :])
         if not isinstance(order, list) or not all(isinstance(name, str) for name in order):
-            raise ValueError("its order of execution is no list of names")
+            raise ValueError("its order of execution is not a list of names")
         trace.graphs[number] = body[_GRAPH.size : _GRAPH.size + size], tuple(order)
 
     @staticmethod
@@ -424,7 +424,7 @@ class _Reader:
     def _take_step(self, trace: Trace, body: bytes, offset: int) -> None:
         iteration, graph, count = _STEP.unpack_from(body)
         if len(body) != _STEP.size + count * trace.header.row_bytes:
-            raise ValueError("the number of its rows is not their number")
+            raise ValueError("the number of its rows does not match its size")
         if not -1 <= iteration < MOST_STEPS or len(self.steps) >= MOST_STEPS:
             raise ValueError(f"it is iteration {iteration:,}")
         if iteration in self.steps:
@@ -449,7 +449,7 @@ def _wrong(rows: NDArray[np.void], trace: Trace) -> str:
         return "has a tensor twice"
     counts = np.stack([rows[name] for name in COUNTS])
     if int(counts.min()) < 0 or int(counts.max()) > MOST_ELEMENTS:
-        return "has a count that none can be"
+        return "has an impossible count"
     if (counts[1:].sum(axis=0) != counts[0]).any():
         return "has counts that do not add up"
     return ""
@@ -463,7 +463,7 @@ def _header(data: Any) -> TraceHeader:
     if not all(isinstance(chosen.get(name, ""), str) for name in texts) or "framework" not in chosen:
         raise ValueError("its header names no framework")
     if not all(_is_whole(chosen.get(name, 0), _LARGEST_RANK) for name in numbers):
-        raise ValueError("its header has a rank that none can be")
+        raise ValueError("its header has an impossible rank")
     dtypes = header.get("dtypes")
     if not isinstance(dtypes, list) or not set(map(str, dtypes)) <= set(ELEMENT_NAMES):
         raise ValueError("its header has element types that this version of Tensight does not know")
@@ -471,7 +471,7 @@ def _header(data: Any) -> TraceHeader:
     measures = header.get("measures", list(FIRST_MEASURES))
     is_list = isinstance(measures, list) and len(measures) <= _MOST_MEASURES and all(map(_is_name, measures))
     if not is_list or len(set(measures)) < len(measures):
-        raise ValueError("its header has measures that none can be")
+        raise ValueError("its header has impossible measures")
     return TraceHeader(**chosen, dtypes=tuple(map(str, dtypes)), measures=tuple(measures))
 
 
@@ -489,9 +489,9 @@ def _tensor(node: Any, type_: Any, io: Any, slot: Any) -> TracedTensor:
 
 def _shape(lengths: Any) -> tuple[int, ...]:
     if not isinstance(lengths, list) or len(lengths) > MOST_DIMENSIONS:
-        raise ValueError("a shape in it is none")
+        raise ValueError("a shape in it is not a list of lengths")
     if not all(_is_whole(length, MOST_ELEMENTS) for length in lengths):
-        raise ValueError("a shape in it has a length that none can be")
+        raise ValueError("a shape in it has an impossible length")
     return tuple(lengths)
 
 
@@ -511,7 +511,7 @@ def _parsed(body: bytes) -> Any:
 
 def _mapping(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("its text is no JSON object")
+        raise ValueError("its text is not a JSON object")
     return value
 
 

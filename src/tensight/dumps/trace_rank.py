@@ -56,7 +56,7 @@ class TraceRank(RankReader):
         self._files: dict[int, list[TensorFile]] = {}
         if self._trace.header.rank != rank:
             what = f"was written by rank {self._trace.header.rank}"
-            self._problems.append(Problem(path, what, f"it is read as rank {rank}, as it is called"))
+            self._problems.append(Problem(path, what, f"it is read as rank {rank}, as in its name"))
 
     @property
     def trace(self) -> Trace:

@@ -100,8 +100,8 @@ def _integer(text: str, dimension: int, length: int, *, optional: bool) -> int |
         return None
     if not _INTEGER.fullmatch(text):
         raise InputError(
-            f"{_shown(text)} for dimension {dimension} is no index; give an integer from {-length} to {length - 1}, "
-            "or a range such as 0:8 or :"
+            f"{_shown(text)} for dimension {dimension} is not an index; give an integer from {-length} to "
+            f"{length - 1}, or a range such as 0:8 or :"
         )
     return int(text)
 

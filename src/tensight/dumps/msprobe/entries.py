@@ -217,7 +217,7 @@ def read_step(dump: bytes, construct: bytes, stack: bytes, where: str, problems:
         raise DumpError(f"{where}/dump.json: {error}.") from None
     data = top.get("data")
     if not isinstance(data, dict):
-        raise DumpError(f"{where}/dump.json: has no object 'data'; it is no dump of msprobe.")
+        raise DumpError(f"{where}/dump.json: has no object 'data'; it is not an msprobe dump.")
     framework = str(top.get("framework") or "pytorch").lower()
     is_torch = framework != "mindspore"
     reader = _EntryReader(is_torch)
@@ -257,7 +257,7 @@ class _EntryReader:
         self._damaged: list[str] = []
 
     def problems(self, where: str) -> Iterator[Problem]:
-        for names, what in ((self._unknown, "have names of no known form"), (self._damaged, "are damaged")):
+        for names, what in ((self._unknown, "have names of an unknown form"), (self._damaged, "are damaged")):
             if names:
                 shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
                 yield Problem(where, f"{len(names)} entries {what}: {shown}", "they are left out")
@@ -485,7 +485,7 @@ def _parsed(content: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"is no JSON ({str(error)[:200]})") from None
+        raise ValueError(f"is not JSON ({str(error)[:200]})") from None
     if not isinstance(value, dict):
-        raise ValueError("is no JSON object")
+        raise ValueError("is not a JSON object")
     return value
