@@ -263,8 +263,8 @@ def test_the_light_agent_answers_questions(line: str, capsys: pytest.CaptureFixt
     ("line", "words"),
     [
         ("check dump", "`tensight check` needs the full installation: pip install tensight"),
-        ("run", "there is no script; `tensight run --help` tells how it is used"),
-        ("trace --setps 3 train.py", "there is no option --setps; `tensight trace --help` tells how it is used"),
+        ("run", "there is no script; `tensight run --help` shows its usage"),
+        ("trace --setps 3 train.py", "there is no option --setps; `tensight trace --help` shows its usage"),
     ],
 )
 def test_the_light_agent_says_in_one_line_what_is_wrong(line: str, words: str) -> None:

@@ -34,7 +34,7 @@ def agent_command_line(arguments: Sequence[str]) -> None:
             read_plainly(arguments[1:], COMMANDS[name])
         except NotPlainError as error:
             if error.word not in HELP:
-                raise InputError(f"{error}; `tensight {name} --help` tells how it is used") from None
+                raise InputError(f"{error}; `tensight {name} --help` shows its usage") from None
             sys.stdout.write(_help_of(name))
     elif name in HELP:
         sys.stdout.write(_help())

@@ -63,7 +63,7 @@ COMMANDS = {
     ),
     "search": Entry(
         "search.search",
-        "Search hyper-parameters: trials run under the debugger, and those that fall ill are dropped at once.",
+        "Search hyper-parameters: trials run under the debugger, and trials with anomalies are pruned at once.",
         TRAININGS,
     ),
     "doctor": Entry(
@@ -79,7 +79,7 @@ COMMANDS = {
     ),
     "stop": Entry(
         "stop.stop",
-        "Stop the debug server of a workspace, and wait until it is gone; training processes that wait are told.",
+        "Stop the debug server of a workspace, and wait until it has ended; waiting training processes are notified.",
         SERVER,
     ),
     "status": Entry(
@@ -87,7 +87,7 @@ COMMANDS = {
         "Show the debug server of a workspace and its sessions; exits with 1 if none is running.",
         SERVER,
     ),
-    "info": Entry("info.info", "Show what a dump holds: framework, graphs, ranks, steps, files.", DUMPS),
+    "info": Entry("info.info", "Show what a dump contains: framework, graphs, ranks, steps, files.", DUMPS),
     "check": Entry(
         "check.check",
         "Check watchpoints on every tensor; exit code 1 when something hits. See also: check checkpoint.",

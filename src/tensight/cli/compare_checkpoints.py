@@ -116,8 +116,8 @@ def _summary(result: CheckpointComparison) -> str:
     parts = [f"{same:,} of {count(len(result.pairs), 'pair')} bit-equal"]
     if within:
         parts.append(f"{within:,} within tolerance")
-    apart = sum(not pair.is_within for pair in result.pairs)
-    if apart:
+    different = sum(not pair.is_within for pair in result.pairs)
+    if different:
         norms = sorted(
             pair.difference.relative_norm
             for pair in result.pairs
@@ -125,7 +125,7 @@ def _summary(result: CheckpointComparison) -> str:
         )
         middle = norms[len(norms) // 2] if norms else math.nan
         how = f" (parameters by {number(middle, 3)} of their norm in the median)" if math.isfinite(middle) else ""
-        parts.append(f"{apart:,} {'differs' if apart == 1 else 'differ'}{how}")
+        parts.append(f"{different:,} {'differs' if different == 1 else 'differ'}{how}")
     unpaired = len(result.only_a) + len(result.only_b)
     if unpaired:
         parts.append(f"{unpaired:,} without a pair")
@@ -146,18 +146,18 @@ def _print_findings(out: Console, findings: tuple[Finding, ...]) -> None:
 def _print_pairs(out: Console, result: CheckpointComparison, limit: int) -> None:
     from rich.markup import escape
 
-    apart = [
+    differing = [
         pair
         for pair in result.pairs
         if pair.difference is not None and not pair.is_within and not _is_in_other_dtype_only(pair)
     ]
-    if not apart:
+    if not differing:
         return
-    apart.sort(key=_severity, reverse=True)
+    differing.sort(key=_severity, reverse=True)
     rows = table(
         "tensor", "shape", "norm of change", "largest", "changed", right=("norm of change", "largest", "changed")
     )
-    for pair in apart[:limit]:
+    for pair in differing[:limit]:
         row = pair.difference
         assert row is not None  # noqa: S101 - chosen above
         share = f"{100 * row.changed / row.count:.3g} %" if row.count else "–"
@@ -166,8 +166,8 @@ def _print_pairs(out: Console, result: CheckpointComparison, limit: int) -> None
         cells = (pair.name, str(list(pair.pair.b.shape)), norm, number(row.max_abs, 3), share)
         rows.add_row(*map(escape, cells))
     out.print(rows)
-    if len(apart) > limit:
-        out.print(f"  [dim]… {count(len(apart) - limit, 'more tensor')} (--limit, or --json)[/]")
+    if len(differing) > limit:
+        out.print(f"  [dim]… {count(len(differing) - limit, 'more tensor')} (--limit, or --json)[/]")
 
 
 def _is_in_other_dtype_only(pair: ComparedPair) -> bool:

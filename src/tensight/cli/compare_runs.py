@@ -225,9 +225,11 @@ def _print_around(out: Console, result: RunComparison) -> None:
     shown = table("", "operator", "matched by", "difference", "added", right=("difference", "added"))
     for operator in rows:
         worst = operator.worst
-        apart = "–" if worst is None else number_text(worst[1].relative)
+        difference = "–" if worst is None else number_text(worst[1].relative)
         mark = "[red]→[/]" if operator is result.first else ""
-        shown.add_row(mark, escape(operator.pair.a.name), operator.pair.rule.value, apart, number_text(operator.added))
+        shown.add_row(
+            mark, escape(operator.pair.a.name), operator.pair.rule.value, difference, number_text(operator.added)
+        )
     out.print(shown)
 
 

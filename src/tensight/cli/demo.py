@@ -34,7 +34,7 @@ def demo(
         bool | None,
         typer.Option(
             "--exit/--stay",
-            help="End by itself, or leave the session open until a key is pressed; the default at a terminal.",
+            help="Exit at the end, or leave the session open until a key is pressed; the default at a terminal.",
             show_default=False,
         ),
     ] = None,

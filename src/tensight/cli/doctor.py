@@ -61,7 +61,7 @@ class Check:
 
 def doctor(
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="What `python` would run.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its own, as they are.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its arguments.")] = None,
     module: Annotated[bool, typer.Option("--module", "-m", help="Run a module, as `python -m` does.")] = False,
     steps: Annotated[int, typer.Option(min=2, max=10_000, metavar="N", help="Steps of the optimizer.")] = 4,
     capture: Annotated[
@@ -263,8 +263,8 @@ class _Examination:
         changed = _differing(first, after)
         if changed:
             lacking = f"; state_dict lacks {_some(report['lacking'])}" if report["lacking"] else ""
-            why = f"with what state_dict holds the next steps differ: {_some(changed)}{lacking}"
-            return Check(_RESUME, "wrong", f"{why}: a checkpoint must hold that, too")
+            why = f"with the content of state_dict the next steps differ: {_some(changed)}{lacking}"
+            return Check(_RESUME, "wrong", f"{why}: a checkpoint must contain that, too")
         parts = ["models", "optimizers", *(name for name in ("schedulers", "scalers") if report[name])]
         drawn = report["generators"]
         needs = f"; a checkpoint also needs the states of the generators: {', '.join(drawn)}" if drawn else ""

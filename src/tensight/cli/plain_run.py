@@ -51,7 +51,7 @@ RUN: dict[str, PlainOption] = {
         "capture", "What is seen: calls of modules (default), or every operator.", "", str, _CAPTURES
     ),
     "--step-on": PlainOption("step_on", _STEP_ON, "", str, _STEPS),
-    "--break-at-start": PlainOption("break_at_start", "Wait for a person before the first step."),
+    "--break-at-start": PlainOption("break_at_start", "Wait for the user before the first step."),
     "--recommended": PlainOption("recommended", "Set the recommended watchpoints before the first step."),
     "--stop-on": PlainOption(
         "stop_on",
@@ -74,7 +74,7 @@ RUN: dict[str, PlainOption] = {
     ),
     "--partial-memory": PlainOption("partial_memory", "Keep only values of what is watched."),
     "--job": PlainOption("job", "Name of the run. (default: the script's name)", "NAME", str),
-    "--quiet": PlainOption("quiet", "Say on stderr only what is wrong, not that it stops or goes on."),
+    "--quiet": PlainOption("quiet", "Print only problems on stderr, not that it stops or resumes."),
 }
 TRACE: dict[str, PlainOption] = {
     "--out": PlainOption("trace", "Where to. (default: a new folder in the current one)", "DIR", os.path.abspath),
@@ -86,7 +86,7 @@ TRACE: dict[str, PlainOption] = {
     "--perturb": PlainOption(
         "perturb", "Move all initial weights by one unit in the last place, for `compare runs --noise`."
     ),
-    "--quiet": PlainOption("quiet", "Say on stderr only what is wrong."),
+    "--quiet": PlainOption("quiet", "Print only problems on stderr."),
 }
 COMMANDS: dict[str, dict[str, PlainOption]] = {"run": RUN, "trace": TRACE}
 """Options of each command, by their names."""

@@ -45,7 +45,7 @@ def run(
     script: Annotated[
         str, typer.Argument(metavar="SCRIPT", help="What `python` would run, or a command such as torchrun.")
     ],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its own, as they are.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its arguments.")] = None,
     module: Annotated[bool, typer.Option("--module", "-m", help=MODULE_HELP)] = False,
     host: Annotated[str | None, typer.Option(metavar="HOST", help=RUN["--host"].help)] = None,
     port: Annotated[int | None, typer.Option(metavar="PORT", help=RUN["--port"].help)] = None,

@@ -35,7 +35,7 @@ def search(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Search hyper-parameters: trials run under the debugger, and those that fall ill are dropped at once."""
+    """Search hyper-parameters: trials run under the debugger, and trials with anomalies are pruned at once."""
     configuration = read(config)
     study = open_study(configuration, storage, must_exist=results)
     if not results:

@@ -28,7 +28,7 @@ PLAIN, AGAIN, DEBUGGED = "without the debugger", "without it, once more", "with 
 
 def selftest(
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="What `python` would run.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its own, as they are.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its arguments.")] = None,
     module: Annotated[bool, typer.Option("--module", "-m", help="Run a module, as `python -m` does.")] = False,
     steps: Annotated[int, typer.Option(min=2, max=1_000_000, metavar="N", help="Steps of the optimizer.")] = 50,
     capture: Annotated[
@@ -67,15 +67,17 @@ def _print(out: Console, runs: dict[str, Measured], verdict: Verdict, stops: int
     steps = count(runs[PLAIN].steps, "step")
     if not verdict.attached:
         run = runs[DEBUGGED]
-        out.print(f"[bold red]✗ The debugger saw {run.debugged_steps} of {count(run.steps, 'step')}[/]; it said:")
+        out.print(f"[bold red]✗ The debugger saw {run.debugged_steps} of {count(run.steps, 'step')}[/]; its messages:")
         out.print(f"  {escape(run.messages) or 'nothing'}")
         return
     if verdict.unstable:
         which = f"{len(verdict.unstable)} of {count(verdict.compared, 'tensor')}"
-        out.print(f"[bold yellow]? The script is not deterministic:[/] {which} differ between two runs without us")
+        out.print(
+            f"[bold yellow]? The script is not deterministic:[/] {which} differ between two runs without the debugger"
+        )
         out.print(f"  {escape(_some(verdict.unstable))}")
         seed = next(framework.seeding for framework in FRAMEWORKS if framework.module == runs[PLAIN].framework)
-        out.print(f"  Set its seeds ({seed}), then what the debugger changes can be told from what chance does.")
+        out.print(f"  Set its seeds ({seed}) to tell changes by the debugger from random ones.")
     elif verdict.changed:
         which = f"{len(verdict.changed)} of {count(verdict.compared, 'tensor')}"
         out.print(f"[bold red]✗ The debugger changed the training:[/] {which} differ after {steps}")

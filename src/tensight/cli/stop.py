@@ -18,9 +18,9 @@ SLACK_S = 10
 def stop(
     workspace: Workspace = None,
     config: Config = None,
-    now: Annotated[bool, typer.Option("--now", help="End it at once, without telling training processes.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="End it at once, without notifying training processes.")] = False,
 ) -> None:
-    """Stop the debug server of a workspace, and wait until it is gone; training processes that wait are told."""
+    """Stop the debug server of a workspace, and wait until it has ended; waiting training processes are notified."""
     from tensight.server.lifetime import DEADLINE_S, LAST_RESORT_S
     from tensight.server.occupancy import in_use, running_server, wait_until_free
     from tensight.server.settings import load_settings

@@ -269,7 +269,7 @@ def _check_target(storage: Storage, out: str) -> None:
     if isinstance(storage, LocalStorage):
         source = os.path.realpath(storage.root)
         if os.path.commonpath([source, out]) == source:
-            raise InputError(f"{out}: lies in the dump that is to be converted; name a folder outside of it.")
+            raise InputError(f"{out}: is in the dump to convert; name a folder outside it.")
     if os.path.lexists(out) and (not os.path.isdir(out) or os.listdir(out)):
         raise InputError(f"{out}: is not an empty folder; name one that does not exist yet.")
 

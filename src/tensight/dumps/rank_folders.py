@@ -209,7 +209,7 @@ def _own_rank(storage: Storage, folders: Sequence[str], problems: list[Problem])
 
 
 def quiet_folders(storage: Storage, folder: str) -> tuple[str, ...]:
-    """Return sub-folders; none if listing fails, because unreadable folders beside a dump are no problem of it."""
+    """Return sub-folders; none if listing fails, because unreadable folders beside a dump do not matter."""
     try:
         return storage.folders(folder)
     except DumpError:

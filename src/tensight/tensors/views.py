@@ -263,7 +263,7 @@ def _position(text: str, shape: tuple[int, ...], outside: int) -> int:
         return outside
     index = parse_slice(text, shape)
     if any(isinstance(entry, slice) for entry in index):
-        raise InputError(f"{text[:60]!r} names no element to go on from; give an index for each dimension")
+        raise InputError(f"{text[:60]!r} does not select one element; give an index for each dimension")
     indices = [entry % length for entry, length in zip(index, shape, strict=True) if isinstance(entry, int)]
     return int(np.ravel_multi_index(indices, shape)) if shape else 0
 

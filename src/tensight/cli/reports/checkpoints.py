@@ -35,11 +35,11 @@ def body(data: Mapping[str, Any]) -> Iterable[str]:
     yield verdict(data["verdict"], f"{data['verdict']}: {data['summary']}")
     for is_note in (False, True):
         yield bullets(finding["text"] for finding in data["findings"] if finding["note"] is is_note)
-    apart = [pair for pair in data["pairs"] if "relative_norm" in pair and not pair["same"]]
-    if apart:
+    differing = [pair for pair in data["pairs"] if "relative_norm" in pair and not pair["same"]]
+    if differing:
         yield "<h2>Norm of the change against the norm of the tensor, in the order of the file</h2>" + _picture(data)
-        worst = sorted(range(len(apart)), key=lambda at: -_size(apart[at]))
-        yield _pairs(f"{len(apart):,} tensors that differ", [apart[at] for at in worst])
+        worst = sorted(range(len(differing)), key=lambda at: -_size(differing[at]))
+        yield _pairs(f"{len(differing):,} tensors that differ", [differing[at] for at in worst])
     yield _pairs(f"{len(data['pairs']):,} pairs", data["pairs"])
     for side in ("a", "b"):
         alone = [(tensor["name"], _shape(tensor["shape"]), tensor["dtype"]) for tensor in data[f"only_{side}"]]
