@@ -1,4 +1,4 @@
-// How the elements of a tensor differ from those of the same tensor before.
+// Compare the elements of a tensor with those of the same tensor before.
 #pragma once
 
 #include "elements.h"
@@ -7,7 +7,7 @@
 
 namespace {
 
-// Maxima of numbers that are not negative; where one is NaN the totals are, too, and nobody asks for maxima.
+// Totals and maxima of non-negative numbers; if a number is NaN, so are the totals, and the maxima are not used.
 struct Differences {
   Doubles total = {}, squares = {}, previous = {}, largest = {}, required = {};
 
@@ -61,8 +61,8 @@ void compare_block(const uint8_t *current, const uint8_t *previous, int64_t coun
   }
 }
 
-// Add pairs of elements to the totals. A total that is not finite says that an element was not, or that squares left
-// the range of float64.
+// Add pairs of elements to the totals. A total is not finite if an element is not, or if squares leave the range of
+// float64.
 void compare(Kind current_kind, const uint8_t *current, Kind previous_kind, const uint8_t *previous, int64_t count,
              double atol, Change *change) {
   int64_t bytes = item_bytes(current_kind), previous_bytes = item_bytes(previous_kind);

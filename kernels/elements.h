@@ -1,4 +1,4 @@
-// How elements of each kind become values: vectors of float32 where those hold them exactly, else of float64.
+// Convert elements of each kind to values: vectors of float32 if that is exact, else of float64.
 #pragma once
 
 #include "interface.h"
@@ -23,19 +23,19 @@ struct Pair {
   Doubles low, high;
 };
 
-// A vector of float32 as two of float64, by way of memory (see `widen_at`), which the first-level cache answers for.
+// Convert a vector of float32 to two of float64 through memory (see `widen_at`), which stays in the first-level cache.
 inline Pair widen_both(Floats values) {
 #if defined(__AVX2__)
   alignas(WIDTH) float numbers[FLOATS];
   __builtin_memcpy(numbers, &values, sizeof values);
-  __asm__("" : "+m"(numbers));  // or a compiler leaves them in the register
+  __asm__("" : "+m"(numbers));  // prevents compilers from keeping them in the register
   return {widen_at(numbers), widen_at(numbers + DOUBLES)};
 #else
   return {widen(lower(values)), widen(upper(values))};
 #endif
 }
 
-// Elements whose values are float32. `at` returns the vector with a number in a line, `both` that of a line as float64.
+// Elements whose values are float32. `at` returns the vector with a number in a line, `both` the same as float64.
 struct Float32 {
   typedef Floats Vector;
   typedef float Value;
@@ -114,7 +114,7 @@ typedef Integers<uint32_t, HalfWords> UInt32;
 typedef Integers<int64_t, Longs> Int64;
 typedef Integers<uint64_t, LongWords> UInt64;
 
-// Integers so small that their sums are taken exactly; `Sum` holds those of the squares of a part.
+// Integers that are small enough for exact sums; `Sum` is the type for the sum of squares of a part.
 template <class Integer, class SumOfSquares> struct SmallIntegers {
   typedef Integer Stored;
   typedef SumOfSquares Sum;
@@ -140,7 +140,7 @@ struct UInt8 : SmallIntegers<uint8_t, int64_t> {
 #endif
 };
 
-struct Bool : SmallIntegers<uint8_t, int32_t> {  // a byte other than 0 and 1 is true, too
+struct Bool : SmallIntegers<uint8_t, int32_t> {  // every byte other than 0 is true
   static int32_t number(uint8_t stored) { return stored != 0; }
   static double value(const uint8_t *element) { return *element != 0; }
 };
@@ -148,7 +148,7 @@ struct Bool : SmallIntegers<uint8_t, int32_t> {  // a byte other than 0 and 1 is
 typedef SmallIntegers<int16_t, int64_t> Int16;
 typedef SmallIntegers<uint16_t, int64_t> UInt16;
 
-// NaN if one part is NaN, infinite if one is infinite and none NaN; of finite parts never more than the largest float64.
+// NaN if a part is NaN, infinite if a part is infinite and none NaN; at most the largest float64 for finite parts.
 template <class Part> struct Complex {
   static constexpr int BYTES = 2 * sizeof(Part);
   static constexpr bool IS_NARROW = false;

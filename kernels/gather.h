@@ -1,4 +1,4 @@
-// Elements of a strided tensor, written one after the other in C order.
+// Copy elements of a strided tensor contiguously in C order.
 #pragma once
 
 #include "elements.h"
@@ -7,10 +7,10 @@
 
 namespace {
 
-constexpr int TILE = 8;    // rows and columns of a transposed matrix that are put in order at the same time
-constexpr int AHEAD = 24;  // its columns that are asked for before they are wanted: they lie far from each other
+constexpr int TILE = 8;    // rows and columns of a transposed matrix that are reordered at once
+constexpr int AHEAD = 24;  // columns to prefetch, because they are far apart in memory
 
-// Lanes of two vectors take turns: those of their first halves, and those of their second.
+// Interleave the lanes of two vectors: those of their first halves, or those of their second.
 #if defined(__clang__) || __GNUC__ >= 12
 #define FIRST_IN_TURN(one, other) __builtin_shufflevector(one, other, 0, 8, 1, 9, 2, 10, 3, 11)
 #define SECOND_IN_TURN(one, other) __builtin_shufflevector(one, other, 4, 12, 5, 13, 6, 14, 7, 15)
@@ -22,11 +22,11 @@ constexpr int AHEAD = 24;  // its columns that are asked for before they are wan
 template <class Item> struct Tile {
   typedef VECTOR(Item, sizeof(Item) * TILE) Line;
 
-  // Write as rows what lies below each other; `below` and `next_row` are bytes.
+  // Write columns as rows; `below` and `next_row` are distances in bytes.
   static void transpose(const uint8_t *source, int64_t below, uint8_t *target, int64_t next_row) {
     Line rows[TILE], turned[TILE];
     for (int row = 0; row < TILE; row++) rows[row] = load<Line>(source + row * below);
-    for (int turn = 0; turn < 3; turn++) {  // after three times each row has one lane of all
+    for (int turn = 0; turn < 3; turn++) {  // after three rounds each row has one lane of every row
       for (int row = 0; row < TILE / 2; row++) {
         turned[2 * row] = FIRST_IN_TURN(rows[row], rows[row + TILE / 2]);
         turned[2 * row + 1] = SECOND_IN_TURN(rows[row], rows[row + TILE / 2]);
@@ -37,7 +37,7 @@ template <class Item> struct Tile {
   }
 };
 
-// Where the row with a number lies, in elements: over all axes but the last two.
+// The offset of the row with a number, in elements, over all axes except the last two.
 inline int64_t offset_of(int64_t number, int64_t axis_count, const Axes &axes) {
   int64_t offset = 0;
   for (int64_t axis = axis_count - 1; axis >= 0; axis--) {
@@ -53,7 +53,7 @@ void gather_items(const uint8_t *source, const Axes &axes, int64_t first, int64_
   int64_t last = axes.count - 1;
   int64_t length = axes.axis[last].length, stride = axes.axis[last].stride * BYTES;
   int64_t row_count = last ? axes.axis[last - 1].length : 1, row_stride = last ? axes.axis[last - 1].stride * BYTES : 0;
-  // Rows lie far from each other: those of the next block are asked for, unless it lies in the same row.
+  // Rows are far apart in memory: prefetch those of the next block, unless it is in the same row.
   int64_t ahead = length < BLOCK ? BLOCK / length * row_stride : 0;
   int64_t row = first / length, column = first % length;
   const uint8_t *rows = source + offset_of(row / row_count, last - 1, axes) * BYTES;
@@ -95,7 +95,7 @@ void gather_items(const uint8_t *source, const Axes &axes, int64_t first, int64_
   }
 }
 
-// Write `count` elements, from the `first` on in C order.
+// Copy `count` elements, starting with the `first` in C order.
 inline void gather(const Elements &elements, const Axes &axes, int64_t first, int64_t count, uint8_t *target) {
   struct Pair {
     uint64_t words[2];
@@ -111,13 +111,13 @@ inline void gather(const Elements &elements, const Axes &axes, int64_t first, in
 
 // The elements of a part of a tensor, a block at a time.
 struct Source {
-  const uint8_t *elements;  // of the part, one after the other; null if they lie apart, then
+  const uint8_t *elements;  // contiguous elements of the part; null if they are strided, then the others are used
   const Elements *apart;
   const Axes *axes;
   int64_t first;
   uint8_t *scratch;  // for a block, which stays in the first-level cache
 
-  // How many elements may be asked for at once.
+  // The maximum number of elements to read at once.
   int64_t most() const { return elements ? PART : BLOCK; }
 
   const uint8_t *at(int64_t position, int64_t count, int64_t bytes) const {
@@ -127,7 +127,7 @@ struct Source {
   }
 };
 
-// Whether elements of neighbouring rows lie side by side, so that many rows are to be written at the same time.
+// Whether elements of neighbouring rows are adjacent, so that several rows should be written at once.
 inline bool is_transposed(const Axes &axes) {
   return axes.count > 1 && axes.axis[axes.count - 2].stride == 1 && axes.axis[axes.count - 1].stride != 1;
 }

@@ -1,4 +1,4 @@
-// The content hash of a block (`tensors/layout.py` has its definition).
+// The content hash of a block, as defined in `tensors/layout.py`.
 #pragma once
 
 #include "interface.h"
@@ -11,7 +11,7 @@ constexpr uint64_t SECOND_KEY = 0x0BB84B93962EACC9, SECOND_STEP = 0x4F1BBCDCBFA5
 constexpr uint64_t BLOCK_STEP = 0x369DEA0F31A53F85;
 constexpr int MOST_WORDS = BLOCK * MOST_ITEM_BYTES / 8;
 
-// Keys are read, not computed: a load costs less than an addition in a loop that adds all the time.
+// Keys are loaded, not computed: a load costs less than an addition in a loop that is bound by additions.
 struct Keys {
   uint64_t first[MOST_WORDS], second[MOST_WORDS];
 
@@ -44,7 +44,7 @@ struct BlockHash {
     }
   }
 
-  // The bytes of a block behind its last line, padded with zeros to whole words.
+  // Add the bytes after the last line of a block, padded with zeros to whole words.
   void add_rest(const uint8_t *rest, int64_t size, int64_t line) {
     for (int64_t at = 0; at < size; at += 8) {
       uint64_t word = 0;

@@ -1,11 +1,11 @@
-// Objects of some classes among many.
+// Select the objects that are instances of some classes.
 #pragma once
 
 #include <Python.h>
 
 #include <cstdint>
 
-// Whether a class is one of some, or is derived from one, by its address: the last answer of each of its slots.
+// A cache by the address of a class: whether the class is one of the requested ones, or derived from one.
 struct KnownClasses {
   PyTypeObject *classes[1024] = {};
   bool answers[1024] = {};

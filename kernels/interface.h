@@ -1,5 +1,5 @@
-// What the parts of the extension agree on: the layout of a row, the kinds of elements, the kernels of an instruction
-// set. The numbers are those of `tensors/layout.py`; a test compares them.
+// The interface between the parts of the extension: the layout of a row, the kinds of elements, the kernels of an
+// instruction set. The numbers are those of `tensors/layout.py`; a test compares them.
 #pragma once
 
 #include <stddef.h>
@@ -14,8 +14,8 @@ enum Kind : int64_t {
   KINDS
 };
 
-constexpr int64_t BLOCK = 1024;         // elements that are scanned while they lie in the first-level cache
-constexpr int64_t PART = 1 << 15;       // elements whose totals are taken for themselves, then put together
+constexpr int64_t BLOCK = 1024;         // elements that are scanned while in the first-level cache
+constexpr int64_t PART = 1 << 15;       // elements whose totals are computed separately, then merged
 constexpr int64_t MOST_AXES = 6;        // of strided elements
 
 struct Reals {
@@ -33,7 +33,7 @@ struct Row {
 };
 
 struct Range {
-  double low, high;  // both inside
+  double low, high;  // both inclusive
 };
 
 struct Elements {
@@ -44,7 +44,7 @@ struct Elements {
 };
 
 struct Axes {
-  int64_t count;  // 0: the elements lie one after the other
+  int64_t count;  // 0: the elements are contiguous
   struct {
     int64_t length, stride;  // stride in elements
   } axis[MOST_AXES];
@@ -54,12 +54,12 @@ constexpr int64_t MOST_ITEM_BYTES = 16;
 constexpr int64_t MOST_PARTS = 1 << 5;  // of a shared scan
 constexpr int64_t SHARED_SCRATCH = PART * MOST_ITEM_BYTES;
 
-// A scan by several threads. Each has a share of parts that lie side by side, as frameworks share out the elements of
-// an operator: so a thread reads what it has just written. Whoever is done helps the others.
+// A scan by several threads. Each has a share of adjacent parts, distributed as frameworks distribute the elements of
+// an operator, so that a thread reads what it has just written. A thread that is done helps the others.
 struct SharedTask {
   Elements elements;
   Axes axes;
-  int64_t taken[MOST_PARTS];  // parts of each share that a thread has begun with
+  int64_t taken[MOST_PARTS];  // number of parts of each share that were started
   Row rows[MOST_PARTS];       // one for each part
 };
 
@@ -79,8 +79,8 @@ struct Kernels {
   bool (*is_supported)();
   // Adds the elements to the totals; `counts` is followed by a count for each range.
   void (*scan)(const Elements &elements, Reals *reals, Counts *counts, const Range *ranges, int64_t range_count);
-  // Scans parts until none is left, as the thread with a number; `scratch` has `SHARED_SCRATCH` bytes, and is needed if
-  // there are axes only.
+  // Scans parts until none is left, as the thread with a number; `scratch` has `SHARED_SCRATCH` bytes, and is only
+  // needed if there are axes.
   void (*scan_shared)(SharedTask *task, int64_t thread, int64_t threads, uint8_t *scratch);
   // Adds the totals of parts, in their order.
   void (*add_rows)(const Row *rows, int64_t count, Reals *reals, Counts *counts);

@@ -1,5 +1,5 @@
-// The type `Kept`: the books of values that are kept by reference, and the entries that nearly every tensor makes in them.
-// Everything else, from copies to what falls out when memory is short, is in `agents/retention.py`.
+// The type `Kept`: the records of values that are kept by reference, and the common case of adding a value. Everything
+// else, such as copies and eviction when memory is short, is in `agents/retention.py`.
 #pragma once
 
 #include "python_scans.h"
@@ -7,7 +7,7 @@
 struct Kept {
   PyObject_HEAD
   PyObject *values;      // mapping of slot id to (tensor, version, size in bytes, whether it is a copy)
-  PyObject *identities;  // dict of id of a tensor to the slot id that holds it
+  PyObject *identities;  // dict of the id of a tensor to its slot id
   PyObject *copied;      // set of the slot ids whose values are copied
   long long bytes, budget;
 };
@@ -50,13 +50,13 @@ static int kept_init(PyObject *self, PyObject *arguments, PyObject *) {
   return 0;
 }
 
-// Whether nothing is known of a slot and of a tensor, by its identity, so that keeping it is one new entry.
+// Whether there is no record of a slot or a tensor (by its identity), so that keeping it only adds one entry.
 static bool is_new(const Kept *kept, PyObject *slot_id, PyObject *identity) {
   return PySequence_Contains(kept->values, slot_id) == 0 && PyDict_Contains(kept->identities, identity) == 0 &&
          PySet_Contains(kept->copied, slot_id) == 0;
 }
 
-// Keep the value of a slot of which nothing is known; false, and nothing is done, where there is no room for it.
+// Keep the value of a slot without records; returns false without changes if the memory budget is exceeded.
 static bool keep(Kept *kept, PyObject *slot_id, PyObject *identity, PyObject *version, PyObject *size,
                  PyObject *tensor) {
   int64_t bytes = PyLong_AsLongLong(size);
@@ -96,7 +96,7 @@ static PyType_Slot KEPT_SLOTS[] = {
     {Py_tp_clear, (void *)kept_clear},     {0, nullptr},
 };
 
-// Made when the module is.
+// Created with the module.
 static PyTypeObject *kept_type = nullptr;
 
 static PyType_Spec KEPT = {"tensight.tensors._kernels.Kept", sizeof(Kept), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,

@@ -1,4 +1,4 @@
-// The extension module `tensight.tensors._kernels`: the kernels of the best instruction set that the processor has.
+// The extension module `tensight.tensors._kernels`: the kernels of the processor's best instruction set.
 
 #include "instances.h"
 #include "interface.h"

@@ -1,10 +1,10 @@
-// What one pass over a part of a tensor tells: sums, extremes, signs, and the hash.
+// Compute sums, extremes, signs and the hash in one pass over a part of a tensor.
 //
-// A part is scanned block by block, so that an element that is not finite costs no more than the sums of its block:
-// those are dropped, and the finite elements of the block are gathered and scanned alone.
+// A part is scanned block by block, so that a non-finite element only invalidates the sums of its block: these are
+// dropped, and the finite elements of the block are gathered and scanned separately.
 //
-// Deviations from the mean are summed in double precision as s2 - s1**2 / n with s1 = sum(x), s2 = sum(x**2). Where the
-// mean is so far from zero that the subtraction would cost more than four bits, the part, which lies in the cache, is
+// Deviations from the mean are summed in double precision as s2 - s1**2 / n with s1 = sum(x), s2 = sum(x**2). If the
+// mean is so far from zero that the subtraction would lose more than four bits, the part, which is in the cache, is
 // summed again around its mean. Sums of small integers are exact.
 #pragma once
 
@@ -24,7 +24,7 @@ inline bool is_above_zero(float value) { return bits_as<int32_t>(value) > 0; }
 inline bool is_below_zero(double value) { return bits_as<uint64_t>(value) > 0x8000000000000000u; }
 inline bool is_above_zero(double value) { return bits_as<int64_t>(value) > 0; }
 
-// Totals of finite elements, all lanes put together.
+// Totals of finite elements, over all lanes.
 struct Totals {
   double total = 0, absolute = 0, squares = 0, minimum = INFINITE, maximum = -INFINITE;
   int64_t negative = 0, positive = 0;
@@ -51,12 +51,12 @@ struct Totals {
   }
 };
 
-// `part` is the sum of the magnitudes or, where it is known which lanes are below zero, that of the values in these.
+// `part` is the sum of the magnitudes or, if the negative lanes are known, the sum of the negative values.
 template <bool BELOW_ZERO> struct Sums {
   Doubles total = {}, part = {}, squares = {};
 
-  // Processors have units for additions and others for products with addition. Where there is a register left for it,
-  // `one` spreads the work over both.
+  // Processors have separate units for addition and for multiply-add. If there is a register left for it, `one`
+  // distributes the work over both.
   void add(Doubles values, SignsOfDoubles signs, Doubles one) {
     total = WIDTH == 64 ? values * one + total : values + total;
     if constexpr (BELOW_ZERO)
@@ -75,7 +75,7 @@ template <bool BELOW_ZERO> struct Sums {
   }
 };
 
-// Extremes and signs by the values of elements.
+// Extremes and signs from the values of elements.
 template <class Element> struct ValuesSeen {
   typedef typename Element::Vector Vector;
   typedef typename Element::Value Value;
@@ -124,9 +124,9 @@ template <> struct Bits<1> {
 
 static_assert(BLOCK / WIDTH <= UINT8_MAX, "signs of the bytes of a block are counted in bytes");
 
-// Extremes and signs of floating-point numbers of 16 and 8 bits by their bits, of which there are more in a vector than
-// of values. As unsigned integers those below zero come last, the smallest of them at the end; as signed ones they come
-// first.
+// Extremes and signs of floating-point numbers of 16 and 8 bits from their bits, because a vector has more of these
+// than of values. As unsigned integers, negative numbers sort last, with the smallest at the end; as signed integers
+// they sort first.
 template <class Element> struct BitsSeen {
   typedef Bits<Element::BYTES> Of;
   typedef typename Of::Signed Signed;
@@ -160,7 +160,7 @@ template <class Element> struct BitsSeen {
   void put_into(Totals &totals) const {
     Unsigned begin = least_of<Unsigned>(first), end = (Unsigned)~least_of<Unsigned>(~last);
     Signed most = (Signed)~least_of<Signed>(~greatest);
-    if (begin > end) return;  // there was no line
+    if (begin > end) return;  // there were no lines
     Unsigned highest = most >= 0 ? (Unsigned)most : begin, lowest = end & SIGN ? end : begin;
     totals.minimum = Element::value((const uint8_t *)&lowest);
     totals.maximum = Element::value((const uint8_t *)&highest);
@@ -180,7 +180,7 @@ template <class Element> struct Lanes {
   static constexpr int ITEMS = LINE / Element::BYTES;
   static constexpr int VECTORS = ITEMS * (int)sizeof(typename Element::Value) / WIDTH;
   static constexpr bool KNOWS_SIGNS = WIDTH == 64 && !Element::IS_NARROW;
-  Sums<KNOWS_SIGNS> sums[2];  // two, so that additions need not wait for each other
+  Sums<KNOWS_SIGNS> sums[2];  // two independent chains of additions
   Seen<Element> seen;
 
   template <bool HASHED> void add_lines(const uint8_t *block, int64_t lines, BlockHash &hash) {
@@ -237,7 +237,7 @@ template <class Element> Totals totals_of_finite(const uint8_t *elements, int64_
   return totals;
 }
 
-// Copy the finite values, count the others, return how many were copied; without branches, which NaN spoil.
+// Copy the finite values, count the others, return the number copied; branchless, because NaN would be mispredicted.
 template <class Element, class Value>
 int64_t keep_finite(const uint8_t *block, int64_t count, Value *kept, Counts &counts) {
   int64_t finite = 0, above = 0, below = 0;
@@ -264,7 +264,7 @@ template <class Element> Totals totals_with_others(const uint8_t *block, int64_t
     return totals_of_finite<Float64>((const uint8_t *)kept, finite);
 }
 
-// Sum of the squared deviations of the finite elements from about their mean.
+// Sum of the squared deviations of the finite elements, computed around an approximate mean.
 template <class Element> double deviations_around(const Source &source, int64_t count, double mean) {
   double total = 0, squares = 0, values[BLOCK];
   int64_t finite = 0;
@@ -289,7 +289,7 @@ template <class Element> double deviations_around(const Source &source, int64_t 
   return squares - total * (total / finite);
 }
 
-// Make a row of the totals of a part, whose elements are at hand once more.
+// Convert the totals of a part to a row; the elements can be read once more.
 template <class Element> void finish(const Source &source, int64_t count, const Totals &totals, Row &row) {
   double finite = (double)row.counts.finite, total = totals.total, absolute = totals.absolute;
   double spread = totals.squares - total * (total / finite);
@@ -321,7 +321,7 @@ void scan_floats(const Source &source, int64_t count, int64_t number, Row &row) 
       hash.add_rest(block + lines * LINE, (some - lines * lanes.ITEMS) * Element::BYTES, lines);
       row.counts.hash += hash.of_block(number);
     }
-    if (found.is_finite() && behind.absolute < INFINITE) {  // it may also be that a sum overflowed
+    if (found.is_finite() && behind.absolute < INFINITE) {  // also false if a sum overflowed
       lanes.add(found);
       rest.add(behind);
       row.counts.finite += some;
@@ -357,7 +357,7 @@ struct ExactTotals {
 
 #if defined(__AVX2__)
 
-// Return how many 8-bit integers were added: all of whole lines.
+// Return the number of 8-bit integers that were added: those in whole lines.
 template <class Element> int64_t add_bytes(const uint8_t *elements, int64_t count, ExactTotals &totals) {
   typedef typename Element::Vector Vector;
   int64_t size = count / LINE * LINE;
@@ -391,7 +391,7 @@ template <class Element> int64_t add_bytes(const uint8_t *elements, int64_t coun
   return size;
 }
 
-// Of truth values there is nothing to know but how many are true.
+// The number of true values determines all statistics of bools.
 template <> inline int64_t add_bytes<Bool>(const uint8_t *elements, int64_t count, ExactTotals &totals) {
   int64_t size = count / LINE * LINE;
   if (!size) return 0;
@@ -409,7 +409,7 @@ template <> inline int64_t add_bytes<Bool>(const uint8_t *elements, int64_t coun
 
 #endif
 
-// A loop that compilers make vector code of. In a part no sum leaves its type.
+// A loop that compilers vectorise. No sum of a part overflows its type.
 template <class Element> void add_integers(const uint8_t *elements, int64_t count, ExactTotals &totals) {
   typedef typename Element::Stored Stored;
   typedef typename Element::Sum Sum;

@@ -1,5 +1,5 @@
-// Whether the processor, and the system that runs it, know the instructions that this file is compiled for. Compilers
-// have a function for that, which not all of them bring to the linker.
+// Detect whether the processor and the operating system support the instructions that this file is compiled for. Not
+// all compilers link their own function for that.
 #pragma once
 
 #include <stdint.h>
@@ -14,7 +14,7 @@ namespace {
 
 struct Processor {
   uint32_t basic = 0, extended = 0;  // leaf 1, ecx; leaf 7, ebx
-  uint64_t saved = 0;                // which registers the system saves when it takes turns between programs
+  uint64_t saved = 0;                // registers that the operating system saves on a context switch
 
   Processor() {
     uint32_t a, b, c, d;

@@ -1,4 +1,4 @@
-// The types of the extension: `Rows` writes rows of statistics, `Observer` those of tensors that a training shows it.
+// The types of the extension: `Rows` writes rows of statistics, `Observer` those of tensors in a training.
 #pragma once
 
 #include "kept_values.h"
@@ -10,12 +10,12 @@ struct Rows {
   Counts *counts;
   int64_t *iterations, *codes, *exponents;  // of each row
   PyObject *shapes;                         // a list
-  PyObject *types, *kinds;                  // of the tensors that are read where they lie; null if there are none
+  PyObject *types, *kinds;                  // of the tensors that are read in place; null if there are none
   long long ready, iteration;
   Team team;
 };
 
-// Squares of doubles beyond these leave the range of doubles.
+// Squares of doubles beyond these limits leave the range of doubles.
 static constexpr double LARGE = 0x1p480, SMALL = 0x1p-450;
 
 static bool is_double(Kind kind) {
@@ -86,7 +86,7 @@ static PyObject *rows_set_tensors(PyObject *self, PyObject *const *given, Py_ssi
   Py_RETURN_NONE;
 }
 
-// 1 if the row of a slot was written, 0 where more than a scan is needed, -1 after an exception.
+// Return 1 if the row of a slot was written, 0 if more than a scan is needed, -1 after an exception.
 static int write_row(Rows *rows, int64_t slot_id, const Elements &elements, const Axes &axes, PyObject *shape) {
   if (slot_id < 0 || slot_id >= rows->ready || elements.count < 0 || elements.count > MOST_PARTS * PART) return 0;
   Reals *reals = rows->reals + slot_id;
@@ -122,7 +122,7 @@ static PyObject *rows_write(PyObject *self, PyObject *const *given, Py_ssize_t c
   return written < 0 ? nullptr : PyBool_FromLong(written);
 }
 
-// Names of what a tensor is asked for, as PyTorch's answers.
+// Names of the attributes and methods of PyTorch's tensors that are used.
 static struct {
   PyObject *is_cpu, *is_contiguous, *is_neg, *dtype, *data_ptr, *numel, *shape, *stride, *storage_offset, *element_size,
       *untyped_storage, *nbytes, *version;
@@ -154,9 +154,9 @@ static bool make_names() {
 
 static PyObject *answer(PyObject *asked, PyObject *method) { return PyObject_CallMethodObjArgs(asked, method, nullptr); }
 
-// Whether an object, which is given away, is True or False as it should be.
+// Whether an object, whose reference is released, is the expected True or False.
 static bool is_just(PyObject *found, PyObject *wanted) {
-  Py_XDECREF(found);  // both truth values outlive this
+  Py_XDECREF(found);  // True and False outlive this
   return found == wanted;
 }
 
@@ -166,7 +166,7 @@ static bool is_one_of(PyTypeObject *type, PyObject *types) {
   return false;
 }
 
-// Read an integer that is given away; -1 where there is none.
+// Read an integer and release the reference; -1 for null.
 static int64_t integer_of(PyObject *number) {
   if (!number) return -1;
   int64_t found = PyLong_AsLongLong(number);
@@ -174,7 +174,7 @@ static int64_t integer_of(PyObject *number) {
   return found;
 }
 
-// Find length and stride of each axis, those put together that go on where another ends. False if there are too many.
+// Get length and stride of each axis, with adjacent contiguous axes merged. False if there are too many.
 static bool find_axes(PyObject *shape, PyObject *strides, Axes *axes) {
   axes->count = 0;
   for (Py_ssize_t i = 0; i < PyTuple_Size(shape); i++) {
@@ -192,7 +192,7 @@ static bool find_axes(PyObject *shape, PyObject *strides, Axes *axes) {
   return true;
 }
 
-// How many elements there are from the first of a tensor to its last.
+// The number of elements in memory from the first to the last of a tensor.
 static int64_t extent_of(int64_t count, const Axes &axes) {
   if (!axes.count || !count) return count;
   int64_t extent = 1;
@@ -200,7 +200,7 @@ static int64_t extent_of(int64_t count, const Axes &axes) {
   return extent;
 }
 
-// Whether so many elements from the first of a tensor on are in memory, which may be given back before the tensor is gone.
+// Whether the storage contains `extent` elements from the first of a tensor on; it may be released before the tensor.
 static bool is_in_memory(PyObject *tensor, int64_t extent) {
   int64_t offset = integer_of(answer(tensor, names.storage_offset));
   int64_t item = integer_of(answer(tensor, names.element_size));
@@ -210,8 +210,8 @@ static bool is_in_memory(PyObject *tensor, int64_t extent) {
   return !PyErr_Occurred() && (offset + extent) * item <= bytes;
 }
 
-// Read where the elements of a tensor lie; its shape is given back as well. False if that is nowhere, not as they are, or
-// not known; an exception may be set then.
+// Get the address of the elements of a tensor, and its shape. False if the elements are not in memory, not stored
+// unchanged, or unknown; an exception may be set then.
 static bool find_elements(const Rows *rows, PyObject *tensor, Elements *elements, Axes *axes, PyObject **shape) {
   if (!rows->types || !is_one_of(Py_TYPE(tensor), rows->types) ||
       !is_just(PyObject_GetAttr(tensor, names.is_cpu), Py_True) || !is_just(answer(tensor, names.is_neg), Py_False))
@@ -233,12 +233,12 @@ static bool find_elements(const Rows *rows, PyObject *tensor, Elements *elements
   int64_t address = integer_of(answer(tensor, names.data_ptr));
   elements->address = (const uint8_t *)address;
   elements->count = integer_of(answer(tensor, names.numel));
-  // Zeros that PyTorch only pretends to have are nowhere.
+  // PyTorch's zero tensors without storage have no address.
   return !PyErr_Occurred() && address && is_in_memory(tensor, extent_of(elements->count, *axes));
 }
 
-// Whether the row of a slot was written from a tensor: one of PyTorch's own, whose elements lie in this process as they
-// are; false for every other one, and no exception is set.
+// Write the row of a slot from one of PyTorch's own tensors whose elements are stored unchanged in this process; false
+// for all others, without an exception.
 static bool write_from(Rows *rows, int64_t slot_id, int64_t first_block, PyObject *tensor) {
   Elements elements = {FLOAT32, nullptr, 0, first_block};
   Axes axes;
@@ -247,7 +247,7 @@ static bool write_from(Rows *rows, int64_t slot_id, int64_t first_block, PyObjec
   bool is_written = find_elements(rows, tensor, &elements, &axes, &shape) &&
                     write_row(rows, slot_id, elements, axes, shape) > 0;
   Py_XDECREF(shape);
-  // Sparse, nested and wrapped tensors have no such thing.
+  // Sparse, nested and wrapped tensors raise.
   if (PyErr_Occurred()) {
     PyErr_Clear();
     return false;
@@ -262,7 +262,7 @@ static PyObject *rows_write_tensor(PyObject *self, PyObject *const *given, Py_ss
   return PyBool_FromLong(write_from((Rows *)self, number[0], number[1], given[2]));
 }
 
-// Whether the row of a slot was written to that of another one, with another shape; false where there is no such row.
+// Copy the row of a slot to that of another, optionally with another shape; false if there is no such row.
 static PyObject *rows_copy(PyObject *self, PyObject *const *given, Py_ssize_t count) {
   Rows *rows = (Rows *)self;
   int64_t number[2];
@@ -282,9 +282,9 @@ static PyObject *rows_copy(PyObject *self, PyObject *const *given, Py_ssize_t co
   Py_RETURN_TRUE;
 }
 
-// ---- what a training shows
+// ---- tensors of a training
 
-// What is wanted of a tensor: numbers of `agents/slots.py`. Tests of the observer fail where they are others.
+// What is needed of a tensor: the numbers in `agents/slots.py`. Tests of the observer fail if they differ.
 enum Need : int64_t { FINITE = 1, ROW = 2, VALUE = 4, HASH = 32 };
 
 struct Observer {
@@ -313,7 +313,7 @@ static int observer_clear(PyObject *self) {
 
 static void observer_free(PyObject *self) { free_tracked(self, observer_clear); }
 
-// Whether a tensor has no NaN and no infinite elements; false where that is not known, and no exception is set.
+// Whether a tensor has no NaN and no infinite elements; false if unknown, without an exception.
 static bool is_finite(const Rows *rows, PyObject *tensor) {
   Elements elements = {FLOAT32, nullptr, 0, -1};
   Axes axes;
@@ -328,11 +328,11 @@ static bool is_finite(const Rows *rows, PyObject *tensor) {
   return is_known && !find_non_finite(rows->team, elements.kind, elements.address, elements.count);
 }
 
-// Keep the value of a slot of which nothing is known; false where it cannot be.
+// Keep the value of a slot without records; false if that is not possible.
 static bool keep_new(Kept *kept, PyObject *slot_id, PyObject *identity, PyObject *tensor) {
   PyObject *version = PyObject_GetAttr(tensor, names.version);
   if (!version && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
-    // Tensors of inference mode count nothing.
+    // Tensors created in inference mode have no version counter.
     PyErr_Clear();
     version = PyLong_FromLong(0);
   }
@@ -343,7 +343,7 @@ static bool keep_new(Kept *kept, PyObject *slot_id, PyObject *identity, PyObject
   return is_kept;
 }
 
-// Whether all that is wanted of a tensor was found out and kept; if not, it may have been in part.
+// Whether everything needed of a tensor was computed and kept; if false, a part may have been.
 static bool observe_here(const Observer *observer, PyObject *slot_id, int64_t number, int64_t need, PyObject *tensor) {
   Rows *rows = (Rows *)observer->rows;
   Kept *kept = (Kept *)observer->kept;
@@ -366,8 +366,8 @@ static bool observe_here(const Observer *observer, PyObject *slot_id, int64_t nu
   return is_done;
 }
 
-// A tensor of which no more is wanted than its row, or whether it is finite, and that it is kept, is dealt with here, if
-// it can be; every other one is passed on.
+// Handle a tensor if only its row, whether it is finite, or its value is needed, and if possible; all others are passed
+// to `otherwise`.
 static PyObject *observe(PyObject *self, PyObject *const *given, Py_ssize_t count) {
   Observer *observer = (Observer *)self;
   if (count != 3 && count != 4) return PyErr_Format(PyExc_TypeError, "%zd arguments were given, 3 are needed", count);
@@ -382,7 +382,7 @@ static PyObject *observe(PyObject *self, PyObject *const *given, Py_ssize_t coun
                                       count == 4 ? given[3] : nullptr, nullptr);
 }
 
-// Made when the module is; it has no other maker.
+// Created with the module; only `Rows.observer` creates instances.
 static PyTypeObject *observer_type = nullptr;
 
 static PyObject *rows_observer(PyObject *self, PyObject *const *given, Py_ssize_t count) {

@@ -1,8 +1,8 @@
-// What the functions and types of the extension have in common: the chosen kernels, how arguments are read, and scans by
-// threads of somebody else.
+// Code shared by the functions and types of the extension: the chosen kernels, parsing of arguments, and scans by teams
+// of threads.
 //
-// Only the stable ABI of Python 3.10 is used, so that one file serves all later versions. Addresses are integers: who
-// calls vouches for the memory behind them.
+// Only the stable ABI of Python 3.10 is used, so that one file works with all later versions. Addresses are integers;
+// the caller guarantees that the memory is valid.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -14,13 +14,13 @@
 
 static const Kernels *chosen = nullptr;
 
-// Elements up to which a kernel holds the interpreter lock: giving it up may cost 5 ms until it is given back.
+// Number of elements up to which a kernel holds the GIL: reacquiring it may take 5 ms.
 static const int64_t HOLDING = 1 << 16, HOLDING_SEARCH = 1 << 21;
 
-// Elements up to which a scan needs no help: it takes some 20 µs.
+// Number of elements up to which one thread scans: it takes about 20 µs.
 static const int64_t ALONE = 1 << 16;
 
-// Read so many integers into `numbers`; on failure an exception is set.
+// Read `wanted` integers into `numbers`; on failure an exception is set.
 static bool read_integers(PyObject *const *given, Py_ssize_t count, Py_ssize_t wanted, int64_t *numbers) {
   if (count != wanted) {
     PyErr_Format(PyExc_TypeError, "%zd arguments were given, %zd are needed", count, wanted);
@@ -33,7 +33,7 @@ static bool read_integers(PyObject *const *given, Py_ssize_t count, Py_ssize_t w
   return true;
 }
 
-// Free an object that the search for reference cycles knows.
+// Free an object that the garbage collector tracks.
 static void free_tracked(PyObject *self, inquiry clear) {
   PyTypeObject *type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
@@ -54,8 +54,8 @@ static void clear(Reals *reals, Counts *counts) {
   *counts = {};
 }
 
-// Threads of somebody else, as OpenMP has them: what calls a function in each of them, the number of the thread that
-// asks, and how many there are.
+// A team of threads with the interface of OpenMP: functions that call a function in each thread, and return the number
+// of the calling thread and the number of threads.
 struct Team {
   void (*parallel)(void (*function)(void *), void *argument, unsigned threads, unsigned flags);
   int (*thread)();
@@ -89,7 +89,7 @@ static void search_in_team(void *argument) {
   chosen->search_shared(&search->shared, thread, threads < 1 ? 1 : threads);
 }
 
-// Write the totals of at most `MOST_PARTS` parts to a row, by a team if there is one.
+// Write the totals of at most `MOST_PARTS` parts to a row, with a team if there is one.
 static void scan_parts(const Team &team, const Elements &elements, const Axes &axes, Reals *reals, Counts *counts) {
   TeamTask task;
   task.team = team;
@@ -99,8 +99,8 @@ static void scan_parts(const Team &team, const Elements &elements, const Axes &a
   for (int64_t part = 0; part < parts; part++) task.shared.taken[part] = 0;
   clear(reals, counts);
   if (!parts) return;
-  // A team scans a segment before another thread that was given the interpreter lock would give it back. Without one
-  // several threads of ours may scan at the same time.
+  // A team scans a segment faster than another thread would return the GIL. Without a team, releasing the GIL lets
+  // several of our threads scan concurrently.
   if (team.parallel) {
     team.parallel(scan_in_team, &task, 0, 0);
   } else if (elements.count > HOLDING) {
@@ -120,7 +120,7 @@ static void search_by(TeamSearch &search) {
     chosen->search_shared(&search.shared, 0, 1);
 }
 
-// Whether an element is NaN or infinite; of large tensors a team finds out, if there is one.
+// Whether an element is NaN or infinite; a team, if there is one, searches large tensors.
 static bool find_non_finite(const Team &team, Kind kind, const uint8_t *address, int64_t count) {
   TeamSearch search;
   search.shared.elements = {kind, address, count, -1};

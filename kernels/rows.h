@@ -1,4 +1,4 @@
-// Rows of totals: how those of parts become those of the whole.
+// Rows of totals, and how those of parts are merged.
 #pragma once
 
 #include "elements.h"

@@ -23,7 +23,7 @@ void count_ranges(Kind kind, const uint8_t *block, int64_t count, const Range *r
   }
 }
 
-// Make a row the totals of at most `PART` elements, whose first block has a number; below 0 there is no hash.
+// Set a row to the totals of at most `PART` elements; `block` is the number of the first block, below 0: no hash.
 void scan_part(Kind kind, const Source &source, int64_t count, int64_t block, Row &row) {
   clear(row);
   if (block < 0)
@@ -46,7 +46,7 @@ void scan(const Elements &elements, Reals *reals, Counts *counts, const Range *r
   }
 }
 
-// Call a function with the number of each part that the thread with a number gets; see `SharedTask`.
+// Call a function with the number of each part that a thread processes; see `SharedTask`.
 template <class Function>
 void take_parts(int64_t *taken, int64_t parts, int64_t thread, int64_t threads, Function function) {
   int64_t size = (parts + threads - 1) / threads, shares = (parts + size - 1) / size;
@@ -81,11 +81,11 @@ void add_rows(const Row *rows, int64_t count, Reals *reals, Counts *counts) {
   for (int64_t part = 0; part < count; part++) add_row(rows[part], *reals, *counts);
 }
 
-// Whether the bits of a number but for the sign, as an integer, are those of infinity, or the first NaN, or more.
+// Whether the bits of a number without the sign, as an integer, are at least those of infinity or the first NaN.
 template <class Bits>
 bool reaches(const uint8_t *address, int64_t count, Bits magnitude, Bits infinity, const bool *is_over) {
   typedef VECTOR(Bits, WIDTH) Vector;
-  constexpr int64_t ITEMS = LINE / sizeof(Bits), AT_ONCE = 4096;  // elements after which it is looked at what was found
+  constexpr int64_t ITEMS = LINE / sizeof(Bits), AT_ONCE = 4096;  // number of elements between checks
   for (int64_t start = 0; start < count && !__atomic_load_n(is_over, __ATOMIC_RELAXED); start += AT_ONCE) {
     int64_t end = smaller(start + AT_ONCE, count), lines = (end - start) / ITEMS;
     const uint8_t *here = address + start * (int64_t)sizeof(Bits);

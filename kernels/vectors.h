@@ -1,6 +1,6 @@
-// Vectors of the widest kind that the instruction set has, and the few operations on them that compilers have no
-// operator for. Everything is in an unnamed namespace: this is compiled once for each instruction set, and a linker
-// must not take the code of one for that of another.
+// The widest vectors of the instruction set, and operations on them for which compilers have no operators. Everything
+// is in an unnamed namespace, because this is compiled once for each instruction set, and the linker must not merge
+// functions of different ones.
 #pragma once
 
 #include <stdint.h>
@@ -20,10 +20,9 @@ constexpr int WIDTH = 32;
 #else
 constexpr int WIDTH = 16;
 #endif
-constexpr int LINE = 64;  // bytes that a loop takes at once, whatever the width of a vector
+constexpr int LINE = 64;  // bytes that a loop processes at once, for any width of a vector
 
-// How far behind an element it is asked for what comes, so that memory has answered when it is wanted. Processors do
-// that by themselves within a page only.
+// Prefetch distance, large enough for the latency of memory. Hardware prefetching stops at page boundaries.
 constexpr int AHEAD_BYTES = 8192;
 constexpr int FLOATS = WIDTH / 4, DOUBLES = WIDTH / 8;
 
@@ -50,7 +49,7 @@ template <class Vector> inline Vector load(const void *address) {
   return vector;
 }
 
-// Make a compiler forget what it knows about a vector.
+// Hide the value of a vector from the compiler.
 inline void forget(Doubles &vector) {
 #if defined(__x86_64__)
   __asm__("" : "+v"(vector));
@@ -148,7 +147,7 @@ INTEGERS_WITH(greater, Shorts, _mm512_max_epi16, _mm256_max_epi16, _mm_max_epi16
 INTEGERS_WITH(lesser, UnsignedShorts, _mm512_min_epu16, _mm256_min_epu16, _mm_min_epu16, <)
 INTEGERS_WITH(greater, UnsignedShorts, _mm512_max_epu16, _mm256_max_epu16, _mm_max_epu16, >)
 
-// The sum of each eight bytes that lie side by side.
+// The sums of groups of eight adjacent bytes.
 inline Longs sum_of_bytes(Bytes bytes) {
 #if defined(__AVX512F__)
   return (Longs)_mm512_sad_epu8((__m512i)bytes, _mm512_setzero_si512());
@@ -163,14 +162,14 @@ inline Longs sum_of_bytes(Bytes bytes) {
 #endif
 }
 
-// ---- signs are counted on the bits, so that they are right for subnormal numbers whatever a program made of those
+// ---- signs are counted from the bits, so that subnormal numbers are right even if a program flushes them to zero
 
 #if defined(__AVX512F__)
 
 typedef __mmask16 SignsOfFloats;
 typedef __mmask8 SignsOfDoubles;
 
-// Have a mask in a register with which operations can be masked, which the first one is not: else it is copied.
+// Put a mask in a register that can mask operations (k0 cannot), to avoid a copy.
 template <class Mask> inline Mask usable(Mask mask) {
   __asm__("" : "+Yk"(mask));
   return mask;
@@ -179,7 +178,7 @@ template <class Mask> inline Mask usable(Mask mask) {
 struct SignCounts {
   uint64_t negatives = 0, positives = 0;
 
-  // Returns which lanes are below zero.
+  // Returns the negative lanes.
   SignsOfFloats add(Floats values) {
     __m512i bits = (__m512i)values;
     __mmask16 below = usable(_mm512_cmpgt_epu32_mask(bits, _mm512_set1_epi32(INT32_MIN)));
@@ -230,15 +229,15 @@ inline SignsOfDoubles upper(SignsOfFloats signs) { return (SignsOfDoubles)_kshif
 
 #else
 
-// Only sets of instructions that have registers for it keep which lanes are below zero.
+// Without mask registers, the negative lanes are not kept.
 struct Unknown {};
 typedef Unknown SignsOfFloats;
 typedef Unknown SignsOfDoubles;
 inline SignsOfDoubles lower(SignsOfFloats) { return {}; }
 inline SignsOfDoubles upper(SignsOfFloats) { return {}; }
 
-// A comparison of vectors is -1 where it holds. In a part no lane counts beyond its width. Zeros are counted for the
-// negative numbers: that needs no constant in a register.
+// Vector comparisons are -1 where true. Counts of a part do not overflow a lane. Zeros are counted instead of negative
+// numbers, because that needs no constant in a register.
 template <class Integers, class Integer> struct SignLanes {
   Integers zeros = {}, positives = {};
   uint64_t seen = 0;
@@ -273,7 +272,7 @@ struct HalfSignCounts : SignLanes<Shorts, int16_t> {
   void add(Shorts bits) { add_bits(bits); }
 };
 
-// Of bytes. A lane counts up to 255 vectors, as a block has them; what is added to others is counted in wider lanes.
+// For bytes. A lane counts up to 255 vectors, enough for a block; totals over blocks use wider lanes.
 struct ByteSignCounts {
   Bytes zeros = {}, positives = {};
   Longs all_zeros = {}, all_positives = {};
@@ -359,7 +358,7 @@ inline Shorts widen_bytes(const uint8_t *address) {
 #endif
 inline Bytes magnitude(Bytes values) { return values; }
 
-// Compilers convert vectors in pieces, if they are left to it.
+// Intrinsics, because compilers would convert vectors in pieces.
 inline Doubles widen(HalfFloats values) {
 #if defined(__AVX512F__)
   return (Doubles)_mm512_cvtps_pd((__m256)values);
@@ -370,7 +369,7 @@ inline Doubles widen(HalfFloats values) {
 #endif
 }
 
-// From memory half a vector of float32 is widened in one operation; in a register it takes two and a half.
+// Widening half a vector of float32 takes one operation from memory, and two and a half from a register.
 inline Doubles widen_at(const void *address) {
 #if defined(__AVX512F__)
   return (Doubles)_mm512_cvtps_pd(_mm256_loadu_ps((const float *)address));
@@ -434,9 +433,9 @@ inline HalfFloats upper(Floats values) {
 #endif
 }
 
-// Floating-point numbers of fewer bits than float32, of which those from `NOT_FINITE` on, but for the sign, are infinite
-// or NaN. Normal numbers get the other bias of the exponent; a subnormal one is placed behind a hidden one, which is
-// subtracted again: that needs no subnormal float32, which a program may have switched off.
+// Floating-point numbers with fewer bits than float32; those whose bits without the sign are at least `NOT_FINITE` are
+// infinite or NaN. Normal numbers get float32's exponent bias; a subnormal number gets a hidden one, which is then
+// subtracted: that avoids subnormal float32, which a program may flush to zero.
 template <int EXPONENT_BITS, int MANTISSA_BITS, uint32_t NOT_FINITE> struct Narrow {
   static constexpr int SHIFT = 23 - MANTISSA_BITS, SIGN_BIT = EXPONENT_BITS + MANTISSA_BITS;
   static constexpr uint32_t MAGNITUDE = (1u << SIGN_BIT) - 1, NORMAL = 1u << 23, BEYOND = NOT_FINITE << SHIFT;
@@ -460,7 +459,7 @@ template <int EXPONENT_BITS, int MANTISSA_BITS, uint32_t NOT_FINITE> struct Narr
 
 typedef Narrow<5, 10, 0x7C00> NarrowHalf;
 typedef Narrow<5, 2, 0x7C> NarrowE5M2;
-typedef Narrow<4, 3, 0x7F> NarrowE4M3;  // no infinities; only a magnitude whose bits are all set is NaN
+typedef Narrow<4, 3, 0x7F> NarrowE4M3;  // no infinities; only a magnitude with all bits set is NaN
 
 #if defined(__AVX2__) || defined(__aarch64__)
 #define HAS_HALVES
@@ -483,7 +482,7 @@ inline Floats widen_halves_at(const uint8_t *address) {
 #endif
 }
 
-// Bytes as 16-bit integers, the upper bits of which are those of the sign.
+// Sign-extend bytes to 16-bit integers.
 inline HalfShorts shorts_of_bytes(const uint8_t *address) {
 #if defined(__AVX512F__)
   return (HalfShorts)_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)address));
@@ -502,7 +501,7 @@ inline Words words_of_bytes(const uint8_t *address) {
 #endif
 }
 
-// A byte of float8_e5m2 is the upper one of a float16.
+// A float8_e5m2 is the upper byte of a float16.
 inline Floats widen_e5m2_at(const uint8_t *address) {
 #if defined(HAS_HALVES)
   return widen_halves(shorts_of_bytes(address) << 8);
@@ -511,8 +510,8 @@ inline Floats widen_e5m2_at(const uint8_t *address) {
 #endif
 }
 
-// As a float16 an e4m3fn is smaller by the difference of the biases, and subnormal where it was. NaN get one more bit of
-// the exponent, by a carry that no other number has.
+// The bits of an e4m3fn as a float16 are smaller by the difference of the biases, and subnormal numbers stay subnormal.
+// NaN get another exponent bit, by a carry that occurs for no other number.
 inline Floats widen_e4m3_at(const uint8_t *address) {
 #if defined(HAS_HALVES)
   HalfShorts halves = shorts_of_bytes(address) << 7 & 0xBFFF;

@@ -55,7 +55,7 @@ def test_a_plain_line_of_info_does_what_any_other_does(tensight: Run, dump_210: 
         outcome = tensight("info", *wrong)
         assert (outcome.code, outcome.out) == (2, "")
         assert "─ Error ─" in outcome.err
-    assert "Show what a dump holds" in tensight("info", "--help").out
+    assert "Show what a dump contains" in tensight("info", "--help").out
 
 
 def test_a_plain_line_of_info_needs_no_library_of_commands(dump_210: Path, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_the_processes_of_a_run_have_something_in_common_that_no_other_run_has(t
     ("arguments", "words"),
     [
         (("train.py",), "train.py: there is no such script"),
-        (("no-such-command",), "no-such-command: it is no script and no command"),
+        (("no-such-command",), "no-such-command: it is not a script or a command"),
         (("--port", "0", "python"), "the port of the debug server is 0; give 1 to 65535"),
         (("--record", "ring", "python"), "record is 'ring'"),
         (("--memory-budget", "much", "python"), "the memory budget is 'much'; write for example 500MB or 2GB"),
@@ -263,8 +263,8 @@ def test_the_light_agent_answers_questions(line: str, capsys: pytest.CaptureFixt
     ("line", "words"),
     [
         ("check dump", "`tensight check` needs the full installation: pip install tensight"),
-        ("run", "there is no script; `tensight run --help` tells how it is used"),
-        ("trace --setps 3 train.py", "there is no option --setps; `tensight trace --help` tells how it is used"),
+        ("run", "there is no script; `tensight run --help` shows its usage"),
+        ("trace --setps 3 train.py", "there is no option --setps; `tensight trace --help` shows its usage"),
     ],
 )
 def test_the_light_agent_says_in_one_line_what_is_wrong(line: str, words: str) -> None:

@@ -230,4 +230,4 @@ def test_check_names_what_one_checkpoint_tells_by_itself(
     # A dump may be called so, too.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "checkpoint").mkdir()
-    assert "is no dump" in tensight("check", "./checkpoint").err
+    assert "is not a dump" in tensight("check", "./checkpoint").err

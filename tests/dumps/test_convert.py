@@ -162,7 +162,7 @@ def test_only_an_empty_folder_outside_of_the_dump_is_written_to(dump, tmp_path, 
     (tmp_path / "full/precious").write_text("")
     (tmp_path / "file").write_text("")
     before = snapshot(tmp_path)
-    with pytest.raises(InputError, match=r"lies in the dump|not an empty folder"):
+    with pytest.raises(InputError, match=r"is in the dump|not an empty folder"):
         convert_dump(dump, tmp_path / place)
     assert snapshot(tmp_path) == before
 
@@ -263,6 +263,6 @@ def test_a_failure_reads_as_one_line():
 
 def test_a_dump_of_another_layout_is_refused(unpacked: Callable[[str], Path], tmp_path: Path) -> None:
     out = tmp_path / "converted"
-    with pytest.raises(InputError, match="no dump of MindSpore"):
+    with pytest.raises(InputError, match="not a dump of MindSpore"):
         convert_dump(unpacked("msprobe-26.2") / "msprobe" / "L0", out)
     assert not out.exists()

@@ -129,7 +129,7 @@ def test_a_broken_history_is_a_problem(writer: DumpWriter) -> None:
     (writer.rank() / "execution_order" / "ms_global_execution_order_graph_0.csv").write_text("0\nx\n")
     dump = open_dump(writer.root)
     assert dump.history(0) is None
-    assert "line 2 is no iteration number: 'x'" in str(dump.problems[0])
+    assert "line 2 is not an iteration number: 'x'" in str(dump.problems[0])
 
 
 def test_iterations_that_ran_in_another_graph_do_not_contradict() -> None:

@@ -101,9 +101,9 @@ def make_unrelated(root: Path) -> None:
         (make_ge_with_settings, "graph engine of Ascend"),
         (make_old_asynchronous, "before 1.3"),
         (make_first, "up to 1.1"),
-        (make_empty_rank, "is no dump"),
-        (make_unrelated, "is no dump"),
-        (lambda root: root.mkdir(), "is no dump"),
+        (make_empty_rank, "is not a dump"),
+        (make_unrelated, "is not a dump"),
+        (lambda root: root.mkdir(), "is not a dump"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_one_clear_error(

@@ -314,7 +314,7 @@ def test_a_damaged_ascend_file_is_a_problem_and_the_rest_is_read(writer: DumpWri
     writer.tensor(0, "Add.Add-op1")
     dump = open_dump(writer.root)
     assert nodes_of(dump) == ["Default/net/Add-op1"]
-    assert "no Ascend dump file" in messages(dump)
+    assert "not an Ascend dump file" in messages(dump)
 
 
 def test_raw_files_of_the_first_versions_find_their_nodes(writer: DumpWriter) -> None:

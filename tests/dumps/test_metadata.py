@@ -78,7 +78,7 @@ def test_a_network_name_that_leads_elsewhere_is_not_used(tmp_path: Path, name: s
     config = {"common_dump_settings": {"net_name": name}}
     meta, problems = metadata_of(tmp_path, config, {"device_target": "CPU", "ms_version": "2.0.0"})
     assert meta.net_name == ""
-    assert "is no folder name" in str(problems[0])
+    assert "is not a folder name" in str(problems[0])
 
 
 _JSON = st.recursive(

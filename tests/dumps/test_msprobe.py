@@ -101,7 +101,7 @@ def test_a_step_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     dump = open_dump(tmp_path)
     assert dump.iterations() == (0,)
     problems = {problem.where: problem.what for problem in dump.problems}
-    assert "no JSON" in problems["step1/rank0"]
+    assert "not JSON" in problems["step1/rank0"]
     assert "has no dump.json" in problems["step2/rank0"]
 
 
@@ -427,11 +427,11 @@ def test_comparing_runs_knows_inputs_that_an_unseen_call_has_computed(tmp_path: 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "no JSON"),
+        (b"", "not JSON"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"[]", "no JSON object"),
+        (b"[]", "not a JSON object"),
         (b'{"data": []}', "no object 'data'"),
-        (b"\xff\xfe", "no JSON"),
+        (b"\xff\xfe", "not JSON"),
     ],
 )
 def test_a_file_that_is_no_dump_is_refused_with_the_reason(content: bytes, reason: str) -> None:
@@ -445,7 +445,7 @@ def test_entries_of_unknown_form_are_counted_and_left_out(tmp_path: Path) -> Non
     assert [node.name for node in dump.graphs(0)[0].operators] == ["Default/sin-op0"]
     assert sorted(problem.what.partition(":")[0] for problem in dump.problems) == [
         "1 entries are damaged",
-        "3 entries have names of no known form",
+        "3 entries have names of an unknown form",
     ]
     assert len(dump.graphs(0)[0].operators[0].name) < MAX_NAME
 

@@ -122,7 +122,7 @@ def test_every_output_of_a_record_is_read():
 @pytest.mark.parametrize(
     ("data", "path", "reason"),
     [
-        (b"", NAME, "no Ascend dump file"),
+        (b"", NAME, "not an Ascend dump file"),
         (opdebug(), NAME, "has no output"),
         (opdebug(older_block()[:1000]), NAME, "1,000 bytes are too few"),
         (opdebug(newer_block(0, [1, 2])), NAME, "too few"),

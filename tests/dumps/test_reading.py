@@ -166,7 +166,7 @@ def test_raw_files_of_the_first_versions_are_read_by_their_name(tmp_path: Path) 
         read_tensor(tensor_at(path))
     odd = tmp_path / "Default--Add-op1_output_0_shape_2_3_Strange_DefaultFormat.bin"
     odd.write_bytes(b"123456")
-    with pytest.raises(TensorFileError, match="does not say"):
+    with pytest.raises(TensorFileError, match="does not give"):
         tensor_header(tensor_at(odd))
 
 

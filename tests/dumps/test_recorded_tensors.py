@@ -107,7 +107,7 @@ def test_bad_lines_and_unknown_operators_are_problems(writer: DumpWriter) -> Non
     assert [one.node for one in dump.recorded_tensors()] == ["Default/net/Add-op1", None]
     texts = [str(problem) for problem in dump.problems]
     assert any("statistic.csv:3" in text and "1 fields" in text for text in texts)
-    assert any("no statistics file" in text for text in texts)
+    assert any("not a statistics file" in text for text in texts)
     assert any("1 of 2 recorded tensors match no node" in text for text in texts)
 
 

@@ -128,7 +128,7 @@ def test_many_bad_lines_are_counted():
 
 @pytest.mark.parametrize("text", ["", "\n", "a,b\n", f"{FIXED},MD5,MD5\n", '"', "x" * 200_000])
 def test_a_file_of_another_kind_is_refused(text):
-    with pytest.raises(TensorFileError, match="no statistics file"):
+    with pytest.raises(TensorFileError, match="not a statistics file"):
         read(text)
 
 

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command line; errors meant for a person become one line on stderr, never a traceback."""
+    """Run the command line; Tensight's errors are printed as one line on stderr, without a traceback."""
     stoppable_main(_run)
 
 
 def stoppable_main(run: Callable[[], None]) -> None:
-    """Run a command of ours; an error meant for a person, Ctrl-C and a closed pipe end it with one line, or none.
+    """Run a command, and end it without a traceback after a Tensight error, Ctrl-C or a closed pipe.
 
     Parameters
     ----------
     run : callable
-        Reads ``sys.argv``, and does what it says.
+        Parses and executes ``sys.argv``.
     """
     from tensight.errors import TensightError
 
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A name may hold characters that this terminal cannot show.
+        # A name may contain characters that this terminal cannot display.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         run()
@@ -42,7 +42,7 @@ def stoppable_main(run: Callable[[], None]) -> None:
         _print_error("stopped; what was read so far is kept")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        # The reader (head, less) went away; Python would complain once more while closing stdout.
+        # The reader (head, less) has ended; without this, closing stdout would print another error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
@@ -76,7 +76,7 @@ def _run() -> None:
 
 
 def _with_code(error: TensightError) -> str:
-    """Return the message with the code after its first line, or on a last line if the first introduces the others."""
+    """Return the message with the code after its first line, or on a new last line if the first ends with a colon."""
     first, newline, rest = str(error).partition("\n")
     if first.endswith(":"):
         return f"{error}\n[{error.code}]"

@@ -1,4 +1,4 @@
-"""The `tensight` command of the light agent: it starts trainings, and says of all else where that is."""
+"""The `tensight` command of the light agent: it starts trainings, and refers to the full installation for the rest."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _COLUMN = 32
 
 
 def agent_command_line(arguments: Sequence[str]) -> None:
-    """Answer a command line that starts no training.
+    """Handle a command line that does not start a training.
 
     Raises
     ------
     InputError
-        It is a command of the full installation, or wrong.
+        The command needs the full installation, or the command line is invalid.
     """
     name = arguments[0] if arguments else "--help"
     if name in COMMANDS:
@@ -34,7 +34,7 @@ def agent_command_line(arguments: Sequence[str]) -> None:
             read_plainly(arguments[1:], COMMANDS[name])
         except NotPlainError as error:
             if error.word not in HELP:
-                raise InputError(f"{error}; `tensight {name} --help` tells how it is used") from None
+                raise InputError(f"{error}; `tensight {name} --help` shows its usage") from None
             sys.stdout.write(_help_of(name))
     elif name in HELP:
         sys.stdout.write(_help())

@@ -1,4 +1,4 @@
-"""The commands, gathered."""
+"""The table of all commands, and the parser that runs them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tensight.cli.exit_codes import Stopped
 
 
 class Entry(NamedTuple):
-    """A command, known before its module is imported: importing all of them takes as long as a small command.
+    """The description of a command without importing it: importing all commands takes as long as a small command.
 
     Attributes
     ----------
     function : str
-        Of the module `tensight.cli`, with its module.
+        Module in `tensight.cli` and function, with a dot between.
     summary : str
         The first line of its docstring.
     section : str
-        Of the help.
+        Section of the help.
     script_last : bool
-        What follows the script's name is the script's, whatever it looks like.
+        Whether everything after the script's name is passed to the script.
     """
 
     function: str
@@ -63,7 +63,7 @@ COMMANDS = {
     ),
     "search": Entry(
         "search.search",
-        "Search hyper-parameters: trials run under the debugger, and those that fall ill are dropped at once.",
+        "Search hyper-parameters: trials run under the debugger, and trials with anomalies are pruned at once.",
         TRAININGS,
     ),
     "doctor": Entry(
@@ -79,7 +79,7 @@ COMMANDS = {
     ),
     "stop": Entry(
         "stop.stop",
-        "Stop the debug server of a workspace, and wait until it is gone; training processes that wait are told.",
+        "Stop the debug server of a workspace, and wait until it has ended; waiting training processes are notified.",
         SERVER,
     ),
     "status": Entry(
@@ -87,7 +87,7 @@ COMMANDS = {
         "Show the debug server of a workspace and its sessions; exits with 1 if none is running.",
         SERVER,
     ),
-    "info": Entry("info.info", "Show what a dump holds: framework, graphs, ranks, steps, files.", DUMPS),
+    "info": Entry("info.info", "Show what a dump contains: framework, graphs, ranks, steps, files.", DUMPS),
     "check": Entry(
         "check.check",
         "Check watchpoints on every tensor; exit code 1 when something hits. See also: check checkpoint.",
@@ -116,7 +116,7 @@ COMPARE = "Compare two runs, checkpoints, loss curves or set-ups."
 
 
 def stoppable(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that says so when Ctrl-C stops it."""
+    """Return a command that raises `Stopped` on Ctrl-C."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
@@ -129,7 +129,7 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def command_of(function: str, **settings: Any) -> Any:
-    """Return the command that a function of one of the modules beside this is."""
+    """Return the command for a function in a module of `tensight.cli`, written ``module.function``."""
     module, _, name = function.partition(".")
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")
     single.command(context_settings=settings)(
@@ -149,7 +149,7 @@ def _comparisons() -> Any:
 
 
 class _LateCommands(MutableMapping[str, Any]):
-    """Commands by their names, each imported when it is asked for."""
+    """Commands by their names, each imported on first use."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -161,11 +161,11 @@ class _LateCommands(MutableMapping[str, Any]):
         return self._made[name]
 
     def __setitem__(self, name: str, command: Any) -> None:
-        """Add a command that there is already."""
+        """Add an existing command object."""
         self._made[name] = command
 
     def __delitem__(self, name: str) -> None:
-        """Refuse: commands are not taken away."""
+        """Raise NotImplementedError: commands cannot be removed."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[str]:
@@ -173,7 +173,7 @@ class _LateCommands(MutableMapping[str, Any]):
         return iter((*COMMANDS, "compare"))
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of commands."""
         return len(COMMANDS) + 1
 
     def _make(self, name: str) -> Any:
@@ -186,21 +186,21 @@ class _LateCommands(MutableMapping[str, Any]):
 
 
 class _Commands(typer.core.TyperGroup):
-    """The commands; of `check checkpoint`, which is two words, `check` by itself is one, too."""
+    """The commands, including `check checkpoint`, whose first word is also a command."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = _LateCommands()
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the words begin with; a dump called "checkpoint" is checked as ./checkpoint."""
+        """Return the command at the start of the words; a dump called "checkpoint" is checked as ./checkpoint."""
         if args[:2] == ["check", "checkpoint"]:
             command = command_of("compare_checkpoints.checkpoint", help_option_names=list(HELP))
             return "check checkpoint", command, args[2:]
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help, for which names and summaries are enough; rich alone would take longer than all else."""
+        """Write the help from names and summaries; importing rich would take longer than everything else."""
         self.format_usage(ctx, formatter)
         formatter.write_paragraph()
         with formatter.indentation():
@@ -228,9 +228,9 @@ app = typer.Typer(
 )
 
 
-def version(wanted: bool) -> None:
-    """Print what is installed if that is wanted, and end."""
-    if wanted:
+def version(is_requested: bool) -> None:
+    """Print the installed version and exit, if requested."""
+    if is_requested:
         from tensight.installations import described
 
         typer.echo(described("tensight"))
@@ -247,4 +247,4 @@ def _root(
 
 
 command_line = typer.main.get_command(app)
-"""Parses the words of a command line and runs the command. Calling `app` would build it anew each time."""
+"""Parses a command line and runs the command. Calling `app` would rebuild it each time."""

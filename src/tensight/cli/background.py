@@ -1,4 +1,4 @@
-"""A server that goes on when the command that started it has returned."""
+"""Start a server that keeps running after the command that started it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tensight.server.occupancy import Announcement, Ready
 from tensight.server.settings import option_name
 
 CRASH_NAME = "stderr.log"
-"""Beside the log: what the interpreter itself says when it dies."""
+"""File beside the log with the interpreter's own output when it crashes."""
 
 
 class StartError(TensightError):
@@ -27,19 +27,19 @@ class StartError(TensightError):
 
 
 def start_detached(given: Mapping[str, object], config: Path | None) -> Ready:
-    """Start a server in a process of its own, and return when it is ready.
+    """Start a server in a new process, and return when it is ready.
 
     Parameters
     ----------
     given : mapping
         The options, by field of `Settings`.
     config : Path, optional
-        The TOML file that was named.
+        The TOML file that the user named.
 
     Raises
     ------
     StartError
-        It could not start; the message is what it said.
+        The server did not start; the message is its output on stderr.
     """
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "tensight", "start", *_arguments(given, config), "--ready-fd", str(writing)]
@@ -62,14 +62,14 @@ def start_detached(given: Mapping[str, object], config: Path | None) -> Ready:
 
 
 class Detachment:
-    """What the process in the background does when it is ready: report, and let go of the terminal.
+    """Detach the background process from the terminal when it is ready, and report to its parent.
 
     Parameters
     ----------
     ready_fd : int
-        Where to report.
+        File descriptor for the report.
     workspace : Path
-        Where to keep what would be said to a terminal.
+        Folder of the log, beside which stderr is redirected.
     """
 
     def __init__(self, ready_fd: int, workspace: Path) -> None:
@@ -77,7 +77,7 @@ class Detachment:
         self._crashes = workspace / LOG_FOLDER / CRASH_NAME
 
     def on_ready(self, ready: Ready) -> None:
-        """Report that the server answers."""
+        """Redirect stderr to a file, and report that the server is ready."""
         with open(self._crashes, "wb") as file:
             os.dup2(file.fileno(), sys.stderr.fileno())
         with open(self._ready_fd, "w", encoding="utf-8") as report:
@@ -86,8 +86,8 @@ class Detachment:
 
 def _arguments(given: Mapping[str, object], config: Path | None) -> Iterable[str]:
     for field, value in given.items():
-        for one in value if isinstance(value, list) else [value]:
-            yield f"{option_name(field)}={one}"
+        for element in value if isinstance(value, list) else [value]:
+            yield f"{option_name(field)}={element}"
     if config is not None:
         yield f"--config={config}"
 

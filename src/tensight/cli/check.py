@@ -99,16 +99,16 @@ def check(
 def watchpoints_from(
     watch: Sequence[str], on: Sequence[str], *, recommended: bool, live: bool = False
 ) -> list[Watchpoint]:
-    """Return the watchpoints that the options ask for.
+    """Return the watchpoints that the options select.
 
     Parameters
     ----------
     watch, on : sequence of str
         The options.
     recommended : bool
-        Whether the recommended ones are among them.
+        Whether to include the recommended watchpoints.
     live : bool
-        The recommended ones for a training with Tensight's agent, which a recording is of.
+        Use the recommended watchpoints for trainings with Tensight's agent, as recordings are.
 
     Raises
     ------
@@ -129,17 +129,17 @@ def watchpoints_from(
 
 
 def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int, *, steps: bool = False) -> None:
-    """Print hits for people: the worst watchpoints first, a few tensors of each, then what was clean."""
+    """Print hits as text: watchpoints by severity with a few tensors each, then the number without hits."""
     from rich.markup import escape
 
     from tensight.watchpoints import SelectorKind, Severity, advice, describe
 
     out = console()
-    found = [result for result in results if result.hits]
+    with_hits = [result for result in results if result.hits]
     dump = analysis.dump
-    # One name can be of nodes in several graphs.
+    # Nodes in several graphs can have the same name.
     has_graphs = any(len(dump.graphs(rank)) > 1 for rank in dump.ranks)
-    for result in sorted(found, key=lambda result: result.watchpoint.severity is not Severity.ERROR):
+    for result in sorted(with_hits, key=lambda result: result.watchpoint.severity is not Severity.ERROR):
         point = result.watchpoint
         colour = "red" if point.severity is Severity.ERROR else "yellow"
         groups = _by_tensor(result.hits)
@@ -160,9 +160,9 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
         if len(groups) > limit:
             out.print(f"  [dim]… {count(len(groups) - limit, 'more tensor')} (--limit, or --format json)[/]")
             out.print()
-    if len(results) > len(found):
-        out.print(f"[green]✓[/] {count(len(results) - len(found), 'watchpoint')} without a hit")
-    if not found:
+    if len(results) > len(with_hits):
+        out.print(f"[green]✓[/] {count(len(results) - len(with_hits), 'watchpoint')} without a hit")
+    if not with_hits:
         out.print("[green]Nothing hit.[/]")
     _print_not_recorded(out, results)
     for result in results:
@@ -172,7 +172,7 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
 
 
 def _print_not_recorded(out: Console, results: Sequence[CheckResult]) -> None:
-    """Say which watchpoints have no verdict on tensors of which only statistics were recorded."""
+    """Print which watchpoints could not be decided for tensors with recorded statistics only."""
     from rich.markup import escape
 
     from tensight.watchpoints import Status
@@ -188,7 +188,7 @@ def _print_not_recorded(out: Console, results: Sequence[CheckResult]) -> None:
 
 
 def _by_tensor(hits: Sequence[Hit]) -> list[list[Hit]]:
-    """Return the hits of each tensor over the steps, in the order of the first."""
+    """Return the hits of each tensor over all steps, sorted by the first step."""
     groups: dict[tuple[object, ...], list[Hit]] = {}
     for hit in hits:
         file: TensorFile = hit.tensor
@@ -200,7 +200,7 @@ def _cells(analysis: Analysis, hits: Sequence[Hit]) -> tuple[str, ...]:
     first, file = hits[0], hits[0].tensor
     rank = f"(rank {file.rank}) " if file.rank else ""
     slot = str(file.slot) if file.io == "output" else f"input {file.slot}"
-    # A recorded bound can decide without telling the value.
+    # Recorded bounds can decide a check without the exact value.
     actual_values = (first.actual[name] for name in first.parameters_hit if not math.isnan(first.actual[name]))
     actual = ", ".join(map(number, actual_values))
     values = values_text(analysis.known, int(analysis.rows_of([file])[0]))
@@ -208,12 +208,12 @@ def _cells(analysis: Analysis, hits: Sequence[Hit]) -> tuple[str, ...]:
 
 
 def node_name(file: TensorFile) -> str:
-    """Return the node a tensor belongs to, or its file's operator name when no node matched."""
+    """Return the node of a tensor, or the operator name in its file if no node matched."""
     return file.node if file.node is not None else f"{file.op_name} (no node)"
 
 
 def user_frame(analysis: Analysis, file: TensorFile) -> SourceFrame | None:
-    """Return the line of the person's code that made a tensor's operator."""
+    """Return the line of the user's code that created a tensor's operator."""
     from tensight.graph import user_frame as choose
 
     graph = analysis.dump.graph_of(file)
@@ -222,7 +222,7 @@ def user_frame(analysis: Analysis, file: TensorFile) -> SourceFrame | None:
 
 
 def results_data(analysis: Analysis, results: Sequence[CheckResult]) -> dict[str, object]:
-    """Return results for machines."""
+    """Return results as JSON data."""
     return {
         "dump": analysis.dump.path,
         "hits": sum(len(result.hits) for result in results),
@@ -244,7 +244,7 @@ def results_data(analysis: Analysis, results: Sequence[CheckResult]) -> dict[str
 
 
 def hit_data(analysis: Analysis, hit: Hit) -> dict[str, object]:
-    """Return one hit for machines."""
+    """Return one hit as JSON data."""
     file: TensorFile = hit.tensor
     frame = user_frame(analysis, file)
     return {

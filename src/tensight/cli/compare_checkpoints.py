@@ -116,8 +116,8 @@ def _summary(result: CheckpointComparison) -> str:
     parts = [f"{same:,} of {count(len(result.pairs), 'pair')} bit-equal"]
     if within:
         parts.append(f"{within:,} within tolerance")
-    apart = sum(not pair.is_within for pair in result.pairs)
-    if apart:
+    different = sum(not pair.is_within for pair in result.pairs)
+    if different:
         norms = sorted(
             pair.difference.relative_norm
             for pair in result.pairs
@@ -125,7 +125,7 @@ def _summary(result: CheckpointComparison) -> str:
         )
         middle = norms[len(norms) // 2] if norms else math.nan
         how = f" (parameters by {number(middle, 3)} of their norm in the median)" if math.isfinite(middle) else ""
-        parts.append(f"{apart:,} {'differs' if apart == 1 else 'differ'}{how}")
+        parts.append(f"{different:,} {'differs' if different == 1 else 'differ'}{how}")
     unpaired = len(result.only_a) + len(result.only_b)
     if unpaired:
         parts.append(f"{unpaired:,} without a pair")
@@ -146,18 +146,18 @@ def _print_findings(out: Console, findings: tuple[Finding, ...]) -> None:
 def _print_pairs(out: Console, result: CheckpointComparison, limit: int) -> None:
     from rich.markup import escape
 
-    apart = [
+    differing = [
         pair
         for pair in result.pairs
         if pair.difference is not None and not pair.is_within and not _is_in_other_dtype_only(pair)
     ]
-    if not apart:
+    if not differing:
         return
-    apart.sort(key=_severity, reverse=True)
+    differing.sort(key=_severity, reverse=True)
     rows = table(
         "tensor", "shape", "norm of change", "largest", "changed", right=("norm of change", "largest", "changed")
     )
-    for pair in apart[:limit]:
+    for pair in differing[:limit]:
         row = pair.difference
         assert row is not None  # noqa: S101 - chosen above
         share = f"{100 * row.changed / row.count:.3g} %" if row.count else "–"
@@ -166,18 +166,18 @@ def _print_pairs(out: Console, result: CheckpointComparison, limit: int) -> None
         cells = (pair.name, str(list(pair.pair.b.shape)), norm, number(row.max_abs, 3), share)
         rows.add_row(*map(escape, cells))
     out.print(rows)
-    if len(apart) > limit:
-        out.print(f"  [dim]… {count(len(apart) - limit, 'more tensor')} (--limit, or --json)[/]")
+    if len(differing) > limit:
+        out.print(f"  [dim]… {count(len(differing) - limit, 'more tensor')} (--limit, or --json)[/]")
 
 
 def _is_in_other_dtype_only(pair: ComparedPair) -> bool:
-    """Whether the values are the same but for the rounding to the dtype, of which a finding tells."""
+    """Return whether the values differ only by rounding to another dtype, which a finding reports."""
     row = pair.difference
     return row is not None and bool(row.rounded or row.rounded_back) and not pair.pair.has_same_dtype
 
 
 def _severity(pair: ComparedPair) -> tuple[bool, float]:
-    """Return what parameters come first by, and of these the ones that differ most."""
+    """Return the sort key: parameters first, then by the relative norm of the change."""
     from tensight.compare.checkpoint_roles import is_parameter
 
     row = pair.difference
@@ -197,7 +197,9 @@ def _print_values(out: Console, result: CheckpointComparison, limit: int) -> Non
         if len(in_both) > limit:
             out.print(f"  [dim]… {count(len(in_both) - limit, 'more value')} (--limit, or --json)[/]")
     for which in ("A", "B"):
-        _print_only_in(out, f"values only in {which}", [one.name for one in result.values if one.only_in == which])
+        _print_only_in(
+            out, f"values only in {which}", [value.name for value in result.values if value.only_in == which]
+        )
 
 
 def _print_only_in(out: Console, heading: str, names: list[str]) -> None:
@@ -214,7 +216,7 @@ def _brief(value: object) -> str:
 
 
 def _print_rules(out: Console, result: CheckpointComparison) -> None:
-    """Say by which rules names were paired, unless all have one name."""
+    """Print the rules by which names were paired, unless all names are equal."""
     from tensight.compare.checkpoint_matching import SAME_NAME
 
     rules: dict[str, int] = {}

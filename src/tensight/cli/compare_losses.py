@@ -1,4 +1,4 @@
-"""`tensight compare losses`: whether two trainings have the same loss, and where they part."""
+"""`tensight compare losses`: whether two trainings have the same loss, and where they diverge."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def losses(
 
 
 def read_losses(path: str, *, column: str | None, pattern: str | None, rank: int | None) -> Curve:
-    """Read the loss curve that a person named: of a log, or of a dump if it is one.
+    """Read the loss curve from the path that the user named: a log or a dump.
 
     Raises
     ------
     CurveError
-        It cannot be read, or holds no loss.
+        It cannot be read, or contains no loss.
     DumpError
-        It is a folder, but no dump and no folder of logs.
+        It is a folder, but not a dump or a folder of logs.
     """
     from tensight.curves import is_curve_folder, read_curve
     from tensight.dumps import open_dump
@@ -162,14 +162,14 @@ def _print_plot(out: Console, comparison: LossComparison) -> None:
 
 
 def sparkline(values: NDArray[np.float64], width: int = _PLOT_WIDTH) -> tuple[str, float, float]:
-    """Return a line of bars of the largest value of each part, and the values of the lowest and the highest bar.
+    """Return a line of bars with the largest value of each part, and the values of the lowest and the highest bar.
 
     Parameters
     ----------
     values : ndarray of float64, shape (n,)
-        Not negative; infinite ones become exclamation marks.
+        Not negative; infinite values become exclamation marks.
     width : int
-        Characters at most.
+        Maximum number of characters.
     """
     import numpy as np
 
@@ -190,7 +190,7 @@ def sparkline(values: NDArray[np.float64], width: int = _PLOT_WIDTH) -> tuple[st
 
 
 def _print_table(out: Console, comparison: LossComparison) -> None:
-    """Print the losses around where the curves part, of the first and of the last steps."""
+    """Print the losses around the point where the curves diverge, and those of the first and the last steps."""
     import numpy as np
 
     from tensight.compare.losses import relative_text

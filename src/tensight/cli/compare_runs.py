@@ -68,14 +68,14 @@ def runs(
     chosen_ranks, chosen_steps = numbers(ranks, "--ranks"), numbers(steps, "--steps")
     overrides = dict(map(_override, tolerance or ()))
     names = {} if mapping is None else mapping_files.read_mapping(mapping)
-    one, other = open_analysis(a, cache_dir, threads), open_analysis(b, cache_dir, threads)
-    with progress(one, quiet=quiet):
-        one.statistics()
+    reference, other = open_analysis(a, cache_dir, threads), open_analysis(b, cache_dir, threads)
+    with progress(reference, quiet=quiet):
+        reference.statistics()
     with progress(other, quiet=quiet):
         other.statistics()
-    floor = noise_floor(one, [open_analysis(path, cache_dir, threads) for path in noise or ()], chosen_ranks)
+    floor = noise_floor(reference, [open_analysis(path, cache_dir, threads) for path in noise or ()], chosen_ranks)
     results = compare_runs(
-        one,
+        reference,
         other,
         ranks=chosen_ranks,
         steps=chosen_steps,
@@ -89,9 +89,9 @@ def runs(
         from tensight.cli.reports import runs as report
         from tensight.cli.reports.parts import write_report
 
-        write_report(html, report, comparison_data(one, other, results))
+        write_report(html, report, comparison_data(reference, other, results))
     if json:
-        print_json(comparison_data(one, other, results))
+        print_json(comparison_data(reference, other, results))
     else:
         out = console()
         shown: set[tuple[object, ...]] = set()
@@ -99,7 +99,7 @@ def runs(
             what = result.finding, result.step, None if result.first is None else result.first.pair.a.name
             print_comparison(out, result, several=len(results) > 1, in_detail=what not in shown)
             shown.add(what)
-        print_problems([*one.problems, *other.problems])
+        print_problems([*reference.problems, *other.problems])
     raise typer.Exit(first_of_all(results).verdict.exit_code)
 
 
@@ -125,16 +125,16 @@ def _mapped(result: RunComparison) -> Iterator[str]:
 
 
 def print_comparison(out: Console, result: RunComparison, *, several: bool, in_detail: bool = True) -> None:
-    """Print the verdict on one rank, what it rests on, and the operators around the first divergence.
+    """Print the verdict for one rank, its evidence, and the operators around the first divergence.
 
     Parameters
     ----------
     out : Console
     result : RunComparison
     several : bool
-        Whether there are other ranks.
+        Whether there are several ranks.
     in_detail : bool
-        Whether no other rank has shown the same operators.
+        Whether to print the operators; False if another rank already showed the same.
     """
     from rich.markup import escape
 
@@ -163,30 +163,30 @@ def _print_operator(out: Console, first: Compared) -> None:
     from tensight.compare.runs.words import difference_text
     from tensight.graph import user_frame
 
-    for index, (slot, found) in enumerate(first.inputs):
-        out.print(f"    input {index}  [green]✓[/] {escape(slot.name)}[dim]  {escape(difference_text(found))}[/]")
-    for slot, found in first.outputs:
-        mark = "[green]✓[/]" if found.is_bit_equal else "[red]≠[/]"
+    for index, (slot, difference) in enumerate(first.inputs):
+        out.print(f"    input {index}  [green]✓[/] {escape(slot.name)}[dim]  {escape(difference_text(difference))}[/]")
+    for slot, difference in first.outputs:
+        mark = "[green]✓[/]" if difference.is_bit_equal else "[red]≠[/]"
         where = f"{slot.name} after it" if slot.is_parameter else f"output {slot.index}"
-        out.print(f"    {escape(where)}  {mark} {escape(_measures(found))}")
+        out.print(f"    {escape(where)}  {mark} {escape(_measures(difference))}")
     frame = user_frame(first.pair.a.node.frames)
     if frame is not None:
         print_source(out, frame)
 
 
-def _measures(found: TensorDifference) -> str:
+def _measures(difference: TensorDifference) -> str:
     from tensight.compare.runs.words import difference_text
 
-    parts = [difference_text(found)]
-    if found.from_values and not found.is_bit_equal and found.is_comparable:
+    parts = [difference_text(difference)]
+    if difference.from_values and not difference.is_bit_equal and difference.is_comparable:
         parts += [
-            f"largest {number(found.max_absolute, 2)}",
-            f"cosine {found.cosine:.6f}",
-            f"norm of B / A {found.norm_ratio:.6f}",
-            f"{found.over_1:.1%} of elements beyond 1 ‰, {found.over_5:.1%} beyond 5 ‰",
+            f"largest {number(difference.max_absolute, 2)}",
+            f"cosine {difference.cosine:.6f}",
+            f"norm of B / A {difference.norm_ratio:.6f}",
+            f"{difference.over_1:.1%} of elements beyond 1 ‰, {difference.over_5:.1%} beyond 5 ‰",
         ]
-        if found.max_ulps == found.max_ulps:
-            parts.append(f"up to {number(found.max_ulps, 2)} ulp")
+        if difference.max_ulps == difference.max_ulps:
+            parts.append(f"up to {number(difference.max_ulps, 2)} ulp")
     return "; ".join(parts)
 
 
@@ -194,7 +194,7 @@ def _print_proof(out: Console, result: RunComparison) -> None:
     from rich.markup import escape
 
     for tensors, noun in ((result.data, "input"), (result.weights, "weight")):
-        agreeing = sum(one.agrees for one in tensors)
+        agreeing = sum(tensor.agrees for tensor in tensors)
         if tensors:
             colour = "green" if agreeing == len(tensors) else "yellow"
             verb = "agrees" if agreeing == 1 else "agree"
@@ -220,19 +220,21 @@ def _print_around(out: Console, result: RunComparison) -> None:
     from tensight.compare.runs.words import number_text
 
     compared = result.steps[-1].compared
-    at = next((index for index, one in enumerate(compared) if one is result.first), 0)
+    at = next((index for index, operator in enumerate(compared) if operator is result.first), 0)
     rows = compared[max(0, at - 3) : at - 3 + ROWS_SHOWN if at >= 3 else ROWS_SHOWN]
     shown = table("", "operator", "matched by", "difference", "added", right=("difference", "added"))
-    for one in rows:
-        worst = one.worst
-        apart = "–" if worst is None else number_text(worst[1].relative)
-        mark = "[red]→[/]" if one is result.first else ""
-        shown.add_row(mark, escape(one.pair.a.name), one.pair.rule.value, apart, number_text(one.added))
+    for operator in rows:
+        worst = operator.worst
+        difference = "–" if worst is None else number_text(worst[1].relative)
+        mark = "[red]→[/]" if operator is result.first else ""
+        shown.add_row(
+            mark, escape(operator.pair.a.name), operator.pair.rule.value, difference, number_text(operator.added)
+        )
     out.print(shown)
 
 
 def comparison_data(a: Analysis, b: Analysis, results: list[RunComparison]) -> dict[str, object]:
-    """Return a comparison of runs for machines: of each rank what the HTTP API answers, with all of the last step."""
+    """Return a comparison of runs as JSON data: the HTTP API's record of each rank, with all of the last step."""
     from tensight.sessions.comparison_records import ComparisonRecords
 
     records = ComparisonRecords(a, b)

@@ -1,4 +1,4 @@
-"""`tensight compare setups`: what differs around two trainings."""
+"""`tensight compare setups`: the differences between the set-ups of two trainings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tensight.compare.setups import SetupComparison
 
 LARGEST_DESCRIPTION = 256 << 20
-"""Bytes of a file."""
+"""Maximum size of a file in bytes."""
 
 Setup = Annotated[str, typer.Argument(help="A trace, a recording, or a JSON file with the description of a set-up.")]
 
@@ -48,14 +48,14 @@ def setups(
 
 
 def read_setup(path: str) -> Mapping[str, object]:
-    """Read the description of a set-up that a person named.
+    """Read the description of a set-up from the path that the user named.
 
     Raises
     ------
     InputError
-        There is none.
+        There is no description of a set-up.
     DumpError
-        It is a folder, but no trace and no recording.
+        The path is a folder, but not a trace or a recording.
     """
     from tensight.dumps import open_dump
     from tensight.errors import InputError
@@ -70,15 +70,15 @@ def read_setup(path: str) -> Mapping[str, object]:
         with file.open("rb") as opened:
             data = opened.read(LARGEST_DESCRIPTION + 1) if file.is_file() else None
         if data is None or len(data) > LARGEST_DESCRIPTION:
-            raise InputError(f"{path} is no file of at most {LARGEST_DESCRIPTION >> 20} MiB")
+            raise InputError(f"{path} is not a file of at most {LARGEST_DESCRIPTION >> 20} MiB")
         # NaN is not equal to itself.
         content = json_format.loads(data, parse_constant=str)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is no JSON, and no trace or recording: {error}") from None
+        raise InputError(f"{path} is not JSON, a trace or a recording: {error}") from None
     if not isinstance(content, dict):
-        raise InputError(f"{path} is no description of a set-up: it holds no JSON object")
+        raise InputError(f"{path} is not the description of a set-up: it is not a JSON object")
     return content
 
 
@@ -98,9 +98,9 @@ def _print(comparison: SetupComparison, limit: int) -> None:
         Importance.ROUNDING: "[bold yellow]Can change rounding[/]",
         Importance.REST: "[bold]Changes no result by itself[/]",
     }
-    for importance, of_importance in groupby(comparison.differences, lambda one: one.importance):
+    for importance, of_importance in groupby(comparison.differences, lambda difference: difference.importance):
         out.print(headings[importance])
-        for part, of_part in groupby(of_importance, lambda one: one.part):
+        for part, of_part in groupby(of_importance, lambda difference: difference.part):
             differences = list(of_part)
             out.print(f"  [bold]{escape(part)}[/]")
             for difference in differences[:limit]:

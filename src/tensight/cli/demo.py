@@ -1,4 +1,4 @@
-"""`tensight demo`: a training goes wrong, and the debugger says where."""
+"""`tensight demo`: run a training with a planted fault, and let the debugger find it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tensight.cli.output import console
 
 
 class Scenario(str, Enum):
-    """What goes wrong. All but the last are scripts in `tensight/scenarios`, named so."""
+    """What goes wrong. All but the last are names of scripts in `tensight/scenarios`."""
 
     NAN_FROM_LOG = "nan-from-log"
     EXPLODING_GRADIENT = "exploding-gradient"
@@ -34,7 +34,7 @@ def demo(
         bool | None,
         typer.Option(
             "--exit/--stay",
-            help="End by itself, or leave the session open until a key is pressed; the default at a terminal.",
+            help="Exit at the end, or leave the session open until a key is pressed; the default at a terminal.",
             show_default=False,
         ),
     ] = None,
@@ -52,12 +52,12 @@ def demo(
 
     stay = not exit_ if exit_ is not None else sys.stdin.isatty() and sys.stdout.isatty()
     try:
-        found = show_training(scenario.value, stay=stay)
+        has_hit = show_training(scenario.value, stay=stay)
     except TrainingFailedError as error:
         _print_problem(str(error))
         show_dump(cache_dir)
         return
-    raise typer.Exit(0 if found else FOUND)
+    raise typer.Exit(0 if has_hit else FOUND)
 
 
 def _print_problem(problem: str) -> None:

@@ -1,4 +1,4 @@
-"""The demo without PyTorch: the main job on the sick training run that comes with the package."""
+"""The demo without PyTorch: analyse the faulty training run that is shipped with the package."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ def show_dump(cache_dir: Path | None) -> None:
     out.print("[bold reverse] tensight check [/] what is wrong\n")
     print_results(analysis, engine.check(analysis, watchpoints_from((), (), recommended=True)), limit=3)
     out.print("\n[bold reverse] tensight origin [/] where it began\n")
-    for found in origins(analysis):
-        print_origin(out, analysis, found, source_root=str(run))
+    for origin in origins(analysis):
+        print_origin(out, analysis, origin, source_root=str(run))
     out.print(
         f'Try it yourself:  tensight origin {shown}\n                  tensight check {shown} --watch "TL(max_gt=1e3)"'
     )
 
 
 def unpack(folder: Path) -> Path:
-    """Unpack the shipped run below a folder, once for each version of it, and return where it is."""
+    """Unpack the shipped run below a folder, once for each version, and return its path."""
     shipped = resources.files("tensight") / "demo_run"
     archive = (shipped / "run.zip").read_bytes()
     target = folder / hashlib.sha256(archive).hexdigest()[:12]
     if target.is_dir():
         return target
     folder.mkdir(parents=True, exist_ok=True)
-    own = Path(tempfile.mkdtemp(dir=folder, prefix="unpacking-"))
+    temporary = Path(tempfile.mkdtemp(dir=folder, prefix="unpacking-"))
     try:
         with resources.as_file(shipped / "run.zip") as path, zipfile.ZipFile(path) as zipped:
-            zipped.extractall(own)
-        (own / SCRIPT).write_bytes((shipped / f"{SCRIPT}.txt").read_bytes())
-        own.rename(target)
+            zipped.extractall(temporary)
+        (temporary / SCRIPT).write_bytes((shipped / f"{SCRIPT}.txt").read_bytes())
+        temporary.rename(target)
     except OSError:
-        # Another process was faster.
+        # Another process may have unpacked it first.
         if not target.is_dir():
             raise
     finally:
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
     return target

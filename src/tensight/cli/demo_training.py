@@ -1,4 +1,4 @@
-"""The demo with PyTorch: a real training in a process of its own, debugged through a server."""
+"""The demo with PyTorch: a real training in its own process, debugged through a server."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ END_WITHIN_S = 5.0
 
 
 class TrainingFailedError(TensightError):
-    """The training of the demo did not come far enough to be debugged."""
+    """The training of the demo ended before it could be debugged."""
 
     code = "training-failed"
 
 
 def show_training(scenario: str, *, stay: bool) -> bool:
-    """Train until a watchpoint hits, and say what hit, where it began and at which line.
+    """Train until a watchpoint hits, and print what hit, where it began and at which line.
 
     Parameters
     ----------
     scenario : str
         Name of a script in `tensight/scenarios`, with hyphens.
     stay : bool
-        Leave the session open until the person has seen enough.
+        Leave the session open until the user ends it.
 
     Returns
     -------
@@ -105,7 +105,7 @@ class _Address(NamedTuple):
 
 @contextmanager
 def _server() -> Iterator[_Address]:
-    """Give the person's own server, if it runs and can be used as it is; else one on free ports, for the demo alone."""
+    """Yield the user's server if it is running and usable, else a temporary one on free ports."""
     running = running_server(load_settings({}, None).workspace)
     if running is not None and running.here and running.debugger is not None and running.tls_cert is None:
         token = None if running.token_file is None else Path(running.token_file).read_text(encoding="utf-8").strip()
@@ -121,7 +121,7 @@ def _summary(script: Path) -> str:
 
 
 def _stay(out: Console, address: _Address, session: Session) -> None:
-    """Say how to look around, and wait until the person has seen enough."""
+    """Print how to inspect the session, and wait until the user ends it."""
     out.print("The training is stopped at this step. See it in the browser:")
     out.print(f"    [bold]{address.http}/?run={session.id}[/]", soft_wrap=True)
     out.print("or, from another terminal, in Python:")
@@ -142,13 +142,13 @@ def _how_to_go_on(address: _Address, session: Session) -> tuple[str, ...]:
 
 
 class _Training:
-    """A training under the debugger, in a process of its own; what it prints is kept, the last lines of it.
+    """A training under the debugger, in its own process; the last lines of its output are kept.
 
     Parameters
     ----------
     script : Path
     address : _Address
-        Of the server.
+        Address of the server.
     records : str
         Folder for the last steps.
     """
@@ -169,7 +169,7 @@ class _Training:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            # Ctrl-C is for us; we end it.
+            # Ctrl-C must only reach this process, which then ends the training.
             start_new_session=True,
         )
         self._reading = threading.Thread(target=self._read, daemon=True)
@@ -184,11 +184,11 @@ class _Training:
 
     @property
     def last_line(self) -> str:
-        """The last line that it printed."""
+        """The last line that the training printed."""
         return self.lines[-1] if self.lines else ""
 
     def end(self) -> None:
-        """Wait until it has ended, and help if it does not."""
+        """Wait until the process ends; after a timeout, send SIGTERM, then SIGKILL."""
         for send in (None, signal.SIGTERM, signal.SIGKILL):
             if send is not None:
                 self.process.send_signal(send)
@@ -210,12 +210,12 @@ def _training(script: Path, address: _Address) -> Iterator[_Training]:
 
 @contextmanager
 def _session(server: Server, training: _Training) -> Iterator[Session]:
-    """Give the session of the training, and end the training with it."""
+    """Yield the session of the training, and terminate it on exit."""
     session = _attached(server, training)
     try:
         yield session
     finally:
-        # It may have ended by itself.
+        # It may have ended already.
         with contextlib.suppress(TensightError):
             session.terminate()
 

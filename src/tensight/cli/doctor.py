@@ -1,4 +1,4 @@
-"""`tensight doctor`: whether a training repeats itself, and the usual reasons why one does not learn."""
+"""`tensight doctor`: check whether a training is repeatable, and common reasons why a training does not learn."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _NOT_REPEATABLE = "the training is not repeatable, so a difference would say not
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one check found.
+    """The result of one check.
 
     Attributes
     ----------
     name : str
     state : {"ok", "wrong", "not checked"}
     why : str
-        What was found, or why nothing could be.
+        What the check found, or why it was not possible.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Check:
 
 def doctor(
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="What `python` would run.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its own, as they are.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its arguments.")] = None,
     module: Annotated[bool, typer.Option("--module", "-m", help="Run a module, as `python -m` does.")] = False,
     steps: Annotated[int, typer.Option(min=2, max=10_000, metavar="N", help="Steps of the optimizer.")] = 4,
     capture: Annotated[
@@ -92,7 +92,7 @@ def _print(checks: Sequence[Check]) -> None:
 
 
 class _Examination:
-    """The runs of a script, and what they show.
+    """Run a script several times, and check the results.
 
     Parameters
     ----------
@@ -110,18 +110,18 @@ class _Examination:
         self._folder = folder
 
     def checks(self) -> list[Check]:
-        """Run the script, and return what was found."""
+        """Run the script, and return the results of all checks."""
         first, second = self._traced("plain", "first"), self._traced("plain", "second")
         difference, unstable = self._difference("first", "second"), _differing(first, second)
         is_repeatable = difference is None and not unstable
-        found = [self._repeatable(difference, unstable, first)]
-        found += self._parameters()
+        checks = [self._repeatable(difference, unstable, first)]
+        checks += self._parameters()
         if first.framework != "torch":
             why = "only for PyTorch"
             names = ("evaluation is deterministic", "checkpoint round trip", _ONE_BATCH, _RESUME)
-            return [*found, *(Check(name, "not checked", why) for name in names)]
+            return [*checks, *(Check(name, "not checked", why) for name in names)]
         return [
-            *found,
+            *checks,
             self._evaluation(),
             self._round_trip(first, is_repeatable=is_repeatable),
             self._one_batch(),
@@ -152,9 +152,9 @@ class _Examination:
 
         traces = [_open_traces(self._folder / name) for name in (first, second)]
         for rank in sorted(traces[0].keys() & traces[1].keys()):
-            found = first_difference(traces[0][rank], traces[1][rank], rank)
-            if found is not None:
-                return found
+            difference = first_difference(traces[0][rank], traces[1][rank], rank)
+            if difference is not None:
+                return difference
         return None
 
     # --- checks ---
@@ -172,7 +172,7 @@ class _Examination:
         return Check(name, "wrong", f"{seen}; {self._remedy()}")
 
     def _remedy(self) -> str:
-        """Try out which settings make the training repeatable."""
+        """Find settings that make the training repeatable."""
         for mode, advice in (("seeded", _SEEDS), ("deterministic", f"{_SEEDS}; {_ALGORITHMS}")):
             runs = [self._traced(mode, f"{mode}-{number}") for number in range(2)]
             if self._difference(f"{mode}-0", f"{mode}-1") is None and not _differing(*runs):
@@ -183,7 +183,7 @@ class _Examination:
         )
 
     def _parameters(self) -> list[Check]:
-        """Check from the first trace whether gradients reach the parameters, and whether these move."""
+        """Check in the first trace whether gradients reach all parameters, and whether parameters change."""
         moved, reached, zero, weights = set[str](), set[str](), set[str](), set[str]()
         for trace in _open_traces(self._folder / "first").values():
             for graph in trace.graphs:
@@ -217,16 +217,14 @@ class _Examination:
 
     def _evaluation(self) -> Check:
         name = "evaluation is deterministic"
-        found = self._tried("evaluate")
-        if "error" in found:
-            return Check(name, "not checked", f"the model could not be evaluated on its inputs: {found['error']}")
-        if not found.get("outputs"):
+        report = self._tried("evaluate")
+        if "error" in report:
+            return Check(name, "not checked", f"the model could not be evaluated on its inputs: {report['error']}")
+        if not report.get("outputs"):
             return Check(name, "not checked", "the model returns no tensors")
-        if found["is_deterministic"]:
-            return Check(name, "ok", f"{found['model']} in eval mode gives the same for the same inputs")
-        why = (
-            f"{found['model']} in eval mode gives something else for the same inputs: is there dropout that is left on?"
-        )
+        if report["is_deterministic"]:
+            return Check(name, "ok", f"{report['model']} in eval mode gives the same for the same inputs")
+        why = f"{report['model']} in eval mode gives other outputs for the same inputs: is dropout left on?"
         return Check(name, "wrong", why)
 
     def _round_trip(self, first: Measured, *, is_repeatable: bool) -> Check:
@@ -237,9 +235,9 @@ class _Examination:
             after = self._run("reload", {}, "reload")
         except InputError as error:
             return Check(name, "wrong", str(error))
-        found = self._read("reload")
-        if "error" in found:
-            return Check(name, "wrong", f"the state cannot be saved as data and loaded again: {found['error']}")
+        report = self._read("reload")
+        if "error" in report:
+            return Check(name, "wrong", f"the state cannot be saved as data and loaded again: {report['error']}")
         changed = _differing(first, after)
         if changed:
             return Check(name, "wrong", f"after state_dict and load_state_dict the next steps differ: {_some(changed)}")
@@ -247,10 +245,10 @@ class _Examination:
         return Check(name, "ok", f"the next steps are bit-identical ({what})")
 
     def _one_batch(self) -> Check:
-        found = self._tried("one-batch", steps=_STEPS_ON_ONE_BATCH * self._steps)
-        if "error" in found:
-            return Check(_ONE_BATCH, "not checked", found["error"])
-        return Check(_ONE_BATCH, *_loss_verdict(found["losses"], f"the first {found['source']} in every step"))
+        report = self._tried("one-batch", steps=_STEPS_ON_ONE_BATCH * self._steps)
+        if "error" in report:
+            return Check(_ONE_BATCH, "not checked", report["error"])
+        return Check(_ONE_BATCH, *_loss_verdict(report["losses"], f"the first {report['source']} in every step"))
 
     def _resume(self, first: Measured, *, is_repeatable: bool) -> Check:
         if not is_repeatable:
@@ -259,16 +257,16 @@ class _Examination:
             after = self._run("resume", {}, "resume")
         except InputError as error:
             return Check(_RESUME, "not checked", str(error))
-        found = self._read("resume")
-        if "error" in found:
-            return Check(_RESUME, "not checked", f"the state cannot be put back: {found['error']}")
+        report = self._read("resume")
+        if "error" in report:
+            return Check(_RESUME, "not checked", f"the state cannot be put back: {report['error']}")
         changed = _differing(first, after)
         if changed:
-            lacking = f"; state_dict lacks {_some(found['lacking'])}" if found["lacking"] else ""
-            why = f"with what state_dict holds the next steps differ: {_some(changed)}{lacking}"
-            return Check(_RESUME, "wrong", f"{why}: a checkpoint must hold that, too")
-        parts = ["models", "optimizers", *(name for name in ("schedulers", "scalers") if found[name])]
-        drawn = found["generators"]
+            lacking = f"; state_dict lacks {_some(report['lacking'])}" if report["lacking"] else ""
+            why = f"with the content of state_dict the next steps differ: {_some(changed)}{lacking}"
+            return Check(_RESUME, "wrong", f"{why}: a checkpoint must contain that, too")
+        parts = ["models", "optimizers", *(name for name in ("schedulers", "scalers") if report[name])]
+        drawn = report["generators"]
         needs = f"; a checkpoint also needs the states of the generators: {', '.join(drawn)}" if drawn else ""
         why = f"with the state_dict of {', '.join(parts)} the next steps are bit-identical, on the batches that follow"
         return Check(_RESUME, "ok", why + needs)
@@ -282,8 +280,8 @@ class _Examination:
 
     def _read(self, mode: str) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError, TensightError):
-            found: dict[str, Any] = json_format.loads((self._folder / mode).read_text())
-            return found
+            report: dict[str, Any] = json_format.loads((self._folder / mode).read_text())
+            return report
         return {"error": "nothing was reported"}
 
 
@@ -294,14 +292,14 @@ def _open_traces(folder: Path) -> dict[int, TraceRank]:
     from tensight.dumps.trace_rank import TraceRank
 
     dump = find_dump(folder)
-    traces = [one for one in dump.ranks if one.path.endswith(TRACE_SUFFIX)]
+    traces = [rank for rank in dump.ranks if rank.path.endswith(TRACE_SUFFIX)]
     if not traces:
-        raise DumpError(f"{dump.storage.root}: is no trace; `tensight trace train.py` makes one.")
-    return {one.rank: TraceRank(dump.storage, one.rank, one.path) for one in traces}
+        raise DumpError(f"{dump.storage.root}: is not a trace; `tensight trace train.py` writes one.")
+    return {rank.rank: TraceRank(dump.storage, rank.rank, rank.path) for rank in traces}
 
 
 def _loss_verdict(losses: Sequence[float], how: str) -> tuple[State, str]:
-    """Judge the losses of a training that is given the same batch, and the same random numbers, in every step."""
+    """Judge the losses of a training that gets the same batch and the same random numbers in every step."""
     if len(losses) < _LEAST_LOSSES:
         return "not checked", f"only {len(losses)} steps have a loss"
     first, last = losses[0], losses[-1]
@@ -323,7 +321,7 @@ def _loss_verdict(losses: Sequence[float], how: str) -> tuple[State, str]:
 
 
 def _weight_of(node: str, weights: set[str]) -> str:
-    """Return the weight whose gradient a node is: ``Gradients/Default/fc1/weight/AccumulateGrad-op0``."""
+    """Return the weight of a gradient's node such as ``Gradients/Default/fc1/weight/AccumulateGrad-op0``."""
     path = node.removeprefix("Gradients/Default/").rpartition("/")[0]
     name = path.replace("/", ".")
     return name if name in weights else path
@@ -335,9 +333,9 @@ def _listed(name: str, weights: set[str], wrong: set[str], what: str) -> Check:
     return Check(name, "wrong", f"{len(wrong)} of {len(weights)}: {what}: {_some(sorted(wrong))}")
 
 
-def _differing(one: Measured, other: Measured) -> tuple[str, ...]:
-    names = dict.fromkeys((*one.digests, *other.digests))
-    return tuple(name for name in names if one.digests.get(name) != other.digests.get(name))
+def _differing(first: Measured, second: Measured) -> tuple[str, ...]:
+    names = dict.fromkeys((*first.digests, *second.digests))
+    return tuple(name for name in names if first.digests.get(name) != second.digests.get(name))
 
 
 def _some(names: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""What a dump contains, for `tensight info`.
+"""The summary of a dump for `tensight info`.
 
-It is the first command that people type, and short: so its line is read here where it is as the manual has it, because
-importing the library that reads the options of all commands takes as long as all the rest.
+It is often the first command of a user, and short. Plain command lines are parsed here, because importing the library
+that parses the options of all commands takes as long as everything else.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 SUMMARY_FILE = "summary.json"
 SUMMARY_FORMAT = 7
-"""Raised when the summary gets another meaning, so that older cached ones are not shown."""
+"""Increased when the meaning of the summary changes, so that older cached ones are ignored."""
 
 
 def info_plainly(arguments: Sequence[str]) -> bool:
-    """Print what a dump contains if the command line is plain; return whether it was.
+    """Print the summary of a dump if the command line is plain; return whether it was.
 
     Parameters
     ----------
     arguments : sequence of str
-        What follows `tensight info`.
+        Arguments after `tensight info`.
     """
     from tensight.cache import CACHE_VARIABLE
 
@@ -53,16 +53,16 @@ def info_plainly(arguments: Sequence[str]) -> bool:
 
 
 def print_info(dump: str, *, json: bool, cache_dir: str | os.PathLike[str] | None) -> None:
-    """Print what a dump contains.
+    """Print the summary of a dump.
 
     Parameters
     ----------
     dump : str
         Folder or URL.
     json : bool
-        As JSON, for machines.
+        Print JSON instead of text.
     cache_dir : path, optional
-        Where derived data is kept; by default the user's cache folder.
+        Folder for derived data; by default the user's cache folder.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
     out.print(f"[bold]{escape(summary['path'])}[/]")
     framework = name_of(summary["framework"])
     version, device = (summary[name] or "?" for name in ("framework_version", "device_target"))
-    # msprobe writes neither.
+    # msprobe records neither version nor device.
     machine = framework if summary["tool"] else f"{framework} {version} on {device}"
     out.print(f"  {escape(f'{machine}, {_kind(summary)}')}")
     files, total = sum(rank["files"] for rank in ranks), sum(rank["bytes"] for rank in ranks)

@@ -1,10 +1,10 @@
-"""How commands end."""
+"""Exit codes of commands."""
 
 from __future__ import annotations
 
 FOUND, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-"""Exit codes beside 0: a check hit; the usage or the input is wrong; stopped by the person."""
+"""Exit codes besides 0: a check hit; the usage or the input is wrong; stopped with Ctrl-C."""
 
 
 class Stopped(BaseException):
-    """The person pressed Ctrl-C during a command; at a KeyboardInterrupt typer would end without a word."""
+    """Ctrl-C was pressed during a command; typer would end silently on a KeyboardInterrupt."""

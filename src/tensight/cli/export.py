@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tensight.dumps import TensorFile
 
 LONGEST_NAME = 1000
-"""Characters in the name of a tensor in an archive."""
+"""Maximum number of characters in the name of a tensor in an archive."""
 
 
 def export(
@@ -65,14 +65,14 @@ def export(
 def write_npz(files: Sequence[TensorFile], path: Path, dump_path: str) -> tuple[Path, list[Problem]]:
     """Write tensors into one .npz file, one at a time in memory.
 
-    Each is named by its address, or by its file if it belongs to no node or its node's name is no name for a file.
+    Each is named by its address, or by its file if it has no node or if the node's name is not usable as a file name.
 
     Parameters
     ----------
     files : sequence of TensorFile
         The tensors.
     path : Path
-        The file; it appears only when it is complete, and never replaces one that is there.
+        The file; it appears only when complete, and never replaces an existing one.
     dump_path : str
         The dump's folder.
 
@@ -120,7 +120,7 @@ def write_npz(files: Sequence[TensorFile], path: Path, dump_path: str) -> tuple[
 
 
 def _member_name(file: TensorFile, dump_path: str, taken: Container[str]) -> str:
-    """Return a name for a tensor in an archive that is new there and stays inside the folder it is unpacked to."""
+    """Return a name for a tensor in an archive that is unique and stays inside the folder it is unpacked to."""
     address = str(file.address or "")
     is_name = address.isprintable() and len(address) <= LONGEST_NAME and ".." not in address.split("/")
     if address and is_name and address not in taken:

@@ -1,4 +1,4 @@
-"""`tensight info`: what a dump contains."""
+"""`tensight info`: a summary of a dump."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from tensight.cli.options import CacheDir, DumpArgument, Json
 
 
 def info(dump: DumpArgument, json: Json = False, cache_dir: CacheDir = None) -> None:
-    """Show what a dump holds: framework, graphs, ranks, steps, files."""
+    """Show what a dump contains: framework, graphs, ranks, steps, files."""
     print_info(dump, json=json, cache_dir=cache_dir)

@@ -1,4 +1,4 @@
-"""A terminal that shows what it is given: names come from strangers, and may hold commands for terminals."""
+"""A console that escapes control characters: names are untrusted, and may contain escape sequences."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tensight.cli.visible import visible
 
 
 class LiteralConsole(Console):
-    """A console on which only its own styles are commands; control characters in texts are shown as escapes."""
+    """A console that displays control characters in texts as escapes; only its own styles take effect."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Return a text with its markup applied: what every string comes to, before it is measured and printed."""
+        """Return a text with its markup applied; called for every string before it is measured and printed."""
         return super().render_str(visible(text), **options)

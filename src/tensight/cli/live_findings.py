@@ -1,4 +1,4 @@
-"""What was found in a live session, for people: the hits of the step at which it is stopped, and where they began."""
+"""Print the findings of a live session: the hits of the step at which it is stopped, and their origins."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MOST_INPUTS = 4
 
 
 def print_findings(out: Console, session: Session) -> None:
-    """Print which watchpoints hit in the step that is shown, where it began, and the line of code."""
+    """Print which watchpoints hit in the displayed step, the origins, and the lines of code."""
     hits = list(session.hits())
     print_hits(out, session, hits)
     origins: Sequence[OriginRecord] = session.origins()
-    # What began in a step before, and stopped nobody then, is shown where this step has nothing to tell.
+    # Origins in earlier steps, at which the training did not stop, are shown if this step has none.
     step = session.summary.step
     origins = [origin for origin in origins if origin.step == step] or origins
     for origin in origins[:MOST_ORIGINS]:
@@ -36,7 +36,7 @@ def print_findings(out: Console, session: Session) -> None:
 
 
 def print_hits(out: Console, session: Session, hits: Iterable[NodeHits]) -> None:
-    """Print a row for each watchpoint that hit: the first tensor in the order of execution, and how many there are."""
+    """Print a row for each watchpoint that hit: the first tensor in the order of execution, and the number of hits."""
     from rich.markup import escape
 
     amounts = {point.id: point.hits for point in session.watchpoints() if point.hits}
@@ -71,7 +71,7 @@ def _print_origin(out: Console, session: Session, origin: OriginRecord) -> None:
 
 
 def _print_first_hit(out: Console, session: Session, node: NodeHits) -> None:
-    """Print the first tensor that hit: not every sickness has an operator that makes it out of nothing."""
+    """Print the first tensor that hit, for anomalies without an operator as their origin."""
     from rich.markup import escape
 
     tensor = node.tensors[0]
@@ -85,7 +85,7 @@ def _print_first_hit(out: Console, session: Session, node: NodeHits) -> None:
 
 
 def _print_values(out: Console, session: Session, address: TensorAddress) -> None:
-    """Print what went into an operator and what came out."""
+    """Print the inputs and the output of an operator."""
     from rich.markup import escape
 
     node, rank, graph = address.node, address.rank, address.graph
@@ -114,7 +114,7 @@ def _actual(hit: HitRecord) -> str:
 
 
 def _values(statistics: Statistics | None) -> str:
-    """Return in a few words what the statistics of a tensor say."""
+    """Return the statistics of a tensor in a few words."""
     if statistics is None:
         return "not observed"
     parts = [] if statistics.min is None else [f"{number(statistics.min)} … {number(statistics.max)}"]

@@ -1,4 +1,4 @@
-"""`mindoptimizer`: `tensight search` under the original's name, with the original's options."""
+"""`mindoptimizer`: `tensight search` with MindInsight's name and options."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tensight.cli import stoppable_main
 from tensight.cli.app import stoppable, version
 
 ITERATIONS = 1
-"""The original's default."""
+"""MindInsight's default."""
 
 
 def main() -> None:
-    """Run the command; errors meant for a person become one line on stderr, never a traceback."""
+    """Run the command; Tensight's errors are printed as one line on stderr, without a traceback."""
     stoppable_main(_run)
 
 

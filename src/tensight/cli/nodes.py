@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class By(str, Enum):
-    """What a query is compared with."""
+    """The attribute of a node that a query is compared with."""
 
     NAME = "name"
     TYPE = "type"
@@ -41,46 +41,46 @@ def nodes(
     from tensight.graph import search
 
     opened = open_dump(dump)
-    wanted = numbers(ranks, "--ranks")
-    found = [
+    requested_ranks = numbers(ranks, "--ranks")
+    matches = [
         (rank, graph, node)
         for rank in opened.ranks
-        if wanted is None or rank in wanted
+        if requested_ranks is None or rank in requested_ranks
         for graph in opened.graphs(rank)
         for node in search(graph, query, by=by.value, regex=regex, case_sensitive=not ignore_case)
     ]
     if json:
-        print_json({"nodes": [node_data(*entry) for entry in found], "problems": problem_data(opened.problems)})
+        print_json({"nodes": [node_data(*entry) for entry in matches], "problems": problem_data(opened.problems)})
         return
-    _print_nodes(found, limit, several_ranks=len(opened.ranks) > 1)
+    _print_nodes(matches, limit, several_ranks=len(opened.ranks) > 1)
     print_problems(opened.problems)
 
 
-def _print_nodes(found: list[tuple[int, Graph, Node]], limit: int, *, several_ranks: bool) -> None:
+def _print_nodes(matches: list[tuple[int, Graph, Node]], limit: int, *, several_ranks: bool) -> None:
     from rich.markup import escape
 
     from tensight.graph import user_frame
 
     out = console()
     rows = table(*(["rank"] if several_ranks else []), "node", "type", "output", "source")
-    for rank, _, node in found[:limit]:
+    for rank, _, node in matches[:limit]:
         frame = user_frame(node.frames)
         outputs = ", ".join(output_text(slot.dtype, slot.shape) for slot in node.outputs[:4])
         cells = [node.name, node.type, outputs, frame_text(frame) if frame is not None else "–"]
         rows.add_row(*([str(rank)] if several_ranks else []), *map(escape, cells))
-    if found:
+    if matches:
         out.print(rows)
-    more = f", {limit} shown (--limit)" if len(found) > limit else ""
-    out.print(f"{count(len(found), 'node')}{more}")
+    more = f", {limit} shown (--limit)" if len(matches) > limit else ""
+    out.print(f"{count(len(matches), 'node')}{more}")
 
 
 def output_text(dtype: str, shape: tuple[int, ...] | None) -> str:
-    """Return the type of an output as people write it: float32[2, 3]."""
+    """Return the type of an output as text: float32[2, 3]."""
     return f"{dtype or '?'}[{', '.join(map(str, shape))}]" if shape is not None else dtype or "–"
 
 
 def node_data(rank: int, graph: Graph, node: Node) -> dict[str, object]:
-    """Return one node for machines."""
+    """Return one node as JSON data."""
     return {
         "rank": rank,
         "graph": graph.name,

@@ -1,4 +1,4 @@
-"""From what a person typed to an open dump, and to a list of numbers."""
+"""Convert arguments of commands: paths to open dumps, and lists of numbers."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def numbers(text: str | None, option: str) -> list[int] | None:
     Raises
     ------
     InputError
-        If the text is no such list; `option` is named.
+        If the text is not such a list; the message names `option`.
     """
     if text is None:
         return None
-    found: set[int] = set()
+    values: set[int] = set()
     for part in text.split(","):
         match = _SPAN.fullmatch(part.strip())
         first = int(match[1]) if match else 0
         last = int(match[2]) if match and match[2] else first
         if match is None or last < first or last - first > MOST_NUMBERS:
-            raise InputError(f'{option} {text!r}: {part!r} is no number and no range; write for example "0,2-4"')
-        found.update(range(first, last + 1))
-    return sorted(found)
+            raise InputError(f'{option} {text!r}: {part!r} is not a number or a range; write for example "0,2-4"')
+        values.update(range(first, last + 1))
+    return sorted(values)
 
 
 def iterations(text: str | None) -> list[int] | None:
-    """Return which iterations of a dump the steps in a list such as "1,5-9" are; None for None.
+    """Return the iterations for a list of steps such as "1,5-9"; None for None.
 
     Raises
     ------
     InputError
-        If the text is no such list.
+        If the text is not such a list.
     """
     from tensight.graph import iteration_of
 
@@ -51,7 +51,7 @@ def iterations(text: str | None) -> list[int] | None:
 
 
 def open_analysis(dump_path: str, cache_dir: Path | None = None, threads: int | None = None) -> Analysis:
-    """Open a dump for questions about its tensors."""
+    """Open a dump and return its analysis."""
     from tensight.analysis import Analysis
     from tensight.dumps import open_dump
 

@@ -10,7 +10,7 @@ import typer
 DumpArgument = Annotated[
     str, typer.Argument(metavar="DUMP", help="Folder or URL of a dump (the one with rank_0 in it).")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Html = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write a report that a browser shows, one file.")
 ]
@@ -20,7 +20,7 @@ CacheDir = Annotated[
     typer.Option(
         "--cache-dir",
         envvar="TENSIGHT_CACHE_DIR",
-        help="Where to keep what was found out, for the next time. Default: the user's cache folder.",
+        help="Where to keep results for the next time. Default: the user's cache folder.",
     ),
 ]
 Threads = Annotated[
@@ -30,7 +30,7 @@ Ranks = Annotated[str | None, typer.Option("--ranks", metavar="0,2-4", help="Onl
 Steps = Annotated[str | None, typer.Option("--steps", metavar="1,5-9", help="Only these steps; the first is step 1.")]
 Workspace = Annotated[
     str | None,
-    typer.Option(metavar="DIR", help="What a server keeps; one server for each. (default ~/tensight)"),
+    typer.Option(metavar="DIR", help="Folder of a server's data; one server for each. (default ~/tensight)"),
 ]
 Config = Annotated[
     Path | None,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CONTEXT_LINES = 2
 
 _UNSEEN = "targets or another tensor without gradients, or a number"
-"""Inputs that come from no node."""
+"""Description of inputs that no node produces."""
 
 
 class Kind(str, Enum):
@@ -71,61 +71,61 @@ def origin(
     from tensight.analysis import Anomaly, origins, undecided
 
     analysis = open_analysis(dump, cache_dir, threads)
-    wanted = kind or (*DEFAULT, *((Kind.OVERFLOW,) if analysis.dump.overflows() else ()))
-    kinds, chosen = [Anomaly(one.value) for one in wanted], numbers(ranks, "--ranks")
+    selected_kinds = kind or (*DEFAULT, *((Kind.OVERFLOW,) if analysis.dump.overflows() else ()))
+    kinds, chosen = [Anomaly(selected.value) for selected in selected_kinds], numbers(ranks, "--ranks")
     with progress(analysis, quiet=quiet):
-        found = origins(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
+        entries = origins(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
         unknown = undecided(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
     if json:
-        print_json(origins_data(analysis, found, unknown))
+        print_json(origins_data(analysis, entries, unknown))
         return
     out = console()
-    for entry in found:
+    for entry in entries:
         print_origin(out, analysis, entry, source_root)
-    if not found and unknown:
+    if not entries and unknown:
         out.print("[yellow]No anomaly found in what was recorded, which does not tell everything:[/]")
-    elif not found:
+    elif not entries:
         out.print("[green]No anomaly found:[/] no NaN, Inf, explosion or all-zero output begins in what was recorded.")
     for anomaly, amount in unknown.items():
         out.print(f"[yellow]? {anomaly.words}: what was recorded of {count(amount, 'tensor')} does not tell.[/]")
     print_problems(analysis.problems)
 
 
-def print_origin(out: Console, analysis: Analysis, found: Origin, source_root: str | None = None) -> None:
+def print_origin(out: Console, analysis: Analysis, origin: Origin, source_root: str | None = None) -> None:
     """Print where one anomaly began: the sentence, the values around it, the line of code."""
     from rich.markup import escape
 
     from tensight.graph.layer_node import OUTSIDE
 
-    rank = f" (rank {found.address.rank})" if len(analysis.dump.ranks) > 1 else ""
-    colour = "yellow" if found.anomaly.value == Kind.ALL_ZERO.value else "red"
-    out.print(f"[bold {colour}]● {escape(found.sentence)}[/]{rank}")
-    known = analysis.known
-    for entry in found.inputs:
+    rank = f" (rank {origin.address.rank})" if len(analysis.dump.ranks) > 1 else ""
+    colour = "yellow" if origin.anomaly.value == Kind.ALL_ZERO.value else "red"
+    out.print(f"[bold {colour}]● {escape(origin.sentence)}[/]{rank}")
+    statistics = analysis.known
+    for entry in origin.inputs:
         clean = entry.state.value == "clean"
-        # A recording is no dump.
+        # The state is "not dumped", which is wrong for a recording.
         unknown = "not known" if entry.state.value == "not dumped" else entry.state.value
-        mark = f"[green]✓ {found.anomaly.absent}[/]" if clean else f"[yellow]? {unknown}[/]"
-        values = f"  {values_text(known, entry.row)}" if entry.row >= 0 else ""
+        mark = f"[green]✓ {origin.anomaly.absent}[/]" if clean else f"[yellow]? {unknown}[/]"
+        values = f"  {values_text(statistics, entry.row)}" if entry.row >= 0 else ""
         source = _UNSEEN if entry.source == OUTSIDE else entry.source
         out.print(f"    input {entry.index}  {mark}  {escape(source)}[dim]{escape(values)}[/]")
-    out.print(f"    output {found.address.slot}  [bold]{escape(values_text(known, found.row))}[/]")
-    if found.candidates:
+    out.print(f"    output {origin.address.slot}  [bold]{escape(values_text(statistics, origin.row))}[/]")
+    if origin.candidates:
         out.print("    [yellow]It may have begun in any of:[/]")
-        for name in found.candidates:
+        for name in origin.candidates:
             out.print(f"      {escape(name)}")
-    if found.user_frame is not None:
-        print_source(out, found.user_frame, source_root)
-    elif not found.arrived:
+    if origin.user_frame is not None:
+        print_source(out, origin.user_frame, source_root)
+    elif not origin.arrived:
         out.print("    [dim]The framework made this operator; it has no line of code.[/]")
-    if found.also:
-        others = f"{count(len(found.also), 'more place')}: {', '.join(found.also[:3])}"
+    if origin.also:
+        others = f"{count(len(origin.also), 'more place')}: {', '.join(origin.also[:3])}"
         out.print(f"    [dim]Began independently in {escape(others)}[/]")
     out.print()
 
 
 def print_source(out: Console, frame: SourceFrame | Frame, source_root: str | None = None) -> None:
-    """Print lines of code with what is around them where the file can be read, else the line the dump carries."""
+    """Print lines of code with their context if the file can be read, else the line recorded in the dump."""
     from rich.markup import escape
 
     out.print(f"    [bold cyan]{escape(frame_text(frame))}[/]")
@@ -144,7 +144,7 @@ def print_source(out: Console, frame: SourceFrame | Frame, source_root: str | No
 
 
 def _source_lines(frame: SourceFrame | Frame, source_root: str | None) -> list[str]:
-    """Return the lines of the first file that still has the frame's line: below `source_root`, or where it ran."""
+    """Return the lines of the first file that contains the frame's line: below `source_root`, or at its own path."""
     written = Path(frame.file)
     parts = written.relative_to(written.anchor).parts
     below = [os.path.join(source_root, *parts[start:]) for start in range(len(parts))] if source_root else []
@@ -156,9 +156,9 @@ def _source_lines(frame: SourceFrame | Frame, source_root: str | None) -> list[s
 
 
 def origins_data(
-    analysis: Analysis, found: Sequence[Origin], unknown: Mapping[Anomaly, int] | None = None
+    analysis: Analysis, origins: Sequence[Origin], unknown: Mapping[Anomaly, int] | None = None
 ) -> dict[str, object]:
-    """Return origins for machines."""
+    """Return origins as JSON data."""
     from tensight.graph import step_of
 
     return {
@@ -175,7 +175,7 @@ def origins_data(
                 "step": entry.address.step,
                 "certain": entry.certain,
                 "arrived": entry.arrived,
-                "unseen": None if entry.unseen is None else [step_of(one) for one in entry.unseen],
+                "unseen": None if entry.unseen is None else [step_of(iteration) for iteration in entry.unseen],
                 "is_older": entry.is_older,
                 "candidates": list(entry.candidates),
                 "inputs": [
@@ -186,7 +186,7 @@ def origins_data(
                 "stack": [frame_data(frame) for frame in entry.frames],
                 "sentence": entry.sentence,
             }
-            for entry in found
+            for entry in origins
         ],
         "not_recorded": {anomaly.value: amount for anomaly, amount in (unknown or {}).items()},
         "problems": problem_data(analysis.problems),

@@ -1,4 +1,4 @@
-"""How findings reach a person or a program: tables on a terminal, JSON or CSV for machines, progress on stderr."""
+"""Output of commands: tables on a terminal, JSON or CSV for programs, progress on stderr."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 PROBLEMS_SHOWN = 8
 REFRESH_S = 0.1
 NEVER_FOLDED = ("slot", "tensor", "actual", "steps")
-"""Columns of tables, beside those of numbers, that are of no use in pieces; names are folded instead."""
+"""Columns of tables, besides those of numbers, that are not wrapped; names are wrapped instead."""
 WIDTH_OFF_TERMINAL = 400
 
 
 class Format(str, Enum):
-    """How results are printed."""
+    """Output formats of results."""
 
     TABLE = "table"
     JSON = "json"
@@ -40,7 +40,7 @@ class Format(str, Enum):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console for people; off a terminal it is wide enough that no table is cut."""
+    """Return a console for text output; without a terminal it is wide enough for every table."""
     from tensight.cli.literal_console import LiteralConsole
 
     stream = sys.stderr if stderr else sys.stdout
@@ -80,7 +80,7 @@ def _plain(data: object) -> object:
 
 
 def table(*columns: str, title: str | None = None, right: Sequence[str] = ()) -> Table:
-    """Return an empty table in the house style; columns named in `right` hold numbers."""
+    """Return an empty table in Tensight's style; columns named in `right` contain numbers."""
     from rich import box
     from rich.table import Table
 
@@ -92,7 +92,7 @@ def table(*columns: str, title: str | None = None, right: Sequence[str] = ()) ->
 
 
 def number(value: float | int | None, digits: int = 5) -> str:
-    """Return a number for a table: short, and plain about what it is not."""
+    """Return a number for a table, rounded; a dash for None and NaN."""
     if value is None or value != value:  # NaN: no finite element
         return "–"
     if isinstance(value, int):
@@ -101,7 +101,7 @@ def number(value: float | int | None, digits: int = 5) -> str:
 
 
 def size(size_bytes: int) -> str:
-    """Return a number of bytes in the unit a person would choose."""
+    """Return a number of bytes in a readable unit."""
     amount, units = float(size_bytes), iter(("B", "KB", "MB", "GB", "TB"))
     unit = next(units)
     while amount >= 1000 and unit != "TB":
@@ -115,29 +115,29 @@ def count(amount: int, noun: str) -> str:
 
 
 def unwritten_text(amount: int) -> str:
-    """Return what a person should know of outputs that were dumped though no operator wrote them."""
+    """Return a remark about outputs that were dumped although no operator wrote them."""
     return (
         f"{count(amount, 'output')} left out that operators never write, such as Adam, which writes to parameters only"
     )
 
 
 def frame_text(frame: SourceFrame | Frame) -> str:
-    """Return a source frame as editors link it: file:line, or file:first-last."""
+    """Return a source frame in the form that editors link: file:line, or file:first-last."""
     if frame.file and frame.line is not None:
         return f"{frame.file}:{frame.lines}"
     from tensight.graph import SourceFrame
 
-    # A line of a dump that was not understood stands for itself.
+    # A line of a dump that could not be parsed is printed unchanged.
     return (frame.raw if isinstance(frame, SourceFrame) else frame.code).strip()
 
 
 def frame_data(frame: SourceFrame) -> dict[str, object]:
-    """Return a source frame for machines."""
+    """Return a source frame as JSON data."""
     return {"file": frame.file, "line": frame.line, "end_line": frame.end_line, "code": frame.code}
 
 
 def print_problems(problems: Sequence[Problem]) -> None:
-    """List on stderr what could not be used."""
+    """Print problems on stderr."""
     if not problems:
         return
     out = console(stderr=True)
@@ -163,12 +163,12 @@ def progress(analysis: Analysis, *, quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def reading_progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar on stderr while tensors are read, if a person is watching and it takes long enough to see.
+    """Show a progress bar on stderr while tensors are read, if stderr is a terminal.
 
     Yields
     ------
     callable or None
-        To be told the bytes that were read and the bytes to read; None if nobody watches.
+        Called with the number of bytes read and the total; None without a bar.
     """
     if quiet or not sys.stderr.isatty():
         yield None
@@ -199,12 +199,12 @@ def reading_progress(*, quiet: bool) -> Iterator[Callable[[int, int], None] | No
 
 
 def problem_data(problems: Iterable[Problem]) -> list[dict[str, Any]]:
-    """Return problems for machines."""
+    """Return problems as JSON data."""
     return [{"where": problem.where, "what": problem.what, "advice": problem.advice} for problem in problems]
 
 
 def spans(values: list[int]) -> str:
-    """Return sorted numbers with runs shortened: "0-3, 7"; long lists are cut."""
+    """Return sorted numbers with ranges abbreviated: "0-3, 7"; long lists are cut."""
     runs: list[list[int]] = []
     for value in values:
         if runs and value == runs[-1][1] + 1:
@@ -215,11 +215,11 @@ def spans(values: list[int]) -> str:
     return ", ".join(texts[:8]) + (f", … ({len(values)})" if len(texts) > 8 else "") or "none"
 
 
-def values_text(known: StatisticsTable, row: int) -> str:
-    """Return what a row of the statistics table says in a few words."""
+def values_text(statistics: StatisticsTable, row: int) -> str:
+    """Return a row of the statistics table in a few words."""
     from tensight.analysis.recorded_statistics import NOT_RECORDED
 
-    value = dict(zip(known.rows.dtype.names or (), known.rows[row].item(), strict=True))
+    value = dict(zip(statistics.rows.dtype.names or (), statistics.rows[row].item(), strict=True))
     low, high = value["min"], value["max"]
     parts = [f"{number(low)} … {number(high)}"] if low <= high else []
     if not parts:
@@ -232,6 +232,6 @@ def values_text(known: StatisticsTable, row: int) -> str:
     ):
         if value[name] > 0:
             parts.append(f"{value[name]:,} of {value['count']:,} {words}")
-        elif value[name] == NOT_RECORDED and known.bounds(name)[0][row] > 0:
+        elif value[name] == NOT_RECORDED and statistics.bounds(name)[0][row] > 0:
             parts.append(f"some of {value['count']:,} {words}")
     return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""A debug server that a command starts for itself, and ends."""
+"""A temporary debug server for the duration of a command."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ END_WITHIN_S = 15.0
 
 @contextmanager
 def own_server(workspace: Path) -> Iterator[Announcement]:
-    """Start a server on free ports of this machine, and end it with the context, also at SIGTERM or SIGHUP.
+    """Start a server on free local ports, and end it with the context, also on SIGTERM or SIGHUP.
 
     Parameters
     ----------
     workspace : Path
-        Of its own.
+        Workspace of the server, used by no other server.
 
     Raises
     ------
     StartError
-        It cannot start; the message says why.
+        The server did not start; the message has the reason.
     """
     from tensight.cli.background import start_detached
     from tensight.server.occupancy import wait_until_free
@@ -48,7 +48,7 @@ def own_server(workspace: Path) -> Iterator[Announcement]:
 
 @contextmanager
 def _termination_as_interrupt() -> Iterator[None]:
-    """Handle SIGTERM and SIGHUP like Ctrl-C, so that the stack is unwound; nobody else would end the server."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C, so that the stack is unwound and the server is ended."""
     before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

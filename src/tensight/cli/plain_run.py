@@ -1,8 +1,8 @@
-"""`tensight run` and `tensight trace` without the library that reads the options of all commands.
+"""`tensight run` and `tensight trace` without the library that parses the options of all commands.
 
-Importing that takes longer than the rest, and the light agent does not have it. Only options that are written as the
-manual writes them are read here. With anything else, a mistake for example, the library reads the line, and says what
-is wrong with it; in the light agent `tensight.cli.agent_only` does.
+Importing that library takes longer than the rest, and the light agent does not have it. Only options as written in the
+manual are parsed here. Any other command line, such as one with a mistake, is left to the library, which reports what
+is wrong; in the light agent to `tensight.cli.agent_only`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class PlainOption(NamedTuple):
     Attributes
     ----------
     field : str
-        Of `AgentSettings`.
+        Field of `AgentSettings`.
     help : str
-        In one line.
+        One line of help.
     metavar : str
-        What stands for its value; empty if there is none, or if `choices` name it.
+        Placeholder for its value; empty if it has none, or if there are `choices`.
     convert : callable or None
-        Makes the value of a text; None for an option without one.
+        Converts a text to the value; None for an option without a value.
     choices : tuple of str
-        Which texts there are, if not all.
+        Allowed texts; empty if all are.
     """
 
     field: str
@@ -51,7 +51,7 @@ RUN: dict[str, PlainOption] = {
         "capture", "What is seen: calls of modules (default), or every operator.", "", str, _CAPTURES
     ),
     "--step-on": PlainOption("step_on", _STEP_ON, "", str, _STEPS),
-    "--break-at-start": PlainOption("break_at_start", "Wait for a person before the first step."),
+    "--break-at-start": PlainOption("break_at_start", "Wait for the user before the first step."),
     "--recommended": PlainOption("recommended", "Set the recommended watchpoints before the first step."),
     "--stop-on": PlainOption(
         "stop_on",
@@ -74,7 +74,7 @@ RUN: dict[str, PlainOption] = {
     ),
     "--partial-memory": PlainOption("partial_memory", "Keep only values of what is watched."),
     "--job": PlainOption("job", "Name of the run. (default: the script's name)", "NAME", str),
-    "--quiet": PlainOption("quiet", "Say on stderr only what is wrong, not that it stops or goes on."),
+    "--quiet": PlainOption("quiet", "Print only problems on stderr, not that it stops or resumes."),
 }
 TRACE: dict[str, PlainOption] = {
     "--out": PlainOption("trace", "Where to. (default: a new folder in the current one)", "DIR", os.path.abspath),
@@ -86,7 +86,7 @@ TRACE: dict[str, PlainOption] = {
     "--perturb": PlainOption(
         "perturb", "Move all initial weights by one unit in the last place, for `compare runs --noise`."
     ),
-    "--quiet": PlainOption("quiet", "Say on stderr only what is wrong."),
+    "--quiet": PlainOption("quiet", "Print only problems on stderr."),
 }
 COMMANDS: dict[str, dict[str, PlainOption]] = {"run": RUN, "trace": TRACE}
 """Options of each command, by their names."""
@@ -96,13 +96,14 @@ MODULE_HELP = "Run a module, as `python -m` does."
 
 
 class NotPlainError(Exception):
-    """A command line that this does not read, and why, in words.
+    """A command line that is not parsed here.
 
     Parameters
     ----------
     why : str
+        The reason, for messages.
     word : str
-        The one at which reading ended; empty if there is no word left.
+        The word at which parsing ended; empty at the end of the line.
     """
 
     def __init__(self, why: str, word: str = "") -> None:
@@ -111,7 +112,7 @@ class NotPlainError(Exception):
 
 
 class PlainLine(NamedTuple):
-    """What a command line says.
+    """A parsed command line.
 
     Attributes
     ----------
@@ -120,7 +121,7 @@ class PlainLine(NamedTuple):
     chosen : dict
         Values by field of `AgentSettings`.
     module : bool
-        The command is the name of a module.
+        Whether the command is the name of a module.
     """
 
     command: list[str]
@@ -129,19 +130,19 @@ class PlainLine(NamedTuple):
 
 
 def run_plainly(name: str, arguments: Sequence[str]) -> None:
-    """Become the training that a command line asks for; return if it is not as plain as this reads.
+    """Replace this process by the training of a plain command line; return if the line is not plain.
 
     Parameters
     ----------
     name : str
         One of `COMMANDS`.
     arguments : sequence of str
-        What follows it.
+        Arguments after the name.
 
     Raises
     ------
     InputError
-        There is no such script, or something that was chosen cannot be used.
+        There is no such script, or an option has an unusable value.
     """
     try:
         line = read_plainly(arguments, COMMANDS[name])
@@ -152,17 +153,17 @@ def run_plainly(name: str, arguments: Sequence[str]) -> None:
 
 
 def trace_folder(chosen: str | os.PathLike[str] | None = None) -> str:
-    """Return the folder of a trace: the one that was chosen, else a new one in the current folder."""
+    """Return the folder for a trace: the given one, else a new one in the current folder."""
     return os.path.abspath(chosen or time.strftime("tensight-trace-%Y%m%d-%H%M%S"))
 
 
 def read_plainly(arguments: Sequence[str], options: Mapping[str, PlainOption]) -> PlainLine:
-    """Return what a command line says.
+    """Parse a plain command line.
 
     Raises
     ------
     NotPlainError
-        It is not as plain as this reads.
+        The line is not plain.
     """
     chosen: dict[str, Any] = {}
     module = False

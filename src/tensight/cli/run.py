@@ -1,4 +1,4 @@
-"""`tensight run`: a training under the debugger, its script unchanged."""
+"""`tensight run`: run an unchanged training script under the debugger."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Capture(str, Enum):
 
 
 class StepOn(str, Enum):
-    """`tensight.agents.settings.StepOn` without what needs a call in the script."""
+    """`tensight.agents.settings.StepOn` without the choice that needs a call in the script."""
 
     OPTIMIZER = "optimizer"
     FORWARD = "forward"
@@ -45,7 +45,7 @@ def run(
     script: Annotated[
         str, typer.Argument(metavar="SCRIPT", help="What `python` would run, or a command such as torchrun.")
     ],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its own, as they are.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its arguments.")] = None,
     module: Annotated[bool, typer.Option("--module", "-m", help=MODULE_HELP)] = False,
     host: Annotated[str | None, typer.Option(metavar="HOST", help=RUN["--host"].help)] = None,
     port: Annotated[int | None, typer.Option(metavar="PORT", help=RUN["--port"].help)] = None,

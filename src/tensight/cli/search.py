@@ -1,4 +1,4 @@
-"""`tensight search`: hyper-parameters are tried under the debugger, and trials that fall ill are dropped."""
+"""`tensight search`: try hyper-parameters under the debugger, and drop trials with anomalies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def search(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Search hyper-parameters: trials run under the debugger, and those that fall ill are dropped at once."""
+    """Search hyper-parameters: trials run under the debugger, and trials with anomalies are pruned at once."""
     configuration = read(config)
     study = open_study(configuration, storage, must_exist=results)
     if not results:
@@ -45,12 +45,12 @@ def search(
 
 
 def read(config: Path) -> Configuration:
-    """Return the configuration of a file.
+    """Read the configuration in a file.
 
     Raises
     ------
     InputError
-        It cannot be used, or what a search needs is not installed.
+        The file is unusable, or a package that a search needs is not installed.
     """
     from tensight.search.recorded import require_search
 
@@ -61,7 +61,7 @@ def read(config: Path) -> Configuration:
 
 
 def default_trials(configuration: Configuration) -> int:
-    """Return how many trials a search has of which nothing is said: of a grid, all combinations."""
+    """Return the default number of trials of a search: for a grid, all combinations."""
     if configuration.tuner.name != "grid":
         return DEFAULT_TRIALS
     from tensight.search.spaces import combinations
@@ -75,7 +75,7 @@ def folder_of(configuration: Configuration) -> Path:
 
 
 def open_study(configuration: Configuration, storage: str | None, *, must_exist: bool = False) -> Study:
-    """Open the study of a search, or begin it."""
+    """Open the study of a search, or create it."""
     from tensight.errors import InputError
     from tensight.search.studies import Study
     from tensight.sessions.discovery import SEARCH_DATABASE
@@ -92,7 +92,7 @@ def open_study(configuration: Configuration, storage: str | None, *, must_exist:
 
 
 def run_trials(configuration: Configuration, study: Study, most: int, *, jobs: int, quiet: bool) -> None:
-    """Run trials until a study has as many as wanted, and show how it goes."""
+    """Run trials until a study has the given number, and show the progress."""
     from tensight.cli.search_report import search_progress
     from tensight.cli.starting import command_line
     from tensight.search.running import Search, guarded
@@ -108,7 +108,7 @@ def run_trials(configuration: Configuration, study: Study, most: int, *, jobs: i
 
 @contextlib.contextmanager
 def debugger_for(configuration: Configuration, guard: Guard) -> Iterator[Debugger | None]:
-    """Start a debug server for the search; None if its trials are not watched."""
+    """Start a debug server for the search; yield None if its trials are not watched."""
     if configuration.watch == "off":
         yield None
         return
@@ -124,7 +124,7 @@ def debugger_for(configuration: Configuration, guard: Guard) -> Iterator[Debugge
 
 
 def report(configuration: Configuration, study: Study, *, json: bool) -> None:
-    """Print what has come of a search; exit code 1 if no trial reached a value."""
+    """Print the results of a search; exit code 1 if no trial reached a value."""
     from tensight.cli.exit_codes import FOUND
     from tensight.search.results import read_result
 

@@ -1,4 +1,4 @@
-"""What a search says in the terminal: how it goes, and what came of it."""
+"""The output of a search in the terminal: its progress, and its results."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from tensight.sessions.records import SearchResult, TrialResult
 
 MOST_ROWS = 20
-"""Trials in the table: the best ones, and what fell ill last."""
+"""Maximum number of trials in the table: the best ones, then the latest without a value."""
 
 _COLOURS = {"complete": "green", "pruned": "yellow", "failed": "red", "running": "cyan", "waiting": "dim"}
 _LONGEST_REASON = 120
 
 
 class SearchProgress:
-    """Says of each trial what came of it, with the best so far and the time left.
+    """Print the result of each trial, with the best value so far and the remaining time.
 
     Parameters
     ----------
     out : Console or None
-        None says nothing.
+        None prints nothing.
     study : Study
     most : int
-        How many trials there shall be.
+        Total number of trials.
     jobs : int
-        How many run at a time.
+        Number of concurrent trials.
     targets : list of str
-        Their names.
+        Names of the targets.
     """
 
     def __init__(self, out: Console | None, study: Study, most: int, jobs: int, targets: list[str]) -> None:
@@ -54,12 +54,12 @@ class SearchProgress:
         self.bar: tuple[Progress, Any] | None = None
 
     def notify(self, notice: str) -> None:
-        """Print something that a person must know."""
+        """Print a notice for the user."""
         if self._out is not None:
             self._out.print(f"[yellow]{escape(notice)}[/]")
 
     def ended(self, ended: Ended) -> None:
-        """Print what came of a trial."""
+        """Print the result of a trial."""
         self._durations_s.append(ended.duration_s)
         if self._out is None:
             return
@@ -85,7 +85,7 @@ class SearchProgress:
         return f"best {values_text(self._targets, tuple(best[0].values))} in trial {best[0].number}"
 
     def _left(self, done: int) -> str:
-        """Return the time left: the median of the trials so far, for those to come."""
+        """Return the remaining time, estimated from the median duration of the trials so far."""
         rest = max(self._most - done, 0)
         if not rest or not self._durations_s:
             return ""
@@ -97,7 +97,7 @@ class SearchProgress:
 def search_progress(
     configuration: Configuration, study: Study, most: int, *, jobs: int, quiet: bool
 ) -> Iterator[SearchProgress]:
-    """Show on stderr how a search goes: lines, and a bar if a person is watching."""
+    """Show the progress of a search on stderr: lines, and a bar if stderr is a terminal."""
     names = [target.name for target in configuration.all_targets]
     out = None if quiet else console(stderr=True)
     shown = SearchProgress(out, study, most, jobs, names)
@@ -114,7 +114,7 @@ def search_progress(
 
 
 def print_result(result: SearchResult) -> None:
-    """Print the best trials, what fell ill, what matters, and how to run the best one."""
+    """Print the best trials, the anomalies, the importance of parameters, and how to run the best trial."""
     out = console()
     names = [target.name for target in result.targets]
     ordered = _in_order(result)
@@ -139,7 +139,7 @@ def print_result(result: SearchResult) -> None:
 
 
 def _print_causes(out: Console, result: SearchResult) -> None:
-    """Say how many trials ended why."""
+    """Print the anomalies for which the debugger ended trials, with their numbers."""
     ill = [trial for trial in result.trials if trial.illness is not None]
     conditions: dict[str, list[TrialResult]] = {}
     for trial in ill:
@@ -169,7 +169,7 @@ def _print_best(out: Console, result: SearchResult) -> None:
 
 
 def _in_order(result: SearchResult) -> list[TrialResult]:
-    """Return the trials, the best first, then those without a value, the newest first."""
+    """Return the trials with a value, the best first, then the others, the newest first."""
     sign = -1 if result.targets[0].goal == "maximize" else 1
     complete = [trial for trial in result.trials if trial.values]
     others = [trial for trial in result.trials if not trial.values]
@@ -180,14 +180,14 @@ def _in_order(result: SearchResult) -> list[TrialResult]:
 
 
 def _remark(trial: TrialResult) -> str:
-    """Return why a trial ended, or what the debugger warned of."""
+    """Return why a trial ended, or the debugger's warnings."""
     if trial.reason:
         return _one_line(trial.reason)
     return ", ".join(dict.fromkeys(warning.condition for warning in trial.warnings))
 
 
 def _one_line(reason: str) -> str:
-    """Return the first line of a reason, and the last one, which of a traceback says what was wrong."""
+    """Return the first line of a reason, and the last one, which in a traceback is the error."""
     lines = reason.splitlines() or [""]
     text = lines[0] if len(lines) == 1 else f"{lines[0].split(':')[0]}: {lines[-1]}"
     return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 1]}…"
@@ -204,7 +204,7 @@ def params_text(params: dict[str, Value]) -> str:
 
 
 def duration(time_s: float) -> str:
-    """Return a time as a person says it."""
+    """Return a duration as readable text."""
     if time_s < 60:
         return f"{time_s:.0f} s"
     return f"{time_s / 60:.0f} min" if time_s < 5400 else f"{time_s / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""`tensight selftest`: what the debugger changes in a training, measured."""
+"""`tensight selftest`: measure what the debugger changes in a training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLAIN, AGAIN, DEBUGGED = "without the debugger", "without it, once more", "with 
 
 def selftest(
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="What `python` would run.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its own, as they are.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its arguments.")] = None,
     module: Annotated[bool, typer.Option("--module", "-m", help="Run a module, as `python -m` does.")] = False,
     steps: Annotated[int, typer.Option(min=2, max=1_000_000, metavar="N", help="Steps of the optimizer.")] = 50,
     capture: Annotated[
@@ -67,15 +67,17 @@ def _print(out: Console, runs: dict[str, Measured], verdict: Verdict, stops: int
     steps = count(runs[PLAIN].steps, "step")
     if not verdict.attached:
         run = runs[DEBUGGED]
-        out.print(f"[bold red]✗ The debugger saw {run.debugged_steps} of {count(run.steps, 'step')}[/]; it said:")
+        out.print(f"[bold red]✗ The debugger saw {run.debugged_steps} of {count(run.steps, 'step')}[/]; its messages:")
         out.print(f"  {escape(run.messages) or 'nothing'}")
         return
     if verdict.unstable:
         which = f"{len(verdict.unstable)} of {count(verdict.compared, 'tensor')}"
-        out.print(f"[bold yellow]? The script is not deterministic:[/] {which} differ between two runs without us")
+        out.print(
+            f"[bold yellow]? The script is not deterministic:[/] {which} differ between two runs without the debugger"
+        )
         out.print(f"  {escape(_some(verdict.unstable))}")
-        seed = next(known.seeding for known in FRAMEWORKS if known.module == runs[PLAIN].framework)
-        out.print(f"  Set its seeds ({seed}), then what the debugger changes can be told from what chance does.")
+        seed = next(framework.seeding for framework in FRAMEWORKS if framework.module == runs[PLAIN].framework)
+        out.print(f"  Set its seeds ({seed}) to tell changes by the debugger from random ones.")
     elif verdict.changed:
         which = f"{len(verdict.changed)} of {count(verdict.compared, 'tensor')}"
         out.print(f"[bold red]✗ The debugger changed the training:[/] {which} differ after {steps}")
@@ -102,7 +104,7 @@ def _some(names: tuple[str, ...]) -> str:
 
 @contextmanager
 def _progress(steps: int, *, quiet: bool) -> Iterator[Callable[[str], Callable[[], None]]]:
-    """Give what is called with the name of a run, and returns what is called after each of its steps."""
+    """Yield a function that takes the name of a run and returns a callback for each of its steps."""
     if quiet or not sys.stderr.isatty():
         yield lambda _: lambda: None
         return

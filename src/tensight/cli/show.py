@@ -1,4 +1,4 @@
-"""`tensight show` and `tensight compare-steps`: the values of one tensor, and how it moved between two steps."""
+"""`tensight show` and `tensight compare-steps`: the values of one tensor, and its change between two steps."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def show(
         return
     values = read_tensor(file)
     part = values if slice_ is None else values[parse_slice(slice_, values.shape)]
-    found = statistics(part)
+    part_statistics = statistics(part)
     if json:
         print_json(
             {
                 "address": str(file.address) if file.address is not None else None,
                 "file": file.path,
                 "slice": slice_,
-                "statistics": statistics_data(found),
+                "statistics": statistics_data(part_statistics),
                 "values": part.tolist() if part.size <= MOST_PRINTED else None,
             }
         )
@@ -66,8 +66,8 @@ def show(
     _print_heading(out, file, values)
     if slice_ is not None:
         out.print(f"  part {escape(slice_)}: shape {list(part.shape)}")
-    _print_statistics(out, found)
-    if found.finite_count > 1 and values.dtype.kind not in "b":
+    _print_statistics(out, part_statistics)
+    if part_statistics.finite_count > 1 and values.dtype.kind not in "b":
         bars = histogram(part, bins=BINS)
         _print_histogram(out, bars.counts.tolist(), bars.edges.tolist())
     _print_values(out, part)
@@ -75,7 +75,7 @@ def show(
 
 
 def _show_recorded(file: TensorFile, recorded: StatisticRow | TracedRow, *, json: bool) -> None:
-    """Show what was recorded of a tensor in place of its values."""
+    """Show the recorded statistics of a tensor without values."""
     from rich.markup import escape
 
     from tensight.dumps import TracedRow
@@ -147,9 +147,9 @@ def compare_steps(
         out.print("  [yellow]The two are identical.[/]")
 
 
-def statistics_data(found: TensorStatistics) -> dict[str, object]:
-    """Return statistics for machines."""
-    return {**found.as_row(), "shape": list(found.shape)}
+def statistics_data(statistics: TensorStatistics) -> dict[str, object]:
+    """Return statistics as JSON data."""
+    return {**statistics.as_row(), "shape": list(statistics.shape)}
 
 
 def _print_heading(out: Console, file: TensorFile, values: NDArray[Any]) -> None:
@@ -161,11 +161,11 @@ def _print_heading(out: Console, file: TensorFile, values: NDArray[Any]) -> None
         out.print(f"  [yellow]written {len(file.older) + 1} times in this step; the newest is shown[/]")
 
 
-def _print_statistics(out: Console, found: TensorStatistics) -> None:
+def _print_statistics(out: Console, statistics: TensorStatistics) -> None:
     fields = ("count", "min", "max", "mean", "std", "l2_norm", "zero_count", "negative_count", "positive_count")
     bad = ("nan_count", "pos_inf_count", "neg_inf_count")
     rows = table(*(name.removesuffix("_count") for name in (*fields, *bad)))
-    values = {name: getattr(found, name) for name in (*fields, *bad)}
+    values = {name: getattr(statistics, name) for name in (*fields, *bad)}
     rows.add_row(
         *(number(values[name]) for name in fields),
         *(f"[red]{number(values[name])}[/]" if values[name] else "0" for name in bad),

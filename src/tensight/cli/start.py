@@ -76,7 +76,7 @@ def start(
 
         _announce(start_detached(given, config))
         return
-    # gRPC's own complaints (a failed handshake, a port in use) go to stderr beside the log; we say it better.
+    # gRPC's own messages (a failed handshake, a port in use) would go to stderr; the log has better ones.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     import asyncio
 
@@ -91,7 +91,7 @@ def start(
 
 
 def _announce(ready: Ready) -> None:
-    """Say how to reach the server, and flush: another program may wait for it."""
+    """Print how to reach the server, and flush, because another program may wait for it."""
     print("\n".join(map(visible, _lines(ready))), flush=True)  # noqa: T201 - what the command prints
 
 

@@ -1,4 +1,4 @@
-"""Starts a training under the debugger: what `tensight run` does when its options have been read."""
+"""Start a training under the debugger, after the options of `tensight run` have been parsed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 SCRIPT_SUFFIXES = (".py", ".pyw", ".pyc", ".pyz")
 _SIZES = ("WORLD_SIZE", "RANK_SIZE", "OMPI_COMM_WORLD_SIZE")
-"""Variables that say of how many ranks a process is one."""
+"""Environment variables with the number of ranks."""
 
 _SIZE = re.compile(r"(?P<amount>\d{1,12}(\.\d{1,3})?) ?(?P<unit>[KMGT]?)B?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def start_training(command: Sequence[str], chosen: Mapping[str, Any], *, module: bool = False) -> NoReturn:
-    """Become a training that is debugged.
+    """Replace this process by a training under the debugger.
 
     Parameters
     ----------
@@ -29,58 +29,58 @@ def start_training(command: Sequence[str], chosen: Mapping[str, Any], *, module:
     chosen : mapping of str to value
         Fields of `AgentSettings`; None means not chosen.
     module : bool
-        It is the name of a module.
+        Whether the command is the name of a module.
 
     Raises
     ------
     InputError
-        There is no such script, or something that was chosen cannot be used.
+        There is no such script, or an option has an unusable value.
     """
     from tensight.agents.settings import AgentSettings, as_variables
 
     command = list(command)
-    # All its processes have it, and no other run.
+    # All processes of the run share this id, which no other run has.
     chosen = {**chosen, "run": None if _is_one_of_several() else f"{os.getpid()}-{os.uname().nodename}"}
     if chosen.get("against"):
         chosen["capture"] = _traced_capture(chosen["against"], chosen.get("capture"))
-    # What cannot be used is refused here, in words, and not by a line in the training's output.
+    # Report unusable settings here, rather than in the output of the training.
     AgentSettings.from_environment(**chosen)
     _become(command_line(command, module=module), {"TENSIGHT_DEBUG": "1", **as_variables(chosen)})
 
 
 def _traced_capture(path: str, chosen: str | None) -> str:
-    """Return what a training must capture that is compared with a trace: what that has captured.
+    """Return the capture setting for a training that is compared with a trace: that of the trace.
 
     Raises
     ------
     InputError
-        It is no trace, or something else was chosen.
+        The path is not a trace, or another setting was chosen.
     """
     from tensight.dumps import open_dump
     from tensight.errors import InputError
 
     captured = open_dump(path).metadata.traces
     if not captured:
-        raise InputError(f"{path}: is no trace; `tensight trace train.py` makes one")
+        raise InputError(f"{path}: is not a trace; `tensight trace train.py` writes one")
     if chosen not in (None, captured):
         raise InputError(f"{path}: was traced with --capture {captured}; leave --capture out")
     return captured
 
 
 def _is_one_of_several() -> bool:
-    """Whether others of its run are started, too, so that our number would keep them apart."""
+    """Return whether the process is one of several ranks, for which an id with the pid would differ."""
     return any(os.environ.get(name, "1") not in ("", "0", "1") for name in _SIZES)
 
 
 def command_line(command: list[str], *, module: bool = False) -> list[str]:
-    """Return the program to run with its arguments; scripts are run by the interpreter that runs this.
+    """Return the program to run with its arguments; scripts are run by this interpreter.
 
     Parameters
     ----------
     command : list of str
         A script or a program, and its arguments.
     module : bool
-        It is the name of a module instead.
+        Whether the command is the name of a module instead.
 
     Raises
     ------
@@ -102,13 +102,13 @@ def command_line(command: list[str], *, module: bool = False) -> list[str]:
         return [program, *command[1:]]
     if os.path.isfile(name):
         return [*_python(), *command]
-    what = "there is no such script" if is_script else "it is no script and no command"
+    what = "there is no such script" if is_script else "it is not a script or a command"
     raise InputError(f"{name}: {what}; write `tensight run [OPTIONS] train.py ARGUMENTS`")
 
 
 def _program(name: str) -> str | None:
-    """Return the path of a command; torchrun and its like lie beside this interpreter, activated or not."""
-    # Not at the top: a script needs none of it, and archives of all kinds come with it.
+    """Return the path of a command; torchrun and the like are beside this interpreter, activated or not."""
+    # Imported here because scripts do not need it, and it imports modules for many kinds of archives.
     import shutil
 
     beside = os.path.dirname(sys.executable)
@@ -116,12 +116,12 @@ def _program(name: str) -> str | None:
 
 
 def size_bytes(text: str) -> int:
-    """Return the number of bytes that a text such as "2GB" means.
+    """Return the number of bytes of a size such as "2GB".
 
     Raises
     ------
     InputError
-        It means none.
+        The text is not a size.
     """
     from tensight.errors import InputError
 
@@ -132,7 +132,7 @@ def size_bytes(text: str) -> int:
 
 
 def _python() -> list[str]:
-    """Return the interpreter that runs this; it must be one that starts the debugger."""
+    """Return this interpreter. Raises InputError if it would not start the debugger."""
     from tensight.agents.launch import START_FILE
     from tensight.errors import InputError
 
@@ -146,7 +146,7 @@ def _python() -> list[str]:
 
 
 def _become(command: list[str], variables: dict[str, str]) -> NoReturn:
-    """Replace this process: the training is started as if it had been without us, and nothing of ours is left in it."""
+    """Replace this process by the training, so that nothing of this command remains in it."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(command[0], command, {**os.environ, **variables})  # noqa: S606 - what the person asked for

@@ -56,15 +56,15 @@ def stats(
             raise InputError(f"--sort {sort!r}: there is no such column; there are {', '.join(view.column_names)}")
         direction = "asc" if ascending else "desc"
         sql = f'select * from tensors order by "{sort}" {direction} nulls last limit {top}'  # noqa: S608 - a column checked above
-    found = query(view, sql)
+    result = query(view, sql)
     if json or output is Format.JSON:
-        print_json(found.to_pylist())
+        print_json(result.to_pylist())
     elif output is Format.CSV:
-        print_csv(found.to_pylist(), found.column_names)
+        print_csv(result.to_pylist(), result.column_names)
     else:
         if sorted_by is not None:
-            found = query(found, _SHOWN_VIEW).select([*SHOWN, *(() if sorted_by in SHOWN else (sorted_by,))])
-        _print_table(found)
+            result = query(result, _SHOWN_VIEW).select([*SHOWN, *(() if sorted_by in SHOWN else (sorted_by,))])
+        _print_table(result)
         recorded = analysis.known.rows["state"] == RECORDED
         if recorded.any():
             text = (
@@ -74,19 +74,19 @@ def stats(
         print_problems(analysis.problems)
 
 
-def _print_table(found: pa.Table) -> None:
+def _print_table(result: pa.Table) -> None:
     from rich.markup import escape
 
-    names = found.column_names
+    names = result.column_names
     right = [
-        name for name in names if str(found.schema.field(name).type).startswith(("int", "uint", "double", "float"))
+        name for name in names if str(result.schema.field(name).type).startswith(("int", "uint", "double", "float"))
     ]
     rows = table(*names, right=right)
-    for row in found.select(names).to_pylist():
+    for row in result.select(names).to_pylist():
         rows.add_row(*(escape(_cell(row[name])) for name in names))
     out = console()
     out.print(rows)
-    out.print(count(found.num_rows, "row"))
+    out.print(count(result.num_rows, "row"))
 
 
 def _cell(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""`tensight status`: is a debug server running, and what does it debug."""
+"""`tensight status`: show whether a debug server is running, and its sessions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def status(workspace: Workspace = None, config: Config = None, json: Json = Fals
 
 
 def _sessions(server: Announcement) -> tuple[list[dict[str, Any]] | None, str]:
-    """Return the sessions as the API tells them; None and why not, if it does not."""
+    """Return the sessions from the API; on failure None and the reason."""
     import httpx
 
     if not server.here:
@@ -57,7 +57,7 @@ def _sessions(server: Announcement) -> tuple[list[dict[str, Any]] | None, str]:
             headers=_token_header(server),
             verify=_trust(server),
             timeout=ANSWER_WITHIN_S,
-            # A proxy that the environment names is not for our own machine.
+            # Proxies in the environment are not for the local machine.
             trust_env=False,
         )
         answer.raise_for_status()
@@ -76,7 +76,7 @@ def _token_header(server: Announcement) -> dict[str, str]:
 
 
 def _trust(server: Announcement) -> ssl.SSLContext | bool:
-    """Return how to know the server again: by the very certificate that it was started with, whatever name is in it."""
+    """Return how to verify the server: by the certificate that it was started with, regardless of the name in it."""
     if server.tls_cert is None:
         return True
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -12,15 +12,15 @@ from tensight.cli.options import Config, Workspace
 from tensight.cli.visible import visible
 
 SLACK_S = 10
-"""More than the server takes to end, even if something is stuck."""
+"""Additional time to wait beyond the server's own deadlines."""
 
 
 def stop(
     workspace: Workspace = None,
     config: Config = None,
-    now: Annotated[bool, typer.Option("--now", help="End it at once, without telling training processes.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="End it at once, without notifying training processes.")] = False,
 ) -> None:
-    """Stop the debug server of a workspace, and wait until it is gone; training processes that wait are told."""
+    """Stop the debug server of a workspace, and wait until it has ended; waiting training processes are notified."""
     from tensight.server.lifetime import DEADLINE_S, LAST_RESORT_S
     from tensight.server.occupancy import in_use, running_server, wait_until_free
     from tensight.server.settings import load_settings
@@ -38,7 +38,7 @@ def stop(
     try:
         os.kill(server.pid, signal.SIGKILL if now else signal.SIGTERM)
     except ProcessLookupError:
-        # It ended by itself just now.
+        # It has just ended.
         pass
     except PermissionError:
         raise StateError(f"process {server.pid}, the server of {folder}, belongs to another user") from None

@@ -1,4 +1,4 @@
-"""`tensight trace`: a training whose every step leaves a fingerprint, its script unchanged."""
+"""`tensight trace`: run an unchanged training script, and record a fingerprint of every step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def trace(
     script: Annotated[
         str, typer.Argument(metavar="SCRIPT", help="What `python` would run, or a command such as torchrun.")
     ],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its own, as they are.")] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its arguments.")] = None,
     module: Annotated[bool, typer.Option("--module", "-m", help=MODULE_HELP)] = False,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help=TRACE["--out"].help)] = None,
     capture: Annotated[Capture | None, typer.Option(help=TRACE["--capture"].help)] = None,

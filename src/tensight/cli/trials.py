@@ -1,4 +1,4 @@
-"""Some steps of a training in a process of its own, with or without the debugger, and what the difference is."""
+"""Run some steps of a training in a new process, with or without the debugger, and compare the results."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ _NOT_INHERITED = ("TENSIGHT_DEBUG", "ENABLE_MS_DEBUGGER")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was seen of a process.
+    """The measurements of a process.
 
     Attributes
     ----------
     steps : int
-        Steps of the optimizer that were taken.
+        Number of optimizer steps.
     step_s : float
         Median duration of a step in seconds; NaN if there was only one.
     peak_bytes : int
-        The most memory that the process had resident, or in files that lie in memory.
+        Peak of the resident memory, including files in memory.
     digests : mapping of str to str
-        What tells apart the bits of each parameter, buffer and tensor of an optimizer's state.
+        Digest of the bits of each parameter, buffer and tensor of an optimizer's state.
     debugged_steps : int
-        How many steps the debugger saw.
+        Number of steps that the debugger saw.
     messages : str
-        What the debugger wrote to stderr.
+        Output of the debugger on stderr.
     framework : str
-        As it is imported.
+        Name of the framework's module.
     """
 
     steps: int
@@ -74,17 +74,17 @@ class Verdict:
     Attributes
     ----------
     compared : int
-        Tensors.
+        Number of compared tensors.
     unstable : tuple of str
-        Those that differ already between two runs without the debugger.
+        Tensors that differ between two runs without the debugger.
     changed : tuple of str
-        Those that differ with the debugger, if the script is deterministic.
+        Tensors that differ with the debugger, if the script is deterministic.
     attached : bool
-        The debugger was there, and saw the steps.
+        Whether the debugger was attached and saw the steps.
     slowdown : float
         Median step with the debugger divided by that without.
     added_bytes : int
-        What it added to the peak of the resident memory.
+        Increase of the peak of the resident memory by the debugger.
     """
 
     compared: int
@@ -96,20 +96,20 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the debugger was there and provably changed nothing."""
+        """Whether the debugger was attached and provably changed nothing."""
         return self.attached and self.compared > 0 and not self.unstable and not self.changed
 
 
 def require_framework() -> None:
-    """See that there is something to train with.
+    """Check that a framework is installed.
 
     Raises
     ------
     InputError
-        This interpreter has none of the frameworks.
+        No framework is installed for this interpreter.
     """
-    if not any(importlib.util.find_spec(known.module) for known in FRAMEWORKS):
-        neither = " nor ".join(known.name for known in FRAMEWORKS)
+    if not any(importlib.util.find_spec(framework.module) for framework in FRAMEWORKS):
+        neither = " nor ".join(framework.name for framework in FRAMEWORKS)
         raise InputError(f"neither {neither} is installed for {sys.executable}: {_WHERE}")
 
 
@@ -121,7 +121,7 @@ def judge(plain: Measured, again: Measured, debugged: Measured) -> Verdict:
         compared=len(plain.digests),
         unstable=unstable,
         changed=() if unstable else _differing(plain, debugged),
-        # The agent ends its last step after the optimizer has.
+        # The agent ends its last step after the optimizer's.
         attached=debugged.debugged_steps >= debugged.steps - 1,
         slowdown=debugged.step_s / step_s if step_s else float("nan"),
         added_bytes=debugged.peak_bytes - max(plain.peak_bytes, again.peak_bytes),
@@ -134,9 +134,9 @@ def measure(command: Sequence[str], steps: int, on_step: Callable[[], None]) -> 
     Parameters
     ----------
     command : sequence of str
-        What `python` would be given: a script, or ``-m`` and a module, and its arguments.
+        Arguments for `python`: a script, or ``-m`` and a module, and its arguments.
     steps : int
-        Of the optimizer; then the process is ended.
+        Number of optimizer steps after which the process is ended.
     on_step : callable
         Called after each step.
 
@@ -151,12 +151,12 @@ def measure(command: Sequence[str], steps: int, on_step: Callable[[], None]) -> 
 def measure_debugged(
     command: Sequence[str], steps: int, capture: str, on_step: Callable[[], None]
 ) -> tuple[Measured, int]:
-    """Run some steps of a script with the debugger, and the recommended watchpoints on everything.
+    """Run some steps of a script with the debugger and the recommended watchpoints.
 
     Returns
     -------
     (Measured, int)
-        What was seen, and how often a watchpoint stopped it.
+        The measurements, and how often a watchpoint stopped the training.
     """
     with tempfile.TemporaryDirectory(prefix="tensight-selftest-") as folder, own_server(Path(folder)) as server:
         host, _, port = (server.debugger or "").rpartition(":")
@@ -170,7 +170,7 @@ def measure_debugged(
 
 
 class _Following:
-    """Lets a training go on whenever a watchpoint stopped it."""
+    """Resume a training whenever a watchpoint stops it."""
 
     def __init__(self, server: Announcement) -> None:
         self.stops = 0
@@ -187,7 +187,7 @@ class _Following:
     def _follow(self) -> None:
         import tensight
 
-        # A server that goes away with the training in it is no news: the command ends.
+        # If the server ends while the training runs, this is not an error of the measurement.
         with contextlib.suppress(TensightError), tensight.connect(self._server.http) as server:
             session = self._session(server)
             while session is not None:
@@ -204,9 +204,9 @@ class _Following:
         return None
 
 
-def _differing(one: Measured, other: Measured) -> tuple[str, ...]:
-    names = dict.fromkeys((*one.digests, *other.digests))
-    return tuple(name for name in names if one.digests.get(name) != other.digests.get(name))
+def _differing(first: Measured, second: Measured) -> tuple[str, ...]:
+    names = dict.fromkeys((*first.digests, *second.digests))
+    return tuple(name for name in names if first.digests.get(name) != second.digests.get(name))
 
 
 def run_steps(
@@ -216,16 +216,16 @@ def run_steps(
     on_step: Callable[[], None],
     runner: Sequence[str] = ("tensight.agents.trial",),
 ) -> Measured:
-    """Run some steps of a script in a process of its own.
+    """Run some steps of a script in a new process.
 
     Parameters
     ----------
     command, steps, on_step
-        As of `measure`.
+        See `measure`.
     variables : mapping of str to str
-        Of its environment, beside ours.
+        Additional environment variables.
     runner : sequence of str
-        The module that runs it, and its own arguments.
+        The module that runs the script, and its arguments.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def run_steps(
                 outcome = _read_outcome(pipe, on_step)
             process.wait()
         finally:
-            # Workers of data loaders need not be told that they are no longer needed.
+            # Also ends workers of data loaders that are still running.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -277,11 +277,11 @@ def _read_outcome(pipe: IO[bytes], on_step: Callable[[], None]) -> dict[str, Any
 def _measured(outcome: dict[str, Any] | None, output: str, code: int, what: str) -> Measured:
     if code != 0 or outcome is None:
         last = "\n".join(f"  {line}" for line in output.splitlines()[-LINES_SHOWN:])
-        missing = [known.name for known in FRAMEWORKS if f"No module named {known.module!r}" in last]
+        missing = [framework.name for framework in FRAMEWORKS if f"No module named {framework.module!r}" in last]
         hint = "".join(f"\n{name} is not installed for {sys.executable}: {_WHERE}" for name in missing)
         raise InputError(f"{what}: ended with exit code {code}; the last it printed:\n{last}{hint}")
     if outcome["steps"] == 0:
-        frameworks = " or ".join(known.name for known in FRAMEWORKS)
+        frameworks = " or ".join(framework.name for framework in FRAMEWORKS)
         raise InputError(f"{what}: no optimizer of {frameworks} took a step in this process; nothing can be compared")
     seconds = outcome["step_seconds"]
     lines = [line for line in output.splitlines() if line.startswith("tensight: ")]

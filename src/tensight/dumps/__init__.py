@@ -1,4 +1,4 @@
-"""Runs at rest: dumps that MindSpore wrote, on a disk or wherever fsspec reaches."""
+"""Dumps, recordings and traces of runs, on a local disk or any storage that fsspec can read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WITH_NUMPY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what reads values when it is asked for: what a dump holds is told without NumPy."""
+    """Import what reads values on first use: listing the contents of a dump does not need NumPy."""
     if name in _WITH_NUMPY:
         return getattr(import_module(f"tensight.dumps.{_WITH_NUMPY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,9 +1,9 @@
 """Files that an Ascend device dumps asynchronously: all inputs and outputs of one operator execution in one file.
 
 A file is an 8-byte little-endian length, a protobuf header of that length, then the raw buffers: the inputs in
-order, then the outputs in order. `read_dump_data` reads the header only. `read_slot` and `read_slot_segments` give
+order, then the outputs in order. `read_dump_data` reads only the header. `read_slot` and `read_slot_segments` return
 one tensor in the layout of the host; buffers that already have it are mapped, the others are decoded
-(`tensight.dumps.device_formats`). No vendor toolkit is involved.
+(`tensight.dumps.device_formats`). No vendor toolkit is needed.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Source: TypeAlias = "str | os.PathLike[str] | OpenFile | bytes"
-"""A local path or fsspec URL, an open file of a storage, or the bytes themselves."""
+"""A local path or fsspec URL, an open file of a storage, or bytes."""
 
 IO = Literal["input", "output"]
 
 MAX_HEADER_BYTES = 2**20
-"""Longer headers are refused before they are read: a slot takes about 100 bytes."""
+"""Longer headers are refused before they are read; a slot takes about 100 bytes."""
 
 MAX_SLOTS = 16_384
 """More inputs and outputs than any operator has."""
 
 _MAX_AXES = 32
-"""What every supported NumPy allows."""
+"""The maximum of all supported versions of NumPy."""
 
 _READ_UP_TO_BYTES = 256 * 2**10
 """Buffers up to this size are read, larger ones of local files mapped."""
@@ -72,11 +72,11 @@ _NUMPY_TYPES: dict[str, Any] = {
     "FLOAT8_E8M0": narrow_dtype("float8_e8m0fnu"), "COMPLEX64": np.complex64, "COMPLEX128": np.complex128,
     "INT8": np.int8, "INT16": np.int16, "INT32": np.int32, "INT64": np.int64,
     "UINT8": np.uint8, "UINT16": np.uint16, "UINT32": np.uint32, "UINT64": np.uint64, "BOOL": np.bool_,
-    # Quantised numbers: what is stored, without the scale, which is not in the dump.
+    # Quantised numbers as stored; the dump does not contain their scale.
     "QINT8": np.int8, "QINT16": np.int16, "QINT32": np.int32, "QUINT8": np.uint8, "QUINT16": np.uint16,
 }  # fmt: skip
 
-# The axes of these are the axes of the tensor, in the order their name says.
+# Formats with the axes of the tensor, in the order of their name.
 _HOST_FORMATS = frozenset({"NCHW", "ND", "NCDHW", "NC", "CN", "NCL", "MD"})
 
 
@@ -98,15 +98,15 @@ class AscendSlot:
     device_shape, original_shape : tuple of int
         Shape of the buffer, and of the tensor in the framework (empty if not given).
     offset, size_bytes : int
-        Where the buffer lies in the file.
+        Position and size of the buffer in the file.
     shape : tuple of int
-        Shape of what `read_slot` returns.
+        Shape of the array that `read_slot` returns.
     host_format : str
-        Layout of what `read_slot` returns; equal to ``format`` if the device layout is kept.
+        Layout of the array that `read_slot` returns; equal to ``format`` if the device layout is kept.
     layout : HostLayout or None
-        How to decode; None if the buffer is taken as it is.
+        How to decode; None if the buffer is used unchanged.
     note : str
-        Why the device layout is kept, or another thing to know; empty if all is well.
+        Why the device layout is kept, or another remark; empty if there is none.
     problem : str
         Why the slot cannot be read; empty if it can.
     """
@@ -139,9 +139,9 @@ class DumpDataFile:
     Attributes
     ----------
     version, op_name : str
-        As the device wrote them; ``op_name`` is the full name with slashes, or empty.
+        As written by the device; ``op_name`` is the full name with slashes, or empty.
     dump_time : int
-        As the device wrote it.
+        As written by the device.
     slots : tuple of AscendSlot
         Inputs, then outputs.
     size_bytes : int
@@ -155,7 +155,7 @@ class DumpDataFile:
     size_bytes: int
 
     def slot(self, io: str, index: int) -> AscendSlot:
-        """Return one slot; InputError if there is none of that number."""
+        """Return one slot. Raises InputError if it does not exist."""
         for slot in self.slots:
             if (slot.io, slot.index) == (io, index):
                 return slot
@@ -194,11 +194,11 @@ def read_dump_data(source: Source) -> DumpDataFile:
         length = int.from_bytes(file.read(0, 8), "little")
         if not 0 < length <= file.size_bytes - 8:
             raise TensorFileError(
-                f"{file.path}: no Ascend dump file: a header of {length:,} bytes does not fit a file of "
+                f"{file.path}: not an Ascend dump file: a header of {length:,} bytes does not fit a file of "
                 f"{file.size_bytes:,}. It was probably cut off; dump this iteration again."
             )
         if length > MAX_HEADER_BYTES:
-            raise TensorFileError(f"{file.path}: no Ascend dump file: no operator has a header of {length:,} bytes.")
+            raise TensorFileError(f"{file.path}: not an Ascend dump file: a header of {length:,} bytes is too long.")
         return _parse_header(file.read(8, length), file)
 
 
@@ -215,8 +215,8 @@ def read_slot(source: Source, slot: AscendSlot) -> NDArray[Any]:
     Returns
     -------
     ndarray
-        Read-only, of shape ``slot.shape``; mapped if a local file has it in that layout (then it may be unaligned, as
-        headers have any length), else a new array.
+        Read-only, of shape ``slot.shape``; mapped if a local file contains it in that layout (then it may be unaligned,
+        because headers can have any length), else a new array.
 
     Raises
     ------
@@ -241,12 +241,12 @@ def read_slot_segments(source: Source, slot: AscendSlot, elements: int) -> Itera
     source, slot
         As for `read_slot`.
     elements : int
-        Length of every piece but the last. An empty tensor has no piece.
+        Length of every piece but the last. An empty tensor has no pieces.
 
     Yields
     ------
     ndarray
-        One-dimensional, contiguous, aligned. Few pieces are in memory at a time, whatever the size of the tensor.
+        One-dimensional, contiguous, aligned. Only a few pieces are in memory at a time, for any size of the tensor.
 
     Raises
     ------
@@ -266,7 +266,7 @@ def _parse_header(data: bytes, file: OpenFile) -> DumpDataFile:
         header.ParseFromString(data)
     except DecodeError:
         raise TensorFileError(
-            f"{file.path}: no Ascend dump file: the header is damaged. Remove the file or dump this iteration again."
+            f"{file.path}: not an Ascend dump file: the header is damaged. Remove it, or dump this iteration again."
         ) from None
     if len(header.input) + len(header.output) > MAX_SLOTS:
         raise TensorFileError(f"{file.path}: the header is damaged: it lists more than {MAX_SLOTS:,} tensors.")
@@ -308,22 +308,22 @@ def _slot(kind: IO, index: int, tensor: Any, offset: int, file_size: int) -> Asc
 
 
 def _with_buffer_shape(slot: AscendSlot, itemsize: int) -> AscendSlot:
-    """Find the shape that the buffer has without decoding, and whether the file holds as much."""
+    """Determine the shape of the buffer without decoding, and whether the file contains enough elements."""
     held, rest = divmod(slot.size_bytes, itemsize)
     if rest:
-        return replace(slot, problem=f"{slot.size_bytes:,} bytes are no whole number of {itemsize}-byte elements")
+        return replace(slot, problem=f"{slot.size_bytes:,} bytes are not a whole number of {itemsize}-byte elements")
     if (not slot.device_shape and held != 1) or not _is_usable(slot.device_shape):
         return replace(slot, shape=(held,), note="the file does not give a usable shape; shown flat")
-    wanted = math.prod(slot.device_shape)
-    if wanted > held:
-        return replace(slot, problem=f"the shape {slot.device_shape} needs {wanted:,} elements, {held:,} are there")
-    if wanted < held:
-        return replace(slot, note=f"the buffer holds {held - wanted:,} elements more than its shape; they are left out")
+    needed = math.prod(slot.device_shape)
+    if needed > held:
+        return replace(slot, problem=f"the shape {slot.device_shape} needs {needed:,} elements, the file has {held:,}")
+    if needed < held:
+        return replace(slot, note=f"the buffer holds {held - needed:,} elements more than its shape; they are left out")
     return slot
 
 
 def _is_usable(shape: tuple[int, ...]) -> bool:
-    """Whether an array can have this shape: not a dynamic one (-1), nor an empty one with absurd other axes."""
+    """Return whether an array can have this shape: not a dynamic one (-1), nor an empty one with absurd other axes."""
     if len(shape) > _MAX_AXES or any(dim >= 2**63 for dim in shape):
         return False
     return 0 not in shape or math.prod(max(dim, 1) for dim in shape) < 2**56
@@ -346,7 +346,7 @@ def _with_host_layout(slot: AscendSlot, groups: int) -> AscendSlot:
 
 
 class _Bytes(OpenFile):
-    """Bytes in memory that read like a file."""
+    """Bytes in memory with the interface of a file."""
 
     path = "these bytes"
 
@@ -365,7 +365,7 @@ class _Bytes(OpenFile):
 
 @contextmanager
 def _opened(source: Source) -> Iterator[OpenFile]:
-    """Open a source and close it again unless it came open; every failure is a TensorFileError."""
+    """Open a source, and close it again unless it was already open; all failures are raised as TensorFileError."""
     try:
         if isinstance(source, OpenFile):
             yield source
@@ -384,7 +384,7 @@ def _buffer(file: OpenFile, slot: AscendSlot) -> NDArray[Any]:
     count = _elements(slot)
     size = count * dtype.itemsize
     if isinstance(file, LocalFile) and size > _READ_UP_TO_BYTES:
-        # Touching a mapped page that the file no longer has would kill the process.
+        # Accessing a mapped page beyond the end of the file would kill the process.
         if os.fstat(file.fileno()).st_size < slot.offset + size:
             raise _became_shorter(file, slot)
         try:
@@ -427,7 +427,7 @@ def _decoded_blocks(file: OpenFile, slot: AscendSlot, layout: HostLayout, elemen
     for block in decode_blocks(buffer, layout, elements):
         yield block
         if isinstance(mapping, mmap.mmap):
-            # A block touches pages all over the buffer; without this they would pile up to the whole file.
+            # Each block touches pages all over the buffer; without this the whole file would become resident.
             mapping.madvise(mmap.MADV_DONTNEED)
 
 

@@ -1,4 +1,4 @@
-"""Names of files that Ascend dumps asynchronously; read without NumPy, which most of a dump's index does without."""
+"""Names of files that Ascend dumps asynchronously; a module without NumPy, like most of the index of a dump."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AscendName:
-    """What the name of a dumped file says.
+    """The fields in the name of a dumped file.
 
     Attributes
     ----------
@@ -42,9 +42,10 @@ class AscendName:
 
 
 def parse_ascend_name(filename: str) -> AscendName | None:
-    """Take a file name apart; None if it is not the name of an asynchronously dumped file.
+    """Parse a file name; None if it is not the name of an asynchronously dumped file.
 
-    ``{op_type}.{op_name}.{task}.{stream}.{timestamp}``, older without the stream, newer with up to four more numbers.
+    The form is ``{op_type}.{op_name}.{task}.{stream}.{timestamp}``; older names have no stream, newer ones up to four
+    more numbers.
     """
     match = _NAME.fullmatch(filename)
     if match is None:

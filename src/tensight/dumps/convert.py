@@ -1,7 +1,7 @@
-"""Turn an asynchronous Ascend dump into npy files, without the vendor's toolkit.
+"""Convert an asynchronous Ascend dump into npy files, without the vendor's toolkit.
 
-`convert_dump` writes a complete dump of its own and leaves the source alone. `convert_in_place` does what the
-original's ``convert_all_data_to_host`` did: it writes the npy files beside the binary ones.
+`convert_dump` writes a complete new dump and does not change the source. `convert_in_place` works like
+``convert_all_data_to_host`` of MindInsight: it writes the npy files beside the binary ones.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ConversionFailure:
 
     @property
     def line(self) -> str:
-        """The failure as the original lists it: the file and its tensors, joined by commas."""
+        """The failure in the format of MindInsight: the file and its tensors, joined by commas."""
         return ",".join((self.path, *self.tensors))
 
     def __str__(self) -> str:
@@ -75,16 +75,16 @@ class ConversionFailure:
 
 @dataclass(frozen=True, slots=True)
 class ConversionReport:
-    """What became of a dump.
+    """The result of a conversion.
 
     Attributes
     ----------
     written : int
-        Tensors that were converted.
+        Number of converted tensors.
     copied : int
-        Tensors that were npy files already, and were copied.
+        Number of tensors that were copied because they already were npy files.
     failures : tuple of ConversionFailure
-        What is missing in the converted dump.
+        Files and tensors that are missing in the converted dump.
     """
 
     written: int
@@ -100,14 +100,14 @@ class ConversionReport:
 
 
 class HasPath(Protocol):
-    """A dump that was opened before."""
+    """An open dump."""
 
     path: str
 
 
 @dataclass(slots=True)
 class _Folder:
-    """One folder of a dump, its files told apart.
+    """One folder of a dump, with its files by kind.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class _Folder:
     executions: set[tuple[str, int, int, int]] = field(default_factory=set)
 
     def add(self, filename: str) -> None:
-        """Put a file where it belongs."""
+        """Add a file to its kind."""
         whole_name = original_name(filename, self.mapping)
         name = parse_ascend_name(whole_name)
         if name is None:
@@ -141,7 +141,7 @@ class _Folder:
             self.executions.add((name.op_type, name.task_id, _stream(name), name.timestamp))
 
     def comes_from_binary(self, filename: str) -> bool:
-        """Whether a file was converted from one of the binary files before."""
+        """Return whether a file is the result of an earlier conversion of one of the binary files."""
         if filename.endswith(".json"):
             return filename.rpartition(".output.")[0] in self.overflows.values()
         name = parse_name(original_name(filename, self.mapping)) if filename.endswith(".npy") else None
@@ -149,7 +149,7 @@ class _Folder:
 
 
 def _stream(name: AscendName) -> int:
-    """Return the stream for a tensor's file name, which cannot do without one."""
+    """Return the stream for a tensor's file name, which requires one."""
     return 0 if name.stream_id == UNKNOWN_STREAM else name.stream_id
 
 
@@ -159,7 +159,7 @@ def convert_dump(
     """Write a dump in which every tensor is an npy file in the layout of the host.
 
     Each input and output of an operator becomes ``{op_type}.{op_name}.{task}.{stream}.{timestamp}.{io}.{slot}.{format}
-    .npy`` (bfloat16 and 8-bit floats as float32, as MindSpore stores them; layouts without a decoder as they are, under
+    .npy`` (bfloat16 and 8-bit floats as float32, as MindSpore stores them; layouts without a decoder unchanged, under
     their own format); each overflow record becomes its JSON form; everything else is copied. The source is not changed.
 
     Parameters
@@ -169,19 +169,19 @@ def convert_dump(
     out_dir : str or path-like
         A folder that does not exist yet or is empty, outside the source.
     progress : callable, optional
-        Called with the folders done and their total.
+        Called with the number of folders done and their total.
 
     Returns
     -------
     ConversionReport
-        How many tensors were converted and copied, and what is missing in ``out_dir``.
+        Numbers of converted and copied tensors, and what is missing in ``out_dir``.
 
     Raises
     ------
     DumpError
-        If ``source`` is no dump, or ``out_dir`` cannot be written.
+        If ``source`` is not a dump, or ``out_dir`` cannot be written.
     InputError
-        If ``out_dir`` is not empty or lies in the source, or ``source`` is of another layout than MindSpore's.
+        If ``out_dir`` is not empty or is inside the source, or ``source`` is not in MindSpore's layout.
     """
     dump = _dump_to_convert(source if isinstance(source, (str, os.PathLike)) else source.path)
     out = os.path.realpath(os.fspath(out_dir))
@@ -206,11 +206,12 @@ def convert_dump(
 
 
 def convert_in_place(source: str | os.PathLike[str]) -> list[str]:
-    """Write npy files beside the binary files of an asynchronous dump, as the original does.
+    """Write npy files beside the binary files of an asynchronous dump, as MindInsight does.
 
-    Names have the last part of the operator's name only, and the format ``NCHW`` whenever a device layout was decoded.
-    npy files of an earlier conversion are deleted first; unlike the original, npy files that do not belong to a binary
-    file beside them stay. Failures go to ``convert_failed_files_summary.txt`` in the dump's folder too.
+    Names contain only the last part of the operator's name, and the format ``NCHW`` if a device layout was decoded.
+    npy files of an earlier conversion are deleted first; unlike in MindInsight, npy files that do not belong to a
+    binary file beside them are kept. Failures are also written to ``convert_failed_files_summary.txt`` in the dump's
+    folder.
 
     Parameters
     ----------
@@ -225,7 +226,7 @@ def convert_in_place(source: str | os.PathLike[str]) -> list[str]:
     Raises
     ------
     DumpError
-        If ``source`` is no dump, or cannot be written to.
+        If ``source`` is not a dump, or cannot be written to.
     InputError
         If the dump is not on a local disk.
     """
@@ -248,14 +249,14 @@ def convert_in_place(source: str | os.PathLike[str]) -> list[str]:
 
 
 def _dump_to_convert(source: str | os.PathLike[str]) -> LocatedDump:
-    """Return a dump in MindSpore's layout. InputError for another one, which has nothing to convert."""
+    """Return a dump in MindSpore's layout. Raises InputError for other layouts, which have nothing to convert."""
     dump = find_dump(source)
-    own = {(one.rank, one.path) for one in MINDSPORE.find(dump.storage, [])}
-    other = next((one for one in dump.ranks if (one.rank, one.path) not in own), None)
+    convertible = {(rank.rank, rank.path) for rank in MINDSPORE.find(dump.storage, [])}
+    other = next((rank for rank in dump.ranks if (rank.rank, rank.path) not in convertible), None)
     if other is not None:
         raise InputError(
-            f"{dump.storage.full_path(other.path)}: is no dump of MindSpore; only in these are tensors to convert, and "
-            "the others are read as they are"
+            f"{dump.storage.full_path(other.path)}: is not a dump of MindSpore; only these have tensors to convert, "
+            "others are read as they are"
         )
     return dump
 
@@ -268,7 +269,7 @@ def _check_target(storage: Storage, out: str) -> None:
     if isinstance(storage, LocalStorage):
         source = os.path.realpath(storage.root)
         if os.path.commonpath([source, out]) == source:
-            raise InputError(f"{out}: lies in the dump that is to be converted; name a folder outside of it.")
+            raise InputError(f"{out}: is in the dump to convert; name a folder outside it.")
     if os.path.lexists(out) and (not os.path.isdir(out) or os.listdir(out)):
         raise InputError(f"{out}: is not an empty folder; name one that does not exist yet.")
 
@@ -281,7 +282,7 @@ def _walk(storage: Storage, path: str, failures: list[ConversionFailure], depth:
         failures.append(ConversionFailure(storage.full_path(path), (), str(error)))
         return
     refused = (storage.full_path(_join(path, name)) for name in listing.refused)
-    failures.extend(ConversionFailure(name, (), "leads out of the dump, or is no file") for name in refused)
+    failures.extend(ConversionFailure(name, (), "leads out of the dump, or is not a file") for name in refused)
     yield _separated(storage, path, [file.name for file in listing.files], failures)
     if depth < _MAX_DEPTH:
         for name in listing.folders:
@@ -303,13 +304,13 @@ def _separated(storage: Storage, path: str, filenames: Iterable[str], failures: 
 
 
 class _Target:
-    """The folder that is written, and the names taken in it.
+    """The folder to write, and the names in use in it.
 
     Parameters
     ----------
     path : str
     short_names : bool
-        Name files as the original does.
+        Name files as MindInsight does.
     """
 
     def __init__(self, path: str, *, short_names: bool) -> None:
@@ -326,7 +327,7 @@ class _Target:
             os.makedirs(self.path, exist_ok=True)
 
     def take(self, name: str) -> str:
-        """Return the path for a file of this name; a name that is too long is replaced by digits and mapped."""
+        """Return the path for a file of this name; a name that is too long becomes digits in the mapping."""
         if name in self._taken:
             raise TensorFileError(f"another file was already converted to {name}")
         self._taken.add(name)
@@ -394,7 +395,7 @@ def _convert_slots(
 
 
 def _why_unwritten(file: OpenFile, slot: AscendSlot, name: AscendName, target: _Target) -> str:
-    """Write one tensor; return what went wrong, empty if nothing did."""
+    """Write one tensor; return the reason of a failure, else an empty string."""
     try:
         _write_tensor(file, slot, target.take(target.tensor_name(name, slot)))
         target.tensors += 1
@@ -406,7 +407,7 @@ def _why_unwritten(file: OpenFile, slot: AscendSlot, name: AscendName, target: _
 def _write_tensor(file: OpenFile, slot: AscendSlot, path: str) -> None:
     segments = read_slot_segments(file, slot, _SEGMENT_ELEMENTS)
     segment = next(segments, np.empty(0, slot.dtype))
-    # Element types that NumPy does not have by itself would load as nameless bytes.
+    # Element types that are not NumPy's own would load as nameless bytes.
     stored = np.dtype("<f4") if segment.dtype.isbuiltin == 2 else segment.dtype
     with _replacing(path) as out:
         header = {"descr": np.lib.format.dtype_to_descr(stored), "fortran_order": False, "shape": slot.shape}
@@ -429,7 +430,7 @@ def _convert_overflow(storage: Storage, path: str, name: str, target: _Target) -
 
 
 def _copy_others(storage: Storage, folder: _Folder, target: _Target, failures: list[ConversionFailure]) -> None:
-    """Copy what is not converted, and keep its lines of the mapping."""
+    """Copy files that are not converted, with their lines of the mapping."""
     for filename in folder.others:
         if filename in (MAPPING, SUMMARY) or folder.comes_from_binary(filename):
             continue
@@ -452,7 +453,7 @@ def _copy(storage: Storage, path: str, filename: str, target: _Target) -> Iterat
 
 
 class _TargetError(DumpError):
-    """The folder that is written cannot be: no use in going on with the other files."""
+    """The output folder cannot be written, so the other files would fail as well."""
 
 
 @contextmanager
@@ -465,7 +466,7 @@ def _writing(path: str) -> Iterator[None]:
 
 @contextmanager
 def _replacing(path: str) -> Iterator[BinaryIO]:
-    """Write a file under another name and rename it when it is complete, so that nobody ever sees half of it."""
+    """Write a file under a temporary name and rename it when complete, so that no partial file is visible."""
     temporary = os.path.join(os.path.dirname(path), f".converting-{os.getpid()}.part")
     with _writing(path):
         try:

@@ -1,10 +1,10 @@
-"""From the private layouts of Ascend devices to the layout of the host.
+"""Convert the private layouts of Ascend devices to the layout of the host.
 
-A device splits an axis in two (``C`` into ``C1`` blocks of ``C0``), moves the parts about and pads the last block.
-So every layout is one `HostLayout`: which device axes, outermost first, make up each host axis. Decoding is then a
-copy between two strided views, in one go or block by block, whatever the layout.
+A device splits an axis in two (``C`` into ``C1`` blocks of ``C0``), reorders the parts and pads the last block. So
+every layout is described by a `HostLayout`: the device axes, outermost first, that make up each host axis. Decoding is
+then a copy between two strided views, at once or block by block, for any layout.
 
-The layouts (public facts of the CANN documentation and of MindSpore's format transfer):
+The layouts (from the public CANN documentation and MindSpore's format transfer):
 
 ================ ============================== =========================
 device format    device axes                    host axes
@@ -41,12 +41,12 @@ Shape = tuple[int, ...]
 Range = tuple[int, int]
 
 CUBE_ROWS = 16
-"""Rows of one block of the matrix unit; what a grouped FRACTAL_Z aligns output channels to."""
+"""Rows of one block of the matrix unit, to which a grouped FRACTAL_Z aligns output channels."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostLayout:
-    """Where the elements of a host tensor lie in a device buffer.
+    """The positions of the elements of a host tensor in a device buffer.
 
     Attributes
     ----------
@@ -57,15 +57,15 @@ class HostLayout:
     work_shape : tuple of int
         The same elements with the axes of the host format (a bias of shape (C,) is (1, C, 1, 1)).
     split_shape : tuple of int
-        Shape of the device buffer with every axis apart.
+        Shape of the device buffer with all axes separate.
     axes : tuple of tuple of int
-        For each axis of ``work_shape`` the axes of ``split_shape`` that it is made of, outermost first.
+        For each axis of ``work_shape`` the axes of ``split_shape`` that it consists of, outermost first.
     diagonal : bool
-        The last two device axes are equal and only their diagonal holds values (C1HWNCoC0).
+        Whether the last two device axes are equal and only their diagonal contains values (C1HWNCoC0).
     groups : int
-        Number of convolution groups; above 1 the first device axis counts bundles of ``bundle`` groups.
+        Number of convolution groups; if above 1, the first device axis counts bundles of ``bundle`` groups.
     bundle : int
-        Groups that share a block.
+        Number of groups that share a block.
     """
 
     host_format: str
@@ -81,7 +81,7 @@ class HostLayout:
 def host_layout(
     device_format: str, device_shape: Sequence[int], host_shape: Sequence[int], groups: int = 1
 ) -> HostLayout:
-    """Find how a device buffer maps to a host tensor; nothing is read or allocated.
+    """Return how a device buffer maps to a host tensor; nothing is read or allocated.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def host_layout(
     Raises
     ------
     InputError
-        If the format has no decoder here, or the two shapes do not belong together.
+        If the format has no decoder, or the two shapes do not match.
     """
     plan = _PLANS.get(device_format)
     if plan is None:
@@ -127,7 +127,7 @@ def decode(device: NDArray[Any], layout: HostLayout) -> NDArray[Any]:
     Returns
     -------
     ndarray
-        Contiguous, of shape ``layout.host_shape`` and the buffer's dtype; padding is left out.
+        Contiguous, of shape ``layout.host_shape`` and the buffer's dtype, without padding.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def decode_blocks(device: NDArray[Any], layout: HostLayout, elements: int) -> It
     Yields
     ------
     ndarray
-        One-dimensional, at most ``elements`` long, a new array each time. Joined they are the flattened host tensor.
+        One-dimensional new array, at most ``elements`` long. Concatenated, they are the flattened host tensor.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def _copy_block(view: NDArray[Any], layout: HostLayout, ranges: Sequence[Range],
 def _copy_box(
     view: NDArray[Any], axes: tuple[tuple[int, ...], ...], ranges: Sequence[Range], out: NDArray[Any]
 ) -> None:
-    """Copy a box whose axes may start and end inside a device block; each block boundary cuts it in whole pieces."""
+    """Copy a box whose axes may start and end inside device blocks; it is cut into pieces at block boundaries."""
     ordered = view.transpose([axis for part in axes for axis in part])
     pieces = [
         list(_pieces(*span, view.shape[part[1]] if len(part) == 2 else None))
@@ -209,7 +209,7 @@ def _copy_box(
     for combination in itertools.product(*pieces):
         source = ordered[tuple(part for piece in combination for part in piece.device)]
         target = out[tuple(piece.host for piece in combination)]
-        # Splitting an axis never needs a copy, so this writes through to `out`.
+        # Splitting an axis never copies, so this writes to `out`.
         target.reshape(source.shape)[...] = source
 
 
@@ -349,4 +349,4 @@ _PLANS: dict[str, Callable[[Shape, Shape], HostLayout | None]] = {
 }
 
 DECODABLE_FORMATS = frozenset(_PLANS)
-"""Device formats that `host_layout` knows."""
+"""Device formats that `host_layout` supports."""

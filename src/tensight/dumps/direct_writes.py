@@ -1,4 +1,4 @@
-"""Large files that arrive faster than the page cache takes them: written past it, where that is faster."""
+"""Write large files with direct I/O, bypassing the page cache, where that is faster."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 WORTH_IT_BYTES = 32 * 2**20
-"""Smaller files are better kept in the page cache, where whoever looks at them finds them."""
+"""Smaller files are better kept in the page cache, because they are often read soon."""
 
 BLOCK_BYTES = 4 * 2**20
-"""Written at once; a multiple of what any disk demands."""
+"""Size of a write; a multiple of the alignment of any disk."""
 
 TRIED_BYTES = 16 * BLOCK_BYTES
 SLOWEST_BYTES_PER_S = 600e6
-"""A disk that is slower after `TRIED_BYTES` gets the rest through the page cache, which takes it in the meantime."""
+"""If a disk is slower than this after `TRIED_BYTES`, the rest is written through the page cache, which buffers it."""
 
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
 
 class DirectWrites:
-    """Appends to a file past the page cache; to be used by one thread at a time.
+    """Append to a file with direct I/O; not thread-safe.
 
-    Filling the cache costs more processor time than writing to a fast disk, and drives out what others keep in it. A
-    file system that cannot do without the cache, and a slow disk, get the rest of the file in the usual way.
+    Filling the page cache costs more processor time than writing to a fast disk, and evicts other data. On a file
+    system without direct I/O, and on a slow disk, the rest of the file is written normally.
 
     Parameters
     ----------
     file : int
-        Descriptor of an empty file; whoever opened it closes it, after `end`.
+        Descriptor of an empty file; the caller closes it, after `end`.
     """
 
     def __init__(self, file: int) -> None:
         self._file = file
-        # Such writes must come from whole pages of memory.
+        # Direct writes need page-aligned memory.
         self._block: mmap.mmap | None = mmap.mmap(-1, BLOCK_BYTES)
         self._filled = 0
         self._written = 0
@@ -55,7 +55,7 @@ class DirectWrites:
                 rest = self._take(rest) if self._block is not None else _write_all(self._file, rest)
 
     def end(self) -> None:
-        """Write what is left; whatever comes now goes through the page cache."""
+        """Write the buffered rest; later writes go through the page cache."""
         block, self._block = self._block, None
         if block is None:
             return
@@ -65,13 +65,13 @@ class DirectWrites:
         block.close()
 
     def discard(self) -> None:
-        """Forget what is left."""
+        """Drop the buffered rest."""
         self._filled = 0
         self.end()
 
     def _take(self, piece: memoryview) -> memoryview:
-        """Put into the block what fits in; return the rest."""
-        assert self._block is not None  # noqa: S101 - whoever calls has looked
+        """Copy as much as fits into the block; return the rest."""
+        assert self._block is not None  # noqa: S101 - checked by the caller
         room = BLOCK_BYTES - self._filled
         part = piece[:room]
         self._block[self._filled : self._filled + len(part)] = part
@@ -97,20 +97,20 @@ class DirectWrites:
         if self._filled or is_slow:
             self.end()
 
-    def _set_direct(self, wanted: bool) -> bool:
-        """Return whether the file system agrees."""
+    def _set_direct(self, is_direct: bool) -> bool:
+        """Switch direct I/O on or off; return whether the file system supports it."""
         if not _DIRECT:
             return False
         flags = fcntl.fcntl(self._file, fcntl.F_GETFL)
         try:
-            fcntl.fcntl(self._file, fcntl.F_SETFL, flags | _DIRECT if wanted else flags & ~_DIRECT)
+            fcntl.fcntl(self._file, fcntl.F_SETFL, flags | _DIRECT if is_direct else flags & ~_DIRECT)
         except OSError:
             return False
         return True
 
 
 def _write_all(file: int, data: memoryview) -> memoryview:
-    """Append all of the data; return what is left, which is nothing."""
+    """Append all data; return the rest, which is empty."""
     while len(data):
         data = data[os.write(file, data) :]
     return data

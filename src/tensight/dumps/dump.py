@@ -1,4 +1,4 @@
-"""A dump: a training run at rest."""
+"""Open and query dumps."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ if TYPE_CHECKING:
 def open_dump(path: str | os.PathLike[str], *, with_unwritten: bool = False) -> Dump:
     """Open a dump.
 
-    Only the names of a few folders are read; graphs are parsed and tensors listed when they are asked for.
+    Only the names in a few folders are read; graphs are parsed and tensors listed on first use.
 
     Parameters
     ----------
     path : str or path-like
-        The dump's folder (which holds ``rank_0``, …), the folder of one rank, or a folder with exactly one dump up
+        The dump's folder (which contains ``rank_0``, …), the folder of one rank, or a folder with exactly one dump up
         to two levels below; a local path or an fsspec URL.
     with_unwritten : bool
-        Whether outputs that nobody wrote are tensors like others, as they were to MindSpore Insight; see
-        `Dump.unwritten_tensors`.
+        Whether unwritten outputs count as tensors, as in MindSpore Insight; see `Dump.unwritten_tensors`.
 
     Returns
     -------
@@ -56,14 +55,14 @@ def open_dump(path: str | os.PathLike[str], *, with_unwritten: bool = False) -> 
 
 
 class Dump:
-    """A training run at rest: graphs, iterations and tensors of every rank. See `open_dump`.
+    """A dump, recording or trace of a run: graphs, iterations and tensors of every rank. See `open_dump`.
 
     Parameters
     ----------
     located : LocatedDump
         The folder, and the ranks in it.
     with_unwritten : bool
-        Whether outputs that operators of optimizers never write are tensors, too.
+        Whether outputs that operators of optimizers never write count as tensors.
 
     Attributes
     ----------
@@ -90,19 +89,19 @@ class Dump:
 
     @property
     def problems(self) -> list[Problem]:
-        """What could not be used so far; more may come as more of the dump is read."""
+        """The problems so far; reading more of the dump may add more."""
         return [*self._found, *(problem for reader in self._readers.values() for problem in reader.all_problems())]
 
     @property
     def setup(self) -> dict[str, Any] | None:
-        """The set-up of the training, as its agent described it; None if that was not recorded.
+        """The set-up of the training, as its agent described it; None if not recorded.
 
         Taken from the first rank: versions, environment, seeds, optimizers and first batches, as JSON.
         """
         return self._rank(self.ranks[0]).setup
 
     def devices(self) -> tuple[Device, ...]:
-        """Return where each rank ran; for MindSpore's layout from ``hccl.json`` of the first rank."""
+        """Return the device of each rank; in MindSpore's layout from ``hccl.json`` of the first rank."""
         return tuple(self._rank(rank).device for rank in self.ranks)
 
     def graphs(self, rank: int) -> tuple[Graph, ...]:
@@ -117,7 +116,7 @@ class Dump:
             return self._rank(rank).graphs
 
     def graph_of(self, tensor: TensorFile) -> Graph | None:
-        """Return the graph that has a tensor's node; None if the tensor is unmatched.
+        """Return the graph of a tensor's node; None if the tensor is unmatched.
 
         Parameters
         ----------
@@ -127,7 +126,7 @@ class Dump:
         return self._rank(tensor.rank).graphs_by_name.get(tensor.graph)
 
     def graph_ids(self, rank: int) -> tuple[int, ...]:
-        """Return the ids of the root graphs that a rank has tensor folders of.
+        """Return the ids of the root graphs for which a rank has iterations.
 
         Parameters
         ----------
@@ -147,12 +146,12 @@ class Dump:
             Of the root graph; by default all.
         """
         ranks = self.ranks if rank is None else (rank,)
-        folders = (self._rank(one).iterations for one in ranks)
-        graphs = (graph for found in folders for number, graph in found.items() if graph_id in (None, number))
+        folders = (self._rank(rank_number).iterations for rank_number in ranks)
+        graphs = (graph for by_graph in folders for number, graph in by_graph.items() if graph_id in (None, number))
         return tuple(sorted({iteration for graph in graphs for iteration in graph}))
 
     def history(self, rank: int) -> Mapping[int, tuple[int, ...]] | None:
-        """Return the executed iterations by root graph id; None if the dump has no (credible) history.
+        """Return the executed iterations by root graph id; None if the dump has no usable history.
 
         Parameters
         ----------
@@ -164,7 +163,7 @@ class Dump:
     def execution_order(self, rank: int) -> tuple[str, ...]:
         """Return the full names of the operators of a rank in the order in which they ran.
 
-        Graphs follow one another as they ran first. A graph without a list is taken in topological order.
+        Graphs are in the order of their first runs. Topological order is used for a graph without a recorded order.
 
         Parameters
         ----------
@@ -174,10 +173,10 @@ class Dump:
         return self._rank(rank).order.names
 
     def execution_position(self, tensor: TensorFile) -> int:
-        """Return where a tensor's node stands in the order of execution.
+        """Return the position of a tensor's node in the order of execution.
 
-        Constants are negative; operators count from 0; parameters follow, because their files hold the values at the
-        end of an iteration; unmatched tensors come last.
+        Constants have negative positions and operators count from 0; parameters follow, because their files contain the
+        values at the end of an iteration; unmatched tensors come last.
 
         Parameters
         ----------
@@ -189,7 +188,7 @@ class Dump:
         return UNMATCHED if node is None else self.node_position(tensor.rank, node)
 
     def node_position(self, rank: int, node: Node) -> int:
-        """Return where a node of a rank's graphs stands in the order of execution; see `execution_position`.
+        """Return the position of a node of a rank's graphs in the order of execution; see `execution_position`.
 
         Parameters
         ----------
@@ -201,7 +200,7 @@ class Dump:
         return self._rank(rank).order.position(node)
 
     def printed_names(self, rank: int, graph: str) -> Mapping[str, str]:
-        """Return what MindSpore calls the values of a graph's operators where it prints it, by the operators' names.
+        """Return MindSpore's names of values in its printed graph, by the operators' names.
 
         Parameters
         ----------
@@ -239,18 +238,18 @@ class Dump:
         sequence of TensorFile
             Sorted by rank, graph, iteration, execution order, inputs before outputs, slot.
         """
-        wanted = None if iterations is None else set(iterations)
+        requested = None if iterations is None else set(iterations)
         chosen = self.ranks if ranks is None else sorted(set(ranks))
         with _without_garbage_collection():
-            return [tensor for rank in chosen for tensor in self._rank(rank).tensors(wanted)]
+            return [tensor for rank in chosen for tensor in self._rank(rank).tensors(requested)]
 
     def recorded_tensors(
         self, *, ranks: Iterable[int] | None = None, iterations: Iterable[int] | None = None
     ) -> Sequence[TensorFile]:
-        """Return the tensors of which the device recorded statistics (``statistic.csv``), but no values.
+        """Return the tensors for which the device recorded statistics (``statistic.csv``), but no values.
 
-        MindSpore writes such dumps with ``saved_data`` "statistic"; with "full" there are values as well, and then
-        `tensors` has them.
+        MindSpore writes such dumps with ``saved_data`` "statistic"; with "full" it also writes values, and `tensors`
+        returns them.
 
         Parameters
         ----------
@@ -262,40 +261,40 @@ class Dump:
         sequence of TensorFile
             Sorted as `tensors`; each with its `TensorFile.recorded`.
         """
-        wanted = None if iterations is None else set(iterations)
+        requested = None if iterations is None else set(iterations)
         chosen = self.ranks if ranks is None else sorted(set(ranks))
         with _without_garbage_collection():
-            return [tensor for rank in chosen for tensor in self._rank(rank).recorded_tensors(wanted)]
+            return [tensor for rank in chosen for tensor in self._rank(rank).recorded_tensors(requested)]
 
     def unwritten_tensors(
         self, *, ranks: Iterable[int] | None = None, iterations: Iterable[int] | None = None
     ) -> Sequence[TensorFile]:
-        """Return the outputs that were dumped though nobody wrote them: their files hold what memory held before.
+        """Return the outputs that were dumped although no operator wrote them: the files contain stale memory.
 
-        Some operators leave outputs that they declare alone (`tensight.graph.unwritten`; Adam among them, which writes
-        to parameters), and MindSpore dumps these all the same. `tensors` is without them, except on Ascend devices.
+        Some operators never write outputs that they declare (`tensight.graph.unwritten`; Adam, for example, writes only
+        to parameters), and MindSpore dumps them nevertheless. `tensors` excludes them, except on Ascend devices.
 
         Parameters
         ----------
         ranks, iterations : iterable of int, optional
             Restrict to these.
         """
-        wanted = None if iterations is None else set(iterations)
+        requested = None if iterations is None else set(iterations)
         chosen = self.ranks if ranks is None else sorted(set(ranks))
         with _without_garbage_collection():
-            return [tensor for rank in chosen for tensor in self._rank(rank).unwritten_tensors(wanted)]
+            return [tensor for rank in chosen for tensor in self._rank(rank).unwritten_tensors(requested)]
 
     def find(self, what: str, rank: int | None = None) -> TensorFile:
-        """Return the tensor that a person names, as `tensight show` does.
+        """Return the tensor with a name that the user typed, as `tensight show` does.
 
         Parameters
         ----------
         what : str
-            The name of a node or the end of one, with slot and step if need be: ``conv1.weight``, ``conv1.weight@3``,
-            ``Conv2D-op61:0@2``, ``Conv2D-op61:input.1@2``; or an address. Without a slot it is output 0, without a step
-            the last there is. A weight comes before the states that an optimizer keeps of it.
+            The name of a node or the end of one, optionally with slot and step: ``conv1.weight``, ``conv1.weight@3``,
+            ``Conv2D-op61:0@2``, ``Conv2D-op61:input.1@2``; or an address. The default slot is output 0, the default
+            step the last one. A weight takes precedence over the optimizer's states of it.
         rank : int, optional
-            By default that of the address, or the first that has the tensor.
+            By default the rank of the address, or the first that has the tensor.
 
         Returns
         -------
@@ -304,8 +303,8 @@ class Dump:
         Raises
         ------
         InputError
-            Nothing, or more than one node, is named so, where names that are near are told; or it has no such slot or
-            step; or nobody wrote the tensor.
+            No node, or more than one, has this name (the message lists similar names); or the node has no such slot or
+            step; or no operator wrote the tensor.
         """
         return find_tensor(self, what, rank)
 
@@ -319,13 +318,13 @@ class Dump:
         rank : int
             Rank of the process, from 0.
         graph_id : int
-            Of the root graph.
+            Id of the root graph.
         iteration : int
-            From 0; -1 for what was there before the first.
+            From 0; -1 for constants and values before the first step.
         node : str
             Name of the node.
         slot : int
-            Which output or input of the node, from 0.
+            Number of the output or input of the node, from 0.
         io : {"output", "input"}
             Whether `slot` counts outputs or inputs.
         """
@@ -337,12 +336,12 @@ class Dump:
         Parameters
         ----------
         address : TensorAddress or str
-            As hits, origins and the page give it: ``0/kernel_graph_0/Default/Conv2D-op3:0@2``, where 2 is the step.
+            As shown in hits, origins and the page: ``0/kernel_graph_0/Default/Conv2D-op3:0@2``, where 2 is the step.
 
         Raises
         ------
         InputError
-            The text is no address, or the dump has no such rank.
+            The text is not an address, or the dump has no such rank.
         """
         where = TensorAddress.parse(address) if isinstance(address, str) else address
         rank = self._rank(where.rank)
@@ -352,9 +351,9 @@ class Dump:
         return rank.find(graph.root_id, where.iteration, (where.graph, where.node, where.io, where.slot))
 
     def previous(self, tensor: TensorFile) -> TensorFile | None:
-        """Return the same tensor in the iteration in which its root graph ran last before; None if it is not dumped.
+        """Return the same tensor in the previous iteration of its root graph; None if it was not dumped.
 
-        Without a history the previous dumped iteration is taken.
+        Without a history this is the previous dumped iteration.
 
         Parameters
         ----------
@@ -377,7 +376,7 @@ class Dump:
             From 0; by default all.
         """
         ranks = self.ranks if rank is None else (rank,)
-        return tuple(record for one in ranks for record in self._rank(one).overflows(iteration))
+        return tuple(record for rank_number in ranks for record in self._rank(rank_number).overflows(iteration))
 
     def statistic_rows(
         self, ranks: Iterable[int] | None = None, iterations: Iterable[int] | None = None
@@ -393,15 +392,15 @@ class Dump:
         iterations : iterable of int, optional
             From 0; by default all.
         """
-        wanted = None if iterations is None else set(iterations)
+        requested = None if iterations is None else set(iterations)
         for rank in self.ranks if ranks is None else sorted(set(ranks)):
-            yield from self._rank(rank).statistic_rows(wanted)
+            yield from self._rank(rank).statistic_rows(requested)
 
     def fingerprint(self) -> str:
         """Return a digest that changes when files are added to, removed from, or renamed in any folder of the dump.
 
-        Only folders, graphs and metadata are looked at. Overwriting a tensor file in place goes unnoticed where the
-        storage knows times of folders.
+        Only folders, graphs and metadata are examined. If the storage knows the times of folders, overwriting a tensor
+        file in place is not detected.
         """
         parts: list[tuple[str, int, int]] = []
         with_statistics = self.metadata.saved_data in ("statistic", "full")
@@ -443,7 +442,7 @@ class Dump:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Pause the search for reference cycles: 100,000 new objects without one would be searched again and again."""
+    """Pause garbage collection, which would repeatedly search 100,000 new objects that contain no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

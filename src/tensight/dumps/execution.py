@@ -1,4 +1,4 @@
-"""What ran when: the execution order of operators, and the iterations in which each graph ran."""
+"""The execution order of operators, and the iterations in which each graph ran."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ORDER = re.compile(r"ms_execution_order_graph_(\d{1,18})\.csv", re.ASCII)
 _HISTORY = re.compile(r"ms_global_execution_order_graph_(\d{1,18})\.csv", re.ASCII)
 _TITLE = "NodeExecutionOrder-FullNameWithScope"
 
-#: Position of tensors that belong to no node: after everything else.
+#: Position of tensors without a node: after all others.
 UNMATCHED = 2**31 - 1
 
 
@@ -42,18 +42,18 @@ class ExecutionFiles:
 class ExecutionOrder:
     """Positions of the nodes of a rank's graphs.
 
-    Constants come first (negative positions), then operators as they ran, then parameters, whose files hold the
-    values at the end of an iteration. `position` sorts the nodes of all graphs; `number` is what a person reads: where
-    a node stands among those of its step.
+    Constants come first (negative positions), then operators as they ran, then parameters, whose files contain the
+    values at the end of an iteration. `position` sorts the nodes of all graphs; `number` is for display: the number of
+    a node among those of its step.
 
     Parameters
     ----------
     graphs : sequence of Graph
-        In the order in which they ran first.
+        In the order of their first runs.
     orders : mapping of int to tuple of str
-        Operators by graph id as the dump lists them; a graph without a list is taken in topological order.
+        Operators by graph id as the dump lists them; topological order is used for a graph without a list.
     ran : mapping of int to collection of int, optional
-        The iterations of root graphs. By default each ran in steps of its own.
+        The iterations of root graphs. By default no two ran in the same step.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class ExecutionOrder:
             listed = orders.get(graph.graph_id, ())
             by_file_name = {node.full_name: node for node in graph.operators if node.full_name}
             listed_nodes = (by_file_name.get(name) or graph.get(name) for name in listed)
-            known = [node for node in listed_nodes if node is not None and node.is_operator]
-            if len(known) < len(listed):
-                self.unknown[graph.graph_id] = len(listed) - len(known)
-            for node in known or graph.operators:
+            nodes = [node for node in listed_nodes if node is not None and node.is_operator]
+            if len(nodes) < len(listed):
+                self.unknown[graph.graph_id] = len(listed) - len(nodes)
+            for node in nodes or graph.operators:
                 self._positions.setdefault(node, len(names))
                 names.append(node.name)
         self.names = tuple(names)
         position = len(names)
         for graph in graphs:
-            # Operators that only pass values on are in no list.
+            # Operators that only pass values through are not listed.
             for node in (*graph.operators, *graph.parameters):
                 if node not in self._positions:
                     self._positions[node] = position
@@ -88,7 +88,7 @@ class ExecutionOrder:
         self._numbers = self._numbers_in_steps(graphs, _ran_together(ran or {}))
 
     def position(self, node: Node) -> int:
-        """Return where a node stands."""
+        """Return the position of a node."""
         return self._positions.get(node, UNMATCHED)
 
     def number(self, node: Node) -> int | None:
@@ -97,20 +97,20 @@ class ExecutionOrder:
 
     def _numbers_in_steps(self, graphs: Sequence[Graph], together: Mapping[int, set[int]]) -> dict[Node, int]:
         """Return the number of each node among those of the graphs that ran in the same steps, from 1."""
-        own: dict[int, list[Node]] = {}
+        by_root: dict[int, list[Node]] = {}
         for graph in graphs:
-            own.setdefault(graph.root_id, []).extend((*graph.operators, *graph.parameters))
+            by_root.setdefault(graph.root_id, []).extend((*graph.operators, *graph.parameters))
         numbers: dict[Node, int] = {}
-        for root, nodes in own.items():
-            roots = {root, *together.get(root, ())}.intersection(own)
-            in_step = sorted(self._positions[node] for other in roots for node in own[other])
+        for root, nodes in by_root.items():
+            roots = {root, *together.get(root, ())}.intersection(by_root)
+            in_step = sorted(self._positions[node] for other in roots for node in by_root[other])
             numbers_of_positions = {position: number for number, position in enumerate(in_step, 1)}
             numbers.update((node, numbers_of_positions[self._positions[node]]) for node in nodes)
         return numbers
 
 
 def _ran_together(ran: Mapping[int, Collection[int]]) -> dict[int, set[int]]:
-    """Return for each root graph those that ran in an iteration in which it ran."""
+    """Return for each root graph the root graphs that ran in the same iterations."""
     in_iteration: dict[int, set[int]] = {}
     for root, iterations in ran.items():
         for iteration in iterations:
@@ -123,7 +123,7 @@ def _ran_together(ran: Mapping[int, Collection[int]]) -> dict[int, set[int]]:
 
 
 def read_execution_files(storage: Storage, rank: RankFolder, problems: list[Problem]) -> ExecutionFiles:
-    """Read the order of operators and the history of iterations of a rank, as far as they are there."""
+    """Read the order of operators and the history of iterations of a rank, if they exist."""
     orders: dict[int, tuple[str, ...]] = {}
     histories: dict[int, tuple[int, ...]] = {}
     folder = rank.child("execution_order")
@@ -158,7 +158,7 @@ def parse_order(text: str) -> tuple[str, ...]:
     Raises
     ------
     ValueError
-        If there is nothing at all; a graph that runs nothing has a title.
+        If the text is empty; a graph without operators still has a title.
     """
     if not text.strip():
         raise ValueError("it is empty")
@@ -172,7 +172,7 @@ def parse_history(text: str) -> tuple[int, ...]:
     Raises
     ------
     ValueError
-        If a line is no number.
+        If a line is not a number.
     """
     iterations: set[int] = set()
     for number, raw in enumerate(text.splitlines(), 1):
@@ -180,7 +180,7 @@ def parse_history(text: str) -> tuple[int, ...]:
         if not line:
             continue
         if not (line.isascii() and line.isdigit()) or len(line) > 18:
-            raise ValueError(f"line {number} is no iteration number: {line[:40]!r}")
+            raise ValueError(f"line {number} is not an iteration number: {line[:40]!r}")
         iterations.add(int(line))
     return tuple(sorted(iterations))
 
@@ -190,15 +190,15 @@ def usable_history(
 ) -> tuple[Mapping[int, tuple[int, ...]] | None, Problem | None]:
     """Check the history of a rank against what was dumped.
 
-    Every dumped iteration must have run. One more, directly after the last of the history, is what MindSpore leaves
-    in data-sink mode; it is let pass.
+    Every dumped iteration must have run. One more, directly after the last of the history, is accepted: MindSpore
+    leaves it in data-sink mode.
 
     Returns
     -------
     mapping or None
-        The history; None if there is none, or it contradicts the dump.
+        The history; None if there is none, or if it contradicts the dump.
     Problem or None
-        Why it was not used.
+        Why the history was not used.
     """
     if not histories:
         return None, None

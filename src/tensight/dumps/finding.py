@@ -1,4 +1,4 @@
-"""Finding a tensor of a dump by what a person types: a name, or the end of one, with slot and step if need be."""
+"""Find a tensor of a dump by what the user types: a name or the end of a name, optionally with slot and step."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ _MOST_STEPS = 20
 
 
 class Searched(Protocol):
-    """A dump, as far as a tensor of it is looked for."""
+    """The part of a dump that the search for a tensor needs."""
 
     @property
     def metadata(self) -> DumpMetadata:
-        """What wrote it."""
+        """How the dump was made."""
 
     @property
     def ranks(self) -> Collection[int]:
         """Its ranks."""
 
     def tensors(self) -> Iterable[TensorFile]:
-        """Return the tensors that have values."""
+        """Return the tensors with values."""
 
     def recorded_tensors(self) -> Iterable[TensorFile]:
-        """Return those that have statistics only."""
+        """Return the tensors with statistics only."""
 
     def unwritten_tensors(self) -> Iterable[TensorFile]:
-        """Return outputs that nobody has written."""
+        """Return the unwritten outputs."""
 
     def tensor(self, address: TensorAddress) -> TensorFile | None:
         """Return the tensor at an address."""
 
 
 def find_tensor(dump: Searched, text: str, rank: int | None = None) -> TensorFile:
-    """Return the tensor that a person named; see `Dump.find`."""
-    found = _at_address(dump, text)
-    if found is not None and rank in (None, found.rank):
-        return found
+    """Return the tensor that the user named; see `Dump.find`."""
+    tensor = _at_address(dump, text)
+    if tensor is not None and rank in (None, tensor.rank):
+        return tensor
     match = _TENSOR.fullmatch(text)
     if match is None:
-        raise InputError(f"{text!r} names no tensor; write for example conv1.weight:0@2")
+        raise InputError(f"{text!r} does not name a tensor; write for example conv1.weight:0@2")
     rank = _rank_of(text, dump) if rank is None else rank
     unwritten = set(dump.unwritten_tensors())
     every = (*dump.tensors(), *dump.recorded_tensors(), *unwritten)
     files = [file for file in every if rank is None or file.rank == rank]
-    # A tool's own names of calls have dots, as those of weights.
+    # Like names of weights, a tool's names of calls contain dots.
     called = {file.op_name: _name(file) for file in files} if dump.metadata.tool else {}
     node = called.get(match["name"]) or the_one_meant(map(_name, files), match["name"])
     side, slot = match["io"] or "output", int(match["slot"] or 0)
@@ -84,7 +84,7 @@ def _at_address(dump: Searched, text: str) -> TensorFile | None:
 
 
 def _rank_of(text: str, dump: Searched) -> int | None:
-    """Return the rank that an address begins with; None if it is none."""
+    """Return the rank that an address begins with; None if the text is not an address of a rank in the dump."""
     match = _RANK.match(text)
     return int(match["rank"]) if match and int(match["rank"]) in dump.ranks else None
 

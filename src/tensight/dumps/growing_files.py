@@ -1,6 +1,6 @@
-"""Files that grow piece by piece as they arrive from elsewhere, and are put in their place when they are complete.
+"""Files that are written piece by piece as data arrives, and moved to their final path when complete.
 
-All methods raise OSError if the disk refuses.
+All methods raise OSError if writing fails.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LENGTH_BYTES = 5
-# A ModelProto: IR version 1, then the graph, whose length is filled in when it is known. Five bytes are enough for
-# 2 GiB, and protobuf accepts a number that is longer than it need be.
+# A ModelProto: IR version 1, then the graph, whose length is filled in at the end. Five bytes are enough for 2 GiB, and
+# protobuf accepts varints with more bytes than necessary.
 _MODEL_HEAD = b"\x08\x01\x22"
 _GRAPH_OFFSET = len(_MODEL_HEAD) + _LENGTH_BYTES
 
 
 class PartFile:
-    """A file on its way: written piece by piece, then moved to its place as a whole.
+    """A file that is written piece by piece, then moved to its final path.
 
     Parameters
     ----------
     path : Path
-        Where it grows.
+        Temporary path.
     expected_bytes : int
-        How large it will be, as far as that is known.
+        Expected size; 0 if unknown.
     """
 
     def __init__(self, path: Path, expected_bytes: int = 0) -> None:
@@ -49,7 +49,7 @@ class PartFile:
         self._direct = DirectWrites(self._file) if expected_bytes >= WORTH_IT_BYTES else None
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Append pieces, without putting them together first."""
+        """Append pieces without concatenating them."""
         if self._direct is not None:
             self._direct.write(pieces)
             self.size_bytes += sum(map(len, pieces))
@@ -64,30 +64,30 @@ class PartFile:
                 waiting[0] = memoryview(waiting[0])[written:]
 
     def overwrite(self, offset: int, data: bytes) -> None:
-        """Replace bytes that are written already."""
+        """Overwrite bytes that were already written."""
         self._complete()
         os.pwrite(self._file, data, offset)
 
     def map(self) -> memoryview:
-        """Return what is written, read-only, without reading it."""
+        """Return a read-only map of the written bytes."""
         self._complete()
         return memoryview(mmap.mmap(self._file, 0, access=mmap.ACCESS_READ))
 
     def move_to(self, path: Path) -> None:
-        """Close the file and put it in its place, where it replaces what was there."""
+        """Close the file and move it to its final path, replacing an existing file."""
         self._complete()
         self._close()
         os.replace(self.path, path)
         self._is_moved = True
 
     def stay(self) -> None:
-        """Close the file, which is in its place already."""
+        """Close the file and keep it at its path."""
         self._complete()
         self._close()
         self._is_moved = True
 
     def discard(self) -> None:
-        """Delete the file, if it has not been moved."""
+        """Delete the file, unless it was moved."""
         if self._direct is not None:
             self._direct.discard()
         self._close()
@@ -105,7 +105,7 @@ class PartFile:
 
 
 class GraphFile:
-    """A graph on its way: the pieces of a serialized GraphProto as they arrive."""
+    """A graph that is being received: the pieces of a serialized GraphProto."""
 
     def __init__(self, part: PartFile) -> None:
         self._part = part
@@ -113,7 +113,7 @@ class GraphFile:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the graph so far."""
+        """Number of bytes of the graph so far."""
         return self._part.size_bytes - _GRAPH_OFFSET
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
@@ -126,44 +126,44 @@ class GraphFile:
         Raises
         ------
         GraphError
-            It is damaged, or no graph.
+            It is damaged, or not a graph.
         """
         return parse_graph_proto(self._part.map()[_GRAPH_OFFSET:], where=where)
 
     def read(self, where: str, *, most_nodes: int, most_parts: int) -> Generator[None, None, Graph]:
-        """Return the same in steps, if it is not too large; see `tensight.graph.graph_proto_steps`.
+        """Parse the graph in steps, if it is not too large; see `tensight.graph.graph_proto_steps`.
 
         Raises
         ------
         GraphError
-            It is damaged, no graph, or too large.
+            It is damaged, not a graph, or too large.
         """
         data = self._part.map()[_GRAPH_OFFSET:]
         return (yield from graph_proto_steps(data, where=where, most_nodes=most_nodes, most_parts=most_parts))
 
     def move_to(self, path: Path) -> None:
-        """Make it a graph file of a dump."""
+        """Complete the file and move it into a dump."""
         size = self.size_bytes
         groups = [size >> 7 * index & 0x7F for index in range(_LENGTH_BYTES)]
         self._part.overwrite(len(_MODEL_HEAD), bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]]))
         self._part.move_to(path)
 
     def discard(self) -> None:
-        """Delete it, if it has not been moved."""
+        """Delete the file, unless it was moved."""
         self._part.discard()
 
 
 class TensorWriter:
-    """The npy file of a tensor on its way.
+    """The npy file of a tensor that is being received.
 
     Attributes
     ----------
     dtype : numpy.dtype
     shape : tuple of int
     data_bytes : int
-        What its elements need.
+        Size of its elements.
     offset : int
-        Where the elements begin, bytes.
+        Offset of the elements in bytes.
     """
 
     def __init__(self, part: PartFile, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -177,7 +177,7 @@ class TensorWriter:
 
     @property
     def missing_bytes(self) -> int:
-        """How many bytes of elements are still to come; negative if there were too many."""
+        """Number of bytes of elements that are still missing; negative if there were too many."""
         return self.data_bytes - (self._part.size_bytes - self.offset)
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
@@ -185,11 +185,11 @@ class TensorWriter:
         self._part.write(pieces)
 
     def move_to(self, path: Path) -> None:
-        """Make it a file of the dump."""
+        """Move the file into the dump."""
         self._part.move_to(path)
 
     def discard(self) -> None:
-        """Delete it, if it has not been moved."""
+        """Delete the file, unless it was moved."""
         self._part.discard()
 
 
@@ -207,8 +207,8 @@ def write_npy(path: Path, array: NDArray[Any]) -> None:
 
 @lru_cache(maxsize=4096)
 def npy_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """Return what an npy file of version 1.0 begins with; its length is a multiple of 64."""
-    # NumPy has no names for these: bytes, of which the file's name says what they are.
+    """Return the head of an npy file of version 1.0; its length is a multiple of 64."""
+    # NumPy has no names for these types, so they are stored as bytes, and the file's name contains the type.
     descr = f"<V{dtype.itemsize}" if dtype_name(dtype) in NARROW_NAMES else dtype.newbyteorder("<").str
     text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
     padding = -(10 + len(text) + 1) % 64

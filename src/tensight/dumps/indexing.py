@@ -1,7 +1,7 @@
-"""The tensors of one folder: names taken apart, repeats put together, nodes found.
+"""Index the tensors of one folder: parse file names, group repeated dumps, match nodes.
 
-A dump easily has 100,000 files, so this is written for speed: one pass over the listing, no file is opened (except
-binary files of Ascend devices, whose slots stand only inside).
+A dump easily has 100,000 files, so this is written for speed: one pass over the listing, and no file is opened (except
+binary files of Ascend devices, which list their slots only in their content).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.storage import FileEntry, Listing, Storage
 
-#: Files of an iteration folder that hold no tensor.
+#: Files in an iteration folder that contain no tensor.
 _OTHER = frozenset({"statistic.csv", "mapping.csv", "convert_failed_file_list.txt", "convert_failed_files_summary.txt"})
 
 MAPPING = "mapping.csv"
@@ -37,7 +37,7 @@ _NO_TEXT: MappingProxyType[str, str] = MappingProxyType({})
 
 
 class _Row(NamedTuple):
-    """A tensor and what its file's name (or the file) says. Rows of one tensor are sorted by their first two fields."""
+    """A tensor as described by its file's name (or the file). Rows of one tensor sort by their first two fields."""
 
     timestamp: int
     is_npy: bool
@@ -64,12 +64,12 @@ class FolderIndex:
         Sorted by execution order, inputs before outputs, slot.
     report : MatchReport
     unwritten : list of TensorFile
-        Outputs that their operators leave as memory happened to be; they are not among `tensors`.
+        Outputs that their operators never write; not among `tensors`.
     unread : list of str
-        Names of files that are neither tensors nor anything else known.
+        Names of files of unknown kind.
     problems : list of Problem
     statistics : FileEntry or None
-        The file in which the device recorded statistics.
+        The file with the statistics that the device recorded.
     """
 
     tensors: list[TensorFile] = field(default_factory=list)
@@ -81,7 +81,7 @@ class FolderIndex:
 
 
 class FolderIndexer:
-    """Indexes the folders of one root graph.
+    """Index the folders of one root graph.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class FolderIndexer:
     rank, graph_id : int
     matcher : NodeMatcher
     with_unwritten : bool
-        Whether outputs that nobody wrote are tensors like others.
+        Whether unwritten outputs count as tensors.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class FolderIndexer:
         statistics: Iterable[StatisticRow],
         dumped: Sequence[TensorFile],
     ) -> FolderIndex:
-        """Index the tensors of a folder of which the device recorded statistics, but no values.
+        """Index the tensors of a folder for which the device recorded statistics, but no values.
 
         Parameters
         ----------
@@ -133,9 +133,9 @@ class FolderIndexer:
         file : FileEntry
             The statistics file.
         statistics : iterable of StatisticRow
-            Its lines; the text of the lines is not kept.
+            Its lines; their text is not kept.
         dumped : sequence of TensorFile
-            The tensors of the folder that have a file; they are left out.
+            The tensors of the folder with a file, which are left out.
         """
         result = FolderIndex(statistics=file)
         rows = [self._recorded_row(file, replace(line, row=_NO_TEXT)) for line in statistics]
@@ -143,15 +143,15 @@ class FolderIndexer:
         return result
 
     def _recorded_row(self, file: FileEntry, line: StatisticRow) -> _Row:
-        found = self._matcher.match_names(line.op_type, line.op_name)
+        match = self._matcher.match_names(line.op_type, line.op_name)
         dtype = sys.intern(line.data_type)
         return _Row(
-            line.timestamp, False, file.name, 0, file.mtime_ns, found, line.task_id, line.stream_id, line.io, line.slot,
+            line.timestamp, False, file.name, 0, file.mtime_ns, match, line.task_id, line.stream_id, line.io, line.slot,
             "", dtype, line,
         )  # fmt: skip
 
     def _grouped(self, rows: list[_Row]) -> Iterable[list[_Row]]:
-        """Put together what may be repeats of one tensor: of one node, or of one name if the node is not certain."""
+        """Group the possible repeats of one tensor: by node, or by name if the node is uncertain."""
         dtypes = {row.match: row.declared_dtype for row in rows if row.slot == 0 and row.io == "output"}
         replaced = self._matcher.renumbered(dict.fromkeys(row.match for row in rows), dtypes)
         groups: dict[tuple[object, str, int], list[_Row]] = {}
@@ -189,8 +189,10 @@ class FolderIndexer:
                 continue
             head, task_id, stream_id, timestamp, io, slot, layout, dtype = split
             layout, dtype = sys.intern(layout), sys.intern(dtype)
-            found = match(head)
-            yield _Row(timestamp, True, name, size_bytes, mtime_ns, found, task_id, stream_id, io, slot, layout, dtype)
+            node_match = match(head)
+            yield _Row(
+                timestamp, True, name, size_bytes, mtime_ns, node_match, task_id, stream_id, io, slot, layout, dtype
+            )
 
     def _other_rows(self, folder: str, file: FileEntry, name: str, result: FolderIndex) -> Iterable[_Row]:
         if name in _OTHER or name.startswith("Opdebug.") or name.endswith(".json"):
@@ -199,8 +201,8 @@ class FolderIndexer:
         if raw is not None:
             is_operator = not raw.op_name.startswith("Parameter")
             op_type = raw.op_name.rpartition("/")[2].partition("-")[0] if is_operator else ""
-            found = self._matcher.match_names(op_type, raw.op_name)
-            return (_Row(0, False, *file, found, 0, 0, raw.io, raw.slot, raw.format, raw.dtype),)
+            match = self._matcher.match_names(op_type, raw.op_name)
+            return (_Row(0, False, *file, match, 0, 0, raw.io, raw.slot, raw.format, raw.dtype),)
         ascend = parse_ascend_name(name)
         if ascend is not None and not ascend.is_overflow:
             return self._ascend_rows(folder, file, ascend, result)
@@ -217,14 +219,14 @@ class FolderIndexer:
         except DumpError as error:
             result.problems.append(Problem(path, str(error)))
             return
-        found = self._matcher.match_names(name.op_type, data.op_name) if data.op_name else None
-        if found is None or len(found.candidates) != 1:
-            found = self._matcher.match_names(name.op_type, name.op_name)
+        match = self._matcher.match_names(name.op_type, data.op_name) if data.op_name else None
+        if match is None or len(match.candidates) != 1:
+            match = self._matcher.match_names(name.op_type, name.op_name)
         for slot in data.slots:
             if slot.problem:
                 result.problems.append(Problem(f"{path}, {slot.label}", slot.problem))
             yield _Row(
-                name.timestamp, False, file.name, slot.size_bytes, file.mtime_ns, found, name.task_id, name.stream_id,
+                name.timestamp, False, file.name, slot.size_bytes, file.mtime_ns, match, name.task_id, name.stream_id,
                 slot.io, slot.index, slot.format, slot.data_type,
             )  # fmt: skip
 
@@ -236,16 +238,16 @@ class FolderIndexer:
         result: FolderIndex,
         dumped: _Dumped | None = None,
     ) -> None:
-        # A (chained) URL may have text behind the path, so the position of the file's name is searched for once.
+        # A (chained) URL may have text after the path, so the position of the file's name is determined once.
         prefix, suffix = self._storage.full_path(f"{folder}/\0").split("\0")
         ordered: list[tuple[int, str, int, TensorFile]] = []
         report = result.report
         for rows in groups:
             if len(rows) > 1:
                 rows.sort(key=lambda row: row[:2], reverse=True)
-            for candidate, own in self._assigned(rows):
-                older = tuple(self._tensor(row, candidate, iteration, prefix, suffix, ()) for row in own[1:])
-                tensor = self._tensor(own[0], candidate, iteration, prefix, suffix, older)
+            for candidate, assigned in self._assigned(rows):
+                older = tuple(self._tensor(row, candidate, iteration, prefix, suffix, ()) for row in assigned[1:])
+                tensor = self._tensor(assigned[0], candidate, iteration, prefix, suffix, older)
                 if dumped is not None and tensor in dumped:
                     continue
                 graph_and_node = None if candidate is None else candidate[:2]
@@ -253,27 +255,27 @@ class FolderIndexer:
                 if not is_written and not self._with_unwritten:
                     result.unwritten += (tensor, *older)
                     continue
-                report.files += len(own)
+                report.files += len(assigned)
                 if candidate is None:
-                    report.add(own[0].match, len(own))
+                    report.add(assigned[0].match, len(assigned))
                     ordered.append((UNMATCHED, tensor.io, tensor.slot, tensor))
                 else:
-                    report.matched += len(own)
-                    report.matched_by_order += len(own) if own[0].match.by_order else 0
+                    report.matched += len(assigned)
+                    report.matched_by_order += len(assigned) if assigned[0].match.by_order else 0
                     ordered.append((candidate.position, tensor.io, tensor.slot, tensor))
         ordered.sort(key=_sort_key)
         result.tensors = [tensor for *_, tensor in ordered]
 
     def _assigned(self, rows: list[_Row]) -> list[tuple[Candidate | None, list[_Row]]]:
-        """Divide the files of one name among the nodes it fits."""
+        """Assign the files of one name to the nodes that it fits."""
         candidates = rows[0].match.candidates
         if len(candidates) == 1:
             return [(candidates[0], rows)]
         able = [candidate for candidate in candidates if has_slot(candidate, rows[0].io, rows[0].slot)]
         if len(able) == 1:
             return [(able[0], rows)]
-        # As many dumps as nodes that can only run one after the other: each ran once, the earliest first. Nodes that
-        # do not depend on each other may run in any order, or at once.
+        # With as many dumps as nodes that can only run one after the other, each ran once, the earliest first. Nodes
+        # that do not depend on each other may run in any order, or concurrently.
         once_each = len(able) == len(candidates) == len(rows) == len({row.timestamp for row in rows})
         if once_each and rows[0].match.is_ordered:
             return [(candidate, [row]) for candidate, row in zip(able, reversed(rows), strict=True)]
@@ -313,10 +315,10 @@ class FolderIndexer:
 
 
 class _Dumped:
-    """Tells which recorded tensors have a file with values.
+    """The tensors that have a file with values; ``in`` tells whether a recorded tensor is one of them.
 
-    The names in ``statistic.csv`` and of files can be spelled differently, so that one of the two may have found its
-    node and the other not; but both carry the moment at which the operator ran.
+    The names in ``statistic.csv`` and of files can be spelled differently, so that only one of them may have been
+    matched to its node; but both contain the time at which the operator ran.
     """
 
     def __init__(self, files: Sequence[TensorFile]) -> None:

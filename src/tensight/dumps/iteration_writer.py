@@ -1,4 +1,4 @@
-"""An iteration of a dump, written by the process that has its tensors: it appears as a whole, and goes as a whole."""
+"""Write an iteration of a dump from the process that has its tensors, atomically."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LONGEST_NAME_BYTES = 255
 
 _FIXED = ".0.0."
-"""Numbers of a task and of a stream, which there are none of."""
+"""Task and stream id, which do not exist here."""
 
 
 def tensor_file_name(head: str, moment: int, slot: int, dtype: np.dtype[Any], *, is_input: bool) -> str:
@@ -41,14 +41,14 @@ def tensor_file_name(head: str, moment: int, slot: int, dtype: np.dtype[Any], *,
         Whether `slot` is an input of the node.
     """
     io = "input" if is_input else "output"
-    # Only what npy files cannot name needs its element type in the name, which older readers do not expect there.
+    # Older readers do not expect the element type in the name, so only types that npy files cannot express get it.
     name = dtype_name(dtype)
     declared = f".{name}" if name in NAMELESS else ""
     return f"{head}{_FIXED}{moment}.{io}.{slot}.DefaultFormat{declared}.npy"
 
 
 def fitting_name(folder: Path, name: str) -> str:
-    """Return the name that a file gets in a folder: a long one becomes digits, and a line of the folder's mapping."""
+    """Return the name for a file in a folder; a name that is too long becomes digits, added to the folder's mapping."""
     if len(os.fsencode(name)) <= LONGEST_NAME_BYTES:
         return name
     digits = str(int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big"))
@@ -57,16 +57,16 @@ def fitting_name(folder: Path, name: str) -> str:
 
 
 class IterationWriter:
-    """Writes an iteration of a root graph, of which nothing is seen until it is complete. Methods raise OSError.
+    """Write an iteration of a root graph, which becomes visible when complete. Methods raise OSError.
 
     Parameters
     ----------
     part : Path
-        Folder in which it grows; it must not exist.
+        Temporary folder; it must not exist.
     target : Path
-        Where it will be; nothing may be there.
+        Final folder; it must not exist.
     moment : callable
-        Returns the time in microseconds, never the same twice.
+        Returns a strictly increasing time in microseconds.
     """
 
     def __init__(self, part: Path, target: Path, moment: Callable[[], int]) -> None:
@@ -92,19 +92,19 @@ class IterationWriter:
         str
             Name of the file.
         """
-        # little-endian, in C order; of an array that is both already there is no copy
+        # Little-endian, in C order; an array that already is both is not copied.
         plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
         name = self._name(head, slot, plain.dtype, is_input=is_input)
         write_npy(self._part / name, plain)
         return name
 
     def add_again(self, written: str, head: str, slot: int, array: NDArray[Any], *, is_input: bool = False) -> None:
-        """Write a tensor whose elements are in the file of a name already: both then are one file."""
+        """Write a tensor with the elements of an existing file, as a hard link to it."""
         name = self._name(head, slot, array.dtype, is_input=is_input)
         try:
             os.link(self._part / written, self._part / name)
         except OSError:
-            # Not every file system can do that.
+            # Not every file system supports hard links.
             self.add(head, slot, array, is_input=is_input)
 
     def add_statistics(self, text: str) -> None:
@@ -112,12 +112,12 @@ class IterationWriter:
         (self._part / STATISTICS).write_bytes(text.encode("utf-8", "replace"))
 
     def keep(self) -> None:
-        """Put the iteration in its place."""
+        """Move the iteration to its final folder."""
         os.makedirs(self._target.parent, mode=0o700, exist_ok=True)
         os.rename(self._part, self._target)
 
     def discard(self) -> None:
-        """Delete what was written, as far as that is possible."""
+        """Delete the written files; errors are ignored."""
         shutil.rmtree(self._part, ignore_errors=True)
 
     def _name(self, head: str, slot: int, dtype: np.dtype[Any], *, is_input: bool) -> str:
@@ -125,7 +125,7 @@ class IterationWriter:
 
 
 def find_tensor(folder: Path, head: str, slot: int, *, is_input: bool) -> tuple[Path, str] | None:
-    """Return the file of a tensor in the folder of an iteration, and its element type if the name says it.
+    """Return the file of a tensor in the folder of an iteration, and its element type if its name contains it.
 
     None if there is no such file.
     """
@@ -136,10 +136,10 @@ def find_tensor(folder: Path, head: str, slot: int, *, is_input: bool) -> tuple[
         mapping, _ = parse_mapping((folder / MAPPING).read_text("utf-8", "replace"))
         names |= {original: f"{digits}.npy" for digits, original in mapping.items()}
     for name, file in names.items():
-        # Between the two there is nothing but the time.
-        moment, found, rest = name.removeprefix(beginning).partition(end)
+        # Between the two is only the time.
+        moment, separator, rest = name.removeprefix(beginning).partition(end)
         declared = rest.removesuffix(".npy").removeprefix(".")
-        if not (name.startswith(beginning) and found and moment.isdigit() and rest.endswith(".npy")):
+        if not (name.startswith(beginning) and separator and moment.isdigit() and rest.endswith(".npy")):
             continue
         if not declared or declared in NAMELESS:
             return folder / file, declared

@@ -1,4 +1,4 @@
-"""Which layouts of dumps there are, and finding the dump that a person means."""
+"""The layouts of dumps, and the search for the dump that the user named."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ LAYOUTS: tuple[Layout, ...] = (
     TRACES,
     MSPROBE,
 )
-"""All layouts: a new one is a line here. Of a rank that lies in one folder in several layouts, the first is read."""
+"""All layouts; add a line for a new one. If a folder contains a rank in several layouts, the first is read."""
 
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _OLD_DEVICE = re.compile(r".+_graph_\d+", re.ASCII)
 _ACL = re.compile(r"acl_dump(_\d+)?\.json", re.ASCII)
 _TIME = re.compile(r"20\d{12}", re.ASCII)
 
-#: How many folders are opened while searching for a dump below the folder that was named.
+#: Maximum number of folders to list in the search for a dump below the named folder.
 _MAX_OPENED_FOLDERS = 2_000
 
 
@@ -46,7 +46,7 @@ class LocatedDump:
     ranks : tuple of LocatedRank
         Sorted by rank; at least one.
     problems : list of Problem
-        Those that belong to no rank. Readers of its ranks add to them.
+        Problems that belong to no rank. The readers of its ranks append to them.
     """
 
     storage: Storage
@@ -55,7 +55,7 @@ class LocatedDump:
 
 
 def may_be_dump(folders: Sequence[str], files: Sequence[str]) -> bool:
-    """Tell from the names of what is in a folder whether a dump of any layout may be in it.
+    """Return whether a folder may contain a dump of any layout, from the names in it.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ def find_dump(path: str | os.PathLike[str]) -> LocatedDump:
     Parameters
     ----------
     path : str or path-like
-        The dump's folder (which holds ``rank_0``, …), the folder or file of one rank, or a folder with exactly one dump
-        in it.
+        The dump's folder (which contains ``rank_0``, …), the folder or file of one rank, or a folder with exactly one
+        dump in it.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def find_dump(path: str | os.PathLike[str]) -> LocatedDump:
         raise DumpError(
             f"{storage.root}: holds {len(below)} dumps; name one of them:\n  {listed}{more}", code="dump-ambiguous"
         )
-    why = f"is no dump: {'; '.join(map(str, problems))}." if problems else _why_not(storage)
+    why = f"is not a dump: {'; '.join(map(str, problems))}." if problems else _why_not(storage)
     raise DumpError(f"{storage.root}: {why}")
 
 
@@ -120,7 +120,7 @@ def _ranks_at(storage: Storage, problems: list[Problem]) -> tuple[LocatedRank, .
 
 
 def _named_file(path: str) -> LocatedDump | None:
-    """Return the dump of one rank whose own file was named; None if it is no such file."""
+    """Return the dump of one rank if the path is its file; else None."""
     folder, _, name = path.rpartition("/")
     if not may_be_dump((), (name,)):
         return None
@@ -133,7 +133,7 @@ def _named_file(path: str) -> LocatedDump | None:
 
 
 def _dumps_below(storage: Storage) -> list[LocatedDump]:
-    found: list[LocatedDump] = []
+    dumps: list[LocatedDump] = []
     opened = 0
     level = [""]
     for _ in range(2):
@@ -142,31 +142,31 @@ def _dumps_below(storage: Storage) -> list[LocatedDump]:
         for folder in below:
             opened += 1
             if opened > _MAX_OPENED_FOLDERS:
-                return found
+                return dumps
             dump = _dump_at(storage, folder)
             if dump is None:
                 level.append(folder)
             else:
-                found.append(dump)
-    return found
+                dumps.append(dump)
+    return dumps
 
 
 def _dump_at(storage: Storage, folder: str) -> LocatedDump | None:
-    """Return the dump in a folder below the one that was named; None if it holds none, or cannot be opened."""
+    """Return the dump in a folder below the named one; None if there is none, or if it cannot be opened."""
     problems: list[Problem] = []
     try:
         listing = storage.list_folder(folder)
         if not may_be_dump(listing.folders, [file.name for file in listing.files]):
             return None
-        own = open_storage(storage.full_path(folder))
-        ranks = _ranks_at(own, problems)
+        dump_storage = open_storage(storage.full_path(folder))
+        ranks = _ranks_at(dump_storage, problems)
     except DumpError:
         return None
-    return LocatedDump(own, ranks, problems) if ranks else None
+    return LocatedDump(dump_storage, ranks, problems) if ranks else None
 
 
 def _why_not(storage: Storage) -> str:
-    """Say what a folder without a rank layout is, as far as it can be recognised."""
+    """Return why a folder is not a dump: the unsupported kind of dump that it contains, if recognised."""
     try:
         listing = storage.list_folder("")
     except MissingFileError:
@@ -186,6 +186,6 @@ def _why_not(storage: Storage) -> str:
     if any(name.startswith("iteration_") for name in (*below, *inner)):
         return "is a dump of MindSpore up to 1.1 (iteration_N/…), which has no graphs; it is not supported."
     return (
-        "is no dump: there is no folder rank_N with .dump_metadata, graphs or tensors in it, nor up to two levels "
+        "is not a dump: there is no folder rank_N with .dump_metadata, graphs or tensors in it, nor up to two levels "
         "below. Name the folder given as `path` in the dump configuration."
     )

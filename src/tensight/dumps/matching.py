@@ -1,7 +1,7 @@
-"""Which graph node a dumped file belongs to.
+"""Match dumped files to graph nodes.
 
-File names of MindSpore up to 2.3 hold only the last part of an operator's name, newer ones the whole name with its
-separators made equal. Both can fit several nodes. A file is given to a node only if nothing else can be meant.
+File names of MindSpore up to 2.3 contain only the last part of an operator's name, newer ones the whole name with all
+separators replaced by ``_``. Both can fit several nodes. A file is matched to a node only if the match is unambiguous.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Io = Literal["input", "output"]
 
 _PARAMETER = "Parameter"
 
-#: The end of an operator's name: ``-op61``, in newer versions counted anew in every scope.
+#: The end of an operator's name: ``-op61``, in newer versions numbered separately in every scope.
 _NUMBER = re.compile(r"(?P<stem>.+-op)(?P<number>\d{1,18})", re.ASCII | re.DOTALL)
 
 
@@ -52,11 +52,11 @@ class Match:
     op_type, op_name : str
         As in the file name.
     candidates : tuple of Candidate
-        In the order of execution; one: matched, none: unmatched, more: the files themselves must decide.
+        In the order of execution; one: matched, none: unmatched, more: decided by the files themselves.
     mistyped : bool
-        A node of this name exists, but is of another type; it is no candidate.
+        A node of this name exists, but is of another type; it is not a candidate.
     by_order : bool
-        The name has another number than the node; see `NodeMatcher.renumbered`.
+        The number in the file name differs from the node's; see `NodeMatcher.renumbered`.
     """
 
     op_type: str
@@ -68,7 +68,7 @@ class Match:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether each candidate needs what the one before it made, so that they can only have run in this order."""
+        """Whether each candidate depends on the previous one, so that they can only have run in this order."""
         if self._ordered is None:
             pairs = zip(self.candidates, self.candidates[1:], strict=False)
             self._ordered = all(_depends(later, earlier) for earlier, later in pairs)
@@ -77,14 +77,14 @@ class Match:
 
 @dataclass(slots=True)
 class MatchReport:
-    """What could not be matched in a folder of a root graph.
+    """The result of matching the files in a folder of a root graph.
 
     Attributes
     ----------
     files, matched, matched_by_order : int
-        Tensors, how many of them have a node, and how many of those are numbered otherwise than in the graph.
+        Tensors, how many of them have a node, and how many of those have another number in the graph.
     constants_without_node : int
-        Constants that MindSpore dumped after it had folded them away; nothing is wrong with them.
+        Constants that MindSpore dumped although it had folded them away; this is not a problem.
     unmatched, mistyped : dict of str to int
         Number of files by type and name of the operator.
     ambiguous : dict of str to tuple of str
@@ -102,7 +102,7 @@ class MatchReport:
     ambiguous_files: int = 0
 
     def add(self, match: Match, count: int) -> None:
-        """Count files that stayed without a node."""
+        """Count files without a node."""
         head = f"{match.op_type}.{match.op_name}"
         if match.candidates:
             self.ambiguous_files += count
@@ -118,7 +118,7 @@ class MatchReport:
 
 
 class NodeMatcher:
-    """Finds the nodes of the graphs that share one folder of tensors.
+    """Find the nodes of the graphs that share one folder of tensors.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class NodeMatcher:
         return match
 
     def match_names(self, op_type: str, op_name: str) -> Match:
-        """Return the nodes that type and name of an operator fit, as other kinds of file give them."""
+        """Return the nodes that type and name of an operator fit, as stored in other kinds of files."""
         key = f"{op_type}\0{op_name}"
         match = self._matches.get(key)
         if match is None:
@@ -163,12 +163,12 @@ class NodeMatcher:
 
     def _find(self, op_type: str, op_name: str) -> Match:
         if op_type == _PARAMETER:
-            found = self._parameters.find(op_name) or self._constants.find(op_name)
-            return Match(op_type, op_name, tuple(self._one_variable(found)))
+            variables = self._parameters.find(op_name) or self._constants.find(op_name)
+            return Match(op_type, op_name, tuple(self._one_variable(variables)))
         whole = self._operators.find_whole(op_name)
         typed = _of_type(whole, op_type)
         if whole:
-            # The whole name says it all; device kernels may have types of their own.
+            # The whole name is sufficient; device kernels may have other types.
             return Match(op_type, op_name, _in_order(typed or whole))
         short = self._operators.find_short(op_name)
         if short:
@@ -178,26 +178,26 @@ class NodeMatcher:
         return Match(op_type, op_name, _in_order(others))
 
     def renumbered(self, matches: Iterable[Match], dtypes: Mapping[Match, str]) -> dict[Match, Match]:
-        """Correct the matches of one folder where its files number their operators otherwise than the graph.
+        """Correct the matches of one folder whose files number their operators differently from the graph.
 
-        MindSpore 2.10 numbers operators anew in every scope, and makes some of them (Cast, AddN, …) once more after
-        it has named them, so that the graph says ``…/Cast-op5, -op6`` and the files ``…_Cast-op0, -op1``. Files count
-        upwards in the order of the graph. So if, in one scope and type, files have a number that no node has, or if
-        the graph does not count upwards, then no number there can be trusted; and if there are as many of one as of
-        the other, the n-th belongs to the n-th, unless the element types speak against it. Otherwise all nodes of that
-        scope and type stay possible.
+        MindSpore 2.10 numbers operators separately in every scope, and creates some of them (Cast, AddN, …) again after
+        naming them, so that the graph has ``…/Cast-op5, -op6`` and the files ``…_Cast-op0, -op1``. Numbers of files
+        increase in the order of the graph. If, in one scope and type, files have a number that no node has, or the
+        numbers in the graph do not increase, no number there can be trusted. Then the n-th file belongs to the n-th
+        node if there are as many files as nodes and the element types agree. Otherwise all nodes of that scope and type
+        remain candidates.
 
         Parameters
         ----------
         matches : iterable of Match
-            What all files of the folder matched.
+            The matches of all files in the folder.
         dtypes : mapping of Match to str
-            Element types of first outputs as the file names state them.
+            Element types of first outputs according to the file names.
 
         Returns
         -------
         dict of Match to Match
-            What must be replaced, and by what.
+            Replacements of matches.
         """
         matches = list(matches)
         if not self._unordered and all(match.candidates for match in matches):
@@ -224,10 +224,10 @@ class NodeMatcher:
 
     @cached_property
     def _unordered(self) -> frozenset[tuple[str, str]]:
-        """Scopes and types in which the graph does not count upwards, if it counts anew in every scope."""
+        """Scopes and types in which numbers in the graph do not increase, if every scope is numbered separately."""
         latest: dict[str, int] = {}
         numbers: set[int] = set()
-        found: list[tuple[str, str]] = []
+        families: list[tuple[str, str]] = []
         amount = 0
         for candidate in self._operators.all():
             stem, _, number = (candidate.node.full_name or candidate.node.name).rpartition("-op")
@@ -235,15 +235,15 @@ class NodeMatcher:
                 continue
             counted = int(number)
             if counted < latest.get(stem, -1):
-                found.append((joined(candidate.node.type), joined(f"{stem}-op")))
+                families.append((joined(candidate.node.type), joined(f"{stem}-op")))
             latest[stem] = counted
             numbers.add(counted)
             amount += 1
-        return frozenset(found) if len(numbers) < amount else frozenset()
+        return frozenset(families) if len(numbers) < amount else frozenset()
 
     @property
     def _by_stem(self) -> dict[tuple[str, str], list[Candidate]]:
-        """Nodes in the order of the graph files, by type and by name without its number; only those that ran."""
+        """Operators in the order of the graph files, by type and by name without its number."""
         if self._stems is None:
             self._stems = {}
             for candidate in self._operators.all():
@@ -253,19 +253,21 @@ class NodeMatcher:
                     self._stems.setdefault((joined(candidate.node.type), parts["stem"]), []).append(candidate)
         return self._stems
 
-    def _one_variable(self, found: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Take parameters of one name in several graphs for one variable if they look alike: the root graph's."""
-        if len(found) < 2:
-            return found
-        names = {candidate.node.name for candidate in found}
-        kinds = {(slot.dtype, slot.shape) for candidate in found for slot in candidate.node.outputs[:1]}
+    def _one_variable(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Return the root graph's node for a parameter that several graphs share, if type and shape agree."""
+        if len(candidates) < 2:
+            return candidates
+        names = {candidate.node.name for candidate in candidates}
+        kinds = {(slot.dtype, slot.shape) for candidate in candidates for slot in candidate.node.outputs[:1]}
         if len(names) > 1 or len(kinds) > 1:
-            return _in_order(found)
-        return [min(found, key=lambda one: (one.graph.graph_id != self._root_id, one.graph.graph_id))]
+            return _in_order(candidates)
+        return [
+            min(candidates, key=lambda candidate: (candidate.graph.graph_id != self._root_id, candidate.graph.graph_id))
+        ]
 
 
 class _Names:
-    """Nodes by each way in which a file may spell their name."""
+    """Nodes by all spellings of their names in files."""
 
     def __init__(self) -> None:
         self._exact: dict[str, Candidate | list[Candidate]] = {}
@@ -275,7 +277,7 @@ class _Names:
 
     def all(self) -> Iterable[Candidate]:
         """Yield every node in the order in which it was added."""
-        # Nodes of one name keep the place of the first.
+        # Nodes of the same name follow the first of them.
         for name in self._exact:
             yield from _get(self._exact, name)
 
@@ -286,21 +288,21 @@ class _Names:
         _put(self._short, short, candidate)
 
     def find_whole(self, name: str) -> Sequence[Candidate]:
-        """Return the nodes of which this is the whole name."""
+        """Return the nodes with this whole name."""
         return _get(self._exact, name) or _get(self._joined, joined(name))
 
     def find_short(self, name: str) -> Sequence[Candidate]:
-        """Return the nodes of which this is the last part of the name."""
-        found = _get(self._short, name)
-        return found or (() if "_" in joined(name) else self._by_tail.get(name, ()))
+        """Return the nodes whose name ends with this part."""
+        candidates = _get(self._short, name)
+        return candidates or (() if "_" in joined(name) else self._by_tail.get(name, ()))
 
     def find(self, name: str) -> Sequence[Candidate]:
-        """Return the nodes of this name, or else short name."""
+        """Return the nodes with this whole name, or else with this short name."""
         return self.find_whole(name) or _get(self._short, name)
 
     @property
     def _by_tail(self) -> dict[str, list[Candidate]]:
-        """Nodes by what follows the last ``_`` of their joined name: all that some converters keep."""
+        """Nodes by the part after the last ``_`` of their joined name, which is all that some converters keep."""
         if self._tails is None:
             self._tails = {}
             for name in self._joined:
@@ -328,12 +330,12 @@ def _get(table: dict[str, Candidate | list[Candidate]], key: str) -> Sequence[Ca
 def _of_type(candidates: Sequence[Candidate], op_type: str) -> Sequence[Candidate]:
     if not op_type:
         return candidates
-    wanted = joined(op_type)
-    return [candidate for candidate in candidates if joined(candidate.node.type) == wanted]
+    joined_type = joined(op_type)
+    return [candidate for candidate in candidates if joined(candidate.node.type) == joined_type]
 
 
 def _may_be(candidate: Candidate, dtype: str) -> bool:
-    """Tell whether a node's first output can have an element type; unknown counts as yes."""
+    """Return whether a node's first output can have an element type; True if unknown."""
     outputs = candidate.node.outputs
     return not dtype or not outputs or not outputs[0].dtype or outputs[0].dtype == dtype.lower()
 
@@ -343,7 +345,7 @@ def _in_order(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
 
 
 def _depends(candidate: Candidate, earlier: Candidate) -> bool:
-    """Tell whether a node gets, over any number of nodes, what an earlier one of the same graph made."""
+    """Return whether a node depends, directly or indirectly, on an earlier one of the same graph."""
     graph = candidate.graph
     if graph is not earlier.graph:
         return False
@@ -360,7 +362,7 @@ def _depends(candidate: Candidate, earlier: Candidate) -> bool:
 
 
 def has_slot(candidate: Candidate, io: Io, slot: int) -> bool:
-    """Tell whether a node has that many inputs or outputs; unknown counts as yes."""
+    """Return whether a node has an input or output with this number; True if unknown."""
     if io == "output":
         return not candidate.node.outputs or slot < len(candidate.node.outputs)
     return slot < max(len(candidate.node.inputs), len(candidate.graph.flat_producers(candidate.node)))

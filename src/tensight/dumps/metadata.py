@@ -1,4 +1,4 @@
-"""What a dump says about itself: ``.dump_metadata/`` with the settings, the framework and the device table."""
+"""The metadata of a dump: ``.dump_metadata/`` with the settings, the framework and the device table."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class DumpMetadata:
     Attributes
     ----------
     framework : str
-        ``mindspore`` or, of what Tensight recorded, ``torch``; another name where another framework has an agent.
+        ``mindspore``, ``torch``, or the name of another framework with an agent.
     by_agent : bool
-        Whether Tensight's agent recorded it in the training process: it has the names, the roles and the order that the
+        Whether Tensight's agent recorded it in the training process, with the names, the roles and the order that the
         agent saw there.
     framework_version : str
         Such as ``2.0.0``; empty if unknown.
     device_target : str
         ``CPU``, ``GPU`` or ``Ascend``; empty if unknown.
     net_name : str
-        Name of the folder that holds the tensors; empty if unknown.
+        Name of the folder with the tensors; empty if unknown.
     synchronous : bool
-        Whether the tensors were written during the run, and not by the device on its own.
+        Whether the host wrote the tensors during the run, rather than the device asynchronously.
     file_format : str
         ``npy`` or ``bin``.
     input_output : int
@@ -52,9 +52,9 @@ class DumpMetadata:
     config : mapping
         The whole dump configuration as written; empty if missing.
     tool : str
-        The tool that wrote it, if it was neither MindSpore nor Tensight: ``msprobe``; else empty.
+        ``msprobe`` if this tool wrote it; empty for MindSpore and Tensight.
     traces : str
-        Of a trace, which has statistics and no values, what was captured: ``modules`` or ``ops``; else empty.
+        What a trace, which has statistics and no values, captured: ``modules`` or ``ops``; empty for other dumps.
     """
 
     framework: str = "mindspore"
@@ -72,28 +72,28 @@ class DumpMetadata:
 
     @property
     def is_as_read(self) -> bool:
-        """Whether parameters, and what is overwritten, are as calls read them, and not as the step left them."""
+        """Whether parameters and overwritten tensors have the values that calls read, not those of the step's end."""
         return self.tool == "msprobe"
 
     @property
     def framework_name(self) -> str:
-        """What people call the framework."""
+        """Display name of the framework."""
         return name_of(self.framework)
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything that ran was dumped, of the iterations that were; False if that is not known."""
+        """Whether everything that ran in the dumped iterations was dumped; False if unknown."""
         return _section(self.config, "common_dump_settings").get("dump_mode") == 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Device:
-    """Where a rank ran.
+    """The device on which a rank ran.
 
     Attributes
     ----------
     rank : int
-        Of the process.
+        Rank of the process.
     server : str
         Name or address of the machine.
     device_id : int
@@ -109,7 +109,7 @@ class Device:
 
 
 def read_metadata(storage: Storage, rank_folder: str, problems: list[Problem]) -> DumpMetadata:
-    """Read the settings beside a rank's tensors; what is missing or broken becomes a problem and a default.
+    """Read the settings beside a rank's tensors; missing or invalid ones become a problem, and defaults are used.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def read_metadata(storage: Storage, rank_folder: str, problems: list[Problem]) -
     rank_folder : str
         Relative to the storage's root.
     problems : list of Problem
-        Added to.
+        Problems are appended.
 
     Returns
     -------
@@ -135,9 +135,9 @@ def read_metadata(storage: Storage, rank_folder: str, problems: list[Problem]) -
         input_output = 0
     net_name = _text(common, "net_name")
     if net_name in {".", ".."} or set(net_name) & set("/\\\0"):
-        problems.append(Problem(where, f"net_name {_short(net_name)} is no folder name; it is not used"))
+        problems.append(Problem(where, f"net_name {_short(net_name)} is not a folder name; it is not used"))
         net_name = ""
-    # CPU can only dump synchronously, whatever the settings say or lack.
+    # CPU and GPU can only dump synchronously, regardless of the settings.
     synchronous = device in {"CPU", "GPU", ""} or e2e.get("enable") is True
     return DumpMetadata(
         framework=_text(machine, "framework") or "mindspore",
@@ -171,7 +171,7 @@ def read_devices(storage: Storage, rank_folder: str, problems: list[Problem]) ->
     Returns
     -------
     dict of int to Device
-        By rank; empty if there is no table, or one that cannot be used.
+        By rank; empty if there is no table, or if it is unusable.
     """
     where = f"{rank_folder}/{FOLDER}/hccl.json".lstrip("/")
     try:
@@ -184,7 +184,7 @@ def read_devices(storage: Storage, rank_folder: str, problems: list[Problem]) ->
 
 
 class RunDescription:
-    """What the folder of a dump's first rank says of the whole run; each file is read when it is asked for.
+    """The description of a run in the folder of the dump's first rank; each file is read on first use.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class RunDescription:
     rank_folder : str
         Relative to the storage's root.
     problems : list of Problem
-        Added to.
+        Problems are appended.
     """
 
     def __init__(self, storage: Storage, rank_folder: str, problems: list[Problem]) -> None:
@@ -207,12 +207,12 @@ class RunDescription:
 
     @cached_property
     def setup(self) -> dict[str, Any] | None:
-        """The set-up of the training; None if it was not recorded."""
+        """The set-up of the training; None if not recorded."""
         return read_setup(self._storage, self._folder, self._problems)
 
     @cached_property
     def devices(self) -> dict[int, Device]:
-        """Where ranks ran, as far as there is a table of it."""
+        """The devices by rank; empty if there is no table."""
         return read_devices(self._storage, self._folder, self._problems)
 
 
@@ -253,9 +253,9 @@ def _parse_object(data: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"it is no JSON ({error})") from None
+        raise ValueError(f"it is not JSON ({error})") from None
     if not isinstance(value, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return value
 
 

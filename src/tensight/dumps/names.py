@@ -1,7 +1,7 @@
-"""File names of dumped tensors, taken apart without opening anything.
+"""Parse file names of dumped tensors, without opening files.
 
-A name carries the operator, the slot and the moment of the dump, joined by dots, and operator and parameter names
-may contain dots themselves. So names are read from the right, where the number of fields is known.
+A name contains the operator, the slot and the time of the dump, joined by dots, and operator and parameter names may
+contain dots themselves. So names are parsed from the right, where the number of fields is known.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-#: What every frame of a name may hold: ids and times are signed 64-bit integers in the tables built from them.
+#: Maximum of every number in a name: ids and times are signed 64-bit integers in tables.
 _MAX_NUMBER = 2**63 - 1
 
 _MAX_SLOT = 2**31 - 1
 
-#: The characters that MindSpore replaces by ``_`` when it writes a scoped name into a file name.
+#: The characters of a scoped name that MindSpore replaces by ``_`` in file names.
 _SEPARATORS = str.maketrans({"/": "_", ".": "_", "\\": "_", " ": "_"})
 
-#: Element types that an npy file does not tell, by what names of files call them, all in small letters.
+#: Element types that npy files cannot express, by their names in file names, in lower case.
 NAMELESS = {
     "bfloat16": "bfloat16",
     "float8_e4m3fn": "float8_e4m3fn",
@@ -39,15 +39,15 @@ _RAW = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class TensorFileName:
-    """What the name of a dumped tensor's file says.
+    """The fields in the name of a dumped tensor's file.
 
     Attributes
     ----------
     op_type : str
         Operator type; ``Parameter`` for parameters, constants and network inputs; empty if the name has none.
     op_name : str
-        Operator or parameter name as it is in the file name: without scopes (MindSpore up to 2.3), or the whole
-        scoped name joined by ``_``.
+        Operator or parameter name as in the file name: without scopes (MindSpore up to 2.3), or the whole scoped name
+        joined by ``_``.
     io : {"input", "output"}
     slot : int
     task_id, stream_id : int
@@ -56,8 +56,8 @@ class TensorFileName:
     format : str
         Layout of the elements, such as ``DefaultFormat`` or ``NCHW``.
     declared_dtype : str
-        Element type as the name states it, such as ``BFloat16`` (whose elements MindSpore stores as float32); empty
-        where the name has no such field (MindSpore up to 2.3).
+        Element type in the name, such as ``BFloat16`` (whose elements MindSpore stores as float32); empty if the name
+        has no such field (MindSpore up to 2.3).
     """
 
     op_type: str
@@ -73,12 +73,12 @@ class TensorFileName:
 
 @dataclass(frozen=True, slots=True)
 class RawFileName:
-    """What the name of a raw ``.bin`` file of MindSpore up to 1.1 says; the file itself has no header.
+    """The fields in the name of a raw ``.bin`` file of MindSpore up to 1.1, which has no header.
 
     Attributes
     ----------
     op_name : str
-        Full scoped name (``--`` of the file name turned back into ``/``).
+        Full scoped name (with ``/`` for ``--`` in the file name).
     io : {"input", "output"}
     slot : int
     shape : tuple of int
@@ -136,9 +136,9 @@ def split_name(name: str) -> SplitName | None:
 
 
 def split_head(head: str) -> tuple[str, str]:
-    """Divide ``{op_type}.{op_name}``; operator types have no dot, names may have.
+    """Split ``{op_type}.{op_name}``; operator types contain no dots, names may.
 
-    A head without a dot (the digits that stand for a long name) is a name without a type.
+    A head without a dot (the digits that replace a long name) is a name without a type.
     """
     op_type, dot, op_name = head.partition(".")
     return (op_type, op_name) if dot else ("", head)
@@ -170,9 +170,9 @@ def parse_raw_name(name: str) -> RawFileName | None:
 
 
 def joined(full_name: str) -> str:
-    """Return a scoped name the way newer file names spell it: slashes, dots and spaces become ``_``.
+    """Return a scoped name as newer file names spell it: slashes, dots, backslashes and spaces become ``_``.
 
-    Different names can become equal: the way back needs the graph.
+    Different names can become equal, so the inverse needs the graph.
     """
     return full_name.translate(_SEPARATORS)
 
@@ -184,7 +184,7 @@ def constant_key(name: str) -> str | None:
 
 
 def parse_mapping(text: str) -> tuple[dict[str, str], int]:
-    """Read ``mapping.csv``, which names the files whose own name would have been longer than 255 bytes.
+    """Parse ``mapping.csv``, which has the names of files that would be longer than 255 bytes.
 
     Parameters
     ----------
@@ -194,9 +194,9 @@ def parse_mapping(text: str) -> tuple[dict[str, str], int]:
     Returns
     -------
     dict of str to str
-        Original file name by digits. The names are only ever taken apart, never opened.
+        Original file name by digits. The names are only parsed, never opened.
     int
-        How many lines were refused: no such form, or a name with a path separator.
+        Number of refused lines: of another form, or with a path separator in the name.
     """
     names: dict[str, str] = {}
     refused = 0
@@ -214,9 +214,9 @@ def parse_mapping(text: str) -> tuple[dict[str, str], int]:
 
 
 def original_name(name: str, mapping: dict[str, str]) -> str:
-    """Return the name that a file would have had, if ``mapping.csv`` renamed it; else its own.
+    """Return the original name of a file that ``mapping.csv`` renames; else its own.
 
-    The digits can stand for the whole name, or (after conversion from binary) for operator type and name only.
+    The digits can replace the whole name, or (after conversion from binary) only operator type and name.
     """
     digits, dot, rest = name.partition(".")
     if not digits.isdigit() or digits not in mapping:

@@ -1,7 +1,7 @@
-"""The header of an npy file, checked before any memory is reserved for what it promises.
+"""Read the header of an npy file, and check it before memory is allocated for the array.
 
 Only arrays of numbers are accepted: no pickled objects, no records, no text. The format is NumPy's
-(``numpy.lib.format``); the header is read with a narrow grammar of our own, because it comes from strangers.
+(``numpy.lib.format``); the header is parsed with a narrow grammar of our own, because files are untrusted.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 _MAGIC = b"\x93NUMPY"
 
-#: NumPy's own limit for a header that it parses from an untrusted file.
+#: NumPy's own limit for the header of an untrusted file.
 _MAX_HEADER_BYTES = 10_000
 
-#: What NumPy 1.x can hold.
+#: The maximum of NumPy 1.x.
 _MAX_DIMENSIONS = 32
 
 #: Enough for the header of nearly every file: one read instead of two.
@@ -41,10 +41,10 @@ _ITEM = re.compile(
 
 _NUMBERS = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f[248]|c(?:8|16)|V[12])|\?")
 
-#: What NumPy writes for float8_e5m2 of ml_dtypes, but cannot read.
+#: NumPy writes this for float8_e5m2 of ml_dtypes, but cannot read it.
 _E5M2 = re.compile(r"[<|=]?f1")
 
-#: How MindSpore on CPU (2.7, 2.10) names bfloat16: by a type that only its own extension of NumPy knows.
+#: MindSpore's name of bfloat16 on CPU (2.7, 2.10), which only its own extension of NumPy knows.
 _MINDSPORE_BFLOAT16 = re.compile(r"[<=]?E2")
 
 _HALVES = frozenset({"float16", "bfloat16"})
@@ -52,7 +52,7 @@ _HALVES = frozenset({"float16", "bfloat16"})
 
 @dataclass(frozen=True, slots=True)
 class TensorHeader:
-    """How the elements lie in a file.
+    """Element type, shape and position of the elements in a file.
 
     Attributes
     ----------
@@ -61,9 +61,9 @@ class TensorHeader:
     shape : tuple of int
         Length of each dimension.
     offset : int
-        Where the elements begin, bytes.
+        Offset of the elements in bytes.
     fortran : bool
-        Whether the first axis varies fastest.
+        Whether the order is Fortran's: the first axis varies fastest.
     """
 
     dtype: np.dtype[Any]
@@ -78,7 +78,7 @@ class TensorHeader:
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of all elements."""
+        """Size of all elements in bytes."""
         return self.count * self.dtype.itemsize
 
 
@@ -89,8 +89,8 @@ def read_header(file: OpenFile, declared_dtype: str = "") -> TensorHeader:
     ----------
     file : OpenFile
     declared_dtype : str
-        Element type by the file's name. It matters only where it says what nameless bytes (``V2``, ``V1``) are:
-        bfloat16, or an 8-bit float.
+        Element type in the file's name. It is only used to interpret nameless bytes (``V2``, ``V1``): as bfloat16, or
+        an 8-bit float.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def read_header(file: OpenFile, declared_dtype: str = "") -> TensorHeader:
     Raises
     ------
     TensorFileError
-        If the file is no npy file, holds anything but numbers, or is shorter than its header promises.
+        If the file is not an npy file, does not contain numbers, or is shorter than its header requires.
     """
     where = file.path
     start = file.read(0, _FIRST_READ_BYTES)
@@ -131,17 +131,17 @@ def read_header(file: OpenFile, declared_dtype: str = "") -> TensorHeader:
 def written_dtype(dtype: np.dtype[Any], count: int, data_bytes: int) -> np.dtype[Any]:
     """Return the type of the elements that follow a header.
 
-    On CPU, MindSpore (2.7, 2.10) computes some operators of float16 in float32, and writes what they put out as it is,
-    under a header that says float16.
+    On CPU, MindSpore (2.7, 2.10) computes some operators of float16 in float32, and writes their float32 outputs under
+    a header for float16.
 
     Parameters
     ----------
     dtype : numpy.dtype
-        By the header.
+        Element type in the header.
     count : int
-        Number of elements by the header.
+        Number of elements according to the header.
     data_bytes : int
-        How many bytes follow it.
+        Number of bytes after the header.
     """
     is_twice = count > 0 and data_bytes == 2 * count * dtype.itemsize
     return np.dtype(np.float32).newbyteorder(dtype.byteorder) if is_twice and dtype_name(dtype) in _HALVES else dtype
@@ -154,10 +154,10 @@ def _parsed_at(where: str, text: bytes) -> tuple[np.dtype[Any], tuple[int, ...],
         raise TensorFileError(f"{where}: {error}") from None
 
 
-# A dump has hundreds of thousands of files and only a few different headers.
+# A dump has hundreds of thousands of files, but only a few different headers.
 @lru_cache(maxsize=4096)
 def parse_header(text: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
-    """Read the dictionary in an npy header.
+    """Parse the dictionary in an npy header.
 
     Parameters
     ----------
@@ -178,18 +178,18 @@ def parse_header(text: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     if not (body.startswith("{") and body.endswith("}")):
         raise ValueError("the npy header is damaged.")
     body, position = body[1:-1].rstrip(), 0
-    found: dict[str, re.Match[str]] = {}
+    items: dict[str, re.Match[str]] = {}
     while position < len(body):
         item = _ITEM.match(body, position)
-        if item is None or item["key"] in found:
+        if item is None or item["key"] in items:
             raise ValueError(_why_not(body))
-        found[item["key"]], position = item, item.end()
-    if len(found) != 3 or not found["descr"]["descr"] or not found["fortran_order"]["order"]:
+        items[item["key"]], position = item, item.end()
+    if len(items) != 3 or not items["descr"]["descr"] or not items["fortran_order"]["order"]:
         raise ValueError(_why_not(body))
-    if found["shape"]["shape"] is None:
+    if items["shape"]["shape"] is None:
         raise ValueError("the npy header is damaged: its shape is not a tuple of numbers.")
-    descr = found["descr"]["descr"]
-    return _dtype(descr), _shape(found["shape"]["shape"]), found["fortran_order"]["order"] == "True"
+    descr = items["descr"]["descr"]
+    return _dtype(descr), _shape(items["shape"]["shape"]), items["fortran_order"]["order"] == "True"
 
 
 def _dtype(descr: str) -> np.dtype[Any]:
@@ -223,7 +223,7 @@ def _why_not(body: str) -> str:
 
 
 def _nameless(where: str, dtype: np.dtype[Any], declared_dtype: str) -> np.dtype[Any]:
-    """Return the type of elements of which the header knows only the size: NumPy cannot name extensions."""
+    """Return the type of elements for which the header has only the size, because NumPy cannot name extensions."""
     name = NAMELESS.get(declared_dtype.lower())
     declared = dtype_named(name) if name else dtype
     if name is None or declared.itemsize != dtype.itemsize:

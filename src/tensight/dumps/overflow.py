@@ -1,11 +1,11 @@
-"""Overflow records: which operator executions an Ascend device reported as overflowing.
+"""Overflow records: the operator executions for which an Ascend device reported an overflow.
 
-A record is a file ``Opdebug.Node_OpDebug.{task}.{stream}.{timestamp}`` (an asynchronously dumped file whose one output
-is a raw block), or that block as ``….output.0.json``, which MindSpore and the vendor's tools make of it.
+A record is a file ``Opdebug.Node_OpDebug.{task}.{stream}.{timestamp}`` (an asynchronously dumped file whose only output
+is a raw block), or that block converted to ``….output.0.json`` by MindSpore or the vendor's tools.
 
-The raw block, little-endian. The names and the order of the fields are those of the JSON form, whose meaning CANN
-documents ("Overflow/Underflow Operator Data Collection and Analysis"); the offsets are public in MindSpore's sources
-(the function that writes the JSON form) and MindStudio's:
+The raw block is little-endian. The names and the order of the fields are those of the JSON form, which CANN documents
+("Overflow/Underflow Operator Data Collection and Analysis"); the offsets are public in the sources of MindSpore (the
+function that writes the JSON form) and MindStudio:
 
 * older, 2,048 bytes: 128 bytes "DHA Atomic Add", 128 "L2 Atomic Add", 256 "AI Core", each starting with six uint64
   (model, stream, task, task type, pc_start, para_base); then the status of the DHA (256 bytes, one uint64), of the L2
@@ -13,8 +13,8 @@ documents ("Overflow/Underflow Operator Data Collection and Analysis"); the offs
 * newer, starting with 0x5a5a5a5a: uint32 magic, version, valid, accelerator, reserved, data length; then uint64 fields
   which depend on the accelerator (AIC, AIV, AICPU, SDMA). Version 1 gives AIC and AIV four words of status.
 
-The task in the *name* of a file is not always that of the overflowing operator (CANN says to ignore it), so only the
-content counts.
+The task in the *name* of a file is not always that of the overflowing operator (CANN advises to ignore it), so only the
+content is used.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tensight.dumps.storage import Storage
 
 NO_ITERATION = -1
-"""``iteration`` of a record that lies in ``debug_files`` itself, as PyNative mode leaves them."""
+"""``iteration`` of a record directly in ``debug_files``, where PyNative mode writes them."""
 
 MAX_RECORD_BYTES = 2**20
 """Larger files are refused; a record takes about 2,200 bytes."""
@@ -82,7 +82,7 @@ _AI_CORE_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class OverflowUnit:
-    """What one unit of the device reports.
+    """The report of one unit of the device.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class OverflowUnit:
     model_id, stream_id, task_id, task_type : int
         The operator execution.
     status : int
-        The status register; 0 means no overflow. Where there are several words, all their bits.
+        The status register; 0 means no overflow. If there are several words, the union of their bits.
     pc_start, para_base, kernel_code, block_idx : int or None
         Addresses of the code and its arguments, and the block of the work that overflowed; None if not given.
     """
@@ -114,7 +114,7 @@ class OverflowUnit:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What overflowed in an AI core, from the documented bits of its status; empty for other units."""
+        """Causes of the overflow in an AI core, from the documented bits of its status; empty for other units."""
         if self.unit not in ("AI Core", "AIC", "AIV"):
             return ()
         return tuple(reason for bit, reason in _AI_CORE_REASONS.items() if self.status & bit)
@@ -133,9 +133,9 @@ class OverflowRecord:
     path : str
         Full path or URL of the file.
     name : AscendName
-        What the file's name says; its task is not necessarily the overflowing one.
+        The parsed file name; its task is not necessarily the overflowing one.
     units : tuple of OverflowUnit
-        Everything in the file, also the units without an overflow.
+        All units in the file, including those without an overflow.
     """
 
     rank: int
@@ -146,31 +146,31 @@ class OverflowRecord:
 
     @property
     def executions(self) -> tuple[tuple[int, int], ...]:
-        """The (task id, stream id) of the operator executions that overflowed, as tensor files are named.
+        """The (task id, stream id) of the operator executions that overflowed, as in the names of tensor files.
 
-        Each is there with the stream -1 too, for files of the older form, whose names have no stream.
+        Each is also included with stream -1, for files of the older form, whose names have no stream.
         """
         pairs = {(unit.task_id, unit.stream_id) for unit in self.units if unit.overflowed}
         return tuple(sorted(pairs | {(task, UNKNOWN_STREAM) for task, _ in pairs}))
 
 
 def overflowing(record: OverflowRecord, candidates: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
-    """Return which of some (task id, stream id) of one rank and iteration overflowed according to a record.
+    """Return which of the candidates (task id, stream id) of one rank and iteration overflowed, according to a record.
 
-    The content of the record decides, not its file name. A candidate of stream -1 (unknown) matches by its task.
+    The content of the record is used, not its file name. A candidate with stream -1 (unknown) matches by its task.
     """
     return frozenset(candidates) & frozenset(record.executions)
 
 
 def overflow_name(filename: str) -> AscendName | None:
-    """Take the name of an overflow file apart, binary or JSON; None if it is none."""
+    """Parse the name of an overflow file, binary or JSON; None if it is not the name of one."""
     match = _JSON_NAME.fullmatch(filename)
     name = parse_ascend_name(match["name"] if match else filename)
     return name if name is not None and name.is_overflow else None
 
 
 def parse_overflow(data: bytes, *, where: str) -> list[dict[str, Any]]:
-    """Read a binary overflow file into the JSON form that MindSpore writes, one object for each output.
+    """Convert a binary overflow file to the JSON form that MindSpore writes, one object for each output.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def parse_overflow(data: bytes, *, where: str) -> list[dict[str, Any]]:
     Raises
     ------
     TensorFileError
-        If it is no overflow file.
+        If it is not an overflow file.
     """
     from tensight.dumps.ascend import read_dump_data
 
@@ -192,12 +192,12 @@ def parse_overflow(data: bytes, *, where: str) -> list[dict[str, Any]]:
         raise TensorFileError(str(error).replace("these bytes", where)) from None
     blocks = [data[s.offset : s.offset + s.size_bytes] for s in file.slots if s.io == "output"]
     if not blocks:
-        raise TensorFileError(f"{where}: no overflow record: the file has no output.")
+        raise TensorFileError(f"{where}: not an overflow record: the file has no output.")
     try:
         return [_newer_block(block) if _is_newer(block) else _older_block(block) for block in blocks]
     except struct.error:
         sizes = ", ".join(f"{len(block):,}" for block in blocks)
-        raise TensorFileError(f"{where}: no overflow record: {sizes} bytes are too few; it was cut off.") from None
+        raise TensorFileError(f"{where}: not an overflow record: {sizes} bytes are too few; it was cut off.") from None
 
 
 def read_overflow(data: bytes, name: AscendName, *, rank: int, iteration: int, path: str) -> OverflowRecord:
@@ -210,20 +210,20 @@ def read_overflow(data: bytes, name: AscendName, *, rank: int, iteration: int, p
     name : AscendName
         From `overflow_name`.
     rank, iteration : int
-        Where it was found.
+        Rank and iteration of its folder.
     path : str
-        Full path; JSON files are told by ``.json``.
+        Full path; JSON files are recognised by ``.json``.
 
     Raises
     ------
     TensorFileError
-        If it is no overflow file.
+        If it is not an overflow file.
     """
     if path.endswith(".json"):
         try:
             documents = [json.loads(data)]
         except (ValueError, RecursionError):
-            raise TensorFileError(f"{path}: no overflow record: it is not JSON.") from None
+            raise TensorFileError(f"{path}: not an overflow record: it is not JSON.") from None
     else:
         documents = parse_overflow(data, where=path)
     units = tuple(unit for document in documents for unit in _units(document, path))
@@ -239,8 +239,8 @@ def find_overflows(
 ) -> tuple[OverflowRecord, ...]:
     """Find and read the overflow files of a rank.
 
-    They lie in the iteration's folder, in ``debug_files/{iteration}`` or in ``debug_files``. Where a record is there
-    in both forms, the binary one is read.
+    They are in the iteration's folder, in ``debug_files/{iteration}`` or in ``debug_files``. If a record exists in both
+    forms, the binary one is read.
 
     Parameters
     ----------
@@ -249,9 +249,9 @@ def find_overflows(
     folders : TensorFolders
         The iteration folders of the rank.
     problems : list of Problem
-        Files that cannot be read are added.
+        Unreadable files are appended.
     iterations : collection of int, optional
-        Only these; `NO_ITERATION` stands for records of no iteration.
+        Only these; `NO_ITERATION` selects records without an iteration.
 
     Returns
     -------
@@ -297,7 +297,7 @@ def _records_in(storage: Storage, folder: str, problems: list[Problem]) -> Itera
         return
     grouped: dict[str, list[tuple[str, AscendName]]] = {}
     for file in files:
-        # Folders easily hold 100,000 tensors; only names that can be records are taken apart.
+        # Folders easily contain 100,000 tensors; only names that can be records are parsed.
         if file.name[:8].lower() == "opdebug." and (name := overflow_name(file.name)) is not None:
             match = _JSON_NAME.fullmatch(file.name)
             grouped.setdefault(match["name"] if match else file.name, []).append((file.name, name))
@@ -363,33 +363,33 @@ def _with_hexadecimals(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _units(document: object, path: str) -> list[OverflowUnit]:
-    """Return the units of one JSON object of either form."""
+    """Return the units in one JSON object of either form."""
     if not isinstance(document, Mapping):
-        raise TensorFileError(f"{path}: no overflow record: it is not an object.")
+        raise TensorFileError(f"{path}: not an overflow record: it is not an object.")
     if "acc_list" in document:
         entries = document["acc_list"]
         listed = entries if isinstance(entries, list) else [entries]
-        # An entry that the device did not mark as valid reports nothing.
-        found = [
+        # An entry that the device did not mark as valid contains no report.
+        units = [
             (str(entry.get("acc_type")), entry.get("data"))
             for entry in listed
             if isinstance(entry, Mapping) and entry.get("valid") == 1
         ]
     else:
-        found = [(name, document[name]) for name in ("DHA Atomic Add", "L2 Atomic Add", "AI Core") if name in document]
-        if not found:
-            raise TensorFileError(f"{path}: no overflow record: it names none of the device's units.")
-    return [_unit(name, fields, path) for name, fields in found]
+        units = [(name, document[name]) for name in ("DHA Atomic Add", "L2 Atomic Add", "AI Core") if name in document]
+        if not units:
+            raise TensorFileError(f"{path}: not an overflow record: it names none of the device's units.")
+    return [_unit(name, fields, path) for name, fields in units]
 
 
 def _unit(name: str, fields: object, path: str) -> OverflowUnit:
     if not isinstance(fields, Mapping):
-        raise TensorFileError(f"{path}: no overflow record: {name[:40]!r} is not an object.")
+        raise TensorFileError(f"{path}: not an overflow record: {name[:40]!r} is not an object.")
 
     def number(key: str) -> int:
         value = optional(key)
         if value is None:
-            raise TensorFileError(f"{path}: no overflow record: {name[:40]!r} has no valid {key!r}.")
+            raise TensorFileError(f"{path}: not an overflow record: {name[:40]!r} has no valid {key!r}.")
         return value
 
     def optional(*keys: str) -> int | None:
@@ -410,7 +410,7 @@ def _unit(name: str, fields: object, path: str) -> OverflowUnit:
 
 
 def _number(value: object) -> int | None:
-    """Return a number of up to 64 bits, given as number, text or list of words; None if it is none."""
+    """Return a number of up to 64 bits, given as number, text or list of words; None if it is not a number."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""MindSpore's rank layout: where the folders ``rank_0``, … are, and which folders of each hold tensors."""
+"""MindSpore's rank layout: find the folders ``rank_0``, … and the folders in them that contain tensors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ RANK_NAME = re.compile(r"rank_(\d{1,9})", re.ASCII)
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 
 INITIAL = "init"
-"""Folder of the values before the first step, in runs that Tensight recorded; MindSpore has no number for them."""
+"""Folder of the values before the first step, in recordings of Tensight; MindSpore has no number for them."""
 
-#: What a rank's folder holds beside the folder of the network.
+#: Contents of a rank's folder besides the folder of the network.
 _KNOWN = frozenset({metadata.FOLDER, "graphs", "execution_order", "debug_files"})
 
 
@@ -32,20 +32,20 @@ class RankFolder:
     ----------
     rank : int
     path : str
-        Relative to the storage's root; empty if the person named the rank's folder itself.
+        Relative to the storage's root; empty if the user named the rank's folder itself.
     """
 
     rank: int
     path: str
 
     def child(self, *names: str) -> str:
-        """Return the path of something in it."""
+        """Return the path of a file or folder in it."""
         return "/".join((self.path, *names) if self.path else names)
 
 
 @dataclass(frozen=True, slots=True)
 class TensorFolders:
-    """The folders of one rank that hold tensors.
+    """The folders of one rank that contain tensors.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ def tensor_folders(storage: Storage, rank: RankFolder, net_name: str, problems: 
         if INITIAL in names:
             initial[graph_id] = f"{graph_path}/{INITIAL}"
     if not any(iterations.values()):
-        problems.append(Problem(network, "holds no iteration", "is the dump complete?"))
+        problems.append(Problem(network, "has no iterations", "is the dump complete?"))
     return TensorFolders(network, iterations, constants, initial)
 
 
@@ -96,7 +96,7 @@ def _network_folder(storage: Storage, rank: RankFolder, net_name: str, problems:
         problems.append(Problem(rank.path, str(error)))
         return ""
     problems.extend(
-        Problem(rank.child(name), "leads out of the dump, or is no file or folder", "it is not followed")
+        Problem(rank.child(name), "leads out of the dump, or is not a file or folder", "it is not followed")
         for name in listing.refused
     )
     if net_name and net_name in listing.folders:
@@ -128,34 +128,34 @@ def _numbered(storage: Storage, folder: str, problems: list[Problem]) -> dict[in
 
 
 def _by_number(folder: str, names: tuple[str, ...], problems: list[Problem]) -> dict[int, str]:
-    found: dict[int, str] = {}
+    folders: dict[int, str] = {}
     # "7" comes before "007", so the usual spelling wins.
     for name in sorted((name for name in names if _NUMBER.fullmatch(name)), key=lambda name: (int(name), len(name))):
-        if int(name) in found:
-            problems.append(Problem(f"{folder}/{name}", f"is numbered like {found[int(name)]}; it is not read"))
+        if int(name) in folders:
+            problems.append(Problem(f"{folder}/{name}", f"is numbered like {folders[int(name)]}; it is not read"))
         else:
-            found[int(name)] = f"{folder}/{name}"
-    return found
+            folders[int(name)] = f"{folder}/{name}"
+    return folders
 
 
 def may_be_ranks(folders: Sequence[str], files: Sequence[str]) -> bool:  # noqa: ARG001
-    """Tell whether the names of what is in a folder may be those of ranks; see `Layout.may_match`."""
+    """Return whether the names in a folder may be those of ranks; see `Layout.may_match`."""
     return any(map(RANK_NAME.fullmatch, folders))
 
 
 def rank_folders(storage: Storage, problems: list[Problem]) -> tuple[RankFolder, ...]:
-    """Return the folders of the ranks in a folder, or that folder if it is a rank's own.
+    """Return the folders of the ranks in a folder, or that folder if it belongs to a rank.
 
     Parameters
     ----------
     storage : Storage
     problems : list of Problem
-        Added to.
+        Problems are appended.
 
     Returns
     -------
     tuple of RankFolder
-        Sorted by rank; of two with one number the usual spelling comes first.
+        Sorted by rank; of two with the same number the usual spelling comes first.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def rank_folders(storage: Storage, problems: list[Problem]) -> tuple[RankFolder,
         if match is not None and _is_rank(storage, name):
             ranks.append(RankFolder(int(match[1]), name))
         elif match is not None:
-            problems.append(Problem(name, "holds nothing of a dump; it is not read"))
+            problems.append(Problem(name, "contains no dump; it is not read"))
     if not ranks:
         return _own_rank(storage, listing.folders, problems)
     return tuple(sorted(ranks, key=lambda folder: folder.rank))
@@ -195,7 +195,7 @@ def _is_rank(storage: Storage, path: str) -> bool:
 
 
 def _own_rank(storage: Storage, folders: Sequence[str], problems: list[Problem]) -> tuple[RankFolder, ...]:
-    """Return the rank whose own folder was named, if it is one."""
+    """Return the rank whose folder the storage's root is, if it is one."""
     name = storage.root.rstrip("/").rpartition("/")[2]
     match = RANK_NAME.fullmatch(name)
     if match and _is_rank(storage, ""):
@@ -209,7 +209,7 @@ def _own_rank(storage: Storage, folders: Sequence[str], problems: list[Problem])
 
 
 def quiet_folders(storage: Storage, folder: str) -> tuple[str, ...]:
-    """Return sub-folders; none where listing fails, because a neighbour's folder is not our concern."""
+    """Return sub-folders; none if listing fails, because unreadable folders beside a dump do not matter."""
     try:
         return storage.folders(folder)
     except DumpError:

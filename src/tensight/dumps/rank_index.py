@@ -1,4 +1,4 @@
-"""Everything one rank dumped: its graphs, the order in which they ran, and its tensors, each read when asked for."""
+"""The dump of one rank in MindSpore's layout: graphs, execution order and tensors, each read on first use."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _PRINTED_GRAPH = re.compile(rb"^# IR entry: @(\S+)$", re.MULTILINE)
 _GRAPH = re.compile(r"ms_output_trace_code_graph_(\d{1,18})\.pb", re.ASCII)
 
 MAX_RECORDED_TENSORS = 1_000_000
-"""Lines of one statistics file that are used; a network does not have more tensors."""
+"""Maximum number of lines that are used of a statistics file; no network has more tensors."""
 
-#: protobuf itself can hold no more.
+#: protobuf's own limit.
 _MAX_GRAPH_BYTES = 2**31 - 1
 
-#: How many names a problem lists.
+#: Maximum number of names in a problem.
 _NAMED = 3
 
 
@@ -55,9 +55,9 @@ class RankIndex(RankReader):
     storage : Storage
     folder : RankFolder
     described : RunDescription
-        What the dump says about itself.
+        The dump's metadata.
     with_unwritten : bool
-        Whether outputs that nobody wrote are tensors like others.
+        Whether unwritten outputs count as tensors.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class RankIndex(RankReader):
 
     @property
     def setup(self) -> dict[str, Any] | None:
-        """The set-up of the training, as an agent wrote it into the folder of the first rank."""
+        """The set-up of the training that an agent wrote into the folder of the first rank."""
         return self._described.setup
 
     def executed_iterations(self, graph_id: int) -> tuple[int, ...]:
-        """Return when a root graph ran, in increasing order.
+        """Return the iterations in which a root graph ran, in increasing order.
 
-        The history can lack iterations that were dumped (MindSpore 2.10 with several graphs): those ran as well.
+        Dumped iterations are included even if the history lacks them (MindSpore 2.10 with several graphs).
         """
         if graph_id not in self._executed:
             dumped = self.folders.iterations.get(graph_id, ())
@@ -103,12 +103,12 @@ class RankIndex(RankReader):
 
     @cached_property
     def folders(self) -> TensorFolders:
-        """Where the tensors lie."""
+        """The folders with tensors."""
         return tensor_folders(self._storage, self._folder, self.metadata.net_name, self._problems)
 
     @property
     def iterations(self) -> Mapping[int, Collection[int]]:
-        """The iterations that were dumped of each root graph, in increasing order."""
+        """The dumped iterations of each root graph, in increasing order."""
         return self.folders.iterations
 
     @cached_property
@@ -166,12 +166,16 @@ class RankIndex(RankReader):
         return order
 
     def _run_order(self) -> RunOrder:
-        """Return the order in which root graphs ran, as the time stamps in the names of their files have it."""
+        """Return the order in which root graphs ran, from the time stamps in the names of their files."""
         order = RunOrder()
         iterations = self.folders.iterations
         if len(iterations) > 1:
-            for iteration in sorted({min(own) for own in iterations.values() if own}):
-                began = {graph: self._began(own[iteration]) for graph, own in iterations.items() if iteration in own}
+            for iteration in sorted({min(by_iteration) for by_iteration in iterations.values() if by_iteration}):
+                began = {
+                    graph: self._began(by_iteration[iteration])
+                    for graph, by_iteration in iterations.items()
+                    if iteration in by_iteration
+                }
                 timed = {graph: moment for graph, moment in began.items() if moment is not None}
                 order.learn(sorted(timed, key=lambda graph: (timed[graph], graph)))
         return order
@@ -183,10 +187,10 @@ class RankIndex(RankReader):
         except DumpError:
             return None
         split = (split_name(file.name) for file in listing.files if not file.name.startswith("Parameter."))
-        return min((one[3] for one in split if one is not None), default=None)
+        return min((parts[3] for parts in split if parts is not None), default=None)
 
     def printed_names(self, graph: str) -> Mapping[str, str]:
-        """Return what MindSpore calls the values of a graph's operators where it prints the graph."""
+        """Return MindSpore's names of values in its printed graph, by the operators' names."""
         if self._printed is None:
             self._printed = {}
             for path in self._graph_files:
@@ -194,9 +198,9 @@ class RankIndex(RankReader):
                     text = self._storage.read_bytes(f"{path.removesuffix('.pb')}.ir", _MAX_GRAPH_BYTES)
                 except DumpError:
                     continue
-                found = _PRINTED_GRAPH.search(text)
-                if found is not None:
-                    self._printed[found[1].decode("utf-8", "replace")] = printed_names(text.decode("utf-8", "replace"))
+                match = _PRINTED_GRAPH.search(text)
+                if match is not None:
+                    self._printed[match[1].decode("utf-8", "replace")] = printed_names(text.decode("utf-8", "replace"))
         return self._printed.get(graph, {})
 
     @cached_property
@@ -210,7 +214,7 @@ class RankIndex(RankReader):
         return history
 
     def tensors_of(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
-        """Return the tensors of an iteration of a root graph; what was there before the first is with the constants."""
+        """Return the tensors of an iteration of a root graph; `CONSTANTS` includes the values before the first step."""
         yield from self._index(graph_id, iteration).tensors
         if iteration == CONSTANTS and graph_id in self.folders.initial:
             if graph_id not in self._initial:
@@ -222,16 +226,16 @@ class RankIndex(RankReader):
         """Return the overflow records of an iteration, or of all."""
         records = self._overflows.get(iteration)
         if records is None:
-            wanted = None if iteration is None else {iteration}
-            records = find_overflows(self._storage, self._folder, self.folders, self._problems, wanted)
+            iterations = None if iteration is None else {iteration}
+            records = find_overflows(self._storage, self._folder, self.folders, self._problems, iterations)
             self._overflows[iteration] = records
         return records
 
-    def statistic_rows(self, wanted: Collection[int] | None) -> Iterable[StatisticRow]:
-        """Yield the statistics that the device wrote, of the wanted iterations (None: all)."""
+    def statistic_rows(self, requested: Collection[int] | None) -> Iterable[StatisticRow]:
+        """Yield the statistics that the device wrote in the requested iterations (None: all)."""
         for graph_id, iterations in self.folders.iterations.items():
             for iteration, folder in iterations.items():
-                if wanted is not None and iteration not in wanted:
+                if requested is not None and iteration not in requested:
                     continue
                 yield from self._read_statistics(graph_id, iteration, folder)
 
@@ -254,7 +258,7 @@ class RankIndex(RankReader):
             problems.append(Problem(path, str(error)))
 
     def recorded_tensors_of(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
-        """Return the tensors of an iteration of which only statistics were recorded; there are none of constants."""
+        """Return the tensors of an iteration for which only statistics were recorded; constants have none."""
         return () if iteration == CONSTANTS else self._recorded_index(graph_id, iteration).tensors
 
     def _recorded_index(self, graph_id: int, iteration: int) -> FolderIndex:
@@ -276,11 +280,11 @@ class RankIndex(RankReader):
             self._recorded[key] = index
         return index
 
-    def unwritten_tensors(self, wanted: Collection[int] | None) -> Iterable[TensorFile]:
-        """Return what holds outputs that nobody wrote, of the wanted iterations (None: all)."""
+    def unwritten_tensors(self, requested: Collection[int] | None) -> Iterable[TensorFile]:
+        """Return the unwritten outputs of the requested iterations (None: all)."""
         for graph_id, iterations in self.folders.iterations.items():
             for iteration in iterations:
-                if wanted is None or iteration in wanted:
+                if requested is None or iteration in requested:
                     yield from self._index(graph_id, iteration).unwritten
                     yield from self._recorded_index(graph_id, iteration).unwritten
 
@@ -307,14 +311,14 @@ class RankIndex(RankReader):
                 where = f"{self.folders.network}/{graph_id}"
                 self._problems.append(Problem(where, "no graph has this number", "its tensors belong to no node"))
             matcher = NodeMatcher(graphs, self.order, graph_id)
-            # On Ascend they share memory with what was written to.
+            # On Ascend, unwritten outputs share memory with the tensors that the operator updates.
             are_tensors = self._with_unwritten or self.metadata.device_target == "Ascend"
             indexer = FolderIndexer(self._storage, self._folder.rank, graph_id, matcher, with_unwritten=are_tensors)
             self._indexers[graph_id] = indexer
         return indexer
 
     def all_problems(self) -> list[Problem]:
-        """Return what could not be used so far."""
+        """Return the problems so far."""
         indexed = [*self._indexed.values(), *self._initial.values(), *self._recorded.values()]
         problems = [*self._problems, *(problem for index in indexed for problem in index.problems)]
         problems.extend(problem for listed in self._statistic_problems.values() for problem in listed)
@@ -331,9 +335,9 @@ class RankIndex(RankReader):
         return problems
 
     def fingerprint_parts(self, *, with_statistics: bool) -> Iterable[tuple[str, int, int]]:
-        """Yield path, time and size of everything that a change of the dump would change.
+        """Yield path, time and size of all files and folders that change with the dump.
 
-        A statistics file grows, while the time of its folder stays.
+        Statistics files are listed separately, because their growth does not change the time of their folder.
         """
         for name in ("graphs", "execution_order", metadata.FOLDER, ""):
             folder = self._folder.child(name) if name else self._folder.path

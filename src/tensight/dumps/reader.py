@@ -1,17 +1,16 @@
-"""The reader contract: what a layout of dumps must answer to be opened, analysed and shown like any other.
+"""The reader contract: what a dump layout must implement to be opened, analysed and shown like any other.
 
-A layout is declared once, as a `Layout`: how a folder of it is recognised, and which ranks there are. A rank is read by
-a `RankReader`. `tensight.dumps.layouts` lists the layouts, and `tests/dumps/test_reader_contract.py` checks what is
-promised here on real dumps of each of them.
+A layout is declared once, as a `Layout`: how its folders are recognised, and which ranks they contain. A `RankReader`
+reads a rank. `tensight.dumps.layouts` lists the layouts, and `tests/dumps/test_reader_contract.py` checks this contract
+on real dumps of each of them.
 
-What every reader promises:
+Every reader guarantees:
 
-- Nothing is written, and nothing outside the storage's root is opened: every file goes through `Storage`.
-- What cannot be used is a `Problem`, and the rest is read. Only `LocatedRank.open` may raise, a `DumpError`, where
-  nothing of the rank can be read.
-- A question is answered when it is asked: opening a rank lists and parses as little as possible. Asked again, it has
-  the same answer.
-- Sizes are bounded, and nothing is unpickled or run: files may come from anywhere.
+- Nothing is written, and nothing outside the storage's root is opened: all files are accessed through `Storage`.
+- Unusable parts become a `Problem`, and the rest is read. Only `LocatedRank.open` may raise, a `DumpError`, if nothing
+  of the rank can be read.
+- Reading is lazy: opening a rank lists and parses as little as possible. Repeated calls return the same result.
+- Sizes are bounded, and nothing is unpickled or executed: files are untrusted.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ if TYPE_CHECKING:
     from tensight.errors import Problem
     from tensight.graph import Graph
 
-#: What a tensor is called apart from its iteration: graph (empty: any), node or name of the operator, io, slot.
+#: What identifies a tensor within an iteration: graph (empty: any), node or name of the operator, io, slot.
 Identity = tuple[str, str, str, int]
 
 
 def identity_of(tensor: TensorFile) -> Identity:
-    """Return what a tensor is called in every iteration."""
+    """Return what identifies a tensor in every iteration."""
     if tensor.node is None:
         return f"\0{tensor.op_type}", tensor.op_name, tensor.io, tensor.slot
     return tensor.graph, tensor.node, tensor.io, tensor.slot
@@ -49,7 +48,7 @@ def identity_of(tensor: TensorFile) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class LocatedRank:
-    """A rank that was found in a folder and is not opened yet.
+    """A rank that was found in a folder but not opened yet.
 
     Attributes
     ----------
@@ -57,8 +56,8 @@ class LocatedRank:
     path : str
         Its file, its folder, or the folder of its first step, relative to the storage's root; empty for the root.
     open : callable
-        Return its reader. Takes whether outputs that nobody wrote are tensors like others (see
-        `Dump.unwritten_tensors`), and raises `DumpError` if nothing of the rank can be read.
+        Return its reader. Takes whether unwritten outputs count as tensors (see `Dump.unwritten_tensors`), and raises
+        `DumpError` if nothing of the rank can be read.
     """
 
     rank: int
@@ -68,19 +67,20 @@ class LocatedRank:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A way in which dumps lie on a disk.
+    """The layout of dumps on disk.
 
     Attributes
     ----------
     name : str
-        What wrote it, as people call it.
+        Display name of the tool that writes it.
     may_match : callable
-        Tell from the names of a folder's sub-folders and of its files whether a dump may be in it. Nothing is opened:
-        many folders are checked.
+        Return whether a folder may contain a dump, from the names of its sub-folders and of its files. Opens nothing,
+        because many folders are checked.
     find : callable
-        Return the ranks at a storage's root, or the one rank that the root itself is; none if there is no dump of this
-        layout. Of two with one number the first is read. Takes the storage, and a list to which it, and the readers of
-        its ranks, add the problems that belong to no rank. Raises `DumpError` if the root cannot be listed.
+        Return the ranks at a storage's root, or the single rank whose folder is the root; empty if there is no dump of
+        this layout. Of two ranks with the same number, the first is read. Takes the storage, and a list to which it and
+        the readers of its ranks append problems that belong to no rank. Raises `DumpError` if the root cannot be
+        listed.
     """
 
     name: str
@@ -89,9 +89,10 @@ class Layout:
 
 
 class RankReader(ABC):
-    """What one rank dumped.
+    """The dump of one rank.
 
-    A reader answers what is abstract here; the rest follows from that, or is what most layouts have nothing to say of.
+    A reader implements the abstract members; the others are derived from these, or have defaults for layouts that do
+    not record the information.
 
     Parameters
     ----------
@@ -106,21 +107,21 @@ class RankReader(ABC):
         self._problems: list[Problem] = []
         self._tables: dict[tuple[int, int], dict[Identity, TensorFile]] = {}
 
-    # --- what it says about itself ---
+    # --- metadata ---
 
     @property
     @abstractmethod
     def metadata(self) -> DumpMetadata:
-        """How the dump was made, as far as that is known; that of the first rank is taken for the whole dump."""
+        """How the dump was made, as far as known; the first rank's is used for the whole dump."""
 
     @property
     def device(self) -> Device:
-        """Where the rank ran; if that is not known, on the device of its own number."""
+        """Where the rank ran; if unknown, the device with the rank's number."""
         return Device(self._rank, device_id=self._rank)
 
     @property
     def setup(self) -> dict[str, Any] | None:
-        """The set-up of the training as JSON: versions, seeds, optimizers; None if that was not recorded."""
+        """The set-up of the training as JSON: versions, seeds, optimizers; None if not recorded."""
         return None
 
     # --- what ran ---
@@ -128,7 +129,7 @@ class RankReader(ABC):
     @property
     @abstractmethod
     def graphs(self) -> tuple[Graph, ...]:
-        """The graphs that could be parsed, sorted by id; each has a name of its own."""
+        """The graphs that could be parsed, sorted by id; names are unique."""
 
     @cached_property
     def graphs_by_name(self) -> Mapping[str, Graph]:
@@ -142,7 +143,7 @@ class RankReader(ABC):
 
     @property
     def history(self) -> Mapping[int, tuple[int, ...]] | None:
-        """The executed iterations by id of the root graph, dumped or not; None if that is not known."""
+        """The executed iterations by id of the root graph, dumped or not; None if unknown."""
         return None
 
     @cached_property
@@ -151,7 +152,7 @@ class RankReader(ABC):
         return ExecutionOrder(self.graphs, {}, self.iterations)
 
     def executed_iterations(self, graph_id: int) -> Sequence[int]:
-        """Return when a root graph ran, in increasing order, as far as that is known; at least the dumped iterations.
+        """Return the iterations in which a root graph ran, in increasing order; at least the dumped ones.
 
         Parameters
         ----------
@@ -161,12 +162,12 @@ class RankReader(ABC):
         return tuple(self.iterations.get(graph_id, ()))
 
     def printed_names(self, graph: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return what MindSpore calls values where it prints a graph, by the operators' names; by default nothing.
+        """Return MindSpore's names of values in its printed graphs, by the operators' names; empty by default.
 
         Parameters
         ----------
         graph : str
-            Its name.
+            Name of the graph.
         """
         return {}
 
@@ -176,31 +177,31 @@ class RankReader(ABC):
     def tensors_of(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
         """Return the tensors with values of one iteration of a root graph.
 
-        A tensor names a node that its graph has, or none; a node, io and slot is there once, with earlier values of
-        the same iteration in `TensorFile.older`.
+        The node of a tensor exists in its graph, or is None. Each node, io and slot occurs once; earlier values of the
+        same iteration are in `TensorFile.older`.
 
         Parameters
         ----------
         graph_id : int
             Id of the root graph.
         iteration : int
-            `CONSTANTS` for what belongs to no iteration.
+            `CONSTANTS` for tensors that belong to no iteration.
 
         Returns
         -------
         iterable of TensorFile
-            Sorted by the order of execution, inputs before outputs, slot; those without a node come last.
+            Sorted by the order of execution, inputs before outputs, slot; tensors without a node come last.
         """
 
     def recorded_tensors_of(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:  # noqa: ARG002
-        """Return the tensors of which only statistics were recorded; sorted as `tensors_of`, and by default none.
+        """Return the tensors for which only statistics were recorded; sorted as `tensors_of`, empty by default.
 
         Parameters
         ----------
         graph_id : int
             Id of the root graph.
         iteration : int
-            `CONSTANTS` for what belongs to no iteration.
+            `CONSTANTS` for tensors that belong to no iteration.
 
         Returns
         -------
@@ -209,49 +210,49 @@ class RankReader(ABC):
         """
         return ()
 
-    def tensors(self, wanted: Collection[int] | None) -> Iterator[TensorFile]:
-        """Yield the tensors with values, by graph, iteration, and as `tensors_of` sorts them.
+    def tensors(self, requested: Collection[int] | None) -> Iterator[TensorFile]:
+        """Yield the tensors with values, sorted by graph, iteration, and then as `tensors_of`.
 
         Parameters
         ----------
-        wanted : collection of int or None
+        requested : collection of int or None
             Iterations; None for all, with constants.
         """
-        for graph_id, iteration in self._chosen(wanted):
+        for graph_id, iteration in self._chosen(requested):
             yield from self.tensors_of(graph_id, iteration)
 
-    def recorded_tensors(self, wanted: Collection[int] | None) -> Iterator[TensorFile]:
-        """Yield the tensors of which only statistics were recorded, sorted as `tensors`.
+    def recorded_tensors(self, requested: Collection[int] | None) -> Iterator[TensorFile]:
+        """Yield the tensors for which only statistics were recorded, sorted as `tensors`.
 
         Parameters
         ----------
-        wanted : collection of int or None
+        requested : collection of int or None
             Iterations; None for all, with constants.
         """
-        for graph_id, iteration in self._chosen(wanted):
+        for graph_id, iteration in self._chosen(requested):
             yield from self.recorded_tensors_of(graph_id, iteration)
 
-    def unwritten_tensors(self, wanted: Collection[int] | None) -> Iterable[TensorFile]:  # noqa: ARG002
-        """Return what holds outputs that nobody wrote and is not among `tensors`; by default nothing.
+    def unwritten_tensors(self, requested: Collection[int] | None) -> Iterable[TensorFile]:  # noqa: ARG002
+        """Return the unwritten outputs, which are not among `tensors`; empty by default.
 
         Parameters
         ----------
-        wanted : collection of int or None
+        requested : collection of int or None
             Iterations; None for all.
         """
         return ()
 
     def find(self, graph_id: int, iteration: int, identity: Identity) -> TensorFile | None:
-        """Return the tensor that is called so in an iteration of a root graph; None if it was not dumped.
+        """Return the tensor with an identity in an iteration of a root graph; None if it was not dumped.
 
         Parameters
         ----------
         graph_id : int
             Id of the root graph.
         iteration : int
-            `CONSTANTS` for what belongs to no iteration.
+            `CONSTANTS` for tensors that belong to no iteration.
         identity : Identity
-            As `identity_of` returns it, or with an empty name of the graph for any graph of the root.
+            From `identity_of`, or with an empty graph name for any graph of the root.
         """
         table = self._tables.get((graph_id, iteration))
         if table is None:
@@ -264,18 +265,18 @@ class RankReader(ABC):
                 table.setdefault(("", node, io, slot), tensor)
         return table.get(identity)
 
-    def statistic_rows(self, wanted: Collection[int] | None) -> Iterable[StatisticRow]:  # noqa: ARG002
-        """Return the statistics that a device or a tool computed; by default none.
+    def statistic_rows(self, requested: Collection[int] | None) -> Iterable[StatisticRow]:  # noqa: ARG002
+        """Return the statistics that a device or a tool computed; empty by default.
 
         Parameters
         ----------
-        wanted : collection of int or None
+        requested : collection of int or None
             Iterations; None for all.
         """
         return ()
 
     def overflows(self, iteration: int | None) -> tuple[OverflowRecord, ...]:  # noqa: ARG002
-        """Return what devices reported as overflows, by iteration and time; by default nothing.
+        """Return the overflows that devices reported, by iteration and time; empty by default.
 
         Parameters
         ----------
@@ -285,30 +286,30 @@ class RankReader(ABC):
         return ()
 
     def _addressed(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
-        """Return the tensors that `find` finds: those with values."""
+        """Return the tensors that `find` searches: those with values."""
         return self.tensors_of(graph_id, iteration)
 
-    def _chosen(self, wanted: Collection[int] | None) -> Iterator[tuple[int, int]]:
-        """Yield root graph and iteration of all that was dumped, sorted, constants first."""
+    def _chosen(self, requested: Collection[int] | None) -> Iterator[tuple[int, int]]:
+        """Yield root graph and iteration of everything dumped, sorted, constants first."""
         for graph_id, iterations in self.iterations.items():
             for iteration in (CONSTANTS, *iterations):
-                if wanted is None or iteration in wanted:
+                if requested is None or iteration in requested:
                     yield graph_id, iteration
 
-    # --- the whole ---
+    # --- the whole rank ---
 
     def all_problems(self) -> list[Problem]:
-        """Return what could not be used so far; more may come as more is read."""
+        """Return the problems so far; reading more may add more."""
         return list(self._problems)
 
     @abstractmethod
     def fingerprint_parts(self, *, with_statistics: bool) -> Iterable[tuple[str, int, int]]:
-        """Return path, time and size of everything that a change of the dump would change.
+        """Return path, time and size of all files and folders that change with the dump.
 
         Parameters
         ----------
         with_statistics : bool
-            Whether files of statistics may grow beside the tensors.
+            Whether statistics files may grow beside the tensors.
         """
 
     def summary(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The values of a dumped tensor: its header, all of it as a lazy array, or one segment after the other."""
+"""Read the values of a dumped tensor: its header, the whole tensor as a lazy array, or segment by segment."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from tensight.dumps.ascend import AscendSlot
     from tensight.dumps.tensor_file import TensorFile
 
-#: Files up to this size are read; larger ones are mapped, which costs two system calls and no copy.
+#: Files up to this size are read; larger ones are mapped, which takes two system calls and no copy.
 _READ_UP_TO_BYTES = 256 * 2**10
 
-#: Element types of raw files of MindSpore up to 1.1, by the name in the file's name, lower case.
+#: Element types of raw files of MindSpore up to 1.1, by their names in file names, in lower case.
 _RAW_DTYPES = {
     "bool": "?", "int8": "i1", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint8": "u1", "uint16": "<u2",
     "uint32": "<u4", "uint64": "<u8", "float16": "<f2", "float32": "<f4", "float": "<f4", "float64": "<f8",
@@ -47,7 +47,7 @@ class OpenTensor:
     file : OpenFile
         Its file.
     slot : AscendSlot or None
-        Where it is in a file of an Ascend device; None in other files.
+        Its slot in a file of an Ascend device; None for other files.
 
     Attributes
     ----------
@@ -64,19 +64,18 @@ class OpenTensor:
             self.header = TensorHeader(np.dtype(slot.dtype), slot.shape, slot.offset)
 
     def segments(self, elements: int, buffer: NDArray[np.uint8] | None = None) -> Iterator[NDArray[Any]]:
-        """Yield the values in the order in which they lie in the file, a segment at a time.
+        """Yield the values in the order of the file, a segment at a time.
 
-        However large the file, about two segments are in memory at once. Every array is one-dimensional, contiguous,
+        About two segments are in memory at once, for any size of the file. Every array is one-dimensional, contiguous,
         aligned and read-only.
 
         Parameters
         ----------
         elements : int
-            Elements of every segment but the last. An empty tensor has no segment.
+            Elements of every segment but the last. An empty tensor has no segments.
         buffer : uint8 array, optional
-            Room for a segment. With it the values are read into it, and a segment is valid until the next is asked
-            for; that is faster than mapping, by a third with two threads. Without it a segment stays valid for as long
-            as it is kept.
+            Room for a segment. If given, values are read into it, and a segment is valid until the next one is
+            requested; that is faster than mapping, by a third with two threads. Otherwise a segment stays valid.
 
         Raises
         ------
@@ -98,7 +97,7 @@ class OpenTensor:
 
 @contextmanager
 def open_tensor(tensor: TensorFile) -> Iterator[OpenTensor]:
-    """Open the file of a tensor, once for its header and its values.
+    """Open the file of a tensor to read its header and its values.
 
     Parameters
     ----------
@@ -108,7 +107,7 @@ def open_tensor(tensor: TensorFile) -> Iterator[OpenTensor]:
     Raises
     ------
     TensorFileError
-        If the file is missing, damaged, too short, or holds no numbers.
+        If the file is missing, damaged, too short, or does not contain numbers.
     """
     _require_values(tensor)
     if _is_ascend(tensor):
@@ -120,7 +119,7 @@ def open_tensor(tensor: TensorFile) -> Iterator[OpenTensor]:
 
 
 def tensor_header(tensor: TensorFile) -> TensorHeader:
-    """Return element type, shape and position of a tensor's values, reading a few hundred bytes.
+    """Return element type, shape and position of a tensor's values; reads a few hundred bytes.
 
     Parameters
     ----------
@@ -130,7 +129,7 @@ def tensor_header(tensor: TensorFile) -> TensorHeader:
     Raises
     ------
     TensorFileError
-        If the file is missing, damaged, too short, or holds no numbers.
+        If the file is missing, damaged, too short, or does not contain numbers.
     """
     with open_tensor(tensor) as opened:
         return opened.header
@@ -139,7 +138,7 @@ def tensor_header(tensor: TensorFile) -> TensorHeader:
 def read_tensor(tensor: TensorFile) -> NDArray[Any]:
     """Return a tensor's values as a read-only array.
 
-    Large local files are mapped: only what is looked at is loaded.
+    Large local files are mapped: only accessed parts are loaded.
 
     Parameters
     ----------
@@ -154,7 +153,7 @@ def read_tensor(tensor: TensorFile) -> NDArray[Any]:
     Raises
     ------
     TensorFileError
-        If the file is missing, damaged, too short, or holds no numbers.
+        If the file is missing, damaged, too short, or does not contain numbers.
     """
     _require_values(tensor)
     if _is_ascend(tensor):
@@ -184,7 +183,7 @@ def read_segments(tensor: TensorFile, elements: int) -> Iterator[NDArray[Any]]:
     tensor : TensorFile
         Which tensor.
     elements : int
-        Of a segment, at most.
+        Elements of every segment but the last.
     """
     _require_some(elements)
     with open_tensor(tensor) as opened:
@@ -234,7 +233,7 @@ def _raw_header(tensor: TensorFile, file: OpenFile) -> TensorHeader:
     name = parse_raw_name(tensor.name)
     dtype = _RAW_DTYPES.get(name.dtype.lower()) if name else None
     if name is None or dtype is None:
-        raise TensorFileError(f"{tensor.path}: its name does not say which elements of which shape it holds.")
+        raise TensorFileError(f"{tensor.path}: its name does not give a known element type and a shape.")
     header = TensorHeader(np.dtype(dtype), name.shape, 0)
     if header.data_bytes != file.size_bytes:
         raise TensorFileError(
@@ -244,7 +243,7 @@ def _raw_header(tensor: TensorFile, file: OpenFile) -> TensorHeader:
 
 
 def _saved_header(file: OpenFile) -> TensorHeader:
-    """Return where the elements of a tensor lie in a file of ``torch.save``, which is never unpickled by Python."""
+    """Return the position of the elements in a file of ``torch.save``, which is never unpickled by Python."""
     from tensight.checkpoints.content import FileContent
     from tensight.checkpoints.pytorch_files import read_object
     from tensight.errors import CheckpointError
@@ -256,7 +255,7 @@ def _saved_header(file: OpenFile) -> TensorHeader:
     entry = saved[0] if len(saved) == 1 else None
     content = getattr(entry, "content", None)
     if entry is None or not isinstance(content, FileContent):
-        raise TensorFileError(f"{file.path}: holds something else than one tensor in one piece; it is not read.")
+        raise TensorFileError(f"{file.path}: does not contain exactly one contiguous tensor; it is not read.")
     if entry.dtype.kind not in "biufc" and dtype_name(entry.dtype) not in ELEMENT_NAMES:
         raise TensorFileError(f"{file.path}: elements of type {entry.dtype.name} are not read.")
     return TensorHeader(entry.dtype, entry.shape, content.offset)
@@ -276,12 +275,12 @@ def _read_part(
     size = header.dtype.itemsize
     if values is None:
         values = np.empty(count, header.dtype)
-    found = _read_into(file, header.offset + start * size, values)
-    if found < count * size:
+    read_bytes = _read_into(file, header.offset + start * size, values)
+    if read_bytes < count * size:
         expected = header.offset + header.data_bytes
         raise TensorFileError(
             f"{file.path}: became shorter while it was read: {expected:,} bytes expected, "
-            f"{header.offset + start * size + found:,} found."
+            f"{header.offset + start * size + read_bytes:,} found."
         )
     return _read_only(values)
 
@@ -310,10 +309,10 @@ def _buffered_segments(
 
 
 def _mapped_segments(file: LocalFile, header: TensorHeader, elements: int) -> Iterator[NDArray[Any]]:
-    """Yield views of the mapped file and let go of the pages of each segment once the next is asked for.
+    """Yield views of the mapped file, and release the pages of each segment when the next is requested.
 
-    Measured on a cached file of 256 MB with segments of 4 MiB and `numpy.sum`: 21 GB/s, against 14 GB/s for
-    reading into one buffer again and again.
+    Measured on a cached file of 256 MB with segments of 4 MiB and `numpy.sum`: 21 GB/s, against 14 GB/s for repeatedly
+    reading into one buffer.
     """
     size = header.dtype.itemsize
     try:
@@ -325,12 +324,12 @@ def _mapped_segments(file: LocalFile, header: TensorHeader, elements: int) -> It
         count = min(elements, header.count - start)
         begin = header.offset + start * size
         end = begin + count * size
-        # Touching a mapped page that the file no longer has would kill the process.
-        found = os.fstat(file.fileno()).st_size
-        if found < end:
+        # Accessing a mapped page beyond the end of the file would kill the process.
+        file_bytes = os.fstat(file.fileno()).st_size
+        if file_bytes < end:
             raise TensorFileError(
                 f"{file.path}: became shorter while it was read: "
-                f"{header.offset + header.data_bytes:,} bytes expected, {found:,} found."
+                f"{header.offset + header.data_bytes:,} bytes expected, {file_bytes:,} found."
             )
         yield _aligned(np.frombuffer(data, header.dtype, count, begin))
         done = end // mmap.PAGESIZE * mmap.PAGESIZE
@@ -345,7 +344,7 @@ def _read_only(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _aligned(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the values where the processor likes them; a header of an odd length moves them off."""
+    """Return aligned values; a header of odd length makes them unaligned."""
     if values.flags.aligned:
         return values
     return _read_only(values.copy())

@@ -1,8 +1,8 @@
-"""Writing a run: MindSpore's rank layout, filled while the training goes on.
+"""Write a run as a dump in MindSpore's rank layout while the training goes on.
 
-What is written here is a dump like any other: `open_dump` reads it, and so do MindSpore's own tools and NumPy. Files
-appear in it only when they are complete; until then they lie in a folder of their own. Methods of one rank's recorder
-must not run at the same time. All of them raise OSError if the disk refuses.
+The result is a normal dump: `open_dump` reads it, and so do MindSpore's own tools and NumPy. Files appear in it only
+when they are complete; until then they are in a scratch folder. Methods of one rank's recorder must not run
+concurrently. All of them raise OSError if writing fails.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tensight.graph import Node
 
 NET_NAME = "network"
-"""Name of the folder that holds the tensors of a rank."""
+"""Name of the folder with the tensors of a rank."""
 
 _UNPRINTABLE = dict.fromkeys((*range(32), 127, ord("/")), "_")
 
@@ -48,14 +48,14 @@ _COLUMNS = (
     "Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size", "Data Type", "Shape",
     "Max Value", "Min Value", "Avg Value", "Count", "Negative Zero Count", "Positive Zero Count", "NaN Count",
     "Negative Inf Count", "Positive Inf Count", "Zero Count", "L2Norm Value",
-    # MindSpore has no such columns; readers that do not know them pass over what stands behind those that they know.
+    # MindSpore has no such columns; they are last, so that readers that do not know them skip them.
     "Abs Mean Value", "Std Value",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRow:
-    """Statistics to be recorded of one tensor; what is unknown is None.
+    """Statistics of one tensor to record; unknown ones are None.
 
     Attributes
     ----------
@@ -64,12 +64,12 @@ class RecordedRow:
     io : {"input", "output"}
     slot : int
     dtype : str
-        As NumPy's, ``float32``.
+        NumPy's name, such as ``float32``.
     shape : tuple of int
     size_bytes : int
     count, negative_count, positive_count, nan_count, neg_inf_count, pos_inf_count, zero_count : int or None
     max, min, mean, l2_norm, abs_mean, std : float or None
-        Over the finite elements.
+        Statistics of the finite elements.
     """
 
     op_type: str
@@ -95,14 +95,14 @@ class RecordedRow:
 
 
 class DumpRecorder:
-    """Writes the dump of a run. See `RankRecorder` for what each rank records.
+    """Write the dump of a run. See `RankRecorder` for what each rank records.
 
     Parameters
     ----------
     folder : Path
-        Holds ``rank_0``, … afterwards; only its owner can read it.
+        Folder for ``rank_0``, …; only its owner can read it.
     scratch : Path
-        Where files grow; on the same disk. What is left in it of an earlier process is deleted.
+        Folder for incomplete files, on the same disk. Files left by an earlier process are deleted.
     framework, framework_version, device_target : str
         As in `DumpMetadata`.
     by_agent : bool
@@ -136,7 +136,7 @@ class DumpRecorder:
                 os.unlink(left.path)
 
     def rank(self, rank: int, device: Device | None = None) -> RankRecorder:
-        """Return the recorder of a rank; its folder is created, or continued if there is one."""
+        """Return the recorder of a rank; its folder is created, or continued if it exists."""
         recorder = self._ranks.get(rank)
         if recorder is None:
             recorder = RankRecorder(self.folder / f"rank_{rank}", self._scratch)
@@ -146,9 +146,9 @@ class DumpRecorder:
         return recorder
 
     def last_with_statistics(self) -> int:
-        """Return the newest iteration of which any rank has recorded statistics; -1 if there is none."""
-        found = self.folder.glob(f"rank_*/{NET_NAME}/*/*/{STATISTICS}")
-        names = (path.parent.name for path in found)
+        """Return the newest iteration with recorded statistics of any rank; -1 if there is none."""
+        paths = self.folder.glob(f"rank_*/{NET_NAME}/*/*/{STATISTICS}")
+        names = (path.parent.name for path in paths)
         return max((int(name) for name in names if name.isascii() and name.isdigit()), default=-1)
 
     def _describe(self, recorder: RankRecorder) -> None:
@@ -159,7 +159,7 @@ class DumpRecorder:
             },
             "e2e_dump_settings": {"enable": True, "trans_flag": True},
         }  # fmt: skip
-        # The version is called as MindSpore calls it, for its own tools; the rest is ours.
+        # ms_version is MindSpore's key, for its own tools; the last two are Tensight's.
         machine = {
             "device_target": self._device_target, "ms_version": self._framework_version,
             "framework": self._framework, "tensight_agent": self._by_agent,
@@ -170,7 +170,7 @@ class DumpRecorder:
             servers.setdefault(device.server, []).append(listed)
         table = {"server_list": [{"server_id": server, "device": devices} for server, devices in servers.items()]}
         folder = recorder.folder / metadata.FOLDER
-        # The table of devices is looked for in the folder of the first rank.
+        # Readers search the table of devices in the folder of the first rank.
         first = self._ranks[min(self._ranks)].folder / metadata.FOLDER
         for path, data in (
             (folder / "data_dump.json", settings),
@@ -181,23 +181,23 @@ class DumpRecorder:
 
 
 class RankRecorder:
-    """Writes what one rank sends: graphs, tensors, which iterations ran, statistics.
+    """Write what one rank sends: graphs, tensors, executed iterations, statistics.
 
     Parameters
     ----------
     folder : Path
         ``rank_N`` of the dump; created, or continued if it exists.
     scratch : Path
-        Where files grow.
+        Folder for incomplete files.
 
     Attributes
     ----------
     graphs : tuple of Graph
         Sorted by id.
     order : ExecutionOrder
-        Of their nodes.
+        Execution order of their nodes.
     problems : list of Problem
-        Graph files that an earlier recorder wrote and that cannot be read.
+        Unreadable graph files of an earlier recorder.
     """
 
     def __init__(self, folder: Path, scratch: Path) -> None:
@@ -216,7 +216,7 @@ class RankRecorder:
         self.order = ExecutionOrder(self.graphs, self._orders)
 
     def describe_setup(self, setup: Mapping[str, object]) -> None:
-        """Write the set-up of the training: anything that is JSON."""
+        """Write the set-up of the training: any JSON object."""
         data = json.dumps(dict(setup), default=str).encode("utf-8", "backslashreplace")
         _write_whole(self.folder / metadata.FOLDER / metadata.SETUP, data)
 
@@ -227,7 +227,7 @@ class RankRecorder:
     def keep_graphs(
         self, received: Iterable[tuple[GraphFile, Graph]], orders: Mapping[str, Sequence[str]] | None = None
     ) -> None:
-        """Take graphs that have arrived completely; one of a known name replaces that.
+        """Add graphs that have arrived completely; a graph with an existing name replaces the old one.
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class RankRecorder:
         self._heads.clear()
 
     def forget_graphs(self) -> None:
-        """Let go of the graphs, which are large; nothing more of the rank is recorded."""
+        """Release the graphs, which are large; nothing more of the rank is recorded."""
         self.graphs = ()
         self.order = ExecutionOrder((), {})
         self._matchers.clear()
@@ -263,7 +263,7 @@ class RankRecorder:
     def keep_tensor(
         self, writer: TensorWriter, graph: Graph, node: Node, slot: int, iteration: int, *, is_input: bool = False
     ) -> Path:
-        """Take a tensor that has arrived completely.
+        """Add a tensor that has arrived completely.
 
         Parameters
         ----------
@@ -273,7 +273,7 @@ class RankRecorder:
             Of that graph.
         slot : int
         iteration : int
-            -1 for the values before the first; it does not matter for a constant.
+            -1 for the values before the first step; ignored for a constant.
         is_input : bool
             Whether `slot` is an input of the node.
 
@@ -292,24 +292,24 @@ class RankRecorder:
         return folder / name
 
     def begin_iteration(self, graph_id: int, iteration: int) -> IterationWriter:
-        """Begin to write an iteration of a root graph, of which there is nothing yet, as a whole.
+        """Begin to write a new iteration of a root graph as a whole.
 
         Parameters
         ----------
         graph_id : int
         iteration : int
-            -1 for the values before the first.
+            -1 for the values before the first step.
         """
         part = self._scratch / f"{os.getpid()}-{next(_PARTS)}"
         return IterationWriter(part, self._iteration_folder(graph_id, iteration), self._moment)
 
     def take_out_iteration(self, graph_id: int, iteration: int) -> Path | None:
-        """Take all there is of an iteration of a root graph out of the dump at once.
+        """Remove an iteration of a root graph from the dump, atomically.
 
         Returns
         -------
         Path or None
-            Where it is now: a folder that the caller is to delete. None if there was nothing.
+            The folder that it was moved to, for the caller to delete. None if there was no such iteration.
         """
         part = self._scratch / f"{os.getpid()}-{next(_PARTS)}"
         try:
@@ -321,7 +321,7 @@ class RankRecorder:
     def find_tensor(
         self, graph: Graph, node: Node, slot: int, iteration: int, *, is_input: bool = False
     ) -> tuple[Path, str] | None:
-        """Return the file of a tensor that was written, and its element type if the name says it; None without one."""
+        """Return the file of a written tensor, and its element type if the name contains it; None if there is none."""
         folder = self._iteration_folder(graph.root_id, iteration)
         try:
             return find_tensor(folder, self.head(graph, node), slot, is_input=is_input)
@@ -329,19 +329,19 @@ class RankRecorder:
             return None
 
     def record_executions(self, graph_id: int, iterations: Iterable[int]) -> None:
-        """Note that a root graph ran in these iterations, which were not noted before."""
+        """Record that a root graph ran in these iterations, which must not have been recorded before."""
         lines = "".join(f"{iteration}\n" for iteration in iterations)
         if lines:
             append(self.folder / "execution_order" / f"ms_global_execution_order_graph_{graph_id}.csv", lines)
 
     def record_statistics(self, graph_id: int, iteration: int, rows: Iterable[RecordedRow]) -> None:
-        """Note statistics of tensors of an iteration of a root graph, in place of those noted before."""
+        """Record statistics of the tensors of an iteration of a root graph; replaces those recorded before."""
         folder = self._iteration_folder(graph_id, iteration)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         _write_whole(folder / STATISTICS, self.statistics_text(rows).encode("utf-8", "replace"))
 
     def statistics_text(self, rows: Iterable[RecordedRow]) -> str:
-        """Return statistics of tensors as the text of a file."""
+        """Return statistics of tensors as the text of ``statistic.csv``."""
         text = StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(_COLUMNS)
@@ -350,18 +350,18 @@ class RankRecorder:
         return text.getvalue()
 
     def head(self, graph: Graph, node: Node) -> str:
-        """Return ``{op_type}.{op_name}`` of a node's files: the shortest by which readers find just this node."""
+        """Return ``{op_type}.{op_name}`` of a node's files: the shortest that readers match only to this node."""
         key = graph.name, node.name
-        known = self._heads.get(key)
-        if known is None:
-            known = self._heads[key] = self._find_head(graph, node)
-        return known
+        head = self._heads.get(key)
+        if head is None:
+            head = self._heads[key] = self._find_head(graph, node)
+        return head
 
     def _iteration_folder(self, graph_id: int, iteration: int) -> Path:
         return self.folder / NET_NAME / str(graph_id) / (INITIAL if iteration < 0 else str(iteration))
 
     def _moment(self) -> int:
-        """Return the time in microseconds, never the same twice."""
+        """Return the time in microseconds, strictly increasing."""
         self._last_time = max(self._last_time + 1, time.time_ns() // 1000)
         return self._last_time
 
@@ -369,7 +369,7 @@ class RankRecorder:
         return PartFile(self._scratch / f"{os.getpid()}-{next(_PARTS)}.part", expected_bytes)
 
     def _number_of(self, graph: Graph) -> int:
-        """Return the number in the name of a graph's file: its id, unless another graph has that."""
+        """Return the number in the name of a graph's file: its id, unless another graph already has it."""
         number = self._numbers.get(graph.name)
         if number is None:
             taken = set(self._numbers.values())
@@ -378,7 +378,7 @@ class RankRecorder:
         return number
 
     def _write_order(self, graph_id: int, names: Sequence[str]) -> None:
-        # A name over several lines would be read as several names; as none it is only missing in the order.
+        # A name with line breaks would be read as several names; left out, it is only missing in the order.
         lines = [name for name in names if name and name.splitlines() == [name]]
         text = "\n".join(["NodeExecutionOrder-FullNameWithScope", *lines, ""])
         path = self.folder / "execution_order" / f"ms_execution_order_graph_{graph_id}.csv"
@@ -397,7 +397,7 @@ class RankRecorder:
         matcher = self._matcher(graph.root_id)
         for head in heads:
             candidates = matcher.match(head).candidates
-            # Of a parameter that several graphs share, any graph's node will do.
+            # For a parameter that several graphs share, the node of any graph is right.
             if len(candidates) == 1 and candidates[0].node.name == node.name:
                 return head
         return heads[-1]
@@ -410,8 +410,8 @@ class RankRecorder:
         return matcher
 
     def _continue(self) -> None:
-        """Read what an earlier recorder of this folder wrote."""
-        found: list[Graph] = []
+        """Read the files of an earlier recorder of this folder."""
+        graphs: list[Graph] = []
         for path in sorted((self.folder / "graphs").glob("ms_output_trace_code_graph_*.pb")):
             number = path.stem.rpartition("_")[2]
             try:
@@ -421,12 +421,12 @@ class RankRecorder:
                 continue
             if number.isascii() and number.isdigit() and graph.name not in self._numbers:
                 self._numbers[graph.name] = int(number)
-                found.append(graph)
+                graphs.append(graph)
         for path in (self.folder / "execution_order").glob("ms_execution_order_graph_*.csv"):
             number = path.stem.rpartition("_")[2]
             if number.isascii() and number.isdigit():
                 self._orders[int(number)] = parse_order(path.read_text("utf-8", "replace"))
-        self.graphs = tuple(sorted(found, key=lambda graph: (graph.graph_id, graph.name)))
+        self.graphs = tuple(sorted(graphs, key=lambda graph: (graph.graph_id, graph.name)))
 
 
 _PARTS = itertools.count()

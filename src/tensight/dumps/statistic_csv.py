@@ -1,7 +1,7 @@
 """``statistic.csv``: one line of statistics for each dumped tensor, written by Ascend and GPU devices.
 
 MindSpore up to 2.2 always writes the same ten statistics; from 2.3 on the dump's configuration chooses the columns
-(``statistic_category``). So the header line decides what a file holds, and unknown columns are kept as text.
+(``statistic_category``). So columns are identified by the header line, and unknown columns are kept as text.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_LINE_CHARACTERS = 65_536
-"""Longer lines are refused; none that MindSpore writes comes near this."""
+"""Longer lines are refused; MindSpore's are much shorter."""
 
 MAX_LISTED_PROBLEMS = 20
-"""Bad lines of one file that are listed one by one; the rest is counted."""
+"""Maximum number of invalid lines of one file that are listed; the others are counted."""
 
 _FIXED = (
     "Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size", "Data Type", "Shape",
@@ -40,7 +40,7 @@ class StatisticRow:
     Attributes
     ----------
     rank, graph_id, iteration : int
-        Where the file was found; -1 if the reader was not told.
+        Rank, graph and iteration of the file's folder; -1 if not given.
     op_type, op_name : str
         Type and name of the operator, as in the names of tensor files.
     task_id, stream_id, timestamp : int
@@ -56,11 +56,11 @@ class StatisticRow:
     shape : tuple of int
         Length of each dimension.
     values : mapping of str to float, int or str
-        Statistics by what `statistic_category` calls them: "max", "min", "avg", "l2norm" (float), "count",
-        "nan count", … (int), "md5", "sha1" and unknown ones (str). What the device left out is absent. A recording of
-        Tensight has "abs mean" and "std" (float), too.
+        Statistics by their names in `statistic_category`: "max", "min", "avg", "l2norm" (float), "count", "nan count",
+        … (int), "md5", "sha1" and unknown ones (str). Statistics that the device left out are absent. A recording of
+        Tensight also has "abs mean" and "std" (float).
     row : mapping of str to str
-        The line as it is: column name of the header to text.
+        The raw line: text by the column names in the header.
     """
 
     rank: int
@@ -81,7 +81,7 @@ class StatisticRow:
 
 
 def statistic_name(column: str) -> str:
-    """Return what `statistic_category` calls a column's statistic: "Max Value" is "max", "L2Norm Value" "l2norm"."""
+    """Return the name in `statistic_category` of a column: "max" for "Max Value", "l2norm" for "L2Norm Value"."""
     name = " ".join(column.replace("_", " ").lower().split())
     return {"l2 norm": "l2norm"}.get(name.removesuffix(" value"), name.removesuffix(" value"))
 
@@ -98,9 +98,9 @@ def read_statistics(
     where : str
         The file's path, for messages.
     problems : list of Problem
-        Lines that cannot be used are added and left out.
+        Invalid lines are appended and left out.
     rank, graph_id, iteration : int
-        Where the file was found; handed through to the rows.
+        Rank, graph and iteration of the file's folder, for the rows.
 
     Yields
     ------
@@ -109,7 +109,7 @@ def read_statistics(
     Raises
     ------
     TensorFileError
-        If the first line is no header of such a file, or the file cannot be read.
+        If the first line is not the header of such a file, or the file cannot be read.
     """
     lines = _lines(file, where)
     header = _header(next(lines, (1, "")), where)
@@ -150,16 +150,16 @@ def _lines(file: IO[str], where: str) -> Iterator[tuple[int, str | None]]:
 
 
 def _header(first: tuple[int, str | None], where: str) -> dict[str, str]:
-    """Return the columns in order, each with the name of its statistic; empty for the columns that every file has."""
+    """Return the columns in order, each with the name of its statistic; empty for columns that every file has."""
     try:
         columns = _fields((first[1] or "").removeprefix("\ufeff"))
     except csv.Error:
         columns = []
     missing = [column for column in _FIXED if column not in columns]
     if missing:
-        raise TensorFileError(f"{where}: no statistics file: its first line has no column {missing[0]!r}.")
+        raise TensorFileError(f"{where}: not a statistics file: its first line has no column {missing[0]!r}.")
     if len(set(columns)) != len(columns):
-        raise TensorFileError(f"{where}: no statistics file: a column stands twice in its first line.")
+        raise TensorFileError(f"{where}: not a statistics file: its first line has a column twice.")
     return {column: "" if column in _FIXED else statistic_name(column) for column in columns}
 
 
@@ -168,7 +168,7 @@ def _fields(line: str) -> list[str]:
 
 
 def _row(line: str, header: Mapping[str, str], rank_graph_iteration: tuple[int, int, int]) -> StatisticRow | str:
-    """Return a line's row, or what is wrong with it (empty for an empty line)."""
+    """Return the row of a line, or why it is invalid (empty for an empty line)."""
     fields = _fields(line)
     if not any(fields):
         return ""
@@ -199,7 +199,7 @@ def _row(line: str, header: Mapping[str, str], rank_graph_iteration: tuple[int, 
 def _integer(column: str, row: Mapping[str, str]) -> int:
     text = row[column]
     if not _INTEGER.fullmatch(text):
-        raise ValueError(f"{column} is {text[:40]!r}, no number")
+        raise ValueError(f"{column} is {text[:40]!r}, not a number")
     return int(text)
 
 
@@ -219,7 +219,7 @@ def _value(name: str, column: str, text: str) -> float | int | str | None:
         # Some versions write counts like 12.0.
         whole = text.removesuffix(".0")
         if not _INTEGER.fullmatch(whole):
-            raise ValueError(f"{column} is {text[:40]!r}, no number")
+            raise ValueError(f"{column} is {text[:40]!r}, not a number")
         return int(whole)
     if name not in _NUMERIC:
         return text
@@ -230,4 +230,4 @@ def _value(name: str, column: str, text: str) -> float | int | str | None:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{column} is {text[:40]!r}, no number") from None
+        raise ValueError(f"{column} is {text[:40]!r}, not a number") from None

@@ -1,7 +1,7 @@
-"""Where a dump lies: a local folder, or anything that fsspec can list and read.
+"""The storage of a dump: a local folder, or anything that fsspec can list and read.
 
-Both kinds answer the same few questions (what is in this folder, give me these bytes), so readers need not know.
-Nothing is ever written, and nothing outside the folder that the person named is opened.
+Both have the same small interface (list a folder, read bytes of a file), so readers do not depend on the kind. Nothing
+is written, and nothing outside the folder that the user named is opened.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer
 
-#: Text files of a dump (configuration, execution order) are read whole; none that MindSpore writes comes near this.
+#: Text files of a dump (configuration, execution order) are read whole; MindSpore's are much smaller than this.
 MAX_TEXT_BYTES = 256 * 2**20
 
 
-#: What an entry of a folder can be, other than a file. Gone: removed since the folder was opened.
+#: Kinds of folder entries other than files. Gone: removed since the folder was opened.
 _FOLDER, _REFUSED, _GONE = "folder", "refused", "gone"
 
 
@@ -40,7 +40,7 @@ class FileEntry(NamedTuple):
     name : str
     size_bytes : int
     mtime_ns : int
-        Time of the last change, nanoseconds since 1970; 0 if the storage does not tell.
+        Time of the last change, nanoseconds since 1970; 0 if the storage does not provide it.
     """
 
     name: str
@@ -50,14 +50,14 @@ class FileEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is in a folder, sorted by name.
+    """The contents of a folder, sorted by name.
 
     Attributes
     ----------
     folders : tuple of str
     files : tuple of FileEntry
     refused : tuple of str
-        Names that were left alone: links that lead out of the dump or nowhere, pipes, devices, names that are no UTF-8.
+        Ignored names: links out of the dump, broken links, pipes, devices, names that are not UTF-8.
     """
 
     folders: tuple[str, ...]
@@ -65,35 +65,35 @@ class Listing:
     refused: tuple[str, ...] = ()
 
     def no_files(self, folder: str, names: Callable[[str], object] = bool) -> Iterator[Problem]:
-        """Yield a problem for each name that a file should have, but a folder has, or something that was refused.
+        """Yield a problem for each file name that belongs to a folder or to a refused entry.
 
         Parameters
         ----------
         folder : str
-            What is listed.
+            The listed folder.
         names : callable
-            Tells which names files have; all by default.
+            Returns whether a name is that of a file; by default all are.
         """
         for name in filter(names, self.folders):
             yield Problem(f"{folder}/{printable(name)}", "is a folder in place of a file", "it is not read")
         for name in filter(names, self.refused):
-            what = "leads out of the dump, is no file, or its name is no UTF-8"
+            what = "leads out of the dump, is not a file, or its name is not UTF-8"
             yield Problem(f"{folder}/{name}", what, "it is not read")
 
 
 class OpenFile(ABC):
-    """A file open for reading at any position. Use it in a ``with`` statement."""
+    """A file that is open for random access. Use it in a ``with`` statement."""
 
     path: str
     size_bytes: int
 
     @abstractmethod
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill a buffer from an offset; return how many bytes there were."""
+        """Fill a buffer from an offset; return the number of bytes read."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
 
     def read(self, offset: int, length: int) -> bytes:
         """Return up to ``length`` bytes from an offset, fewer only at the end of the file."""
@@ -115,33 +115,33 @@ class Storage(ABC):
 
     @abstractmethod
     def full_path(self, path: str) -> str:
-        """Return the path or URL under which anybody can open the file."""
+        """Return the absolute path or the URL of a file."""
 
     @abstractmethod
     def list_folder(self, path: str) -> Listing:
-        """List a folder. Raises `MissingFileError` if there is none, `DumpError` if it cannot be listed."""
+        """List a folder. Raises `MissingFileError` if it does not exist, `DumpError` if it cannot be listed."""
 
     @abstractmethod
     def folder_mtime_ns(self, path: str) -> int:
-        """Return when names were last added to or removed from a folder, nanoseconds; 0 if that is unknown."""
+        """Return the time when entries were last added to or removed from a folder, nanoseconds; 0 if unknown."""
 
     @abstractmethod
     def open(self, path: str) -> OpenFile:
         """Open a file. Raises `MissingFileError` or `DumpError`."""
 
     def read_bytes(self, path: str, limit: int = MAX_TEXT_BYTES) -> bytes:
-        """Return a file's content; a file larger than ``limit`` bytes is refused with `DumpError`."""
+        """Return a file's content. Raises `DumpError` if it is larger than ``limit`` bytes."""
         with self.open(path) as file:
             if file.size_bytes > limit:
                 raise DumpError(f"{self.full_path(path)}: {file.size_bytes:,} bytes, more than the {limit:,} expected.")
             return file.read(0, file.size_bytes)
 
     def open_text(self, path: str) -> IO[str]:
-        """Open a UTF-8 text file for reading line by line; bytes that are no UTF-8 become U+FFFD."""
+        """Open a UTF-8 text file for reading line by line; invalid bytes become U+FFFD."""
         return io.TextIOWrapper(io.BufferedReader(_Stream(self.open(path))), "utf-8", "replace")
 
     def folders(self, path: str) -> tuple[str, ...]:
-        """Return the names of a folder's sub-folders; none if the folder is not there."""
+        """Return the names of a folder's sub-folders; none if the folder does not exist."""
         try:
             return self.list_folder(path).folders
         except MissingFileError:
@@ -149,7 +149,7 @@ class Storage(ABC):
 
 
 def is_url(path: str) -> bool:
-    """Tell whether a path is for fsspec (``s3://bucket/run``, ``zip://::run.zip``) and not a local one."""
+    """Return whether a path is an fsspec URL (``s3://bucket/run``, ``zip://::run.zip``), not a local path."""
     return ("://" in path or "::" in path) and not path.startswith(("file://", "/"))
 
 
@@ -164,22 +164,22 @@ def open_storage(path: str | os.PathLike[str]) -> Storage:
         If fsspec cannot handle the URL.
     """
     text = os.fspath(path)
-    # A folder may be called like an URL; inside Tensight it then has its absolute path.
+    # A local folder may have a name like a URL; Tensight then uses its absolute path.
     return FsspecStorage(text) if is_url(text) and not os.path.isdir(text) else LocalStorage(_without_scheme(text))
 
 
 def open_file(path: str) -> OpenFile:
-    """Open a file by the path that `Storage.full_path` gave."""
+    """Open a file by its path from `Storage.full_path`."""
     return _open_url(path) if is_url(path) else LocalFile(_without_scheme(path))
 
 
 def printable(name: str) -> str:
-    """Return a name from a stranger's disk so that a terminal can show it and nothing else happens."""
+    """Return an untrusted name with characters escaped that control a terminal."""
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
 def _is_text(name: str) -> bool:
-    """Tell whether a name can be written as UTF-8: others cannot stand in tables and messages."""
+    """Return whether a name can be encoded as UTF-8; others cannot be used in tables and messages."""
     if name.isascii():
         return True
     try:
@@ -214,27 +214,27 @@ class _Stream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Fill a buffer with what comes next."""
+        """Fill a buffer with the next bytes."""
         count = self._file.read_into(self._position, memoryview(buffer).cast("B"))
         self._position += count
         return count
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if not self.closed:
             self._file.close()
         super().close()
 
 
 class LocalFile(OpenFile):
-    """A local file, read by position, so that a file that shrinks meanwhile gives fewer bytes and never a signal."""
+    """A local file, read by position, so that a file that shrinks meanwhile yields fewer bytes, not a SIGBUS."""
 
     __slots__ = ("_fd", "path", "size_bytes")
 
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            # A pipe in place of a file must not stop us until somebody writes into it.
+            # Opening a pipe in place of a file must not block until it has a writer.
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             raise MissingFileError(f"{path}: there is no such file.") from None
@@ -247,7 +247,7 @@ class LocalFile(OpenFile):
         self.size_bytes = status.st_size
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill a buffer from an offset; return how many bytes there were."""
+        """Fill a buffer from an offset; return the number of bytes read."""
         done = 0
         try:
             while done < len(buffer):
@@ -264,11 +264,11 @@ class LocalFile(OpenFile):
         return self._fd
 
     def map(self) -> mmap.mmap:
-        """Map the whole file, read-only; the map outlives this object. Raises OSError, ValueError if it cannot be."""
+        """Map the whole file, read-only; the map outlives this object. Raises OSError or ValueError on failure."""
         return mmap.mmap(self._fd, 0, mmap.MAP_SHARED, mmap.PROT_READ)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         os.close(self._fd)
 
 
@@ -278,7 +278,7 @@ class LocalStorage(Storage):
     Parameters
     ----------
     path : str
-        The folder; may itself be a link.
+        The folder; may be a link.
     """
 
     def __init__(self, path: str) -> None:
@@ -295,7 +295,7 @@ class LocalStorage(Storage):
         return f"{self.root}/{path}" if path else self.root
 
     def list_folder(self, path: str) -> Listing:
-        """List a folder; links that leave the root are refused, those that stay are followed."""
+        """List a folder; links out of the root are refused, others are followed."""
         full = self._inside(path)
         folders: list[str] = []
         files: list[FileEntry] = []
@@ -318,7 +318,7 @@ class LocalStorage(Storage):
         return Listing(tuple(sorted(folders)), tuple(files), tuple(sorted(refused)))
 
     def _kind(self, entry: os.DirEntry[str]) -> FileEntry | str:
-        """Return what an entry of a folder is."""
+        """Return the kind of a folder entry, or the entry of a file."""
         try:
             if not _is_text(entry.name) or (entry.is_symlink() and not self._stays_inside(entry.path)):
                 return _REFUSED
@@ -329,11 +329,11 @@ class LocalStorage(Storage):
         except FileNotFoundError:
             return _GONE
         except OSError:
-            # A link that leads to itself, a name the disk cannot look up: the others are still good.
+            # For example a circular link, or a name that the file system cannot look up; the others are usable.
             return _REFUSED
 
     def folder_mtime_ns(self, path: str) -> int:
-        """Return when names were last added to or removed from a folder."""
+        """Return the time when entries were last added to or removed from a folder."""
         try:
             return Path(self._inside(path)).stat().st_mtime_ns
         except OSError:
@@ -362,11 +362,11 @@ class _UrlFile(OpenFile):
         self.path = path
         self.size_bytes = size_bytes
         self._file = file
-        # An archive closes its files when nothing refers to it any more.
+        # An archive closes its files when it is garbage collected.
         self._filesystem = filesystem
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill a buffer from an offset; return how many bytes there were."""
+        """Fill a buffer from an offset; return the number of bytes read."""
         done = 0
         try:
             self._file.seek(offset)
@@ -381,7 +381,7 @@ class _UrlFile(OpenFile):
         return done
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._file.close()
 
 
@@ -397,10 +397,10 @@ class FsspecStorage(Storage):
         self.root = url.rstrip("/") if not url.endswith("://") else url
         self._fs, self._base = _filesystem(url)
         try:
-            found = self._fs.isdir(self._base) if self._base else True
+            is_folder = self._fs.isdir(self._base) if self._base else True
         except Exception as error:
             raise DumpError(f"{url}: cannot be reached: {_reason(error)}.") from error
-        if not found:
+        if not is_folder:
             raise MissingFileError(f"{url}: there is no such folder.")
 
     def full_path(self, path: str) -> str:
@@ -419,13 +419,13 @@ class FsspecStorage(Storage):
         return _listing_of(infos, self._inside(path))
 
     def folder_mtime_ns(self, path: str) -> int:
-        """Return the folder's own time where there is one, else the newest time of its files and their number."""
+        """Return the folder's own time if it has one, else the newest time of its files plus their number."""
         try:
-            own = _mtime_ns(self._fs.info(self._inside(path)))
-            files = () if own else self.list_folder(path).files
+            folder_time = _mtime_ns(self._fs.info(self._inside(path)))
+            files = () if folder_time else self.list_folder(path).files
         except Exception:
             return 0
-        return own or max((file.mtime_ns for file in files), default=0) + len(files)
+        return folder_time or max((file.mtime_ns for file in files), default=0) + len(files)
 
     def open(self, path: str) -> OpenFile:
         """Open a file below the root."""

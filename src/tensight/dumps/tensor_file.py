@@ -1,4 +1,4 @@
-"""One dumped tensor: what the folder and the file name say about it."""
+"""One dumped tensor, as described by its folder and file name."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CONSTANTS = -1
 
 @dataclass(frozen=True, slots=True)
 class TensorFile:
-    """A tensor in a dump, not yet read; or only its statistics, where the dump holds no values (see `recorded`).
+    """A tensor in a dump, not yet read; or only its statistics, if the dump has no values (see `recorded`).
 
     Attributes
     ----------
     rank : int
-        Of the process.
+        Rank of the process.
     graph_id : int
-        The root graph, which names the folder.
+        Id of the root graph, which is the name of the folder.
     iteration : int
         From 0; `CONSTANTS` (-1) for the files in ``constants/``.
     node : str or None
@@ -44,19 +44,19 @@ class TensorFile:
     format : str
         Layout of the elements (``DefaultFormat``, ``NCHW``, ``FRACTAL_NZ``, …).
     declared_dtype : str
-        Element type as the file name states it, such as ``BFloat16``, whose elements MindSpore stores as float32;
-        empty where the name has none (MindSpore up to 2.3).
+        Element type in the file name, such as ``BFloat16``, whose elements MindSpore stores as float32; empty if the
+        name has none (MindSpore up to 2.3).
     path : str
         Full path or URL of the file.
     size_bytes : int
         Size of the file; 0 if only statistics were recorded.
     mtime_ns : int
-        When the file last changed, nanoseconds since 1970; 0 if unknown.
+        Time of the file's last change, nanoseconds since 1970; 0 if unknown.
     older : tuple of TensorFile
         Earlier dumps of the same tensor in the same iteration (loops, repeated sub-graphs), newest first.
     recorded : StatisticRow or TracedRow or None
-        What the device recorded in ``statistic.csv``, or an agent in a trace, in place of the values; `path` is then
-        that file. None where there is a file with values.
+        Statistics that the device recorded in ``statistic.csv``, or an agent in a trace, in place of the values; `path`
+        is then that file. None if there is a file with values.
     """
 
     rank: int
@@ -81,7 +81,7 @@ class TensorFile:
 
     @property
     def address(self) -> TensorAddress | None:
-        """Where the tensor belongs in the graph; None if the file matches no node."""
+        """Address of the tensor in the graph; None if the file matches no node."""
         if self.node is None:
             return None
         return TensorAddress(self.rank, self.graph, self.node, self.slot, self.iteration, self.io)

@@ -1,21 +1,21 @@
 """Traces: the statistics and content hashes of every step of a training, one append-only file for each rank.
 
-A file is a mark of eight bytes and then records: a head of twelve bytes (kind, size of the body, CRC-32 of both and of
-the body), and the body. One record is written by one call of the system, so a process that is killed leaves whole
-records behind it, and at most one that is not; a reader takes all that come before that.
+A file is a mark of eight bytes followed by records: a head of twelve bytes (kind, size of the body, CRC-32 of both and
+the body), and the body. Each record is written by one system call, so a killed process leaves at most one incomplete
+record, at the end; readers use all records before it.
 
 =======  ================================================================================================
 kind     body
 =======  ================================================================================================
 ``HEAD``  JSON: framework, rank, what was captured, the element types by number; the first record
-``SETU``  JSON: the set-up of the training; the last one counts
+``SETU``  JSON: the set-up of the training; the last one is used
 ``GRPH``  number of the graph, size of the message, serialized GraphProto, JSON list of operators as they ran; the
-          last one of a number counts
-``DICT``  JSON: tensors (name, type, io, slot) and shapes, numbered on from those before
+          last one of each number is used
+``DICT``  JSON: tensors (name, type, io, slot) and shapes; numbers continue from earlier records
 ``STEP``  iteration, number of the graph, number of rows, rows (`TRACE_ROW`) in the order of execution
 =======  ================================================================================================
 
-Everything is little-endian. Files may come from anywhere: sizes are bounded, and numbers are checked before use.
+Everything is little-endian. Files are untrusted: sizes are bounded, and numbers are checked before use.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _row_type(measures: Sequence[str]) -> np.dtype[np.void]:
 
 TRACE_ROW = _row_type(MEASURES)
 """One tensor of a step: numbers of its name, shape and element type, whether it was seen several times in the step (the
-row is then of the last), and the fields of `TensorStatistics`."""
+row is then that of the last time), and the fields of `TensorStatistics`."""
 
 MARK = b"TSTRACE1"
 _HEAD = struct.Struct("<4sII")
@@ -83,14 +83,14 @@ _LARGEST_RANK = 10**9
 
 
 class TracedTensor(NamedTuple):
-    """What a row is of.
+    """The tensor that a row describes.
 
     Attributes
     ----------
     node : str
         Full name of the node.
     type : str
-        Of the node.
+        Type of the node.
     io : {"input", "output"}
     slot : int
     """
@@ -103,7 +103,7 @@ class TracedTensor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TraceHeader:
-    """What a trace says about itself.
+    """The header of a trace.
 
     Attributes
     ----------
@@ -117,10 +117,9 @@ class TraceHeader:
     script : str
         Command line of the training.
     dtypes : tuple of str
-        NumPy's names of the element types, by the numbers in the rows.
+        NumPy's names of the element types, indexed by the numbers in the rows.
     measures : tuple of str
-        Of each row in the file. What this version does not know of them is not read, and what another version did not
-        write is NaN.
+        The measures in each row of the file. Those unknown to this version are not read, and missing ones are NaN.
     """
 
     framework: str
@@ -135,7 +134,7 @@ class TraceHeader:
     measures: tuple[str, ...] = MEASURES
 
     def rows_of(self, data: bytes, start: int = 0) -> NDArray[np.void]:
-        """Return the rows that bytes of the file hold from one on, structured array `TRACE_ROW`, read-only."""
+        """Return the rows in bytes of the file from an offset on, structured array `TRACE_ROW`, read-only."""
         written: NDArray[np.void] = np.frombuffer(data, _row_type(self.measures), offset=start)
         if self.measures == MEASURES:
             return written
@@ -152,12 +151,12 @@ class TraceHeader:
 
 
 class TraceWriter:
-    """Writes the trace of one rank; each method raises OSError if the disk refuses.
+    """Write the trace of one rank; each method raises OSError if writing fails.
 
     Parameters
     ----------
     path : Path
-        A file that is not there yet.
+        A file that does not exist yet.
     header : TraceHeader
     """
 
@@ -171,20 +170,20 @@ class TraceWriter:
 
     @property
     def tensors(self) -> int:
-        """How many tensors have a number."""
+        """Number of tensors added so far."""
         return self._tensors
 
     def write_setup(self, setup: Mapping[str, Any]) -> None:
-        """Write the set-up of the training: anything that is JSON."""
+        """Write the set-up of the training: any JSON object."""
         self._add(b"SETU", _json(dict(setup)))
 
     def write_graph(self, number: int, message: bytes, order: Sequence[str]) -> None:
-        """Write a graph, or one that has grown in its place.
+        """Write a graph, or a newer version of it under the same number.
 
         Parameters
         ----------
         number : int
-            By which steps name it.
+            The number by which steps refer to it.
         message : bytes
             Serialized GraphProto.
         order : sequence of str
@@ -193,10 +192,10 @@ class TraceWriter:
         self._add(b"GRPH", _GRAPH.pack(number, len(message)), message, _json(list(order)))
 
     def add_tensors(self, tensors: Sequence[TracedTensor]) -> None:
-        """Give tensors their numbers, on from those before."""
+        """Assign numbers to tensors, continuing from those added before."""
         if tensors:
             self._tensors += len(tensors)
-            self._add(b"DICT", _json({"tensors": [list(one) for one in tensors], "shapes": []}))
+            self._add(b"DICT", _json({"tensors": [list(tensor) for tensor in tensors], "shapes": []}))
 
     def write_step(self, iteration: int, graph: int, rows: NDArray[np.void], shapes: Sequence[tuple[int, ...]]) -> None:
         """Write a step.
@@ -210,15 +209,15 @@ class TraceWriter:
         rows : structured array `TRACE_ROW`, shape (n,)
             In the order of execution; the column ``shape`` is filled in here.
         shapes : sequence of tuple of int
-            Of each row.
+            Shape of each row's tensor.
         """
-        known = self._shapes
+        numbers_of_shapes = self._shapes
         new: list[tuple[int, ...]] = []
         numbers = []
         for shape in shapes:
-            number = known.get(shape)
+            number = numbers_of_shapes.get(shape)
             if number is None:
-                number = known[shape] = len(known)
+                number = numbers_of_shapes[shape] = len(numbers_of_shapes)
                 new.append(shape)
             numbers.append(number)
         if new:
@@ -227,7 +226,7 @@ class TraceWriter:
         self._add(b"STEP", _STEP.pack(iteration, graph, len(rows)), rows.tobytes())
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -246,7 +245,7 @@ class TraceWriter:
 
 
 class TracedStep(NamedTuple):
-    """Where a step stands in the file.
+    """The position of a step in the file.
 
     Attributes
     ----------
@@ -254,7 +253,7 @@ class TracedStep(NamedTuple):
     graph : int
         Number of the graph that ran.
     offset : int
-        Of the rows, bytes.
+        Offset of the rows in bytes.
     row_count : int
         Number of rows.
     """
@@ -267,13 +266,13 @@ class TracedStep(NamedTuple):
 
 @dataclass(slots=True)
 class Trace:
-    """What a trace file holds; rows are read when they are asked for (`read_rows`).
+    """The content of a trace file without its rows, which `read_rows` reads.
 
     Attributes
     ----------
     header : TraceHeader
     setup : dict or None
-        None if it has none.
+        The set-up of the training; None if not recorded.
     graphs : dict of int to (bytes, tuple of str)
         Serialized GraphProto and the order of execution, by number.
     tensors : list of TracedTensor
@@ -293,9 +292,9 @@ class Trace:
 
 
 def read_trace(file: OpenFile, where: str) -> Trace:
-    """Read everything of a trace but its rows, whose checksums are looked at.
+    """Read a trace without its rows, of which only the checksums are verified.
 
-    A file that ends within a record, or is damaged, is read up to there.
+    A file that ends within a record, or is damaged, is read up to that record.
 
     Parameters
     ----------
@@ -310,10 +309,10 @@ def read_trace(file: OpenFile, where: str) -> Trace:
     Raises
     ------
     DumpError
-        It is no trace, or of another version.
+        It is not a trace, or of another version.
     """
     if file.read(0, len(MARK)) != MARK:
-        raise DumpError(f"{where}: is no trace that this version of Tensight reads.")
+        raise DumpError(f"{where}: is not a trace that this version of Tensight reads.")
     reader = _Reader(where)
     offset = len(MARK)
     while offset < file.size_bytes:
@@ -347,7 +346,7 @@ def read_rows(file: OpenFile, trace: Trace, step: TracedStep) -> NDArray[np.void
 
 
 class _CutError(Exception):
-    """A record is not whole."""
+    """A record is incomplete or damaged."""
 
 
 def _record(file: OpenFile, offset: int) -> tuple[bytes, bytes]:
@@ -366,7 +365,7 @@ def _record(file: OpenFile, offset: int) -> tuple[bytes, bytes]:
 
 
 class _Reader:
-    """Takes records in."""
+    """Collect the records of a trace."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -375,23 +374,23 @@ class _Reader:
         self.steps: dict[int, TracedStep] = {}
 
     def problem(self, what: str, advice: str = "") -> None:
-        """Note what is wrong."""
+        """Add a problem."""
         self._problems.append(Problem(self._where, what, advice))
 
     def result(self) -> Trace:
-        """Return what was read."""
+        """Return the trace that was read."""
         if self._trace is None:
             why = f": {self._problems[0].what}" if self._problems else ""
-            raise DumpError(f"{self._where}: a trace that holds nothing{why}.")
+            raise DumpError(f"{self._where}: the trace has no header{why}.")
         self._trace.steps = dict(sorted(self.steps.items()))
         self._trace.problems = self._problems
         return self._trace
 
     def take(self, kind: bytes, body: bytes, offset: int) -> None:
-        """Take a record in; kinds that are not known are passed over."""
+        """Process a record; unknown kinds are skipped."""
         if self._trace is None:
             if kind != b"HEAD":
-                raise ValueError("the first record is no header")
+                raise ValueError("the first record is not a header")
             self._trace = Trace(_header(_parsed(body)))
         elif kind == b"SETU":
             self._trace.setup = _mapping(_parsed(body))
@@ -411,7 +410,7 @@ class _Reader:
             raise ValueError(f"it is the graph after {MOST_GRAPHS:,}")
         order = _parsed(body[_GRAPH.size + size :])
         if not isinstance(order, list) or not all(isinstance(name, str) for name in order):
-            raise ValueError("its order of execution is no list of names")
+            raise ValueError("its order of execution is not a list of names")
         trace.graphs[number] = body[_GRAPH.size : _GRAPH.size + size], tuple(order)
 
     @staticmethod
@@ -419,13 +418,13 @@ class _Reader:
         tensors, shapes = names.get("tensors", []), names.get("shapes", [])
         if len(trace.tensors) + len(tensors) > MOST_TENSORS or len(trace.shapes) + len(shapes) > MOST_SHAPES:
             raise ValueError(f"there are more than {MOST_TENSORS:,} tensors or {MOST_SHAPES:,} shapes")
-        trace.tensors += [_tensor(*one) for one in tensors]
+        trace.tensors += [_tensor(*tensor) for tensor in tensors]
         trace.shapes += map(_shape, shapes)
 
     def _take_step(self, trace: Trace, body: bytes, offset: int) -> None:
         iteration, graph, count = _STEP.unpack_from(body)
         if len(body) != _STEP.size + count * trace.header.row_bytes:
-            raise ValueError("the number of its rows is not their number")
+            raise ValueError("the number of its rows does not match its size")
         if not -1 <= iteration < MOST_STEPS or len(self.steps) >= MOST_STEPS:
             raise ValueError(f"it is iteration {iteration:,}")
         if iteration in self.steps:
@@ -443,36 +442,36 @@ def _wrong(rows: NDArray[np.void], trace: Trace) -> str:
     if not len(rows):
         return ""
     limits = (("tensor", trace.tensors), ("shape", trace.shapes), ("dtype", trace.header.dtypes))
-    for name, known in limits:
-        if int(rows[name].max()) >= len(known):
+    for name, named in limits:
+        if int(rows[name].max()) >= len(named):
             return f"has a row with a {name} that has no name"
     if len(np.unique(rows["tensor"])) != len(rows):
         return "has a tensor twice"
     counts = np.stack([rows[name] for name in COUNTS])
     if int(counts.min()) < 0 or int(counts.max()) > MOST_ELEMENTS:
-        return "has a count that none can be"
+        return "has an impossible count"
     if (counts[1:].sum(axis=0) != counts[0]).any():
         return "has counts that do not add up"
     return ""
 
 
 def _header(data: Any) -> TraceHeader:
-    known = _mapping(data)
+    header = _mapping(data)
     texts = ("framework", "framework_version", "device_target", "capture", "script")
     numbers = ("device", "rank", "world_size")
-    chosen: dict[str, Any] = {name: known[name] for name in (*texts, *numbers) if name in known}
+    chosen: dict[str, Any] = {name: header[name] for name in (*texts, *numbers) if name in header}
     if not all(isinstance(chosen.get(name, ""), str) for name in texts) or "framework" not in chosen:
         raise ValueError("its header names no framework")
     if not all(_is_whole(chosen.get(name, 0), _LARGEST_RANK) for name in numbers):
-        raise ValueError("its header has a rank that none can be")
-    dtypes = known.get("dtypes")
+        raise ValueError("its header has an impossible rank")
+    dtypes = header.get("dtypes")
     if not isinstance(dtypes, list) or not set(map(str, dtypes)) <= set(ELEMENT_NAMES):
         raise ValueError("its header has element types that this version of Tensight does not know")
     # The first version did not name them.
-    measures = known.get("measures", list(FIRST_MEASURES))
+    measures = header.get("measures", list(FIRST_MEASURES))
     is_list = isinstance(measures, list) and len(measures) <= _MOST_MEASURES and all(map(_is_name, measures))
     if not is_list or len(set(measures)) < len(measures):
-        raise ValueError("its header has measures that none can be")
+        raise ValueError("its header has impossible measures")
     return TraceHeader(**chosen, dtypes=tuple(map(str, dtypes)), measures=tuple(measures))
 
 
@@ -490,9 +489,9 @@ def _tensor(node: Any, type_: Any, io: Any, slot: Any) -> TracedTensor:
 
 def _shape(lengths: Any) -> tuple[int, ...]:
     if not isinstance(lengths, list) or len(lengths) > MOST_DIMENSIONS:
-        raise ValueError("a shape in it is none")
+        raise ValueError("a shape in it is not a list of lengths")
     if not all(_is_whole(length, MOST_ELEMENTS) for length in lengths):
-        raise ValueError("a shape in it has a length that none can be")
+        raise ValueError("a shape in it has an impossible length")
     return tuple(lengths)
 
 
@@ -512,21 +511,21 @@ def _parsed(body: bytes) -> Any:
 
 def _mapping(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("its text is no JSON object")
+        raise ValueError("its text is not a JSON object")
     return value
 
 
 class TracedRow:
     """The statistics of one tensor in one step of a trace: exact, with the hash of its content.
 
-    Has the attributes of `StatisticRow` that say what a device recorded, for those who show either.
+    It has the attributes of `StatisticRow` with recorded data, so that both can be displayed by the same code.
 
     Parameters
     ----------
     rows : structured array `TRACE_ROW`
-        Of the step.
+        Rows of the step.
     index : int
-        Which row.
+        Index of the row.
     dtype : str
         Element type, such as ``float32``.
     shape : tuple of int
@@ -543,18 +542,18 @@ class TracedRow:
 
     @property
     def row(self) -> np.void:
-        """The row, of `TRACE_ROW`."""
-        found: np.void = self._rows[self._index]
-        return found
+        """The row, of dtype `TRACE_ROW`."""
+        row: np.void = self._rows[self._index]
+        return row
 
     @property
     def data_size(self) -> int:
-        """Bytes of the elements."""
+        """Size of the elements in bytes."""
         return int(self.row["count"]) * element_named(self.data_type).native.itemsize
 
     @property
     def values(self) -> dict[str, float | int | str]:
         """The statistics by name."""
         row = self.row
-        found: dict[str, float | int | str] = {name: row[name].item() for name in (*COUNTS, *MEASURES)}
-        return {**found, "content_hash": f"{int(row['content_hash']):016x}"}
+        statistics: dict[str, float | int | str] = {name: row[name].item() for name in (*COUNTS, *MEASURES)}
+        return {**statistics, "content_hash": f"{int(row['content_hash']):016x}"}

@@ -1,4 +1,4 @@
-"""Where traces are: ``rank_0.trace``, one file for each rank."""
+"""Find traces: ``rank_0.trace``, one file for each rank."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _find_traces(storage: Storage, problems: list[Problem]) -> tuple[LocatedRank
 
 def _located(storage: Storage, rank: int, path: str) -> LocatedRank:
     def opened(_: bool) -> RankReader:
-        # Its tables are NumPy's, which a small command on another dump need not import.
+        # Importing it imports NumPy, which small commands on other dumps do not need.
         from tensight.dumps.trace_rank import TraceRank
 
         return TraceRank(storage, rank, path)

@@ -1,4 +1,4 @@
-"""The trace of one rank as a dump without values: graphs, steps, and a row of exact statistics for each tensor."""
+"""Read the trace of one rank as a dump without values: graphs, steps, a row of exact statistics for each tensor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _WHOLE = MappingProxyType({"common_dump_settings": {"dump_mode": 0}})
-"""Everything that ran is in a trace."""
+"""A trace contains everything that ran."""
 
 
 class TraceRank(RankReader):
@@ -38,12 +38,12 @@ class TraceRank(RankReader):
     storage : Storage
     rank : int
     path : str
-        Of the file, relative to the storage's root.
+        Path of the file, relative to the storage's root.
 
     Raises
     ------
     DumpError
-        It is no trace.
+        It is not a trace.
     """
 
     def __init__(self, storage: Storage, rank: int, path: str) -> None:
@@ -56,7 +56,7 @@ class TraceRank(RankReader):
         self._files: dict[int, list[TensorFile]] = {}
         if self._trace.header.rank != rank:
             what = f"was written by rank {self._trace.header.rank}"
-            self._problems.append(Problem(path, what, f"it is read as rank {rank}, as it is called"))
+            self._problems.append(Problem(path, what, f"it is read as rank {rank}, as in its name"))
 
     @property
     def trace(self) -> Trace:
@@ -77,7 +77,7 @@ class TraceRank(RankReader):
         with self._storage.open(self._path) as file:
             return read_rows(file, self._trace, step)
 
-    # --- what it says about itself ---
+    # --- metadata ---
 
     @property
     def metadata(self) -> DumpMetadata:
@@ -100,7 +100,7 @@ class TraceRank(RankReader):
 
     @property
     def setup(self) -> dict[str, Any] | None:
-        """The set-up of the training; None if it was not written."""
+        """The set-up of the training; None if not recorded."""
         return self._trace.setup or None
 
     # --- what ran ---
@@ -108,7 +108,7 @@ class TraceRank(RankReader):
     @cached_property
     def graphs(self) -> tuple[Graph, ...]:
         """The graphs that could be parsed, sorted by id."""
-        found: dict[str, Graph] = {}
+        by_name: dict[str, Graph] = {}
         where = self._storage.full_path(self._path)
         for number in sorted(self._trace.graphs):
             message, _ = self._trace.graphs[number]
@@ -118,22 +118,22 @@ class TraceRank(RankReader):
                 self._problems.append(Problem(where, str(error), "tensors of this graph stay unmatched"))
                 continue
             self._problems.extend(graph.problems)
-            if graph.root_id == number and found.setdefault(graph.name, graph) is not graph:
+            if graph.root_id == number and by_name.setdefault(graph.name, graph) is not graph:
                 self._problems.append(Problem(where, f"has two graphs called {graph.name!r}", "the first is used"))
-        return tuple(sorted(found.values(), key=lambda graph: (graph.graph_id, graph.name)))
+        return tuple(sorted(by_name.values(), key=lambda graph: (graph.graph_id, graph.name)))
 
     @cached_property
     def iterations(self) -> Mapping[int, tuple[int, ...]]:
-        """The iterations of each root graph, in increasing order, without what was there before the first."""
-        found: dict[int, list[int]] = {}
+        """The iterations of each root graph, in increasing order, without the values before the first."""
+        by_graph: dict[int, list[int]] = {}
         for step in self._trace.steps.values():
             if step.iteration != CONSTANTS:
-                found.setdefault(step.graph, []).append(step.iteration)
-        return {graph: tuple(found[graph]) for graph in sorted(found)}
+                by_graph.setdefault(step.graph, []).append(step.iteration)
+        return {graph: tuple(by_graph[graph]) for graph in sorted(by_graph)}
 
     @property
     def history(self) -> Mapping[int, tuple[int, ...]] | None:
-        """The iterations in which each root graph ran: those that were traced."""
+        """The iterations in which each root graph ran: the traced ones."""
         return self.iterations or None
 
     @cached_property
@@ -157,20 +157,20 @@ class TraceRank(RankReader):
         return () if step is None or step.graph != graph_id else self._tensors_of(step)
 
     def _addressed(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
-        """Return the tensors that `find` finds: a trace has exact statistics in place of values."""
+        """Return the tensors that `find` searches: a trace has exact statistics in place of values."""
         return self.recorded_tensors_of(graph_id, iteration)
 
-    def _chosen(self, wanted: Collection[int] | None) -> Iterator[tuple[int, int]]:
-        """Yield root graph and iteration of all that was traced, also of a run that ended before its first step."""
+    def _chosen(self, requested: Collection[int] | None) -> Iterator[tuple[int, int]]:
+        """Yield root graph and iteration of everything traced, also for a run that ended before its first step."""
         for step in sorted(self._trace.steps.values(), key=lambda step: (step.graph, step.iteration)):
-            if wanted is None or step.iteration in wanted:
+            if requested is None or step.iteration in requested:
                 yield step.graph, step.iteration
 
     def _tensors_of(self, step: TracedStep) -> list[TensorFile]:
-        known = self._files.get(step.iteration)
-        if known is None:
-            known = self._files[step.iteration] = self._made(step)
-        return known
+        files = self._files.get(step.iteration)
+        if files is None:
+            files = self._files[step.iteration] = self._made(step)
+        return files
 
     def _made(self, step: TracedStep) -> list[TensorFile]:
         trace, path = self._trace, self._storage.full_path(self._path)
@@ -207,17 +207,17 @@ class TraceRank(RankReader):
                 recorded=record,
             )
             ordered.append(((UNMATCHED if node is None else position(node), io, slot), file_))
-        ordered.sort(key=lambda one: one[0])
+        ordered.sort(key=lambda pair: pair[0])
         return [file_ for _, file_ in ordered]
 
     def _nodes_of(self, root: int) -> Mapping[str, tuple[Graph, Node]]:
         """Return the nodes of a root graph by their full names."""
-        known = self._nodes.get(root)
-        if known is None:
+        nodes = self._nodes.get(root)
+        if nodes is None:
             graphs = [graph for graph in self.graphs if graph.root_id == root]
             every = ((graph, node) for graph in graphs for node in graph.nodes)
-            known = self._nodes[root] = {node.full_name or node.name: (graph, node) for graph, node in every}
-        return known
+            nodes = self._nodes[root] = {node.full_name or node.name: (graph, node) for graph, node in every}
+        return nodes
 
     @cached_property
     def _nodes(self) -> dict[int, Mapping[str, tuple[Graph, Node]]]:
@@ -232,7 +232,7 @@ class TraceRank(RankReader):
             return 0
         return next((file.mtime_ns for file in listing.files if file.name == name), 0)
 
-    # --- the whole ---
+    # --- the whole rank ---
 
     def fingerprint_parts(self, *, with_statistics: bool) -> Iterator[tuple[str, int, int]]:  # noqa: ARG002
         """Yield path, time and size of the file."""

@@ -1,4 +1,4 @@
-"""What the values of a tensor are: statistics, changes, slices, histograms, heat maps, differences."""
+"""Computations on the values of tensors: statistics, changes, slices, histograms, heat maps, differences."""
 
 from tensight.tensors.change_statistics import (
     ChangePartial,

@@ -1,4 +1,4 @@
-"""Tensors cut into blocks that follow each other in C order, whatever their layout in memory."""
+"""Cut tensors into blocks that follow each other in C order, for any layout in memory."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Block:
     Attributes
     ----------
     index : tuple of int and slice
-        Selects it; trailing dimensions that are whole are left out.
+        Selects it; complete trailing dimensions are left out.
     start, end : int
-        Positions of its first element and of the one behind its last, in C order.
+        Positions of its first element and after its last one, in C order.
     """
 
     index: tuple[int | slice, ...]
@@ -62,10 +62,10 @@ def blocks_of(shape: Sequence[int], *, backwards: bool = False) -> Iterator[Bloc
 
 
 def comparable(block: NDArray[Any]) -> NDArray[Any]:
-    """Return the elements of a block as values that can be compared, flat.
+    """Return the elements of a block as comparable values, flat.
 
-    Floats of fewer than 32 bits are widened, complex numbers are their magnitudes, truth values 0 and 1; integers stay
-    as they are, for the largest ones are not exact as floats.
+    Floats of fewer than 32 bits are widened, complex numbers become magnitudes, bools 0 and 1; integers are unchanged,
+    because large ones are not exact as floats.
     """
     element = element_type(block.dtype)
     flat = block.reshape(-1)

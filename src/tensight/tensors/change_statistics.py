@@ -1,4 +1,4 @@
-"""How much a tensor changed from one iteration to another."""
+"""Statistics of the change of a tensor between two iterations."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from tensight.tensors.elements import ElementType
 
 UPDATE_RATIO_EPSILON = 1e-9
-"""What the original adds to the mean size of the previous values (conditions 18 and 19) whatever its parameter says."""
+"""MindInsight adds this to the mean size of the previous values (conditions 18 and 19), ignoring its parameter."""
 
-# Where the squares of differences are safely inside the range of float64.
+# Between these magnitudes the squares of differences are safely in the range of float64.
 _LARGE, _SMALL = 2.0**480, 2.0**-450
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeStatistics:
-    """How the elements x of a tensor differ from the elements p of the same tensor before.
+    """The differences between the elements x of a tensor and its previous elements p.
 
-    Differences are taken in double precision. The four numbers from `mean_abs_change` on are over the pairs of finite
-    elements, and NaN when there is none.
+    Differences are computed in double precision. The four numbers from `mean_abs_change` on are over the pairs of
+    finite elements, and NaN if there are none.
 
     Attributes
     ----------
@@ -49,12 +49,12 @@ class ChangeStatistics:
     l2_change : float
         Square root of the sum of ``|x - p|**2``.
     required_rtol : float
-        Smallest relative tolerance for which every ``|x - p| <= atol + rtol * |p|`` holds: infinite if none does
-        (a zero changed), NaN if any element is not finite.
+        Smallest relative tolerance for which all ``|x - p| <= atol + rtol * |p|``: infinite if there is none (a zero
+        changed), NaN if an element is not finite.
     atol : float
         The absolute tolerance of `required_rtol`.
     complete : bool
-        False if reading stopped early: then `required_rtol` is a lower bound and the other numbers are NaN.
+        False if reading stopped early; then `required_rtol` is a lower bound and the other numbers are NaN.
     """
 
     count: int
@@ -74,7 +74,7 @@ class ChangeStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ChangePartial:
-    """What the comparison of one segment of `count` pairs tells: as in `ChangeStatistics`, over its `finite` pairs."""
+    """The change of one segment of `count` pairs: as in `ChangeStatistics`, over its `finite` pairs."""
 
     count: int
     finite: int
@@ -86,7 +86,7 @@ class ChangePartial:
 
 
 def scan_change_segment(current: NDArray[Any], previous: NDArray[Any], *, atol: float) -> ChangePartial:
-    """Compare one segment with the same segment before; mostly without the interpreter lock.
+    """Compare one segment with the same segment before; mostly without holding the GIL.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _require_comparable(current: NDArray[Any], previous: NDArray[Any], atol: flo
 
 
 def _partial(count: int, totals: list[float]) -> ChangePartial | None:
-    """Return the result of the kernel, or None if an element is not finite or a square left the range of float64."""
+    """Return the result of the kernel, or None if an element is not finite or a square is out of float64's range."""
     largest = totals[layout.CHANGE_MAXIMUM]
     if not count or not all(map(math.isfinite, totals[: layout.REQUIRED_RTOL])) or 0 < largest < _SMALL:
         return None
@@ -148,7 +148,7 @@ def _in_double(elements: NDArray[Any], kind: ElementType) -> NDArray[Any]:
 
 
 def _compare_portable(new: NDArray[Any], old: NDArray[Any], atol: float) -> ChangePartial:
-    """Compare in NumPy: where there are no kernels, and what they leave alone (NaN, Inf, extreme sizes, complex)."""
+    """Compare with NumPy: without kernels, and for cases that they do not handle (NaN, Inf, extreme sizes, complex)."""
     finite = np.isfinite(new) & np.isfinite(old)
     all_finite = bool(finite.all())
     if not all_finite:
@@ -171,7 +171,7 @@ def _compare_portable(new: NDArray[Any], old: NDArray[Any], atol: float) -> Chan
 
 
 def _mean(sizes: NDArray[np.float64]) -> float:
-    """Return the mean of numbers >= 0 without overflow of their sum."""
+    """Return the mean of non-negative numbers, without overflow of their sum."""
     if not sizes.size:
         return math.nan
     with np.errstate(under="ignore"):
@@ -179,7 +179,7 @@ def _mean(sizes: NDArray[np.float64]) -> float:
 
 
 def _norm(sizes: NDArray[np.float64]) -> float:
-    """Return the square root of the sum of squares of numbers >= 0, without overflow or underflow of the squares."""
+    """Return the L2 norm of non-negative numbers, without overflow or underflow of the squares."""
     largest = float(sizes.max()) if sizes.size else 0.0
     if largest == 0 or math.isinf(largest):
         return largest
@@ -190,13 +190,13 @@ def _norm(sizes: NDArray[np.float64]) -> float:
 
 
 def merge_changes(partials: Iterable[ChangePartial], *, atol: float, complete: bool = True) -> ChangeStatistics:
-    """Return the change of a tensor from that of its segments, in any order.
+    """Return the change of a tensor from those of its segments, in any order.
 
     Parameters
     ----------
     partials : iterable of ChangePartial
     atol : float
-        The absolute tolerance that the segments were compared with.
+        The absolute tolerance with which the segments were compared.
     complete : bool
         False if these are not all segments.
     """
@@ -226,12 +226,12 @@ def _numbers(parts: list[ChangePartial]) -> tuple[float, float, float, float]:
 def scan_changes(
     pairs: Iterable[tuple[NDArray[Any], NDArray[Any]]], *, atol: float, stop_above: float | None = None
 ) -> ChangeStatistics:
-    """Compare segments as they come, and read no further once `required_rtol` is known to exceed `stop_above`.
+    """Compare segments one after the other, and stop as soon as `required_rtol` exceeds `stop_above`.
 
     Parameters
     ----------
     pairs : iterable of (current, previous)
-        Segments of the tensor and of the tensor before.
+        Current and previous segments of the tensor.
     atol : float
         Absolute tolerance, at least 0.
     stop_above : float, optional
@@ -246,12 +246,12 @@ def scan_changes(
 
 
 def changes(current: NDArray[Any], previous: NDArray[Any], *, atol: float = 1e-8) -> ChangeStatistics:
-    """Return how a whole tensor changed.
+    """Return the change of a whole tensor.
 
     Parameters
     ----------
     current, previous : ndarray
-        Of the same number of elements, which are paired in C order; shapes and dtypes may differ.
+        Arrays of the same number of elements, which are paired in C order; shapes and dtypes may differ.
     atol : float
         Absolute tolerance for `ChangeStatistics.required_rtol`.
 

@@ -1,4 +1,4 @@
-"""Two tensors side by side: current, previous, and what lies between them."""
+"""The element-wise difference of two tensors."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The element-wise difference of two tensors, as in the original's tensor comparison.
+    """The element-wise difference of two tensors, as in MindInsight's tensor comparison.
 
     Attributes
     ----------
     values : float64 or complex128, the tensors' shape
-        ``current - previous``, with what is within the boundary set to 0.
+        ``current - previous``, with differences within the boundary set to 0.
     boundary : float
         ``tolerance`` times the largest finite magnitude of a difference.
     current, previous, statistics : TensorStatistics
-        Of the two tensors and of `values`.
+        Statistics of the two tensors and of `values`.
     """
 
     values: NDArray[Any]
@@ -53,7 +53,7 @@ def difference(current: NDArray[Any], previous: NDArray[Any], tolerance: float =
     ----------
     current, previous : ndarray
     tolerance : float
-        0 to 1: differences up to this share of the largest one count as none.
+        0 to 1: differences up to this share of the largest one count as 0.
 
     Raises
     ------
@@ -69,12 +69,12 @@ def difference(current: NDArray[Any], previous: NDArray[Any], tolerance: float =
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DifferenceReader:
-    """The difference of two tensors, or of a part of them, computed where somebody looks.
+    """The difference of two tensors, or of a part of them, computed on access.
 
     Attributes
     ----------
     current, previous : ndarray
-        Of the same shape and dtype; possibly maps of files larger than memory.
+        Arrays of the same shape and dtype; possibly maps of files larger than memory.
     boundary : float
         Finite differences up to this magnitude count as 0.
     """
@@ -85,7 +85,7 @@ class DifferenceReader:
 
     @classmethod
     def of(cls, current: NDArray[Any], previous: NDArray[Any], tolerance: float = 0.0) -> DifferenceReader:
-        """Prepare the difference of two whole tensors; with a tolerance this reads both once. See `difference`."""
+        """Create the difference of two whole tensors; with a tolerance, both are read once. See `difference`."""
         current, previous = np.asarray(current), np.asarray(previous)
         if element_type(current.dtype) != element_type(previous.dtype) or current.shape != previous.shape:
             raise InputError(
@@ -98,7 +98,7 @@ class DifferenceReader:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the differences: float64, or complex128 if the tensors are complex."""
+        """The dtype of differences: float64, or complex128 if the tensors are complex."""
         is_complex = element_type(self.current.dtype).route is Route.MAGNITUDE
         return np.dtype(np.complex128 if is_complex else np.float64)
 
@@ -127,21 +127,21 @@ class DifferenceReader:
                 sizes = np.abs(values)
                 values[np.isfinite(sizes) & (sizes <= self.boundary)] = 0
             else:
-                values += 0.0  # a negative zero is no difference either
+                values += 0.0  # turns negative zeros into 0
         return values
 
 
 def _largest_change(current: NDArray[Any], previous: NDArray[Any]) -> float:
     """Return the largest finite magnitude of a difference, 0 if there is none."""
     largest = scan_changes(zip(segments_of(current), segments_of(previous), strict=True), atol=0.0).max_abs_change
-    if math.isinf(largest):  # finite numbers whose difference is not: what is the largest of the others?
+    if math.isinf(largest):  # differences of finite numbers that overflow are ignored
         sizes = (np.abs(segment) for segment in DifferenceReader(current, previous, 0.0).segments())
         largest = max(float(size.max(where=np.isfinite(size), initial=0.0)) for size in sizes)
     return 0.0 if math.isnan(largest) else largest
 
 
 def _numbers(array: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:
-    """Return elements as wide numbers; a bool, whatever its byte, is 0 or 1."""
+    """Return elements as `kind`; a bool is 0 or 1, for any value of its byte."""
     if array.dtype == np.bool_:
         array = np.asarray(array, order="C").view(np.uint8) != 0
     return widened(array).astype(kind)

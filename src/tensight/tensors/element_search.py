@@ -1,4 +1,4 @@
-"""Where a tensor is not finite, and where it is largest: searched block by block, in C order."""
+"""Search a tensor for non-finite and for the largest elements, block by block in C order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def first_striking(read: Reader, shape: Sequence[int]) -> int | None:
-    """Return the position of the first NaN or infinity; where there is none, of the largest magnitude.
+    """Return the position of the first NaN or infinity; if there is none, of the largest magnitude.
 
     Parameters
     ----------
@@ -39,17 +39,17 @@ def largest(read: Reader, shape: Sequence[int]) -> int | None:
 
 
 def next_non_finite(read: Reader, shape: Sequence[int], after: int, *, backwards: bool = False) -> int | None:
-    """Return the position of the nearest NaN or infinity behind (or, `backwards`, before) a position.
+    """Return the position of the nearest NaN or infinity after (or, if `backwards`, before) a position.
 
-    Behind the last element the search goes on at the first one, and the other way round; so each tensor is read once
-    at most, and an element that is the only one is found again.
+    The search wraps around at the ends of the tensor, so each tensor is read at most once, and a single element is
+    found again.
 
     Parameters
     ----------
     read, shape
         See `first_striking`.
     after : int
-        In C order; -1, or the number of elements, is outside of the tensor at that end.
+        Position in C order; -1 or the number of elements to search from an end of the tensor.
     """
     blocks = list(blocks_of(shape, backwards=backwards))
     turn = next((index for index, block in enumerate(blocks) if block.start <= after < block.end), None)
@@ -63,12 +63,12 @@ def next_non_finite(read: Reader, shape: Sequence[int], after: int, *, backwards
     if beyond.size:
         return _nearest(beyond, backwards)
     others = (_non_finite(read, other) for other in (*blocks[turn + 1 :], *blocks[:turn]))
-    found = _first_of(others, backwards)
-    return found if found is not None or not before.size else _nearest(before, backwards)
+    position = _first_of(others, backwards)
+    return position if position is not None or not before.size else _nearest(before, backwards)
 
 
-def _first_of(found: Iterable[NDArray[np.intp]], backwards: bool) -> int | None:
-    for positions in found:
+def _first_of(positions_of_blocks: Iterable[NDArray[np.intp]], backwards: bool) -> int | None:
+    for positions in positions_of_blocks:
         if positions.size:
             return _nearest(positions, backwards)
     return None
@@ -87,7 +87,7 @@ def _non_finite(read: Reader, block: Block) -> NDArray[np.intp]:
 
 
 def _is_finite(values: NDArray[Any]) -> bool:
-    """Whether all floats are finite: cheaper than asking each of them."""
+    """Return whether all floats are finite, faster than by testing each of them."""
     with np.errstate(invalid="ignore"):
         return bool(np.isfinite(values.max()) and np.isfinite(values.min()))
 
@@ -112,7 +112,7 @@ def _largest(read: Reader, shape: Sequence[int], *, or_non_finite: bool) -> int 
 
 
 def _first_of_size(values: NDArray[Any], size: float, finite: NDArray[np.bool_] | None) -> int:
-    """Return where the first (finite) element of a magnitude is."""
+    """Return the position of the first (finite) element with a magnitude."""
     is_there = values == size
     if values.dtype.kind in "if":
         is_there |= values == -size

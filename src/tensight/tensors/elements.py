@@ -1,4 +1,4 @@
-"""Element types: which ones can be examined, and which values stand for their elements in statistics."""
+"""Supported element types, and the values of their elements in statistics."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _EXTENSIONS: dict[str, np.dtype[Any]] = {
     name: narrow_dtype(name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 }
-"""Element types that NumPy does not know by itself."""
+"""Element types that are not NumPy's own."""
 
 
 class Route(Enum):
-    """Which values stand for elements in statistics; always exact up to rounding to double.
+    """The kind of values that represent elements in statistics; always exact up to rounding to double.
 
     Attributes
     ----------
@@ -41,18 +41,18 @@ class Route(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ElementType:
-    """An element type that can be examined.
+    """A supported element type.
 
     Attributes
     ----------
     name : str
         "float32", "bfloat16", "bool"…, without byte order.
     native : dtype
-        The type in this machine's byte order; uint8 for bool, so that a byte other than 0 and 1 is simply true.
+        The type in native byte order; uint8 for bool, so that every byte other than 0 is true.
     route : Route
-        How values are obtained.
+        Kind of the values.
     kind : int
-        Its index in `ELEMENT_NAMES`, by which the compiled kernels know it.
+        Its index in `ELEMENT_NAMES`, which the compiled kernels use.
     """
 
     name: str
@@ -62,7 +62,7 @@ class ElementType:
 
     @property
     def is_bool(self) -> bool:
-        """Whether the elements are truth values, examined as 0 and 1."""
+        """Whether the elements are bools, with values 0 and 1."""
         return self.name == "bool"
 
     @property
@@ -92,17 +92,17 @@ _ROUTES = {
 }
 
 ELEMENT_NAMES = tuple(_ROUTES)
-"""Names of all element types that can be examined."""
+"""Names of all supported element types."""
 
 
 @lru_cache(maxsize=256)
 def element_type(dtype: np.dtype[Any]) -> ElementType:
-    """Return how elements of `dtype` are examined.
+    """Return the element type of a dtype.
 
     Raises
     ------
     InputError
-        The elements are no numbers (text, objects, records, dates), or numbers wider than 64-bit floats.
+        The elements are not numbers (text, objects, records, dates), or wider than 64-bit floats.
     """
     name = dtype_name(dtype)
     if _EXTENSIONS.get(name) == dtype:
@@ -123,18 +123,18 @@ def element_named(name: str) -> ElementType:
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """Return the dtype of a name; besides NumPy's own these are the extensions that have statistics.
+    """Return the dtype with a name: one of NumPy's, or an extension with statistics.
 
     Raises
     ------
     TypeError
-        There is none.
+        There is no such dtype.
     """
     return _EXTENSIONS.get(name) or np.dtype(name)
 
 
 def as_native(segment: NDArray[Any], element: ElementType) -> NDArray[Any]:
-    """Return the elements as a plain contiguous 1-D array in native byte order, copying only when they are not."""
+    """Return the elements as a contiguous 1-D array in native byte order, copied only if necessary."""
     array = np.asarray(segment).reshape(-1)
     if element.is_bool:
         array = array.view(np.uint8)
@@ -142,10 +142,10 @@ def as_native(segment: NDArray[Any], element: ElementType) -> NDArray[Any]:
 
 
 def values_of(elements: NDArray[Any], element: ElementType) -> NDArray[Any]:
-    """Return the float32 or float64 values that stand for `elements` (native, 1-D) in statistics.
+    """Return the float32 or float64 values of `elements` (native, 1-D) in statistics.
 
-    The magnitude of a complex number is NaN if one part is NaN, +inf if one is infinite and none NaN; magnitudes of
-    finite numbers beyond the range of float64 are the largest float64.
+    The magnitude of a complex number is NaN if a part is NaN, and +inf if a part is infinite and none NaN; magnitudes
+    of finite numbers beyond the range of float64 become the largest float64.
     """
     if element.route is Route.MAGNITUDE:
         return magnitudes(elements)
@@ -157,13 +157,13 @@ def values_of(elements: NDArray[Any], element: ElementType) -> NDArray[Any]:
 
 
 def doubles_of(elements: NDArray[Any], element: ElementType) -> NDArray[np.float64]:
-    """Return the values that stand for `elements` as float64, see `values_of`."""
+    """Return the values of `elements` in statistics as float64; see `values_of`."""
     with np.errstate(invalid="ignore"):
         return np.asarray(values_of(elements, element), dtype=np.float64)
 
 
 def magnitudes(elements: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the magnitudes of complex numbers as float64, see `values_of`."""
+    """Return the magnitudes of complex numbers as float64; see `values_of`."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         parts = elements.astype(np.complex128, copy=False)
         sizes = np.hypot(parts.real, parts.imag)

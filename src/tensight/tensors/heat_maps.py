@@ -1,4 +1,4 @@
-"""A tensor as a picture: down-sampled so that nothing extreme gets lost."""
+"""Render a tensor as a picture, down-sampled without losing extreme values."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_CELLS = 4096
-"""Rows or columns that a heat map may have at most; screens have no more."""
+"""Maximum number of rows or columns of a heat map; screens have no more."""
 
 
 def heat_map(array_2d: NDArray[Any], rows: int, columns: int) -> NDArray[np.float32]:
-    """Down-sample a matrix: each cell shows, of the elements under it, the one of largest magnitude, with its sign.
+    """Down-sample a matrix: each cell shows the element of largest magnitude in it, with its sign.
 
-    Not finite elements win over finite ones and NaN over infinities, so that a single one stays visible; of two equal
-    magnitudes the positive one wins.
+    Non-finite elements take precedence over finite ones and NaN over infinities, so that a single one stays visible; of
+    two equal magnitudes the positive one is shown.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def heat_map(array_2d: NDArray[Any], rows: int, columns: int) -> NDArray[np.floa
     Returns
     -------
     float32 (min(m, rows), min(n, columns))
-        Finite elements beyond the range of float32 show as its largest number, not as infinite.
+        Finite elements beyond the range of float32 become its largest number, not infinite.
 
     Raises
     ------
@@ -54,14 +54,14 @@ def heat_map(array_2d: NDArray[Any], rows: int, columns: int) -> NDArray[np.floa
 def heat_map_of_blocks(
     read: Callable[[slice, slice], NDArray[Any]], shape: tuple[int, ...], rows: int, columns: int
 ) -> NDArray[np.float32]:
-    """Down-sample a matrix that is read block by block, see `heat_map`.
+    """Down-sample a matrix that is read block by block; see `heat_map`.
 
     Parameters
     ----------
     read : callable
         Returns the block of some rows and columns, of any supported dtype; blocks have at most 2**20 elements.
     shape : (m, n)
-        Of the matrix.
+        Shape of the matrix.
     rows, columns : int
         Size of the picture.
     """
@@ -96,13 +96,13 @@ def _blocks(row_edges: NDArray[np.int64], width: int) -> Iterator[tuple[int, int
 
 
 def edges(length: int, cells: int) -> NDArray[np.int64]:
-    """Return where cells begin, and the end: as many cells as asked or as there are elements, evenly spread."""
+    """Return the starts of cells and the end: at most `cells`, and not more than elements, evenly spread."""
     cells = min(length, cells)
     return np.arange(cells + 1, dtype=np.int64) * length // max(cells, 1)
 
 
 def _displayed(strip: NDArray[Any]) -> NDArray[np.float32]:
-    """Return elements as float32, finite ones kept finite."""
+    """Return elements as float32; finite ones stay finite."""
     if element_type(strip.dtype).route is Route.MAGNITUDE:
         from tensight.tensors.elements import magnitudes
 

@@ -1,4 +1,4 @@
-"""How the values of a tensor are distributed."""
+"""Histograms of the values of tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_BINS = 10_000
 
-# Widths of bins, and shares of the largest edge, above which a division is accurate.
+# The width of bins, and its share of the largest edge, above which a division is accurate.
 _SMALLEST_WIDTH, _SMALLEST_SHARE = 1e-290, 2.0**-30
 _LARGEST = sys.float_info.max
 
@@ -36,7 +36,7 @@ class Histogram:
     ----------
     counts : int64 (bins,)
     edges : float64 (bins + 1,)
-        Rising; a bin contains its lower edge, the last one its upper edge too.
+        Increasing; a bin contains its lower edge, and the last one also its upper edge.
     """
 
     counts: NDArray[np.int64]
@@ -49,12 +49,12 @@ def histogram(array: NDArray[Any], bins: int = 40, low: float | None = None, hig
     Parameters
     ----------
     array : ndarray
-        Of any shape and supported dtype; complex numbers count by their magnitude.
+        Array of any shape and supported dtype; magnitudes are used for complex numbers.
     bins : int
         1 to 10,000.
     low, high : float, optional
-        The outer edges; values outside are not counted. By default the smallest and largest finite value; where those
-        are equal, half a unit around. Without any finite value, 0 and 1.
+        The outer edges; values outside are not counted. By default the smallest and largest finite value; if they are
+        equal, half a unit below and above; 0 and 1 if no value is finite.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def histogram(array: NDArray[Any], bins: int = 40, low: float | None = None, hig
 
 
 def histogram_of_segments(segments: Iterable[NDArray[Any]], whole: TensorStatistics, bins: int = 40) -> Histogram:
-    """Return the histogram of a tensor that comes in 1-D segments; `whole` are its statistics, see `histogram`."""
+    """Return the histogram of a tensor given as 1-D segments, with its statistics `whole`; see `histogram`."""
     _require_bins(bins)
     first, last = (whole.min, whole.max) if whole.finite_count else (0.0, 1.0)
     if not first < last:
@@ -96,7 +96,7 @@ def _count(segments: Iterable[NDArray[Any]], edges: NDArray[np.float64]) -> Hist
 
 
 def _are_wide(edges: NDArray[np.float64]) -> bool:
-    """Return whether bins are so much wider than rounding errors that a division finds the bin or one beside it."""
+    """Return whether bins are so much wider than rounding errors that a division yields the bin or a neighbour."""
     first, last = float(edges[0]), float(edges[-1])
     width = (last - first) / (len(edges) - 1)
     return _SMALLEST_WIDTH < width < math.inf and width > _SMALLEST_SHARE * max(abs(first), abs(last))
@@ -121,8 +121,8 @@ def _outer_edges(array: NDArray[Any], low: float | None, high: float | None) -> 
         if edge is not None and not math.isfinite(edge):
             raise InputError(f"{name} is {edge}; give a finite number, or leave it out")
     given = low is not None and high is not None
-    found = None if given else statistics(array)
-    smallest, largest = (0.0, 1.0) if found is None or not found.finite_count else (found.min, found.max)
+    whole = None if given else statistics(array)
+    smallest, largest = (0.0, 1.0) if whole is None or not whole.finite_count else (whole.min, whole.max)
     first = smallest if low is None else float(low)
     last = largest if high is None else float(high)
     if given or first < last:
@@ -133,14 +133,14 @@ def _outer_edges(array: NDArray[Any], low: float | None, high: float | None) -> 
 
 
 def _around(first: float, last: float, low: float | None, high: float | None) -> tuple[float, float]:
-    """Return edges where the data, or the data and the one edge that was given, leave no width between them."""
+    """Return edges around the data if the range of the data, or between the data and a given edge, is empty."""
     room = max(0.5, abs(first) * 1e-6, abs(last) * 1e-6)
     middle = last if low is None else first
     return max(middle - room, -_LARGEST) if low is None else low, min(middle + room, _LARGEST) if high is None else high
 
 
 def _edges(first: float, last: float, bins: int) -> NDArray[np.float64]:
-    """Return equally spaced edges, without overflow where the range is wider than the largest double."""
+    """Return equally spaced edges, without overflow if the range is wider than the largest double."""
     share = np.arange(bins + 1) / bins
     edges = np.asarray(first * (1 - share) + last * share)
     edges[0], edges[-1] = first, last

@@ -1,9 +1,9 @@
-"""What the compiled and the NumPy way of scanning share: block size, the layout of their results, the content hash.
+"""Definitions shared by the compiled and the NumPy scan: block size, layout of the results, content hash.
 
-Both ways fill the same two small arrays (`REALS` float64 numbers, `COUNTS` int64 numbers, then one per range), so that
-everything after them does not know which of the two ran.
+Both fill the same two small arrays (`REALS` float64 numbers, `COUNTS` int64 numbers, then one per range), so that the
+code after them does not depend on which of the two ran.
 
-The compiled one has the same numbers in ``kernels/interface.h``.
+The compiled kernels have the same numbers in ``kernels/interface.h``.
 
 The content hash
 ----------------
@@ -15,9 +15,9 @@ the NH function of UMAC (RFC 4418, section 5.2.2) with keys that are arithmetic 
     second = sum over i of low(w[i] + k) * high(w[i] + k),     k = SECOND_KEY + i * SECOND_STEP  (mod 2**64)
     block hash = scramble(scramble(first + (b + 1) * BLOCK_STEP) ^ second)
 
-The hash of a tensor is the sum of its block hashes, mixed with its size and element type. A sum does not care about
+The hash of a tensor is the sum of its block hashes, mixed with its size and element type. A sum does not depend on
 order, so segments can be scanned by any thread in any order; a block hash contains the block's position, so moving data
-changes it. It tells changed data from unchanged; it is no defence against someone who looks for collisions.
+changes it. The hash detects changed data; it is not cryptographic, so collisions can be constructed.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEGMENT_ELEMENTS = 2**20
-"""Elements in every segment of a tensor but the last: the unit of work of the engines."""
+"""Number of elements in every segment of a tensor but the last: the unit of work of the engines."""
 
 BLOCK = 1024
-"""Elements that are scanned while they lie in the first-level cache; a whole number of them fits a segment."""
+"""Number of elements that are scanned while in the first-level cache; divides the size of a segment."""
 
 CHUNK = 2**16
-"""Elements that are converted at once when an element type has no kernel of its own; they stay in the cache."""
+"""Number of elements that NumPy converts at once; they stay in the cache."""
 
 EXPLOSION_LIMIT = 1e6
-"""Finite values beyond this count as an explosion, unless a person names another limit."""
+"""Finite values beyond this count as an explosion, unless the user sets another limit."""
 
 NO_HASH = -1
-"""In place of a block: no hash is taken, which is a third of the time; its total stays 0."""
+"""In place of a block number: skip the hash, which takes a third of the time; its total stays 0."""
 
 PART = 2**15
-"""Elements whose totals are taken for themselves, and then put together: what a thread takes at once."""
+"""Number of elements whose totals are computed separately and then merged: the unit of work of a thread."""
 
 MOST_AXES = 6
-"""Axes that strided elements can have, those of length one and those that another continues left out."""
+"""Maximum number of axes of strided elements, without axes of length one and after merging contiguous ones."""
 
 # indices in the array of reals
 TOTAL, ABSOLUTE_TOTAL, SQUARED_DEVIATION, MINIMUM, MAXIMUM = range(5)
@@ -88,18 +88,18 @@ def tensor_hash(block_hashes: int, size_bytes: int, dtype_name: str) -> int:
 def tensor_hashes(
     block_hashes: NDArray[np.uint64], sizes_bytes: NDArray[np.int64], kinds: NDArray[np.uint64]
 ) -> NDArray[np.uint64]:
-    """Return the content hashes of many tensors, see `tensor_hash`; `kinds` are `hash_kinds` of their types."""
+    """Return the content hashes of many tensors; see `tensor_hash`. `kinds` are `hash_kinds` of their types."""
     salts = sizes_bytes.astype(np.uint64) * np.uint64(SCRAMBLE_2) + kinds
     return _scramble_words(block_hashes + _scramble_words(salts))
 
 
 def hash_kinds(dtype_names: Sequence[str]) -> NDArray[np.uint64]:
-    """Return what stands for element types in content hashes."""
+    """Return the numbers of element types in content hashes."""
     return np.array([zlib.crc32(name.encode()) for name in dtype_names], np.uint64)
 
 
 def block_hashes(content_hash: int, size_bytes: int, dtype_name: str) -> int:
-    """Return the sum of the blocks' hashes that a content hash was made from: the inverse of `tensor_hash`."""
+    """Return the sum of the block hashes of a content hash: the inverse of `tensor_hash`."""
     salt = scramble((size_bytes * SCRAMBLE_2 + zlib.crc32(dtype_name.encode())) & _MASK)
     return (_unscramble(content_hash) - salt) & _MASK
 
@@ -112,20 +112,20 @@ def _unscramble(word: int) -> int:
 
 def _unshift(word: int, bits: int) -> int:
     """Return x where ``x ^ (x >> bits)`` is the word."""
-    found = word
+    unshifted = word
     for _ in range(64 // bits):
-        found = word ^ (found >> bits)
-    return found
+        unshifted = word ^ (unshifted >> bits)
+    return unshifted
 
 
 def hash_blocks(elements: NDArray[np.generic], first_block: int) -> int:
-    """Return the sum of the block hashes of contiguous `elements`, unsigned 64 bits: the NumPy twin of the kernel.
+    """Return the sum of the block hashes of contiguous `elements`, unsigned 64 bits, with NumPy.
 
     Parameters
     ----------
     elements : ndarray, 1-D, contiguous, native byte order
     first_block : int
-        The position in the tensor of the block that starts with ``elements[0]``.
+        Position in the tensor of the block that starts with ``elements[0]``.
     """
     raw = elements.view(np.uint8)
     block_bytes = BLOCK * elements.itemsize

@@ -1,8 +1,8 @@
-"""Floats that NumPy does not have: as dtypes of ml_dtypes, or as stand-ins where that is not installed.
+"""Floats that NumPy does not have: as dtypes of ml_dtypes, or as stand-ins if that is not installed.
 
-The full installation brings ml_dtypes, whose arrays compute. In a training Tensight needs less: bytes that know what
-they are, and their values as float32. A stand-in is a record of one nameless field, ``[("bfloat16", "V2")]``: NumPy
-copies and slices it, and refuses to compute with it, so a place that forgot to ask for values raises.
+The full installation includes ml_dtypes, whose arrays support arithmetic. In a training Tensight needs less: typed
+bytes, and their values as float32. A stand-in is a record with one field of raw bytes, ``[("bfloat16", "V2")]``: NumPy
+copies and slices it, but refuses arithmetic, so code that forgot to convert the values raises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIZES_BYTES = {
 }  # fmt: skip
 
 NARROW_NAMES = frozenset(_SIZES_BYTES)
-"""Names of the types, which are those of ml_dtypes."""
+"""Names of the types, as in ml_dtypes."""
 
 
 def narrow_dtype(name: str) -> np.dtype[Any]:
@@ -39,14 +39,14 @@ BFLOAT16: np.dtype[Any] = narrow_dtype("bfloat16")
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """Return the name of a dtype as NumPy and ml_dtypes have it, of a stand-in, too."""
+    """Return the name of a dtype or of a stand-in, as in NumPy and ml_dtypes."""
     if dtype.names is not None and len(dtype.names) == 1 and dtype.names[0] in _SIZES_BYTES:
         return dtype.names[0]
     return dtype.name
 
 
 def widened(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array of numbers that NumPy can compute with: narrow floats as float32, anything else as it is."""
+    """Return an array on which NumPy can compute: narrow floats as float32, all others unchanged."""
     name = dtype_name(array.dtype)
     if name not in _VALUES:
         return array
@@ -72,7 +72,7 @@ def _values_of_e4m3fn(bits: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _table_of_e4m3fn() -> NDArray[np.float32]:
-    """Return the value of each byte: a sign, four bits of an exponent with bias 7, three of a fraction."""
+    """Return the value of each byte: a sign bit, four exponent bits with bias 7, three fraction bits."""
     byte = np.arange(256)
     exponent, fraction = byte >> 3 & 15, byte & 7
     sizes = np.where(exponent == 0, np.ldexp(fraction / 8, -6), np.ldexp(1 + fraction / 8, exponent - 7))
@@ -81,7 +81,7 @@ def _table_of_e4m3fn() -> NDArray[np.float32]:
 
 
 def _table_of_e5m2() -> NDArray[np.float32]:
-    """Return the value of each byte, the upper half of a float16; of NaN only the sign is kept, as ml_dtypes does."""
+    """Return the value of each byte, the upper half of a float16; NaN keep only their sign, as in ml_dtypes."""
     halves = (np.arange(256, dtype=np.uint16) << 8).view(np.float16)
     return np.where(np.isnan(halves), np.copysign(np.nan, halves), halves).astype(np.float32)
 

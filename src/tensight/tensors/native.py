@@ -1,8 +1,8 @@
-"""The compiled kernels, where they are: an extension that is built with the package, for several sets of instructions.
+"""The compiled kernels, an extension that is built with the package for several instruction sets.
 
-It takes the best one that the processor has. Where it was not built, or does not run, NumPy does the same (`portable`)
-at a fraction of the speed. ``$TENSIGHT_KERNELS`` changes that: ``numpy`` never uses compiled kernels, ``compiled``
-refuses to go on without them, and the name of a set of instructions (`instruction_sets`) takes that one.
+The best instruction set of the processor is used. If the extension was not built, or cannot be loaded, NumPy does the
+same (`portable`) at a fraction of the speed. ``$TENSIGHT_KERNELS`` changes that: ``numpy`` never uses compiled kernels,
+``compiled`` raises without them, and the name of an instruction set (`instruction_sets`) selects it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _T = TypeVar("_T")
 
 
 class Kernels(Protocol):
-    """The extension ``tensight.tensors._kernels``. Addresses are of memory that stays there meanwhile.
+    """The extension ``tensight.tensors._kernels``. Memory at addresses must stay valid during a call.
 
     Kinds of elements are indices in `elements.ELEMENT_NAMES`; rows are described in `layout`.
     """
 
     def scan(self, kind: int, address: int, count: int, first_block: int, reals: int, counts: int, /) -> None:
-        """Write the totals of elements to a row; of large tensors without the interpreter lock."""
+        """Write the totals of elements to a row; large tensors are scanned without holding the GIL."""
         ...
 
     def scan_ranges(
         self, kind: int, address: int, count: int, first_block: int, reals: int, counts: int, ranges: int, many: int, /
     ) -> None:
-        """Do that, and write behind the counts how many values are in each range, (many, 2) float64, both inside."""
+        """Scan, and write after the counts how many values are in each range, (many, 2) float64, both inclusive."""
         ...
 
     def scan_shared(
@@ -49,20 +49,20 @@ class Kernels(Protocol):
         /,
         *axes: int,
     ) -> None:
-        """Write the totals of at most a segment to a row, by the threads of a team (`shared_scan.Team`) or by this one.
+        """Write the totals of at most a segment to a row, with a team of threads (`shared_scan.Team`) or this thread.
 
         ``axes`` are length and stride, in elements, of each axis of strided elements from the first on.
         """
         ...
 
     def instances(self, objects: list[object], kinds: tuple[type[_T], ...], /) -> list[_T]:
-        """Return the objects whose class is one of some, or derived from one; none of them is asked anything."""
+        """Return the objects whose class is one of the types, or derived from one, without running code of theirs."""
         ...
 
     def Rows(  # noqa: N802 - a class
         self, reals: int, counts: int, iterations: int, codes: int, exponents: int, shapes: list[tuple[int, ...]], /
     ) -> CompiledRows:
-        """Return what writes rows, given the addresses of their columns (int64 but for the reals) and their shapes."""
+        """Return a writer of rows, given the addresses of their columns (int64 except the reals) and their shapes."""
         ...
 
     def Kept(  # noqa: N802 - a class
@@ -73,25 +73,25 @@ class Kernels(Protocol):
         budget: int,
         /,
     ) -> Kept:
-        """Return the books of values that are kept by reference; see `agents.retention.Retention`."""
+        """Return the records of values that are kept by reference; see `agents.retention.Retention`."""
         ...
 
     def compare(
         self, kind: int, current: int, previous_kind: int, previous: int, count: int, changes: int, atol: float, /
     ) -> None:
-        """Write how elements differ from those before, `layout.CHANGES` float64."""
+        """Write the totals of the comparison of elements with the previous ones, `layout.CHANGES` float64."""
         ...
 
     def has_non_finite(self, kind: int, address: int, count: int, parallel: int, thread: int, threads: int, /) -> bool:
-        """Return whether an element is NaN or infinite; of large tensors a team finds out (`shared_scan.Team`)."""
+        """Return whether an element is NaN or infinite; a team (`shared_scan.Team`) searches large tensors."""
         ...
 
     def instruction_sets(self) -> list[str]:
-        """Return the names of those that this processor has and this build knows, the best last."""
+        """Return the names of the instruction sets that processor and build support, the best last."""
         ...
 
     def choose(self, name: str | None, /) -> str:
-        """Use the kernels for a set of instructions, or the best; return its name. ValueError if it is not there."""
+        """Use the kernels for an instruction set, by default the best; return its name. Raises ValueError if absent."""
         ...
 
 
@@ -101,16 +101,16 @@ class CompiledRows(Protocol):
     Attributes
     ----------
     ready : int
-        How many rows there are.
+        Number of rows.
     iteration : int
-        That is written beside a row.
+        The iteration that is written with each row.
     """
 
     ready: int
     iteration: int
 
     def set_team(self, parallel: int, thread: int, threads: int, /) -> None:
-        """Have a team (`shared_scan.Team`) scan what is large; zeros for none."""
+        """Set the team (`shared_scan.Team`) that scans large tensors; zeros for none."""
         ...
 
     def write(
@@ -118,49 +118,49 @@ class CompiledRows(Protocol):
     ) -> bool:
         """Write totals, kind, shape and iteration of elements to the row of a slot.
 
-        False where that is not enough: there is no such row, there is more than a segment or than `layout.MOST_AXES`,
-        or squares leave the range of float64 (then the totals are written).
+        Returns False if more is needed: there is no such row, there are more elements than a segment or more axes than
+        `layout.MOST_AXES`, or squares leave the range of float64 (then the totals are written).
         """
         ...
 
     def set_tensors(self, types: tuple[type, ...], kinds: Mapping[Any, int], /) -> None:
-        """Say which tensors `write_tensor` reads: of which types, and the kinds of their elements by dtype (a dict)."""
+        """Set the types of tensors that `write_tensor` reads, and the kinds of their elements by dtype (a dict)."""
         ...
 
     def write_tensor(self, slot_id: int, first_block: int, tensor: object, /) -> bool:
-        """Write the row of a slot from a tensor that answers as PyTorch's do.
+        """Write the row of a slot from a tensor with PyTorch's interface.
 
-        False, and nothing is written, where it is of another type or dtype, on another device, its memory was given
-        back, or its elements do not lie there as they are; and where `write` would not do.
+        Returns False without writing if it is of another type or dtype, on another device, if its memory was released
+        or does not contain its elements unchanged; and if `write` would return False.
         """
         ...
 
     def observer(self, seen: list[int], otherwise: Callable[..., None], books: Kept | None, /) -> Observer:
-        """Return what observes tensors that `write_tensor` can read: writes rows, or finds that they are finite.
+        """Return an observer of tensors that `write_tensor` can read: it writes rows, or checks that they are finite.
 
-        Their slot ids are added to ``seen``, and those of which a value is wanted to the books. Every other one goes to
-        ``otherwise``: also those that are not finite, are in the books already, or are to be copied.
+        Their slot ids are added to ``seen``, and values to keep to ``books``. All other tensors are passed to
+        ``otherwise``, also those that are not finite, already in the books, or to be copied.
         """
         ...
 
     def copy(self, source: int, target: int, shape: tuple[int, ...] | None, /) -> bool:
-        """Write the row of a slot to that of another; the shape may be another one. False if there is no such row."""
+        """Copy the row of a slot to that of another, optionally with another shape. False if there is no such row."""
         ...
 
 
 class Kept(Protocol):
-    """The type ``Kept`` of the extension: the values of a step, and what they need.
+    """The type ``Kept`` of the extension: the kept values of a step, and their size.
 
     Attributes
     ----------
     bytes : int
-        Of all values that are kept.
+        Size of all kept values.
     """
 
     bytes: int
 
     def begin(self, values: dict[int, tuple[Any, int, int, bool]], /) -> None:
-        """Make entries in another mapping from now on; of no tensor it is known that it is kept."""
+        """Use another mapping for entries from now on, and forget which tensors are kept."""
         ...
 
 
@@ -168,24 +168,24 @@ class Observer(Protocol):
     """The type ``Observer`` of the extension."""
 
     def observe(self, slot_id: int, tensor: object, need: int, same: int | None = None, /) -> None:
-        """Look at a tensor, as `agents.agent.Agent.observe` does."""
+        """Observe a tensor, as `agents.agent.Agent.observe` does."""
         ...
 
 
 class _State:
-    """What this process uses: kernels, and the setting by which they were chosen."""
+    """The kernels in use in this process, and the setting that selected them."""
 
     kernels: Kernels | None = None
     setting: str | None = None
 
 
 def kernels() -> Kernels | None:
-    """Return the compiled kernels, None if NumPy is to do their work.
+    """Return the compiled kernels; None to use NumPy.
 
     Raises
     ------
     InputError
-        ``$TENSIGHT_KERNELS`` asks for what is not there.
+        ``$TENSIGHT_KERNELS`` selects kernels that do not exist.
     """
     setting = os.environ.get("TENSIGHT_KERNELS") or "auto"
     if setting != _State.setting:
@@ -195,17 +195,17 @@ def kernels() -> Kernels | None:
 
 
 def instruction_sets() -> list[str]:
-    """Return the sets of instructions that this processor has and this build knows, the best last."""
+    """Return the instruction sets that the processor and this build support, the best last."""
     built = _built()
     return built.instruction_sets() if built is not None else []
 
 
 def description() -> str:
-    """Return in a word or two what scans tensors: a set of instructions, or NumPy and why."""
-    found = kernels()
-    if found is not None:
+    """Return a short description of what scans tensors: an instruction set, or NumPy and the reason."""
+    compiled = kernels()
+    if compiled is not None:
         setting = _State.setting if _State.setting in instruction_sets() else None
-        return found.choose(setting)
+        return compiled.choose(setting)
     return "NumPy, as TENSIGHT_KERNELS says" if _built() is not None else "NumPy, because the kernels were not built"
 
 
@@ -226,10 +226,10 @@ def _chosen(setting: str) -> Kernels | None:
             "TENSIGHT_KERNELS is 'compiled', but this installation has no compiled kernels; reinstall tensight where "
             "there is a compiler, or unset the variable"
         )
-    known = instruction_sets()
-    if setting not in ("auto", "compiled", *known):
-        choices = ", ".join(["auto", "numpy", "compiled", *known])
+    names = instruction_sets()
+    if setting not in ("auto", "compiled", *names):
+        choices = ", ".join(["auto", "numpy", "compiled", *names])
         raise InputError(f"TENSIGHT_KERNELS is {setting!r}; on this machine it can be {choices}")
     if built is not None:
-        built.choose(setting if setting in known else None)
+        built.choose(setting if setting in names else None)
     return built

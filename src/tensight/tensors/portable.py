@@ -1,7 +1,7 @@
-"""The scan in plain NumPy: the same results as `kernels`, while those are not compiled yet.
+"""The scan in plain NumPy, for installations without compiled kernels.
 
-Counts, minimum, maximum and hash are equal bit for bit; sums differ in the last bits, because they are added in another
-order.
+Counts, minimum, maximum and hash are bit-identical to those of the kernels; sums differ in the last bits, because they
+are added in another order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def scan(
     reals: NDArray[np.float64],
     counts: NDArray[np.int64],
 ) -> None:
-    """Add `elements` (native, 1-D, contiguous) to the totals, chunk by chunk; see `kernels.scan`."""
+    """Add `elements` (native, 1-D, contiguous) to the totals, chunk by chunk; see `native.Kernels.scan`."""
     blocks = 0
     for start in range(0, elements.size, layout.CHUNK):
         chunk = elements[start : start + layout.CHUNK]
@@ -53,7 +53,7 @@ def _add_values(values: NDArray[np.float64], reals: NDArray[np.float64], counts:
     count = values.size
     if not count:
         return
-    # an overflow here is found by the caller, which then scans again with scaled values
+    # The caller detects an overflow here, and then scans again with scaled values.
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         shift = float(values[0])
         deviations = values - shift

@@ -1,8 +1,8 @@
-"""What is known of a tensor: the one declaration of a row of statistics.
+"""The single declaration of a row of statistics.
 
-Everything that holds, sends, stores or shows statistics takes their names, types, order and words from here: columns in
-memory (`COLUMNS`), blocks on the wire, rows of traces, tables in SQL, the page (``ui/src/api/statistics.json``, written
-by ``make api``). A new measure is added behind the last one; in what was written or sent before it is not known.
+All code that stores, sends or shows statistics takes their names, types, order and labels from here: columns in memory
+(`COLUMNS`), blocks on the wire, rows of traces, tables in SQL, the page (``ui/src/api/statistics.json``, written by
+``make api``). A new measure is added after the last one; it is unknown in older files and messages.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Moments(NamedTuple):
-    """What the scan leaves of the finite elements: of one tensor floats, of many arrays of one number for each.
+    """The totals of the finite elements: floats for one tensor, arrays with a number per tensor for many.
 
     Attributes
     ----------
     finite : int or float array
-        Number of finite elements, at least 1 or else what is made of it does not count.
+        Number of finite elements; results are only used where it is at least 1.
     others : float or float array
-        One less, infinite where there is none: the divisor of a sample variance.
+        The divisor of a sample variance: one less, infinite instead of 0.
     minimum, maximum : float or array
     mean : float or array
     absolute_total : float or array
@@ -35,7 +35,7 @@ class Moments(NamedTuple):
     squared_deviation : float or array
         Sum of the squared distances from the mean.
     sqrt : callable
-        The square root of such numbers.
+        Square root of a float or an array.
     """
 
     finite: Any
@@ -49,15 +49,15 @@ class Moments(NamedTuple):
 
 
 class Words(NamedTuple):
-    """How people read a statistic, in one language.
+    """The texts for a statistic in one language.
 
     Attributes
     ----------
     label : str
-        Where there is little space.
+        Short label.
     title : str
     meaning : str
-        A few words that say what it is.
+        A short explanation.
     """
 
     label: str
@@ -66,13 +66,13 @@ class Words(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A number over the finite elements of a tensor.
+    """A statistic of the finite elements of a tensor.
 
     Attributes
     ----------
     of : callable (Moments) -> float or array
     is_scaled : bool
-        Whether it is computed of sums, which are scaled where squares would leave the range of a double.
+        Whether it is computed from sums, which are scaled if squares would leave the range of float64.
     """
 
     of: Callable[[Moments], Any]
@@ -80,14 +80,14 @@ class Measure(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """A number that follows from others of a row.
+    """A number that is computed from others of a row.
 
     Attributes
     ----------
     of : tuple of str
-        Their names.
+        Names of the others.
     compute : callable (array, ...) -> array
-        Of arrays of float64, NaN where a number is not known.
+        Function of float64 arrays, NaN where a number is unknown.
     """
 
     of: tuple[str, ...]
@@ -96,10 +96,10 @@ class Derived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TensorStatistics:
-    """What one pass over a tensor tells about it.
+    """The statistics of a tensor, from one pass over it.
 
-    The six counts add up to `count`. Numbers from `min` on are over the finite elements, and NaN when there is none.
-    The value of a complex element is its magnitude, that of a bool 0 or 1.
+    The six counts add up to `count`. Numbers from `min` on are over the finite elements, and NaN if there are none. The
+    value of a complex element is its magnitude, that of a bool 0 or 1.
 
     Attributes
     ----------
@@ -107,19 +107,19 @@ class TensorStatistics:
         "float32", "bfloat16", "bool"…
     shape : tuple of int
     size_bytes : int
-        Of the elements.
+        Size of the elements.
     count : int
         Number of elements.
     nan_count, neg_inf_count, pos_inf_count : int
     zero_count, negative_count, positive_count : int
-        Of finite elements; -0.0 is a zero.
+        Counts of finite elements; -0.0 is a zero.
     min, max, mean, abs_mean : float
     std : float
         Sample standard deviation (divisor n - 1); 0 for a single element.
     l2_norm : float
     content_hash : int
-        Unsigned 64 bits; equal for equal elements of the same dtype, whatever shape, byte order and number of threads.
-        0 if none was taken.
+        Unsigned 64 bits; equal for equal elements of the same dtype, for any shape, byte order and number of threads.
+        0 if not computed.
     """
 
     dtype: str
@@ -182,7 +182,7 @@ class TensorStatistics:
 
     @property
     def is_bool(self) -> bool:
-        """Whether the elements are truth values; positive ones are true, zeros false."""
+        """Whether the elements are bools; true counts as positive, false as zero."""
         return self.dtype == "bool"
 
     def as_row(self) -> dict[str, Any]:
@@ -194,39 +194,39 @@ _HINTS = get_type_hints(TensorStatistics, include_extras=True)
 _METADATA = {name: hint.__metadata__ for name, hint in _HINTS.items() if hasattr(hint, "__metadata__")}
 
 WORDS = {name: (metadata[-2], metadata[-1]) for name, metadata in _METADATA.items()}
-"""How each statistic is called, in English and in Chinese."""
+"""The texts for each statistic, in English and in Chinese."""
 
 MEASURES_OF: dict[str, Measure] = {name: metadata[0] for name, metadata in _METADATA.items() if len(metadata) > 2}
-"""How each measure is computed, by name, in declared order."""
+"""The computation of each measure, by name, in declared order."""
 
 MEASURES = tuple(MEASURES_OF)
-"""Numbers over the finite elements."""
+"""Names of the statistics of the finite elements."""
 
 FIRST_MEASURES = ("min", "max", "mean", "abs_mean", "std", "l2_norm")
-"""Those that every version has written and sent."""
+"""Measures that every version writes and sends."""
 
 COUNTS = tuple(name for name in WORDS if name not in MEASURES_OF)
-"""Number of elements, and of each kind of them."""
+"""The number of elements, and of each kind of elements."""
 
 KINDS = COUNTS[1:]
 """The counts that add up to the number of elements."""
 
 NON_FINITE = ("nan_count", "neg_inf_count", "pos_inf_count")
-"""Those of elements that are no finite numbers."""
+"""The counts of elements that are not finite."""
 
 NUMBERS = ("size_bytes", *COUNTS, *MEASURES)
-"""All numbers of a row; the content hash comes beside them."""
+"""All numbers of a row except the content hash."""
 
 COLUMNS = (
     *((name, np.int64) for name in COUNTS),
     *((name, np.float64) for name in MEASURES),
     ("content_hash", np.uint64),
 )
-"""Name and type of what a row holds in columns; for a structured type."""
+"""Names and types of the columns of a row, for a structured dtype."""
 
 
 def _percentage(*counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how many percent of the elements some kinds of them are; the number of all elements comes last."""
+    """Return the percentage of some kinds of elements; the last argument is the number of all elements."""
     *kinds, count = counts
     return sum(kinds) * np.where(count > 0, 100 / count, np.nan)
 
@@ -238,10 +238,10 @@ DERIVED = {
     "negative_percent": Derived(("negative_count", "count"), _percentage),
     "non_finite_percent": Derived((*NON_FINITE, "count"), _percentage),
 }
-"""What is no number of a row and is asked for all the same, by name."""
+"""Numbers that are computed from those of a row, by name."""
 
 PERCENTAGES = tuple(name for name, each in DERIVED.items() if each.compute is _percentage)
-"""Those that are percentages of the elements."""
+"""Derived numbers that are percentages of the elements."""
 
 
 def derived(name: str, columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -251,12 +251,12 @@ def derived(name: str, columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np
     ----------
     name : str
     columns : mapping of str to float64 array, shape (n,)
-        The numbers that it follows from, and maybe others; NaN where one is not known.
+        The numbers from which it is computed, optionally others; NaN where a number is unknown.
     """
     of, compute = DERIVED[name]
     with np.errstate(all="ignore"):
-        found: NDArray[np.float64] = compute(*(columns[each] for each in of))
-    return found
+        values: NDArray[np.float64] = compute(*(columns[each] for each in of))
+    return values
 
 
 _SCALED = tuple(index for index, measure in enumerate(MEASURES_OF.values()) if measure.is_scaled)
@@ -269,16 +269,16 @@ def measures_of(moments: Moments, exponent: int) -> list[float]:
     Parameters
     ----------
     moments : Moments
-        Floats; sums are of values divided by ``2**exponent``, squared deviations of their squares.
+        Floats; sums are over values divided by ``2**exponent``, squared deviations over their squares.
     exponent : int
     """
     if not moments.finite:
         return [math.nan] * len(MEASURES)
-    found = [of(moments) for of in _FUNCTIONS]
+    measures = [of(moments) for of in _FUNCTIONS]
     if exponent:
         for index in _SCALED:
-            found[index] = _times_power(found[index], exponent)
-    return found
+            measures[index] = _times_power(measures[index], exponent)
+    return measures
 
 
 def measures_of_many(moments: Moments, exponents: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -290,20 +290,20 @@ def measures_of_many(moments: Moments, exponents: NDArray[np.int64]) -> NDArray[
         Arrays of shape (n,); see `measures_of`.
     exponents : ndarray of int64, shape (n,)
     """
-    found = np.empty((len(exponents), len(MEASURES)))
+    measures = np.empty((len(exponents), len(MEASURES)))
     with np.errstate(all="ignore"):
         for index, of in enumerate(_FUNCTIONS):
-            found[:, index] = of(moments)
+            measures[:, index] = of(moments)
         scaled = np.flatnonzero(exponents)
         if scaled.size:
             at = np.ix_(scaled, np.array(_SCALED))
-            found[at] = np.ldexp(found[at], exponents[scaled, None])
-    found[moments.finite == 0] = np.nan
-    return found
+            measures[at] = np.ldexp(measures[at], exponents[scaled, None])
+    measures[moments.finite == 0] = np.nan
+    return measures
 
 
 def _times_power(number: float, exponent: int) -> float:
-    """Return ``number * 2**exponent``, infinite where that is too large for a double."""
+    """Return ``number * 2**exponent``, infinite if that overflows."""
     try:
         return math.ldexp(number, exponent)
     except OverflowError:
@@ -311,7 +311,7 @@ def _times_power(number: float, exponent: int) -> float:
 
 
 def as_json() -> dict[str, Any]:
-    """Return what the page needs of the schema: names in order, and their words in both languages."""
+    """Return the schema for the page: names in order, and their texts in both languages."""
     languages = {
         language: {name: both[index]._asdict() for name, both in WORDS.items()}
         for index, language in enumerate(("en", "zh"))

@@ -1,4 +1,4 @@
-"""The memory that kernels write to, kept for each thread: most tensors are small, and making it would take longer."""
+"""Reusable memory per thread for the results of kernels: for small tensors allocation would cost more than the scan."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Totals:
         self.counts_address: int = self.counts.ctypes.data
 
     def clear(self) -> None:
-        """Make these the totals of nothing."""
+        """Reset to the totals of no elements."""
         self.reals[:] = _FIRST_REALS
         self.counts.fill(0)
 
 
 class _OwnMemory(threading.local):
-    """What each thread has for itself: totals by the number of ranges, and those of a comparison with their address."""
+    """Memory of each thread: totals by the number of ranges, and those of a comparison with their address."""
 
     def __init__(self) -> None:
         self.totals: dict[int, Totals] = {}
@@ -50,7 +50,7 @@ _own = _OwnMemory()
 
 
 def scan_totals(ranges: int) -> Totals:
-    """Return this thread's totals for a number of ranges, cleared; the thread's next scan uses them again."""
+    """Return this thread's totals for a number of ranges, cleared; the thread's next scan reuses them."""
     totals = _own.totals.get(ranges)
     if totals is None:
         totals = _own.totals[ranges] = Totals(ranges)

@@ -1,7 +1,7 @@
-"""The scan of one segment by several threads, and of elements that do not lie one after the other.
+"""Scan one segment with several threads, and strided elements.
 
-The threads are somebody else's: a framework has some that wait for work (`Team`). Results do not depend on how many
-there are, nor on who did what.
+The threads belong to the framework, which has idle threads (`Team`). Results do not depend on the number of threads,
+nor on the distribution of work.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class Team(NamedTuple):
-    """Threads as OpenMP has them: addresses of three C functions.
+    """A team of threads with the interface of OpenMP: addresses of three C functions.
 
     Attributes
     ----------
     parallel : int
-        ``void (*)(void (*function)(void *), void *argument, unsigned, unsigned)``: has each thread of the team call the
-        function, and returns when they have. The last two arguments are 0.
+        ``void (*)(void (*function)(void *), void *argument, unsigned, unsigned)``: calls the function in each thread of
+        the team, and returns when all are done. The last two arguments are 0.
     thread : int
-        ``int (*)(void)``: number of the thread that asks, from 0, within `parallel`.
+        ``int (*)(void)``: number of the calling thread within `parallel`, from 0.
     threads : int
-        ``int (*)(void)``: how many threads there are, within `parallel`.
+        ``int (*)(void)``: number of threads within `parallel`.
     """
 
     parallel: int
@@ -34,7 +34,7 @@ class Team(NamedTuple):
 
 
 ALONE = Team(0, 0, 0)
-"""No team: who asks scans."""
+"""No team: the calling thread scans."""
 
 
 def scan_shared(
@@ -44,7 +44,7 @@ def scan_shared(
     row: tuple[int, int],
     axes: Sequence[tuple[int, int]] = (),
 ) -> None:
-    """Scan a segment; the totals are those of the scan by one thread.
+    """Scan a segment; the totals are equal to those of a scan by one thread.
 
     Parameters
     ----------
@@ -52,19 +52,19 @@ def scan_shared(
     team : Team, optional
         Threads that help; None to scan alone.
     elements : (kind, address, number, block)
-        Kind as `elements.ElementType.kind`; the block is the position in the tensor of the first one,
-        `layout.NO_HASH` to leave out the hash.
+        Kind as in `elements.ElementType.kind`; the block is the position of the first block in the tensor, or
+        `layout.NO_HASH` to skip the hash.
     row : (address, address)
-        Of the reals and the counts.
+        Addresses of the reals and the counts.
     axes : sequence of (length, stride), optional
-        From the first axis to the last, strides in elements; at most `layout.MOST_AXES`. By default the elements lie
-        one after the other.
+        From the first axis to the last, strides in elements; at most `layout.MOST_AXES`. By default the elements are
+        contiguous.
     """
     kernels.scan_shared(*(team or ALONE), *elements, *row, *(number for axis in axes for number in axis))
 
 
 def merged_axes(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Return length and stride of the axes of a tensor, with those put together that go on where another ends."""
+    """Return length and stride of the axes of a tensor, with adjacent contiguous axes merged."""
     axes: list[tuple[int, int]] = []
     for length, stride in zip(shape, strides, strict=True):
         if length == 1:

@@ -1,4 +1,4 @@
-"""Many slices of a tensor in one picture: where among them it is not finite, and where it is large."""
+"""A map of many slices of a tensor that shows in which slices elements are not finite or large."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
     from tensight.tensors.blocks import Reader
 
 MOST_CELLS = 1024
-"""Rows or columns that a map of slices may have at most."""
+"""Maximum number of rows or columns of a map of slices."""
 
 EXTREME, NON_FINITE, NUMBER = range(3)
-"""The planes of a map: the element that stands out most, how many are not finite, and which slice the first is in."""
+"""The planes of a map: the most extreme element, the number of non-finite ones, the first slice with that element."""
 
 
 def slice_map(
     read: Reader, leading: Sequence[int], part: Sequence[int], rows: int, columns: int
 ) -> NDArray[np.float64]:
-    """Return, for each slice of the leading dimensions, what stands out in it.
+    """Return the most extreme element and the number of non-finite ones for each slice of the leading dimensions.
 
-    The last leading dimension goes across, those before it go down. A cell that covers several slices tells of all.
+    The last leading dimension is horizontal, those before it are vertical. A cell can cover several slices.
 
     Parameters
     ----------
     read : callable
         Returns the block of an index into the dimensions of `leading`, then `part`.
     leading, part : sequence of int
-        Lengths of the dimensions that choose a slice, and of those of a slice.
+        Lengths of the dimensions that select a slice, and of those of a slice.
     rows, columns : int
-        Most cells, 1 to 1024.
+        Maximum number of cells, 1 to 1024.
 
     Returns
     -------
     float64 (3, at most `rows`, at most `columns`)
-        Of each cell, the element that stands out most (NaN before infinities before the largest magnitude, with its
-        sign; of a complex number the magnitude; 0 for no elements); the number of NaN and infinities; and the number,
-        in C order, of the first slice that has the element.
+        For each cell, the most extreme element (NaN before infinities before the largest magnitude, with its sign; for
+        a complex number the magnitude; 0 without elements); the number of NaN and infinities; and the number, in C
+        order, of the first slice that contains the element.
     """
     across = leading[-1] if leading else 1
     down = math.prod(leading[:-1])
@@ -67,7 +67,7 @@ def slice_map(
 
 
 class _Cells:
-    """What is known of each cell so far."""
+    """The values of all cells so far."""
 
     def __init__(self, count: int) -> None:
         self.extreme = np.zeros(count)
@@ -82,7 +82,7 @@ class _Cells:
         extreme: NDArray[np.float64],
         non_finite: NDArray[np.intp],
     ) -> None:
-        """Take in some slices, in order of their numbers: the cell of each, and what stands out."""
+        """Add slices, in order of their numbers: the cell, most extreme element and non-finite count of each."""
         np.add.at(self.non_finite, cell, non_finite)
         rank = _rank(extreme)
         order = np.lexsort((number, -rank, cell))
@@ -93,20 +93,20 @@ class _Cells:
         self._rank[cell[better]] = rank[better]
 
     def number_from(self, numbers: NDArray[np.int64]) -> None:
-        """Set which slice each cell begins with."""
+        """Set the first slice of each cell."""
         self.number[:] = numbers.ravel()
 
 
 def _rank(extreme: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return numbers that are the larger the more an element stands out: NaN before infinities before magnitudes."""
+    """Return ranks that are larger for more extreme elements: NaN before infinities before magnitudes."""
     size = np.abs(extreme)
     largest = np.finfo(np.float64).max
-    # Doubles have no room above their largest one, so magnitudes are halved.
+    # Infinities need a rank above all magnitudes, so magnitudes are halved.
     return np.where(np.isnan(size), np.inf, np.where(np.isinf(size), largest, np.minimum(size, largest) / 2))
 
 
 def _most_extreme(slices: NDArray[np.generic]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Return, of each row, the element that stands out most, and how many are not finite."""
+    """Return the most extreme element of each row, and the number of elements that are not finite."""
     non_finite = np.zeros(len(slices), np.intp)
     with np.errstate(invalid="ignore"):  # NaN wins in both
         high = slices.max(axis=1).astype(np.float64)

@@ -1,4 +1,4 @@
-"""The text of a slice, as typed into the view of a tensor: ``[0, :, -1, 0:8]``."""
+"""Parse and format slices as typed into the view of a tensor: ``[0, :, -1, 0:8]``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
 def parse_slice(text: str, shape: Sequence[int]) -> tuple[int | slice, ...]:
-    """Return the index that a text means for a tensor of a shape.
+    """Return the index that a text selects in a tensor of a shape.
 
     Parameters
     ----------
     text : str
-        One entry for each dimension, in brackets or not: an integer (negative ones count from the end) or
-        ``start:end`` or ``start:end:step``, each part optional. ``[]`` for a scalar.
+        One entry for each dimension, with or without brackets: an integer (negative ones count from the end),
+        ``start:end`` or ``start:end:step``, with all parts optional. ``[]`` for a scalar.
     shape : sequence of int
 
     Returns
@@ -31,7 +31,7 @@ def parse_slice(text: str, shape: Sequence[int]) -> tuple[int | slice, ...]:
     Raises
     ------
     InputError
-        The text is no slice, the number of entries is not that of dimensions, or an index is outside; the message
+        The text is not a slice, the numbers of entries and dimensions differ, or an index is out of range; the message
         names the dimension and its range.
     """
     inner = text.strip()
@@ -50,12 +50,12 @@ def parse_slice(text: str, shape: Sequence[int]) -> tuple[int | slice, ...]:
 
 
 def slice_text(index: Sequence[int | slice], shape: Sequence[int]) -> str:
-    """Return an index as the text that `parse_slice` reads: ``[0, :, 2:8]``, without negative numbers.
+    """Return an index as text for `parse_slice`: ``[0, :, 2:8]``, without negative numbers.
 
     Parameters
     ----------
     index : sequence of int or slice
-        One entry for each dimension, inside of the shape.
+        One entry for each dimension, within the shape.
     shape : sequence of int
     """
     return "[" + ", ".join(map(_entry_text, index, shape)) + "]"
@@ -67,7 +67,7 @@ def _entry_text(entry: int | slice, length: int) -> str:
     start, end, step = entry.indices(length)
     if step == 1:
         return ":" if (start, end) == (0, length) else f"{start}:{end}"
-    if end < 0:  # down to the first element, which no number says: -1 is the last
+    if end < 0:  # down to the first element, for which there is no end: -1 is the last element
         return f"{start}::{step}" if length else f"::{step}"
     return f"{start}:{end}:{step}"
 
@@ -100,14 +100,14 @@ def _integer(text: str, dimension: int, length: int, *, optional: bool) -> int |
         return None
     if not _INTEGER.fullmatch(text):
         raise InputError(
-            f"{_shown(text)} for dimension {dimension} is no index; give an integer from {-length} to {length - 1}, "
-            "or a range such as 0:8 or :"
+            f"{_shown(text)} for dimension {dimension} is not an index; give an integer from {-length} to "
+            f"{length - 1}, or a range such as 0:8 or :"
         )
     return int(text)
 
 
 def _shown(text: str) -> str:
-    """Return a text in quotes, shortened: it may be anything that somebody pasted."""
+    """Return a text in quotes, shortened, because it may be any pasted text."""
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 

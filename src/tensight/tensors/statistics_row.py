@@ -1,4 +1,4 @@
-"""The statistics row of a tensor: computed segment by segment, by any thread, in any order, then merged."""
+"""Compute the statistics of a tensor segment by segment, by any thread and in any order, and merge them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from tensight.tensors.scratch import Totals
     from tensight.tensors.shared_scan import Team
 
-# Beyond these magnitudes squares (or sums of many) leave the range of float64, and values are scaled first.
+# Beyond these magnitudes squares, or their sums, leave the range of float64, and values are scaled first.
 _LARGE, _SMALL = 2.0**480, 2.0**-450
 
 
 class Partial(NamedTuple):
-    """What the pass over one segment tells; only `merge` reads it.
+    """The result of scanning one segment; only `merge` reads it.
 
-    Sums are of the values divided by ``2**exponent``, squared deviations of their squares.
+    Sums are over the values divided by ``2**exponent``, squared deviations over their squares.
     """
 
     position: int
@@ -63,21 +63,21 @@ def scan_segment(
     hashed: bool = True,
     team: Team | None = None,
 ) -> Partial:
-    """Scan one segment of a tensor; most of the time is spent without the interpreter lock.
+    """Scan one segment of a tensor, mostly without holding the GIL.
 
     Parameters
     ----------
     segment : ndarray, 1-D
-        ``SEGMENT_ELEMENTS`` elements of any supported dtype, or what is left of the tensor.
+        ``SEGMENT_ELEMENTS`` elements of any supported dtype, or the rest of the tensor.
     index : int
         Position of the segment in the tensor, from 0.
     ranges : sequence of (float, float)
-        Count the values from start to end, both included. Values are compared as doubles; an infinite bound includes
+        Count the values from start to end, both inclusive. Values are compared as doubles; an infinite bound includes
         infinite values, NaN is in no range.
     hashed : bool
-        Whether a content hash is wanted; without, it may be 0.
-    team : callable, optional
-        Threads that help, where no ranges are counted.
+        Whether to compute the content hash; if not, it may be 0.
+    team : Team, optional
+        Threads that help if no ranges are counted.
 
     Raises
     ------
@@ -121,13 +121,13 @@ def _scan_compiled(
 
 
 def rescan_if_out_of_range(elements: NDArray[Any], element: ElementType, reals: list[float]) -> int:
-    """Sum again, with scaled values, if squares leave the range of float64; return the exponent of the scale."""
+    """Sum again with scaled values if squares leave the range of float64; return the exponent of the scale."""
     largest = max(abs(reals[layout.MINIMUM]), abs(reals[layout.MAXIMUM]))
     if not math.isfinite(largest) or largest == 0 or _SMALL <= largest <= _LARGE:
         return 0
     exponent = math.frexp(largest)[1]
     values = values_of(elements, element)
-    # in two steps, because 2**-exponent itself may be out of range; what is lost is below double precision
+    # ldexp, because 2**-exponent itself may be out of range; lost bits are below double precision
     values = np.ldexp(values[np.isfinite(values)], -exponent)
     deviations = values - values.mean()
     spread = float(np.square(deviations).sum()) - float(deviations.sum()) ** 2 / values.size
@@ -163,12 +163,12 @@ def _partial(index: int, count: int, exponent: int, reals: list[float], counts: 
 def merge(
     partials: Iterable[Partial], *, dtype: np.dtype[Any], shape: Sequence[int]
 ) -> tuple[TensorStatistics, tuple[int, ...]]:
-    """Return the statistics of a tensor, and the count of values in each range, from its segments in any order.
+    """Return the statistics of a tensor, and the number of values in each range, from its segments in any order.
 
     Raises
     ------
     InputError
-        The segments are not exactly those of a tensor of this shape, each once.
+        The segments are not exactly those of a tensor of this shape.
     """
     parts = sorted(partials)
     element = element_type(np.dtype(dtype))
@@ -194,7 +194,7 @@ def merge(
 
 
 def _require_whole(parts: Sequence[Partial], count: int) -> None:
-    """Raise InputError unless the sorted segments make up a tensor of `count` elements."""
+    """Raise InputError unless the sorted segments are those of a tensor of `count` elements."""
     if len(parts) == 1 and parts[0].position == 0 and parts[0].size == count:
         return
     positions = [part.position for part in parts]
@@ -207,16 +207,17 @@ def _require_whole(parts: Sequence[Partial], count: int) -> None:
 
 
 def joined(parts: Sequence[Partial]) -> Partial:
-    """Return what a pass over all segments as one would tell, of none or several segments."""
+    """Return the result of scanning all segments as one."""
     finite = [part for part in parts if part.finite]
     count = sum(part.finite for part in finite)
-    # every sum at the scale of the largest segment: what underflows there is below double precision
+    # All sums use the scale of the largest segment; values that underflow are below double precision.
     scale = max((part.exponent for part in finite if part.absolute_total), default=0)
     totals = [math.ldexp(part.total, part.exponent - scale) for part in finite]
     total = math.fsum(totals)
     spread = math.fsum(math.ldexp(part.squared_deviation, 2 * (part.exponent - scale)) for part in finite)
     spread += math.fsum(
-        part.finite * (own / part.finite - total / count) ** 2 for part, own in zip(finite, totals, strict=True)
+        part.finite * (part_total / part.finite - total / count) ** 2
+        for part, part_total in zip(finite, totals, strict=True)
     )
     return Partial(
         position=0,
@@ -254,7 +255,7 @@ def _measures(whole: Partial) -> list[float]:
 
 
 def segments_of(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Yield the elements of an array in C order as 1-D segments, copying one segment at a time where it must."""
+    """Yield the elements of an array in C order as 1-D segments, copied one at a time if necessary."""
     flat = np.asarray(array)
     if flat.flags.c_contiguous:
         flat = flat.reshape(-1)
@@ -271,9 +272,9 @@ def statistics(array: NDArray[Any], *, threads: int = 1) -> TensorStatistics:
     Parameters
     ----------
     array : ndarray
-        Of any shape, strides and byte order; bool, integer, float up to 64 bits, bfloat16, 8-bit float or complex.
+        Any shape, strides and byte order; bool, integer, float up to 64 bits, bfloat16, 8-bit float or complex.
     threads : int
-        Number of segments that are scanned at the same time.
+        Number of segments that are scanned concurrently.
 
     Raises
     ------
@@ -300,7 +301,7 @@ def _scan_in_threads(array: NDArray[Any], threads: int) -> list[Partial]:
     def work() -> list[Partial]:
         parts: list[Partial] = []
         while True:
-            with lock:  # a copied segment is made by the thread that scans it, so there are never more than threads
+            with lock:  # each thread copies the segments that it scans, so there are at most `threads` copies
                 index, segment = next(segments, (-1, None))
             if segment is None:
                 return parts

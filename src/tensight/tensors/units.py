@@ -1,4 +1,4 @@
-"""Counts the units of a tensor, channels or features, most of whose elements lie in a range, or outside of it."""
+"""Count the units of a tensor, channels or features, most of whose elements are in a range, or outside it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PICTURE_DIMENSIONS = 4
-"""From so many dimensions on, the second one is that of the channels: (N, C, H, W)."""
+"""With at least this number of dimensions, the second one is that of the channels: (N, C, H, W)."""
 
 _FIRST_ELEMENTS = 2**15
-"""So many elements are looked at first; hardly a unit is zero in all of them and yet not dead."""
+"""Number of elements to check first; units that are zero in all of them are usually dead."""
 
 
 def unit_axis(dimensions: int) -> int:
-    """Return which dimension of an activation counts its units: that of the channels, or the last one."""
+    """Return the dimension of an activation's units: that of the channels, or the last one."""
     return 1 if dimensions >= PICTURE_DIMENSIONS else dimensions - 1
 
 
 def unit_size(shape: tuple[int, ...]) -> int:
-    """Return how many elements each unit of an array has; 0 if it has no units."""
+    """Return the number of elements in each unit of an array; 0 if it has no units."""
     if not shape or 0 in shape:
         return 0
     return int(np.prod(shape, dtype=np.int64)) // shape[unit_axis(len(shape))]
@@ -31,18 +31,18 @@ def unit_size(shape: tuple[int, ...]) -> int:
 def unit_percentage(
     array: NDArray[Any], start: float, end: float, *, outside: bool = False, percentage: float = 100.0
 ) -> float:
-    """Return the percentage of units most of whose elements lie in a range; NaN if there are no units.
+    """Return the percentage of units most of whose elements are in a range; NaN if there are no units.
 
     Parameters
     ----------
     array : ndarray
-        Of any shape; see `unit_axis`.
+        Array of any shape; see `unit_axis`.
     start, end : float
         The range, both ends inclusive.
     outside : bool
-        Count elements outside of the range instead; NaN lies neither inside nor outside.
+        Count elements outside the range instead; NaN is neither inside nor outside.
     percentage : float
-        So many of a unit's elements must lie there for the unit to count.
+        Minimum percentage of a unit's elements for the unit to count.
     """
     if array.ndim == 0 or array.size == 0:
         return float("nan")
@@ -50,14 +50,14 @@ def unit_percentage(
     # (samples, units, elements of a unit in a sample), without a copy.
     samples = array.reshape(-1, array.shape[axis], int(np.prod(array.shape[axis + 1 :], dtype=np.int64)))
     if not outside and start == end == 0 and percentage >= 100:
-        found = _always_zero(samples)
+        units = _always_zero(samples)
     else:
-        found = _counted(samples, start, end, outside=outside, percentage=percentage)
-    return 100.0 * found / samples.shape[1]
+        units = _counted(samples, start, end, outside=outside, percentage=percentage)
+    return 100.0 * units / samples.shape[1]
 
 
 def _always_zero(samples: NDArray[Any]) -> int:
-    """Count the units that are zero throughout: most are seen not to be in the first few samples."""
+    """Count the units that are always zero; the first few samples exclude most units."""
     units = np.arange(samples.shape[1])
     start, rows = 0, max(1, _FIRST_ELEMENTS // (samples.shape[1] * samples.shape[2]))
     while units.size and start < len(samples):
@@ -71,7 +71,7 @@ def _always_zero(samples: NDArray[Any]) -> int:
 def _counted(samples: NDArray[Any], start: float, end: float, *, outside: bool, percentage: float) -> int:
     size = len(samples) * samples.shape[2]
     if outside:
-        found = ((samples < start) | (samples > end)).sum(axis=(0, 2))
+        counts = ((samples < start) | (samples > end)).sum(axis=(0, 2))
     else:
-        found = ((samples >= start) & (samples <= end)).sum(axis=(0, 2))
-    return int(np.count_nonzero(100.0 * found >= percentage * size))
+        counts = ((samples >= start) & (samples <= end)).sum(axis=(0, 2))
+    return int(np.count_nonzero(100.0 * counts >= percentage * size))

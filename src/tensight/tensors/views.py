@@ -1,8 +1,8 @@
-"""What a person sees of a tensor: a slice of it, a picture, its distribution, its statistics; computed where it lives.
+"""Views of a tensor for display: a slice, a picture, its distribution, its statistics; computed where the tensor is.
 
-A view of a part touches no more of the tensor than that part, so that a window into a memory map of many gigabytes
-opens at once. Only a difference with a tolerance has to see both tensors first: its boundary is a share of the largest
-difference anywhere. Whatever is computed, memory stays bounded: tensors are read segment by segment.
+A view of a part reads only that part, so that a window into a memory map of many gigabytes opens at once. Only a
+difference with a tolerance reads both tensors first, because its boundary is a share of the largest difference. Memory
+is always bounded: tensors are read segment by segment.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ Which = Literal["current", "previous", "difference"]
 Index = tuple[int | slice, ...]
 
 SEARCHES = ("first", "largest", "next", "previous")
-"""Views that show one element, and where it is."""
+"""Views that show one element and its index."""
 
 MOST_ELEMENTS = 2**24
-"""Elements of a view of values; whoever wants more wants the file."""
+"""Maximum number of elements of a view of values; for more, download the file."""
 
 LONGEST_SLICE = 4096
-"""Characters; 64 dimensions with three numbers each are shorter."""
+"""Maximum number of characters; 64 dimensions with three numbers each are shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What to compute of a tensor.
+    """A view to compute of a tensor.
 
     Attributes
     ----------
     kind : {"values", "heat_map", "histogram", "statistics", "slices", "first", "largest", "next", "previous"}
-        "slices" is a map of all slices that differ in the dimensions that `slice` gives an index. "first" is the first
-        NaN or infinity, or where there is none the element of largest magnitude; "largest" the finite element of
-        largest magnitude; "next" and "previous" the nearest NaN or infinity behind and before the element that `slice`
-        names, beginning anew at the other end of the tensor.
+        "slices" is a map of all slices along the dimensions for which `slice` has an index. "first" is the first NaN or
+        infinity, or if there is none the element of largest magnitude; "largest" the finite element of largest
+        magnitude; "next" and "previous" the nearest NaN or infinity after and before the element that `slice` selects,
+        wrapping around at the ends of the tensor.
     slice : str
-        Which part, as `parse_slice` reads it. Empty means for values, heat maps and maps of slices the last two
-        dimensions, index 0 of the others, and of values a window of at most `limit` elements; for "next" and
-        "previous" outside of the tensor; else the whole tensor.
+        The part, in the syntax of `parse_slice`. If empty, values, heat maps and maps of slices show the last two
+        dimensions at index 0 of the others, values only a window of at most `limit` elements; "next" and "previous"
+        start outside the tensor; other views show the whole tensor.
     tolerance : float
-        0 to 1; of a difference, what is within this share of the largest one counts as none.
+        0 to 1; differences up to this share of the largest one count as 0.
     rows, columns : int
-        Most cells of a heat map, 1 to 4096, or of a map of slices, 1 to 1024.
+        Maximum number of cells of a heat map, 1 to 4096, or of a map of slices, 1 to 1024.
     bins : int
-        Of a histogram, 1 to 10,000.
+        Number of bins of a histogram, 1 to 10,000.
     limit : int
-        Most elements of a view of values, 1 to 2**24.
+        Maximum number of elements of a view of values, 1 to 2**24.
 
     Raises
     ------
@@ -84,7 +84,7 @@ class View:
     limit: int = 100_000
 
     def __post_init__(self) -> None:
-        """Refuse what could not be computed, before anybody fetches the tensor."""
+        """Raise InputError for invalid fields, before the tensor is fetched."""
         if self.kind not in get_args(ViewKind):
             raise InputError(f"there is no view {self.kind[:80]!r}; known ones: {', '.join(get_args(ViewKind))}")
         if len(self.slice) > LONGEST_SLICE:
@@ -108,20 +108,19 @@ class ViewResult:
     Attributes
     ----------
     array : ndarray or None
-        Values: the part, in C order and native byte order, of the tensor's dtype (of a difference float64 or
-        complex128), with the dimensions that the slice leaves. Heat map: float32 (rows, columns). Map of slices: see
-        `slice_map`. An element that was searched for: as values; None if there is none. Else None.
+        Values: the part, in C order and native byte order, of the tensor's dtype (for a difference float64 or
+        complex128), with the remaining dimensions of the slice. Heat map: float32 (rows, columns). Map of slices: see
+        `slice_map`. Searches: the element as values; None if there is none. Else None.
     slice : str
-        The part that was chosen, or the element that was found, so written that `parse_slice` finds the same again;
-        empty if nothing was found.
+        The selected part, or the element that was found, as text for `parse_slice`; empty if nothing was found.
     shape : tuple of int
-        Of the whole tensor.
+        Shape of the whole tensor.
     dtype : str
-        Of the whole tensor.
+        Element type of the whole tensor.
     statistics : TensorStatistics or None
-        For the kind "statistics": of the part, or of the difference of both parts.
+        For the kind "statistics": those of the part, or of the difference of both parts.
     previous_statistics : TensorStatistics or None
-        Of the previous part, beside those of a difference.
+        Statistics of the previous part, in addition to those of a difference.
     histogram : Histogram or None
         For the kind "histogram".
     """
@@ -144,17 +143,17 @@ def compute_view(
     ----------
     view : View
     which : {"current", "previous", "difference"}
-        Of the tensor, of the same tensor before, or of current minus previous.
+        View of the tensor, of the same tensor before, or of current minus previous.
     current, previous : ndarray or None
-        Any supported dtype, possibly maps of files; what `which` does not need may be None. For a difference both have
-        one shape and dtype.
+        Arrays of any supported dtype, possibly maps of files; None if `which` does not need it. For a difference both
+        have the same shape and dtype.
 
     Raises
     ------
     InputError
         An array that is needed is missing, the slice does not fit the tensor, it has more elements than `View.limit`
-        or too many dimensions for a heat map, or names no element to go on from; the dtype has no statistics, or two
-        tensors cannot be compared.
+        or too many dimensions for a heat map, or does not select an element to start from; the dtype has no statistics,
+        or two tensors cannot be compared.
     """
     if which not in get_args(Which):
         raise InputError(f"there is no {which!r} tensor to view; choose {', '.join(get_args(Which))}")
@@ -192,7 +191,7 @@ def _view_difference(view: View, current: NDArray[Any], previous: NDArray[Any]) 
         source = _Source(current, DifferenceReader.of(current, previous, view.tolerance))
         return _search(view, source) if view.kind in SEARCHES else _map_slices(view, source)
     index = _index(view, current.shape)
-    # what the limit refuses must not be read for its boundary first
+    # Check the limit before reading both tensors for the boundary.
     if view.kind == "values":
         _require_few(current[(*index, ...)].size, view.limit)
     part = DifferenceReader.of(current, previous, view.tolerance)[(*index, ...)]
@@ -205,15 +204,15 @@ def _view_difference(view: View, current: NDArray[Any], previous: NDArray[Any]) 
             lambda rows, columns: matrix[rows, columns].values(), matrix.current.shape, view.rows, view.columns
         )
         return replace(result, array=picture)
-    found = part.statistics()
+    part_statistics = part.statistics()
     if view.kind == "histogram":
-        return replace(result, histogram=histogram_of_segments(part.segments(), found, view.bins))
-    return replace(result, statistics=found, previous_statistics=statistics(part.previous))
+        return replace(result, histogram=histogram_of_segments(part.segments(), part_statistics, view.bins))
+    return replace(result, statistics=part_statistics, previous_statistics=statistics(part.previous))
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A tensor that is read in parts: the array itself, or a difference, of which `array` is the current side."""
+    """A tensor that is read in parts: an array, or a difference with `array` as its current tensor."""
 
     array: NDArray[Any]
     difference: DifferenceReader | None = None
@@ -224,7 +223,7 @@ class _Source:
         return self.difference[index].values()
 
     def part(self, index: Index, order: tuple[int, ...]) -> _Source:
-        """Return a part of it, its dimensions in another order."""
+        """Return a part with its dimensions in another order."""
         array = self.array[(*index, ...)].transpose(order)
         if self.difference is None:
             return _Source(array)
@@ -237,22 +236,22 @@ class _Source:
 
 
 def _search(view: View, source: _Source) -> ViewResult:
-    """Find an element; one that is searched for within a part is found within the whole tensor."""
+    """Search for an element; its index is in the whole tensor, also if the search is in a part."""
     shape = source.array.shape
     element_type(source.array.dtype)
     if view.kind in ("next", "previous"):
         backwards = view.kind == "previous"
         after = _position(view.slice, shape, math.prod(shape) if backwards else -1)
-        found = next_non_finite(source.__getitem__, shape, after, backwards=backwards)
-        index: Index = () if found is None else _unraveled(found, shape)
+        position = next_non_finite(source.__getitem__, shape, after, backwards=backwards)
+        index: Index = () if position is None else _unraveled(position, shape)
     else:
         ranges = _ranges(view.slice, shape)
         within = source.part(tuple(map(_slice_of, ranges)), tuple(range(len(shape))))
         search = first_striking if view.kind == "first" else largest
-        found = search(within.__getitem__, within.array.shape)
-        indices = () if found is None else _unraveled(found, within.array.shape)
-        index = tuple(steps[number] for steps, number in zip(ranges, indices, strict=found is not None))
-    if found is None:
+        position = search(within.__getitem__, within.array.shape)
+        indices = () if position is None else _unraveled(position, within.array.shape)
+        index = tuple(steps[number] for steps, number in zip(ranges, indices, strict=position is not None))
+    if position is None:
         return source.result
     element = np.asarray(source[(*index, ...)])
     return replace(source.result, array=np.array(element, dtype=_native(element.dtype)), slice=slice_text(index, shape))
@@ -264,7 +263,7 @@ def _position(text: str, shape: tuple[int, ...], outside: int) -> int:
         return outside
     index = parse_slice(text, shape)
     if any(isinstance(entry, slice) for entry in index):
-        raise InputError(f"{text[:60]!r} names no element to go on from; give an index for each dimension")
+        raise InputError(f"{text[:60]!r} does not select one element; give an index for each dimension")
     indices = [entry % length for entry, length in zip(index, shape, strict=True) if isinstance(entry, int)]
     return int(np.ravel_multi_index(indices, shape)) if shape else 0
 
@@ -279,7 +278,7 @@ def _ranges(text: str, shape: tuple[int, ...]) -> tuple[range, ...]:
 
 
 def _slice_of(indices: range) -> slice:
-    """Return the slice that selects a range of indices, which may go down to the first one."""
+    """Return the slice that selects a range of indices, which may descend to the first one."""
     return slice(indices.start, None if indices.stop < 0 else indices.stop, indices.step)
 
 
@@ -303,7 +302,7 @@ def _map_slices(view: View, source: _Source) -> ViewResult:
 
 
 def _index(view: View, shape: tuple[int, ...]) -> Index:
-    """Return the part that a view shows."""
+    """Return the index of the part that a view shows."""
     if view.slice.strip():
         return parse_slice(view.slice, shape)
     if view.kind in ("histogram", "statistics"):
@@ -316,7 +315,7 @@ def _index(view: View, shape: tuple[int, ...]) -> Index:
 
 
 def _window(shape: tuple[int, ...], limit: int) -> tuple[int, ...]:
-    """Return the size of the largest window of at most `limit` elements that is about as high as wide."""
+    """Return the size of the largest, roughly square window of at most `limit` elements."""
     if len(shape) == 1:
         return (limit,)
     height, width = shape
@@ -330,7 +329,7 @@ def _require_few(count: int, limit: int) -> None:
 
 
 def _as_matrix(part: NDArray[Any]) -> NDArray[Any]:
-    """Return what a heat map can show: fewer than two dimensions are one row."""
+    """Return a part as a matrix for a heat map; fewer than two dimensions become one row."""
     if part.ndim < 2:
         return part.reshape(1, -1)
     return part if part.size or part.ndim == 2 else part.reshape(0, max(part.shape[-1], 1))

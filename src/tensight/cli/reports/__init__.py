@@ -1,1 +1,1 @@
-"""Reports of comparisons for a browser, each one file that needs nothing else."""
+"""Reports of comparisons for browsers, each a self-contained HTML file."""

@@ -1,4 +1,4 @@
-"""A comparison of two loss curves: the verdict, both curves, and their difference."""
+"""The report of a comparison of two loss curves: the verdict, both curves, and their difference."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def body(data: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _curves(points: Sequence[Mapping[str, Any]], marks: Sequence[int | None]) -> str:
-    losses = [one[side] for one in points for side in ("a", "b") if math.isfinite(one[side])]
+    losses = [point[side] for point in points for side in ("a", "b") if math.isfinite(point[side])]
     low, high = (min(losses), max(losses)) if losses else (0.0, 1.0)
     picture = Picture("Loss of both", low, high, is_logarithmic=False)
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
@@ -51,26 +51,30 @@ def _curves(points: Sequence[Mapping[str, Any]], marks: Sequence[int | None]) ->
         picture.ruler(value, f"{value:.4g}")
     _mark(picture, points, marks)
     for side, colour in (("a", _A), ("b", _B)):
-        picture.line([(_position(points, at), one[side]) for at, one in enumerate(points)], colour, dashed=side == "b")
+        picture.line(
+            [(_position(points, at), point[side]) for at, point in enumerate(points)], colour, dashed=side == "b"
+        )
     picture.legend((("A", _A), ("B", _B)))
     return picture.html()
 
 
 def _differences(points: Sequence[Mapping[str, Any]], marks: Sequence[int | None]) -> str:
-    largest = max((one["relative_difference"] for one in points if one["relative_difference"] < math.inf), default=0.0)
+    largest = max(
+        (point["relative_difference"] for point in points if point["relative_difference"] < math.inf), default=0.0
+    )
     highest = math.ceil(math.log10(max(largest, 1e-3)))
     lowest = math.log10(_FINEST)
     picture = Picture("Relative difference of the losses", lowest, highest, is_logarithmic=True)
     for power in range(int(lowest), highest + 1, 2):
         picture.ruler(power, f"1e{power}" if power > lowest else f"≤ 1e{power}")
     _mark(picture, points, marks)
-    for at, one in enumerate(points):
-        colour = RED if one["is_outside"] else _A
-        title = f"{one['step']:,}: {_difference(one['relative_difference'])}"
-        picture.point(_position(points, at), one["relative_difference"], title, colour)
+    for at, point in enumerate(points):
+        colour = RED if point["is_outside"] else _A
+        title = f"{point['step']:,}: {_difference(point['relative_difference'])}"
+        picture.point(_position(points, at), point["relative_difference"], title, colour)
     allowed = [
-        (_position(points, at), one["allowed_difference"] / abs(one["a"]) if one["a"] else math.nan)
-        for at, one in enumerate(points)
+        (_position(points, at), point["allowed_difference"] / abs(point["a"]) if point["a"] else math.nan)
+        for at, point in enumerate(points)
     ]
     picture.line(allowed, "#888", dashed=True)
     return picture.html()
@@ -82,7 +86,7 @@ def _position(points: Sequence[Mapping[str, Any]], at: int) -> float:
 
 def _mark(picture: Picture, points: Sequence[Mapping[str, Any]], marks: Sequence[int | None]) -> None:
     for step in marks:
-        at = next((at for at, one in enumerate(points) if step is not None and one["step"] >= step), None)
+        at = next((at for at, point in enumerate(points) if step is not None and point["step"] >= step), None)
         if at is not None:
             picture.mark(_position(points, at))
 
@@ -92,6 +96,8 @@ def _difference(relative: float) -> str:
 
 
 def _table(points: Sequence[Mapping[str, Any]], unit: str) -> str:
-    rows = [(f"{one['step']:,}", one["a"], one["b"], _difference(one["relative_difference"])) for one in points]
-    outside = [at for at, one in enumerate(points) if one["is_outside"]]
+    rows = [
+        (f"{point['step']:,}", point["a"], point["b"], _difference(point["relative_difference"])) for point in points
+    ]
+    outside = [at for at, point in enumerate(points) if point["is_outside"]]
     return table((unit, "A", "B", "relative difference"), rows, numbers=(0, 1, 2, 3), marked=outside)

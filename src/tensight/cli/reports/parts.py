@@ -1,4 +1,4 @@
-"""What reports are made of: the page around them, the verdict, tables, pictures on a logarithmic scale."""
+"""Parts of reports: the page, the verdict, tables, pictures on a linear or logarithmic scale."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ summary { cursor: pointer; font-weight: 600; margin-top: 1rem; }
 
 
 class Report(Protocol):
-    """A module that knows how to report on one kind of comparison."""
+    """A module that creates the report of one kind of comparison."""
 
     TITLE: str
 
     def body(self, data: Mapping[str, Any]) -> Iterable[str]:
-        """Yield the HTML of the report's parts; `data` is what the command prints as JSON."""
+        """Yield the HTML of the report's parts; `data` is the JSON data of the command."""
 
 
 def write_report(path: Path, report: Report, data: Mapping[str, Any]) -> None:
@@ -45,10 +45,10 @@ def write_report(path: Path, report: Report, data: Mapping[str, Any]) -> None:
     Parameters
     ----------
     path : Path
-        Of the HTML file; one that is there is replaced.
+        The HTML file; an existing one is replaced.
     report : Report
     data : mapping
-        What the command prints as JSON.
+        The JSON data of the command.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def verdict(kind: str, sentence: str) -> str:
 
 
 def bullets(texts: Iterable[str]) -> str:
-    """Return a list; nothing if there is nothing to list."""
+    """Return a list; empty if there are no texts."""
     items = "".join(f"<li>{html.escape(text)}</li>" for text in texts)
     return f"<ul>{items}</ul>" if items else ""
 
@@ -99,9 +99,9 @@ def table(
         Left out if all are empty.
     rows : iterable of sequence
     numbers : sequence of int
-        Columns that hold numbers.
+        Columns that contain numbers.
     marked : iterable of int
-        Rows that stand out.
+        Highlighted rows.
     """
     chosen = set(marked)
 
@@ -125,14 +125,14 @@ def number(value: float) -> str:
 
 
 class Picture:
-    """A picture in which height is a number on a linear or logarithmic scale, and left to right is order.
+    """A picture with numbers on a linear or logarithmic vertical axis, in order from left to right.
 
     Parameters
     ----------
     label : str
-        For those who cannot see it.
+        Label for screen readers.
     lowest, highest : float
-        Numbers at the lower and upper edge; powers of ten if it is logarithmic.
+        Numbers at the lower and upper edge; powers of ten on a logarithmic scale.
     is_logarithmic : bool
     """
 
@@ -144,7 +144,7 @@ class Picture:
         self._parts = [f'<svg {size} role="img" aria-label="{html.escape(label)}">']
 
     def ruler(self, value: float, text: str) -> None:
-        """Draw a horizontal line at a number (a power of ten), and say which."""
+        """Draw a labelled horizontal line at a number (a power of ten on a logarithmic scale)."""
         y = self._at(value)
         self._parts.append(f'<line x1="{self._MARGIN}" x2="{self._WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#8883"/>')
         self._parts.append(f'<text x="0" y="{y + 4:.1f}">{html.escape(text)}</text>')
@@ -161,12 +161,12 @@ class Picture:
         self._parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{self._HEIGHT}" stroke="{RED}"/>')
 
     def point(self, position: float, value: float, title: str, colour: str, radius: int = 2) -> None:
-        """Draw a point whose title is shown below the pointer."""
+        """Draw a point whose title is displayed at the pointer."""
         where = f'cx="{self._across(position):.1f}" cy="{self._height(value):.1f}"'
         self._parts.append(f'<circle {where} r="{radius}" fill="{colour}"><title>{html.escape(title)}</title></circle>')
 
     def line(self, points: Iterable[tuple[float, float]], colour: str, *, dashed: bool = False) -> None:
-        """Draw a line through points, as position and number; numbers that are not finite are gaps."""
+        """Draw a line through points of position and number; non-finite numbers are gaps."""
         strokes: list[list[str]] = [[]]
         for position, value in points:
             if math.isfinite(value):
@@ -181,14 +181,14 @@ class Picture:
         ]
 
     def legend(self, colours: Iterable[tuple[str, str]]) -> None:
-        """Say what colours mean, as text and colour."""
+        """Draw a legend of texts and colours."""
         for index, (text, colour) in enumerate(colours):
             x = self._MARGIN + 10 + 90 * index
             self._parts.append(f'<circle cx="{x}" cy="8" r="4" fill="{colour}"/>')
             self._parts.append(f'<text x="{x + 8}" y="12">{html.escape(text)}</text>')
 
     def html(self) -> str:
-        """Return what was drawn."""
+        """Return the picture as SVG."""
         return "".join(self._parts) + "</svg>"
 
     def _across(self, position: float) -> float:

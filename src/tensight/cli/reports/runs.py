@@ -1,4 +1,4 @@
-"""A comparison of two runs: the verdict, a picture of the differences, and all tables."""
+"""The report of a comparison of two runs: the verdict, a picture of the differences, and all tables."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def _rank(result: Mapping[str, Any], *, several: bool) -> Iterable[str]:
     elif result["tensors"]:
         yield table(
             ("A", "B", "matched by", "relative difference"),
-            [(one["name"], one["name_b"], one["rule"], _relative(one["difference"])) for one in result["tensors"]],
+            [
+                (tensor["name"], tensor["name_b"], tensor["rule"], _relative(tensor["difference"]))
+                for tensor in result["tensors"]
+            ],
         )
     if result["compared"]:
         step = f"step {result['step']}" if result["step"] is not None else "the last step"
@@ -57,8 +60,10 @@ def _operator(first: Mapping[str, Any]) -> Iterable[str]:
     if source is not None:
         where = html.escape(f"{source['file']}:{source['line']}")
         yield f"<p class=dim>{where}</p><pre>{html.escape(source['code'].strip())}</pre>"
-    rows = [("input", one["name"], _relative(one), _detail(one)) for one in first["inputs"]]
-    rows += [(f"output {one['slot']}", one["name"], _relative(one), _detail(one)) for one in first["outputs"]]
+    rows = [("input", tensor["name"], _relative(tensor), _detail(tensor)) for tensor in first["inputs"]]
+    rows += [
+        (f"output {tensor['slot']}", tensor["name"], _relative(tensor), _detail(tensor)) for tensor in first["outputs"]
+    ]
     yield table(("", "tensor", "relative difference", ""), rows, numbers=(2,))
 
 
@@ -81,11 +86,18 @@ def _proof(result: Mapping[str, Any]) -> Iterable[str]:
 def _operators(result: Mapping[str, Any]) -> str:
     first = None if result["first"] is None else result["first"]["name"]
     rows = []
-    for one in result["compared"]:
-        other = "" if one["name_b"] == one["name"] else one["name_b"]
-        worst = one["outputs"][0] if one["outputs"] else None
-        row = (one["phase"], one["name"], other, one["rule"], _relative(worst), _error(one["added"]))
-        rows.append((row, one["name"] == first))
+    for operator in result["compared"]:
+        other = "" if operator["name_b"] == operator["name"] else operator["name_b"]
+        worst = operator["outputs"][0] if operator["outputs"] else None
+        row = (
+            operator["phase"],
+            operator["name"],
+            other,
+            operator["rule"],
+            _relative(worst),
+            _error(operator["added"]),
+        )
+        rows.append((row, operator["name"] == first))
     return table(
         ("phase", "A", "B, if another name", "matched by", "difference", "added"),
         [row for row, _ in rows],
@@ -95,41 +107,41 @@ def _operators(result: Mapping[str, Any]) -> str:
 
 
 def _picture(compared: Sequence[Mapping[str, Any]], first: str | None) -> str:
-    """Return a picture: each operator a point, from left to right as they ran, its height the relative difference."""
+    """Return a picture with a point at the relative difference of each operator, in the order of execution."""
     every = max(1, math.ceil(len(compared) / _MOST_POINTS))
     picture = Picture("Relative difference of each operator", _LOWEST, _HIGHEST, is_logarithmic=True)
     for power in range(_LOWEST, _HIGHEST + 1, 2):
         picture.ruler(power, f"1e{power}" if power > _LOWEST else f"≤ 1e{power}")
-    for at, one in enumerate(compared):
-        is_first = one["name"] == first
-        if (at % every and not is_first) or not one["outputs"]:
+    for at, operator in enumerate(compared):
+        is_first = operator["name"] == first
+        if (at % every and not is_first) or not operator["outputs"]:
             continue
         position = (at + 0.5) / len(compared)
         if is_first:
             picture.mark(position)
-        worst = one["outputs"][0]
-        colour = RED if is_first else _PHASES.get(one["phase"], "#888")
-        title = f"{one['name']}: {_relative(worst)}"
+        worst = operator["outputs"][0]
+        colour = RED if is_first else _PHASES.get(operator["phase"], "#888")
+        title = f"{operator['name']}: {_relative(worst)}"
         picture.point(position, _value(worst), title, colour, 4 if is_first else 2)
     picture.legend(_PHASES.items())
     return picture.html()
 
 
-def _relative(found: Mapping[str, Any] | None) -> str:
-    if found is None:
+def _relative(difference: Mapping[str, Any] | None) -> str:
+    if difference is None:
         return "not known"
-    if found["bit_equal"]:
+    if difference["bit_equal"]:
         return "bit-equal"
-    if not found["is_comparable"]:
+    if not difference["is_comparable"]:
         return "other shape"
-    return ("" if found["from_values"] else "at least ") + _error(_value(found))
+    return ("" if difference["from_values"] else "at least ") + _error(_value(difference))
 
 
-def _value(found: Mapping[str, Any]) -> float:
-    """Return a relative difference; infinite where only one side has NaN or Inf, NaN where the shapes differ."""
-    if not found["is_comparable"]:
+def _value(difference: Mapping[str, Any]) -> float:
+    """Return a relative difference; infinite if only one side has NaN or Inf, NaN if the shapes differ."""
+    if not difference["is_comparable"]:
         return math.nan
-    relative: float | None = found["relative"]
+    relative: float | None = difference["relative"]
     return math.inf if relative is None else relative
 
 
@@ -139,10 +151,12 @@ def _error(value: float | None) -> str:
     return "NaN or Inf in one only" if value == math.inf else number(value)
 
 
-def _detail(found: Mapping[str, Any]) -> str:
-    shapes = " / ".join("×".join(map(str, shape)) or "scalar" for shape in dict.fromkeys(map(tuple, found["shapes"])))
-    text = f"{' / '.join(dict.fromkeys(found['dtypes']))} {shapes}"
-    if found["from_values"] and not found["bit_equal"] and found["is_comparable"]:
-        cosine = "" if found["cosine"] is None else f", cosine {found['cosine']:.6f}"
-        text += f", largest {_error(found['max_absolute'])}{cosine}"
+def _detail(difference: Mapping[str, Any]) -> str:
+    shapes = " / ".join(
+        "×".join(map(str, shape)) or "scalar" for shape in dict.fromkeys(map(tuple, difference["shapes"]))
+    )
+    text = f"{' / '.join(dict.fromkeys(difference['dtypes']))} {shapes}"
+    if difference["from_values"] and not difference["bit_equal"] and difference["is_comparable"]:
+        cosine = "" if difference["cosine"] is None else f", cosine {difference['cosine']:.6f}"
+        text += f", largest {_error(difference['max_absolute'])}{cosine}"
     return text

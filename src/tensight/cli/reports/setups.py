@@ -1,4 +1,4 @@
-"""A comparison of what surrounds two trainings."""
+"""The report of a comparison of the set-ups of two trainings."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ def body(data: Mapping[str, Any]) -> Iterable[str]:
 
     yield table(("", "training"), [("A", data["a"]), ("B", data["b"])])
     yield verdict(data["verdict"], data["sentence"])
-    for importance, of_importance in groupby(data["differences"], lambda one: one["importance"]):
+    for importance, of_importance in groupby(data["differences"], lambda difference: difference["importance"]):
         yield f"<h2>{Importance[importance.upper()].value.capitalize()}</h2>"
-        rows = [(one["part"], one["what"], one["a"], one["b"]) for one in of_importance]
+        rows = [
+            (difference["part"], difference["what"], difference["a"], difference["b"]) for difference in of_importance
+        ]
         yield table(("part", "", "A", "B"), rows)
     for what, names in (("The same", data["equal"]), ("Not recorded", data["not_recorded"])):
         if names:

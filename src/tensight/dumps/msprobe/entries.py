@@ -1,4 +1,4 @@
-"""What msprobe's JSON files say: the calls of one step and their tensors, with bounds on everything."""
+"""Read msprobe's JSON files: the calls of one step and their tensors, with bounds on all sizes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MAX_JSON_BYTES = 256 * 2**20
 """A step of a large model has some 100,000 tensors, at 300 bytes each."""
 
 BEGINNING_BYTES = 4_096
-"""At the beginning of ``dump.json`` stands how it was made, before the calls."""
+"""Bytes of ``dump.json`` to read for its settings, which precede the calls."""
 
 MAX_TENSORS = 1_000_000
-"""Tensors of one rank and step that are read."""
+"""Maximum number of tensors that are read of one rank and step."""
 
 MAX_NESTING = 32
-"""How deep tuples and dictionaries of arguments may be nested."""
+"""Maximum nesting depth of tuples and dictionaries of arguments."""
 
 MAX_NAME = 1_024
 MAX_STACK_FRAMES = 512
@@ -45,23 +45,23 @@ Phase = Literal["forward", "backward", "parameters_grad"]
 
 @dataclass(frozen=True, slots=True)
 class ProbedTensor:
-    """A tensor that went into a call or came out of it.
+    """An input or output tensor of a call.
 
     Attributes
     ----------
     label : str
-        Where in the call: ``input 0``, ``output 1``, the name of a parameter.
+        Position in the call: ``input 0``, ``output 1``, the name of a parameter.
     dtype : str
-        As NumPy's, ``float32`` or ``bfloat16``.
+        NumPy's name, such as ``float32``, or ``bfloat16``.
     shape : tuple of int
     measures : mapping of str to float
-        What msprobe computed of it, as far as it is a number: "max", "min", "avg", "l2norm".
+        Statistics that msprobe computed, if they are numbers: "max", "min", "avg", "l2norm".
     checksum : str
-        Of its bytes; empty if none was taken.
+        Checksum of its bytes; empty if none was taken.
     file : str
         Name of the file with the values; empty if there is none.
     requires_grad : bool or None
-        None where msprobe does not say.
+        None if msprobe did not record it.
     """
 
     label: str
@@ -79,7 +79,7 @@ class ProbedTensor:
 
     @property
     def size_bytes(self) -> int:
-        """Of all elements; 0 if the element type is not known."""
+        """Size of all elements; 0 if the element type is unknown."""
         bits = 8 if self.dtype == "bool" else next(map(int, re.findall(r"\d+", self.dtype)), 0)
         return self.count * bits // 8
 
@@ -90,10 +90,10 @@ class ProbedTensor:
 
     @property
     def content(self) -> tuple[object, ...] | None:
-        """What is equal for tensors of equal elements; None if too little is known of it to be compared.
+        """A key that is equal for tensors with equal elements; None if too little was recorded to compare them.
 
-        Checksums count where there are no statistics, or where these say nothing: they differ if elements are in
-        another order, and msprobe may take them when an in-place call has already written to the tensor.
+        Checksums are used only if there are no statistics, or if the statistics tell nothing: checksums differ if the
+        elements are in another order, and msprobe may take them after an in-place call has written to the tensor.
         """
         if not self.count or not (self.measures or self.checksum):
             return None
@@ -108,7 +108,7 @@ class ProbedTensor:
 
     @property
     def is_telling(self) -> bool:
-        """Whether equal content means equal elements, and not that both are constant, or integers of one range."""
+        """Whether equal content means equal elements, rather than two constants or two integer tensors of one range."""
         if self.measures and not self._varies:
             return False
         return bool(self.checksum) or self.is_real_float
@@ -121,26 +121,26 @@ class Entry:
     Attributes
     ----------
     name : str
-        As msprobe calls it, ``Module.conv1.Conv2d.forward.0`` or ``Functional.relu.0.backward``.
+        msprobe's name, ``Module.conv1.Conv2d.forward.0`` or ``Functional.relu.0.backward``.
     is_module : bool
-        Whether a module (MindSpore: a cell) was called, and not a function.
+        Whether a module (MindSpore: a cell) was called, not a function.
     kind : str
-        What stands first in the name: ``Module``, ``Functional``, ``Torch``, ``Tensor``, …
+        First part of the name: ``Module``, ``Functional``, ``Torch``, ``Tensor``, …
     path : str
-        Of a module, in its model: ``layer1.0.conv``; empty for the model itself.
+        Path of a module in its model: ``layer1.0.conv``; empty for the model itself.
     type : str
         Class of a module, name of a function.
     call : int
-        Which call of it in the step, from 0.
+        Number of the call in the step, from 0.
     phase : {"forward", "backward", "parameters_grad"}
     inputs : tuple of ProbedTensor
-        Tensors among the arguments; of a backward pass the gradients that arrived.
+        Tensors among the arguments; of a backward pass the incoming gradients.
     outputs : tuple of ProbedTensor or None
-        Results; of a backward pass the gradients that it computed, None where there is none.
+        Results; of a backward pass the gradients that it computed, None for an input without a gradient.
     parameters : mapping of str to ProbedTensor
-        Of a module, by name; in an entry of gradients the gradients.
+        Parameters of a module by name; in an entry of gradients, their gradients.
     settings : mapping of str to value
-        Arguments that are numbers, texts or truth values, by keyword or position.
+        Arguments that are numbers, strings or bools, by keyword or position.
     """
 
     name: str
@@ -168,7 +168,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """What msprobe wrote of one step of a rank.
+    """The record of one step of a rank.
 
     Attributes
     ----------
@@ -181,9 +181,9 @@ class StepRecord:
     entries : tuple of Entry
         In the order in which the calls ended.
     parents : mapping of str to str
-        Name of the module's entry in which an entry ran; ``optimizer`` for what optimizers did.
+        Name of the module's entry in which an entry ran; ``optimizer`` for calls by an optimizer.
     stacks : mapping of str to tuple of str
-        Lines of code by the name of an entry, innermost first, written as MindSpore's graphs have them.
+        Lines of code by the name of an entry, innermost first, in the format of MindSpore's graphs.
     """
 
     framework: str
@@ -204,7 +204,7 @@ def read_step(dump: bytes, construct: bytes, stack: bytes, where: str, problems:
     where : str
         The folder, for messages.
     problems : list of Problem
-        What cannot be used is added.
+        Unusable parts are appended.
 
     Raises
     ------
@@ -217,7 +217,7 @@ def read_step(dump: bytes, construct: bytes, stack: bytes, where: str, problems:
         raise DumpError(f"{where}/dump.json: {error}.") from None
     data = top.get("data")
     if not isinstance(data, dict):
-        raise DumpError(f"{where}/dump.json: has no object 'data'; it is no dump of msprobe.")
+        raise DumpError(f"{where}/dump.json: has no object 'data'; it is not an msprobe dump.")
     framework = str(top.get("framework") or "pytorch").lower()
     is_torch = framework != "mindspore"
     reader = _EntryReader(is_torch)
@@ -230,24 +230,24 @@ def read_step(dump: bytes, construct: bytes, stack: bytes, where: str, problems:
 
 
 def read_beginning(text: bytes) -> dict[str, str]:
-    """Return what the first bytes of ``dump.json`` say of how it was made: "task", "level", "framework"."""
+    """Return the settings in the first bytes of ``dump.json``: "task", "level", "framework"."""
     before = text.partition(b'"data"')[0]
     return {match[1].decode(): match[2].decode().lower() for match in _ABOUT.finditer(before)}
 
 
 def printable_text(text: str) -> str:
-    """Return a text of a file from a stranger so that it can be written and shown anywhere."""
+    """Return a text from an untrusted file with unprintable characters escaped."""
     text = text.encode("utf-8", "backslashreplace").decode()
-    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    return text if text.isprintable() else "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 class _EntryReader:
-    """Reads entries of ``dump.json``, and counts what cannot be read.
+    """Read entries of ``dump.json``, and count those that cannot be read.
 
     Parameters
     ----------
     is_torch : bool
-        Whether PyTorch's tensors were dumped, and not MindSpore's.
+        Whether PyTorch's tensors were dumped, not MindSpore's.
     """
 
     def __init__(self, is_torch: bool) -> None:
@@ -257,7 +257,7 @@ class _EntryReader:
         self._damaged: list[str] = []
 
     def problems(self, where: str) -> Iterator[Problem]:
-        for names, what in ((self._unknown, "have names of no known form"), (self._damaged, "are damaged")):
+        for names, what in ((self._unknown, "have names of an unknown form"), (self._damaged, "are damaged")):
             if names:
                 shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
                 yield Problem(where, f"{len(names)} entries {what}: {shown}", "they are left out")
@@ -289,9 +289,9 @@ class _EntryReader:
                 outputs.extend(self._leaves(value, ""))
             elif key == "parameters" and phase == "forward" and isinstance(value, dict):
                 for parameter, tensor in value.items():
-                    found = self._tensor(tensor, _text(str(parameter), MAX_NAME))
-                    if found is not None:
-                        parameters[found.label] = found
+                    probed = self._tensor(tensor, _text(str(parameter), MAX_NAME))
+                    if probed is not None:
+                        parameters[probed.label] = probed
         while outputs and outputs[-1] is None:
             outputs.pop()
         return Entry(
@@ -311,7 +311,7 @@ class _EntryReader:
     def _leaves(
         self, value: object, label: str, settings: dict[str, Any] | None = None, depth: int = 0
     ) -> Iterator[ProbedTensor | None]:
-        """Yield the tensors in an argument, in order; None for a result that is no tensor."""
+        """Yield the tensors in an argument, in order; None for a value that is not a tensor."""
         if isinstance(value, dict) and "type" in value and not isinstance(value["type"], (dict, list)):
             tensor = self._tensor(value, label)
             if tensor is None and settings is not None:
@@ -354,11 +354,12 @@ class _EntryReader:
 
 
 def _measures(value: dict[str, Any], dtype: str, shape: list[int], is_torch: bool) -> Mapping[str, float]:
-    """Return what msprobe's numbers say of the elements, and leave out what they do not.
+    """Return those of msprobe's statistics that are correct for the elements.
 
-    Maximum and minimum are those of all elements, and NaN if one of them is. Of complex numbers they are those of the
-    magnitudes. A sum, and so mean and norm, may overflow where no element is infinite, and a norm may vanish in
-    float32 or be rounded to a half. Of a scalar all four are its value. MindSpore's float64 are cast to float32 before.
+    Maximum and minimum are over all elements, and NaN if an element is NaN; for complex numbers they are over the
+    magnitudes. Sums, and therefore mean and norm, may overflow although no element is infinite, and a norm may
+    underflow in float32 or be rounded to float16. All four statistics of a scalar are its value. MindSpore's float64
+    are cast to float32 first.
     """
     numbers = {name: number for key, name in _STATISTICS.items() if (number := _number(value.get(key))) is not None}
     if dtype.startswith("complex"):
@@ -381,7 +382,7 @@ def _measures(value: dict[str, Any], dtype: str, shape: list[int], is_torch: boo
 
 
 def _fits(norm: float, largest: float, smallest: float, count: int) -> bool:
-    """Whether a norm can be that of elements between two extremes; tiny elements vanish when they are squared."""
+    """Return whether a norm is possible for elements between two extremes; squares of tiny elements underflow."""
     if not (math.isfinite(largest) and math.isfinite(smallest)):
         return False
     reach = max(abs(largest), abs(smallest))
@@ -403,7 +404,7 @@ def _number(value: object) -> float | None:
 
 
 def _named(name: str) -> tuple[str, str, str, int, Phase] | None:
-    """Take the name of an entry apart: kind, path, type, call, pass."""
+    """Split the name of an entry into kind, path, type, call, pass."""
     kind = name.partition(".")[0]
     match = _MODULE.fullmatch(name)
     if match is not None:
@@ -412,7 +413,7 @@ def _named(name: str) -> tuple[str, str, str, int, Phase] | None:
     match = _FUNCTION.fullmatch(name)
     if match is None:
         return None
-    # A primitive is called by the name that its owner has for it, and by its class: Primitive.matmul.MatMul.
+    # The name of a primitive has its attribute in the owner and its class: Primitive.matmul.MatMul.
     type_ = match["type"].rpartition(".")[2] if match["kind"] == "Primitive" else match["type"]
     return match["kind"], "", type_, int(match["call"]), _phase(match["pass"])
 
@@ -422,18 +423,18 @@ def _phase(text: str) -> Phase:
 
 
 def _texts(table: dict[str, Any]) -> Mapping[str, str]:
-    """Return the parents in ``construct.json``; some versions write a list, parent and call stack."""
-    found = {}
+    """Return the parents in ``construct.json``; some versions write a list of parent and call stack."""
+    parents = {}
     for name, parent in table.items():
         first = parent[0] if isinstance(parent, list) and parent else parent
         if isinstance(first, str):
-            found[_text(name, MAX_NAME)] = _text(first, MAX_NAME)
-    return MappingProxyType(found)
+            parents[_text(name, MAX_NAME)] = _text(first, MAX_NAME)
+    return MappingProxyType(parents)
 
 
 def _stacks(table: dict[str, Any]) -> Mapping[str, tuple[str, ...]]:
-    """Return stacks by entry: ``stack.json`` has one for all entries that share it, older ones one for each entry."""
-    found: dict[str, tuple[str, ...]] = {}
+    """Return stacks by entry: ``stack.json`` lists a stack with all its entries, in older versions once per entry."""
+    stacks: dict[str, tuple[str, ...]] = {}
     for key, value in table.items():
         names, lines = [key], value
         if isinstance(value, list) and len(value) == 2 and isinstance(value[0], list):
@@ -441,8 +442,8 @@ def _stacks(table: dict[str, Any]) -> Mapping[str, tuple[str, ...]]:
         if not isinstance(lines, list):
             continue
         frames = tuple(_frame(line) for line in lines[:MAX_STACK_FRAMES] if isinstance(line, str))
-        found.update((_text(name, MAX_NAME), frames) for name in names if isinstance(name, str))
-    return MappingProxyType(found)
+        stacks.update((_text(name, MAX_NAME), frames) for name in names if isinstance(name, str))
+    return MappingProxyType(stacks)
 
 
 def _frame(line: str) -> str:
@@ -455,7 +456,7 @@ def _frame(line: str) -> str:
 
 
 def is_of_optimizer(stack: tuple[str, ...]) -> bool:
-    """Tell by its stack whether a call was made by an optimizer of the framework, and not by what it calls back."""
+    """Return whether an optimizer of the framework made the call with this stack, rather than code it calls back."""
     for line in stack:
         if _OPTIMIZER_FILE.search(line):
             return True
@@ -484,7 +485,7 @@ def _parsed(content: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"is no JSON ({str(error)[:200]})") from None
+        raise ValueError(f"is not JSON ({str(error)[:200]})") from None
     if not isinstance(value, dict):
-        raise ValueError("is no JSON object")
+        raise ValueError("is not a JSON object")
     return value

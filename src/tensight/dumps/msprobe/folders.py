@@ -1,4 +1,4 @@
-"""Where in a folder tree msprobe's steps and ranks are: ``step0/rank0/dump.json``."""
+"""Find msprobe's steps and ranks in a folder tree: ``step0/rank0/dump.json``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 DUMP_FILE = "dump.json"
 
 _STEP = re.compile(r"step(\d{1,9})", re.ASCII)
-#: A process without a process group is called by its number; older versions leave that out.
+#: A process without a process group has its process id in the name; older versions write ``rank`` without a number.
 _RANK = re.compile(r"rank(\d{0,9})", re.ASCII)
 _PROCESS = re.compile(r"proc(\d{1,18})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class StepFolder:
-    """What one rank dumped in one step.
+    """The folder of one rank in one step.
 
     Attributes
     ----------
     iteration : int
-        From 0, as msprobe counts.
+        From 0, as in msprobe.
     path : str
         Relative to the storage's root.
     """
@@ -37,12 +37,12 @@ class StepFolder:
     path: str
 
     def child(self, name: str) -> str:
-        """Return the path of something in it."""
+        """Return the path of a file or folder in it."""
         return f"{self.path}/{name}" if self.path else name
 
 
 def may_be_msprobe(folders: Sequence[str], files: Sequence[str]) -> bool:  # noqa: ARG001
-    """Tell whether the names of what is in a folder may be those of msprobe's steps; see `Layout.may_match`."""
+    """Return whether the names in a folder may be those of msprobe's steps; see `Layout.may_match`."""
     return any(map(_STEP.fullmatch, folders))
 
 
@@ -52,14 +52,14 @@ def step_folders(storage: Storage, problems: list[Problem]) -> dict[int, tuple[S
     Parameters
     ----------
     storage : Storage
-        Of the dump's folder, of the folder of one step, or of that of one rank in it.
+        Its root is the dump's folder, the folder of one step, or the folder of one rank in a step.
     problems : list of Problem
-        Added to.
+        Problems are appended.
 
     Returns
     -------
     dict of int to tuple of StepFolder
-        By rank, each in the order of the steps; empty if msprobe dumped nothing there.
+        By rank, each in the order of the steps; empty if the folder has no dump of msprobe.
 
     Raises
     ------
@@ -72,16 +72,18 @@ def step_folders(storage: Storage, problems: list[Problem]) -> dict[int, tuple[S
         above = storage.root.rstrip("/").rpartition("/")[0].rpartition("/")[2]
         return _numbered({name: [StepFolder(_number(_STEP, above), "")]}, problems)
     problems.extend(
-        Problem(one, "leads out of the dump; it is not followed", "put the folder itself there, or name its target")
-        for one in listing.refused
-        if _STEP.fullmatch(one) or _is_rank(one)
+        Problem(folder, "leads out of the dump; it is not followed", "put the folder itself there, or name its target")
+        for folder in listing.refused
+        if _STEP.fullmatch(folder) or _is_rank(folder)
     )
     by_name: dict[str, list[StepFolder]] = {}
-    own = _ranks_in(storage, "", problems)
-    for rank in own:
+    rank_names = _ranks_in(storage, "", problems)
+    for rank in rank_names:
         by_name[rank] = [StepFolder(_number(_STEP, name), rank)]
     seen: dict[int, str] = {}
-    for step in [] if own else sorted(filter(_STEP.fullmatch, listing.folders), key=lambda one: (len(one), one)):
+    for step in (
+        [] if rank_names else sorted(filter(_STEP.fullmatch, listing.folders), key=lambda folder: (len(folder), folder))
+    ):
         iteration = _number(_STEP, step)
         if iteration in seen:
             problems.append(Problem(step, f"is numbered like {seen[iteration]}; it is not read"))
@@ -97,7 +99,7 @@ def _is_rank(name: str) -> bool:
 
 
 def _ranks_in(storage: Storage, folder: str, problems: list[Problem]) -> list[str]:
-    """Return the names of the folders of ranks, or of processes, in that of a step."""
+    """Return the names of the folders of ranks, or of processes, in the folder of a step."""
     try:
         listing = storage.list_folder(folder)
         names = [name for name in listing.folders if _is_rank(name)]
@@ -109,7 +111,7 @@ def _ranks_in(storage: Storage, folder: str, problems: list[Problem]) -> list[st
     except DumpError as error:
         problems.append(Problem(folder, str(error)))
         return []
-    found = []
+    rank_names = []
     for name in names:
         path = f"{folder}/{name}".lstrip("/")
         try:
@@ -118,17 +120,17 @@ def _ranks_in(storage: Storage, folder: str, problems: list[Problem]) -> list[st
             problems.append(Problem(path, str(error)))
             continue
         if any(file.name == DUMP_FILE for file in files):
-            found.append(name)
+            rank_names.append(name)
         elif folder:
             problems.append(Problem(path, f"has no {DUMP_FILE}", "the step was not written to its end"))
-    return found
+    return rank_names
 
 
 def _numbered(by_name: dict[str, list[StepFolder]], problems: list[Problem]) -> dict[int, tuple[StepFolder, ...]]:
-    """Give ranks their numbers; processes without a process group follow, in the order of their ids."""
+    """Assign numbers to the ranks; processes without a process group follow in the order of their ids."""
     ranks: dict[int, tuple[StepFolder, ...]] = {}
     processes: list[str] = []
-    for name in sorted(by_name, key=lambda one: (len(one), one)):
+    for name in sorted(by_name, key=lambda rank_name: (len(rank_name), rank_name)):
         match = _RANK.fullmatch(name)
         if match is None:
             processes.append(name)

@@ -1,10 +1,10 @@
-"""The graph of a step that msprobe dumped: its calls in the order in which they ended, joined by equal data.
+"""The graph of a step that msprobe dumped: its calls in the order in which they ended, connected by equal data.
 
-msprobe does not say which call made the tensors that another one read. Where what went in has the same content as
-something that came out before, in every dumped step of this sequence of calls, it is taken to be that; a constant may
-be equal by chance, so that it counts only where nothing else fits. Whatever has no such source is an input of the step,
-so that nothing that was read is forgotten. A module has what its own calls put out as inputs as well: its result is
-made of that. A backward pass reads what its forward pass has read and put out, and so does the gradient of a parameter.
+msprobe does not record which call produced an input. An input is taken to be an earlier output if the two have the same
+content in every dumped step of this sequence of calls; a constant may be equal by chance, so it counts only if it is
+the only candidate. An input without such a source becomes an input of the step, so that no input is lost. The inputs of
+a module include the outputs of the calls in it, from which its result is computed. The inputs of a backward pass
+include the inputs and outputs of its forward pass, and so do those of the gradient of a parameter.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ OPTIMIZER = "Optimizer"
 _ACCUMULATE = "AccumulateGrad"
 
 MAX_GRAPHS = 1_000
-"""Different sequences of calls of a rank that are read."""
+"""Maximum number of different sequences of calls that are read of a rank."""
 
 _MOST_CANDIDATES = 64
-"""Sources with equal content that are kept for one input, the latest of them."""
+"""Maximum number of sources with equal content that are considered for one input; the latest are used."""
 
 # DataType numbers of `tensight.graph.data_types`.
 _DT_INT64, _DT_FLOAT64, _DT_STRING, _DT_BOOL = 5, 12, 13, 1
 
 
 class NodeSlot(NamedTuple):
-    """A slot of a node, which holds a tensor of an entry.
+    """A slot of a node that contains a tensor of an entry.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class NodeSlot(NamedTuple):
     io : {"input", "output"}
     slot : int
     type : str
-        Of the node.
+        Type of the node.
     """
 
     node: str
@@ -68,7 +68,7 @@ class TensorInSlot(NamedTuple):
 
 
 class Names:
-    """Names of the nodes of a rank, the same in all its steps; Tensight's agents name them so as well."""
+    """Names of the nodes of a rank, the same in all its steps and the same as those of Tensight's agents."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, str], str] = {}
@@ -77,17 +77,19 @@ class Names:
     def of(self, entry: Entry, scope: str, type_: str) -> str:
         """Return the name of the node of a forward or backward pass."""
         key = (entry.name, scope)
-        known = self._names.get(key)
-        if known is None:
+        name = self._names.get(key)
+        if name is None:
             plain = f"{_part(type_)}-op{entry.call}"
-            # Functional.relu and Torch.relu are counted apart, and so are primitives of one type with several names.
-            candidates = (f"{scope}/{one}" for one in (plain, f"{_part(entry.kind)}.{plain}", _part(entry.name)))
-            known = next((one for one in candidates if one not in self._taken), "")
-            while not known or known in self._taken:
-                known = f"{scope}/{_part(entry.name)}.{len(self._taken)}"
-            self._taken.add(known)
-            self._names[key] = known
-        return known
+            # Functional.relu and Torch.relu are counted separately, and so are primitives of one type but other names.
+            candidates = (
+                f"{scope}/{last_part}" for last_part in (plain, f"{_part(entry.kind)}.{plain}", _part(entry.name))
+            )
+            name = next((candidate for candidate in candidates if candidate not in self._taken), "")
+            while not name or name in self._taken:
+                name = f"{scope}/{_part(entry.name)}.{len(self._taken)}"
+            self._taken.add(name)
+            self._names[key] = name
+        return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,8 @@ class Program:
     graph : Graph
     iterations : tuple of int
     data : dict of str to (int, int)
-        Inputs of the step that its first call has read: position of the entry and slot. What others read may have been
-        computed where msprobe did not look.
+        Inputs of the step that its first call reads: position of the entry and slot. Inputs of later calls may have
+        been computed where msprobe records nothing.
     """
 
     graph: Graph
@@ -109,9 +111,9 @@ class Program:
 
 
 def signature(step: StepRecord) -> tuple[object, ...]:
-    """Return what is equal for steps with the same calls."""
+    """Return a key that is equal for steps with the same calls."""
     return tuple(
-        (entry.name, len(entry.inputs), tuple(one is None for one in entry.outputs), tuple(entry.parameters))
+        (entry.name, len(entry.inputs), tuple(output is None for output in entry.outputs), tuple(entry.parameters))
         for entry in step.entries
     )
 
@@ -122,9 +124,9 @@ def build_program(steps: Mapping[int, StepRecord], number: int, names: Names) ->
     Parameters
     ----------
     steps : mapping of int to StepRecord
-        By iteration; at least one, all with the same `signature`.
+        Steps by iteration; at least one, all with the same `signature`.
     number : int
-        Of the graph.
+        Number of the graph.
     names : Names
     """
     first = next(iter(steps.values()))
@@ -134,7 +136,7 @@ def build_program(steps: Mapping[int, StepRecord], number: int, names: Names) ->
     nodes = writer.nodes()
     roles = _roles(calls) if first.framework == "torch" else None
     graph = Graph(f"graph_{number}", nodes, graph_id=number, root_id=number, declared_roles=roles)
-    data = {name: (one.position, one.slot) for one, name in writer.data.items() if one.position == 0}
+    data = {name: (source.position, source.slot) for source, name in writer.data.items() if source.position == 0}
     return Program(graph, tuple(steps), data)
 
 
@@ -147,20 +149,20 @@ def tensors_in_slots(step: StepRecord, names: Names, program: Program) -> Iterat
         yield TensorInSlot(NodeSlot(name, "output", 0, PARAMETER), entry, position, entry.inputs[slot])
     for position, entry in enumerate(step.entries):
         node, type_ = calls.nodes[position], calls.types[position]
-        found: list[tuple[NodeSlot, ProbedTensor]] = []
+        tensors: list[tuple[NodeSlot, ProbedTensor]] = []
         if entry.phase == "parameters_grad":
             for parameter, tensor in entry.parameters.items():
-                found.append((NodeSlot(gradient_name(entry, parameter), "output", 0, _ACCUMULATE), tensor))
+                tensors.append((NodeSlot(gradient_name(entry, parameter), "output", 0, _ACCUMULATE), tensor))
         else:
-            found += [(NodeSlot(node, "input", slot, type_), tensor) for slot, tensor in enumerate(entry.inputs)]
-            found += [
+            tensors += [(NodeSlot(node, "input", slot, type_), tensor) for slot, tensor in enumerate(entry.inputs)]
+            tensors += [
                 (NodeSlot(node, "output", slot, type_), tensor)
                 for slot, tensor in enumerate(entry.outputs)
                 if tensor is not None
             ]
             for parameter, tensor in entry.parameters.items():
-                found.append((NodeSlot(parameter_name(entry, parameter), "output", 0, PARAMETER), tensor))
-        for node_slot, tensor in found:
+                tensors.append((NodeSlot(parameter_name(entry, parameter), "output", 0, PARAMETER), tensor))
+        for node_slot, tensor in tensors:
             if node_slot not in seen:
                 seen.add(node_slot)
                 yield TensorInSlot(node_slot, entry, position, tensor)
@@ -172,13 +174,13 @@ def parameter_name(entry: Entry, parameter: str) -> str:
 
 
 def gradient_name(entry: Entry, parameter: str) -> str:
-    """Return the name of the node that stands for the gradient of a parameter."""
+    """Return the name of the node of a parameter's gradient."""
     path = "/".join(map(_part, parameter_name(entry, parameter).split(".")))
     return f"{GRADIENTS}/{ROOT}/{path}/{_ACCUMULATE}-op{entry.call}"
 
 
 def _part(text: str) -> str:
-    """Return a text as it can be a part of a name."""
+    """Return a text that is valid as a part of a name."""
     return text.replace("/", "_") or "_"
 
 
@@ -191,7 +193,7 @@ class _Calls:
     at : dict of str to int
         Position of an entry by its name.
     nodes, types, scopes : list of str
-        Of the node of each entry.
+        Name, type and scope of the node of each entry.
     """
 
     def __init__(self, step: StepRecord, names: Names) -> None:
@@ -202,7 +204,7 @@ class _Calls:
         self.scopes = [self._scope(entry) for entry in step.entries]
         self.types = [entry.type if entry.phase == "forward" else f"{entry.type}Grad" for entry in step.entries]
         self.nodes = [""] * len(step.entries)
-        # A module is called so at each level; of the functions in it there is nothing at level L0.
+        # Modules get their names first: they are recorded at every level, functions not at level L0.
         for is_module in (True, False):
             for position, entry in enumerate(step.entries):
                 if entry.is_module == is_module and entry.phase != "parameters_grad":
@@ -218,7 +220,7 @@ class _Calls:
         return self.at.get(entry.forward_name) if entry.phase == "backward" else None
 
     def stack(self, entry: Entry) -> tuple[str, ...]:
-        """Return the lines of code of an entry; msprobe has those of forward passes only."""
+        """Return the lines of code of an entry; msprobe records those of forward passes only."""
         return self._stacks.get(entry.name) or self._stacks.get(entry.forward_name, ())
 
     def enclosing(self, entry: Entry) -> Iterator[Entry]:
@@ -259,14 +261,14 @@ class Source(NamedTuple):
     Attributes
     ----------
     kind : {"output", "parameter", "gradient", "data"}
-        What an entry put out, a parameter of a module, a parameter's gradient, or an input of an entry that comes from
-        nowhere else.
+        An output of an entry, a parameter of a module, a parameter's gradient, or an input of an entry without another
+        source.
     position : int
-        Of the entry.
+        Position of the entry.
     slot : int
-        Of the output or the input.
+        Slot of the output or the input.
     name : str
-        Of the parameter.
+        Name of the parameter.
     """
 
     kind: Literal["output", "parameter", "gradient", "data"]
@@ -276,12 +278,12 @@ class Source(NamedTuple):
 
 
 class _Sources:
-    """What each input of each call was made by, as far as equal content tells.
+    """The sources of the inputs of all calls, as far as equal content shows them.
 
     Parameters
     ----------
     steps : sequence of sequences of Entry
-        The same calls in several steps; what is equal in one of them only is so by chance.
+        The same calls in several steps; content that is equal in only some of them is equal by chance.
     calls : _Calls
 
     Attributes
@@ -289,7 +291,7 @@ class _Sources:
     of_inputs : dict of (int, int) to Source
         By position of the entry and slot.
     of_gradients : dict of (int, str) to Source
-        By position of the entry and name of the parameter; those that are known.
+        By position of the entry and name of the parameter; gradients without a known source are left out.
     data : list of Source
         Inputs of the step, in the order in which they are read.
     """
@@ -300,7 +302,7 @@ class _Sources:
         self.of_inputs: dict[tuple[int, int], Source] = {}
         self.of_gradients: dict[tuple[int, str], Source] = {}
         self.data: list[Source] = []
-        self._known: dict[object, list[Source]] = {}
+        self._by_content: dict[object, list[Source]] = {}
         self._find_parameters()
         for position, entry in enumerate(steps[0]):
             if entry.phase == "parameters_grad":
@@ -329,68 +331,78 @@ class _Sources:
         for name in entry.parameters:
             gradient = Source("gradient", position, 0, name)
             tensors = self.tensors(gradient)
-            found = self._chosen(entry, tensors, [one for one in self._equal(tensors) if one.kind == "output"])
-            if found is not None:
-                self.of_gradients[position, name] = found
+            source = self._chosen(
+                entry, tensors, [candidate for candidate in self._equal(tensors) if candidate.kind == "output"]
+            )
+            if source is not None:
+                self.of_gradients[position, name] = source
             self._add(gradient)
 
     def _add(self, source: Source) -> None:
         content = _tensor(self._steps[0][source.position], source).content
         if content is not None:
-            self._known.setdefault(content, []).append(source)
+            self._by_content.setdefault(content, []).append(source)
 
     def _of_input(self, position: int, slot: int) -> Source:
-        own = Source("data", position, slot)
-        tensors = self.tensors(own)
+        step_input = Source("data", position, slot)
+        tensors = self.tensors(step_input)
         source = self._chosen(self._steps[0][position], tensors, self._equal(tensors))
         if source is None:
-            source = own
-            self.data.append(own)
-            self._add(own)
+            source = step_input
+            self.data.append(step_input)
+            self._add(step_input)
         return source
 
     def _equal(self, tensors: Sequence[ProbedTensor]) -> list[Source]:
-        """Return what has the same content in all steps, in the order in which it was there."""
+        """Return the sources with the same content in all steps, in the order in which they were added."""
         content = tensors[0].content
         if content is None:
             return []
         return [
             source
-            for source in self._known.get(content, ())[-_MOST_CANDIDATES:]
-            if all(one.content == other.content for one, other in zip(self.tensors(source), tensors, strict=True))
+            for source in self._by_content.get(content, ())[-_MOST_CANDIDATES:]
+            if all(
+                candidate.content == other.content
+                for candidate, other in zip(self.tensors(source), tensors, strict=True)
+            )
         ]
 
     def _chosen(self, entry: Entry, tensors: Sequence[ProbedTensor], equal: Sequence[Source]) -> Source | None:
-        """Return which of several tensors with the same content was read; None if that is left to chance."""
+        """Return which of several tensors with the same content was read; None if it cannot be decided."""
         is_telling = any(tensor.is_telling for tensor in tensors)
         if not is_telling:
             if not (tensors[0].checksum or tensors[0].is_real_float):
                 return None
-            equal = [one for one in equal if self.tensors(one)[0].shape == tensors[0].shape]
+            equal = [source for source in equal if self.tensors(source)[0].shape == tensors[0].shape]
         modules = {module.name for module in self._calls.enclosing(entry)}
-        own = [one for one in equal if one.kind == "parameter" and self._entry(one).name in modules]
-        if own:
-            return own[0]
+        parameters = [source for source in equal if source.kind == "parameter" and self._entry(source).name in modules]
+        if parameters:
+            return parameters[0]
         by_kind = {
-            kind: [one for one in equal if one.kind == kind] for kind in ("output", "gradient", "parameter", "data")
+            kind: [source for source in equal if source.kind == kind]
+            for kind in ("output", "gradient", "parameter", "data")
         }
         computed = sorted(by_kind["output"] + by_kind["gradient"])
         if is_telling or any("nan" in map(repr, tensor.measures.values()) for tensor in tensors):
-            latest = max(computed, key=lambda one: (self._same_bytes(one, tensors), one.position), default=None)
+            latest = max(
+                computed, key=lambda source: (self._same_bytes(source, tensors), source.position), default=None
+            )
             return latest or next(iter((*by_kind["parameter"], *reversed(by_kind["data"]))), None)
         several = [*self._outermost(computed), *by_kind["parameter"], *by_kind["data"]]
         return several[0] if len(several) == 1 else None
 
     def _same_bytes(self, source: Source, tensors: Sequence[ProbedTensor]) -> bool:
-        return all(one.checksum == other.checksum for one, other in zip(self.tensors(source), tensors, strict=True))
+        return all(
+            candidate.checksum == other.checksum for candidate, other in zip(self.tensors(source), tensors, strict=True)
+        )
 
     def _outermost(self, sources: Sequence[Source]) -> list[Source]:
-        """Leave out what a module only passes on of what ran in it."""
-        modules = {self._entry(one).name for one in sources}
+        """Leave out outputs of modules that only pass through an output of a call inside them."""
+        modules = {self._entry(source).name for source in sources}
         return [
-            one
-            for one in sources
-            if not any(module.name in modules for module in self._calls.enclosing(self._entry(one)))
+            source
+            for source in sources
+            if not any(module.name in modules for module in self._calls.enclosing(self._entry(source)))
         ]
 
     def _entry(self, source: Source) -> Entry:
@@ -405,7 +417,7 @@ def _tensor(entry: Entry, source: Source) -> ProbedTensor:
 
 
 class _GraphWriter:
-    """Writes the nodes of a graph.
+    """Write the nodes of a graph.
 
     Parameters
     ----------
@@ -445,16 +457,16 @@ class _GraphWriter:
         return [*parameters, *self._constants.values(), *self._operators]
 
     def _parameters(self) -> list[Node]:
-        found: dict[str, Node] = {}
+        nodes: dict[str, Node] = {}
         for entry in self._calls.entries:
             for name, tensor in entry.parameters.items() if entry.phase == "forward" else ():
                 full = parameter_name(entry, name)
-                found.setdefault(full, Node(full, PARAMETER, id=full, full_name=full, outputs=(_slot(tensor),)))
+                nodes.setdefault(full, Node(full, PARAMETER, id=full, full_name=full, outputs=(_slot(tensor),)))
         for source, name in self.data.items():
             outputs = (_slot(self._sources.tensors(source)[0]),)
-            # What is read later may have been computed where msprobe did not look.
+            # Inputs of later calls may have been computed where msprobe records nothing.
             settings = {READS_UNSEEN: True} if source.position else {}
-            found[name] = Node(
+            nodes[name] = Node(
                 name,
                 PARAMETER,
                 id=name,
@@ -463,7 +475,7 @@ class _GraphWriter:
                 stack=self._calls.stack(self._calls.entries[source.position]),
                 raw_attributes=_attributes(settings),
             )
-        return list(found.values())
+        return list(nodes.values())
 
     def _add_call(self, position: int, entry: Entry) -> None:
         calls = self._calls
@@ -480,7 +492,7 @@ class _GraphWriter:
             if child < position:
                 extra += self._outputs(child)
         node = calls.nodes[position]
-        edges += [one for one in dict.fromkeys(extra) if one not in edges]
+        edges += [reference for reference in dict.fromkeys(extra) if reference not in edges]
         self._operators.append(
             Node(
                 node,
@@ -498,7 +510,9 @@ class _GraphWriter:
     def _outputs(self, position: int) -> list[str]:
         outputs = self._calls.entries[position].outputs
         return [
-            self._reference(Source("output", position, slot)) for slot, one in enumerate(outputs) if one is not None
+            self._reference(Source("output", position, slot))
+            for slot, output in enumerate(outputs)
+            if output is not None
         ]
 
     def _add_gradients(self, position: int, entry: Entry) -> None:
@@ -520,17 +534,17 @@ class _GraphWriter:
             )
 
     def _gradient_inputs(self, position: int, entry: Entry) -> list[str]:
-        """Return what a gradient is computed from that nothing has put out: what its module reads in both passes."""
-        found: dict[str, None] = {}
+        """Return the inputs of a gradient that is no call's output: what its module reads in both passes."""
+        references: dict[str, None] = {}
         for other in self._of_module[entry.path, entry.type]:
             for slot in range(len(self._calls.entries[other].inputs)):
                 source = self._sources.of_inputs[other, slot]
                 if source.position < position or source.kind == "data":
-                    found[self._reference(source)] = None
-        return list(found)
+                    references[self._reference(source)] = None
+        return list(references)
 
     def _reference(self, source: Source) -> str:
-        """Return the name of the node that stands for a tensor."""
+        """Return the name of the node of a tensor."""
         if source.kind == "data":
             return self.data[source]
         entry = self._calls.entries[source.position]

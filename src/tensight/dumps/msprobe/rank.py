@@ -1,4 +1,4 @@
-"""The reader of one rank's dump of msprobe."""
+"""The reader of one rank's msprobe dump."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NO_TEXT: Mapping[str, str] = MappingProxyType({})
 
 
 class MsprobeRank(RankReader):
-    """What msprobe dumped of one rank.
+    """The msprobe dump of one rank.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class MsprobeRank(RankReader):
         self._names = Names()
         self._lists: dict[int, tuple[list[TensorFile], list[TensorFile]]] = {}
 
-    # --- what it says about itself ---
+    # --- metadata ---
 
     @property
     def metadata(self) -> DumpMetadata:
@@ -58,7 +58,7 @@ class MsprobeRank(RankReader):
             with self._storage.open(folder.child(DUMP_FILE)) as file:
                 about = read_beginning(file.read(0, BEGINNING_BYTES))
         except DumpError:
-            # It is a problem of the step.
+            # Reported when the step is read.
             about = {}
         return DumpMetadata(
             framework="mindspore" if about.get("framework") == "mindspore" else "torch",
@@ -97,7 +97,7 @@ class MsprobeRank(RankReader):
 
     @cached_property
     def _programs(self) -> list[Program]:
-        """One for each sequence of calls, in the order in which they ran first."""
+        """The programs, one for each sequence of calls, in the order of their first steps."""
         groups: dict[object, dict[int, StepRecord]] = {}
         for iteration, step in self._steps.items():
             key = signature(step)
@@ -129,7 +129,7 @@ class MsprobeRank(RankReader):
         return self._lists_of(graph_id, iteration)[0]
 
     def recorded_tensors_of(self, graph_id: int, iteration: int) -> Iterable[TensorFile]:
-        """Return the tensors of which msprobe wrote statistics only."""
+        """Return the tensors for which msprobe wrote only statistics."""
         return self._lists_of(graph_id, iteration)[1]
 
     def _lists_of(self, graph_id: int, iteration: int) -> tuple[list[TensorFile], list[TensorFile]]:
@@ -139,25 +139,28 @@ class MsprobeRank(RankReader):
         return self._list(iteration, program)
 
     def _list(self, iteration: int, program: Program) -> tuple[list[TensorFile], list[TensorFile]]:
-        known = self._lists.get(iteration)
-        if known is not None:
-            return known
+        cached = self._lists.get(iteration)
+        if cached is not None:
+            return cached
         folder = self._folders[iteration]
         files = self._files_in(folder.child(_VALUES), iteration)
         step_file = self._storage.full_path(folder.child(DUMP_FILE))
         missing: list[str] = []
-        found: list[TensorFile] = []
+        tensor_files: list[TensorFile] = []
         for tensor_in_slot in tensors_in_slots(self._steps[iteration], self._names, program):
             file = files.get(tensor_in_slot.tensor.file) if tensor_in_slot.tensor.file.endswith(_READABLE) else None
             if tensor_in_slot.tensor.file.endswith(_READABLE) and file is None:
                 missing.append(tensor_in_slot.tensor.file)
-            found.append(self._tensor(tensor_in_slot, program, iteration, file, folder, step_file))
+            tensor_files.append(self._tensor(tensor_in_slot, program, iteration, file, folder, step_file))
         if missing:
             what = f"{len(missing)} files that dump.json lists are missing, such as {missing[0][:200]}"
             self._problems.append(Problem(folder.child(_VALUES), what, "of these tensors only statistics are known"))
-        positions = {file: self._position(program, file) for file in found}
-        found.sort(key=lambda file: (positions[file], file.io == "output", file.slot))
-        lists = [file for file in found if file.recorded is None], [file for file in found if file.recorded is not None]
+        positions = {file: self._position(program, file) for file in tensor_files}
+        tensor_files.sort(key=lambda file: (positions[file], file.io == "output", file.slot))
+        lists = (
+            [file for file in tensor_files if file.recorded is None],
+            [file for file in tensor_files if file.recorded is not None],
+        )
         self._lists[iteration] = lists
         return lists
 
@@ -166,7 +169,7 @@ class MsprobeRank(RankReader):
         return UNMATCHED if node is None else self.order.position(node)
 
     def _files_in(self, folder: str, iteration: int) -> Mapping[str, FileEntry]:
-        if not any(one.file for one in self._all_tensors(iteration)):
+        if not any(tensor.file for tensor in self._all_tensors(iteration)):
             return {}
         try:
             listing = self._storage.list_folder(folder)
@@ -181,7 +184,7 @@ class MsprobeRank(RankReader):
     def _all_tensors(self, iteration: int) -> Iterator[Any]:
         for entry in self._steps[iteration].entries:
             yield from entry.inputs
-            yield from (one for one in entry.outputs if one is not None)
+            yield from (output for output in entry.outputs if output is not None)
             yield from entry.parameters.values()
 
     def _tensor(
@@ -226,19 +229,19 @@ class MsprobeRank(RankReader):
             recorded=recorded,
         )
 
-    def statistic_rows(self, wanted: Collection[int] | None) -> Iterable[StatisticRow]:
-        """Yield what msprobe computed of tensors without values, of the wanted iterations (None: all)."""
-        records = (file.recorded for file in self.recorded_tensors(wanted))
+    def statistic_rows(self, requested: Collection[int] | None) -> Iterable[StatisticRow]:
+        """Yield msprobe's statistics of tensors without values, in the requested iterations (None: all)."""
+        records = (file.recorded for file in self.recorded_tensors(requested))
         return (record for record in records if isinstance(record, StatisticRow))
 
-    # --- the whole ---
+    # --- the whole rank ---
 
     def fingerprint_parts(
         self,
         *,
         with_statistics: bool,  # noqa: ARG002 - nothing grows
     ) -> Iterator[tuple[str, int, int]]:
-        """Yield path, time and size of everything that a change of the dump would change."""
+        """Yield path, time and size of all files and folders that change with the dump."""
         for folder in self._folders.values():
             try:
                 listing = self._storage.list_folder(folder.path)
@@ -251,7 +254,7 @@ class MsprobeRank(RankReader):
 
 
 def _find_ranks(storage: Storage, problems: list[Problem]) -> tuple[LocatedRank, ...]:
-    """Return the ranks of a dump of msprobe; see `Layout.find`."""
+    """Return the ranks of an msprobe dump; see `Layout.find`."""
     return tuple(_located(storage, rank, steps) for rank, steps in step_folders(storage, problems).items())
 
 
