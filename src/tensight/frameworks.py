@@ -38,4 +38,4 @@ FRAMEWORKS = (
 
 def name_of(module: str) -> str:
     """Return what people call a framework; of one that is not known what its recordings call it."""
-    return next((known.name for known in FRAMEWORKS if known.module == module), module)
+    return next((framework.name for framework in FRAMEWORKS if framework.module == module), module)

@@ -55,10 +55,10 @@ def commit_of(package: str) -> str:
         return ""
     command = ["git", "-C", checkout, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=7"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_WITHIN_S, check=True)  # noqa: S603
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_WITHIN_S, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return ""
-    return found.stdout.strip()
+    return completed.stdout.strip()
 
 
 def require_one_version(folder: str | None = None) -> None:

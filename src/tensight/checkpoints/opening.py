@@ -175,23 +175,23 @@ def _read_index(checkpoint: Checkpoint, folder: _Folder, name: str) -> None:
         raise CheckpointError(f"{file.path}: {file.size_bytes:,} bytes; an index of shards is not that large.")
     try:
         index = json.loads(file.read(0, file.size_bytes))
-        wanted = index["weight_map"]
-        if not isinstance(wanted, dict) or not all(isinstance(shard, str) for shard in wanted.values()):
+        shard_of = index["weight_map"]
+        if not isinstance(shard_of, dict) or not all(isinstance(shard, str) for shard in shard_of.values()):
             raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError):
         raise CheckpointError(f"{file.path}: is no index of shards, or is damaged.") from None
-    _read_shards(checkpoint, folder, sorted(set(wanted.values())), wanted)
-    for key, shard in wanted.items():
+    _read_shards(checkpoint, folder, sorted(set(shard_of.values())), shard_of)
+    for key, shard in shard_of.items():
         entry = checkpoint.entries.get(key)
         if entry is None:
             what = f"is not in {shard}, where the index has it"
             checkpoint.problems.append(Problem(key, what, "it counts as missing"))
-    for key in checkpoint.entries.keys() - wanted.keys():
+    for key in checkpoint.entries.keys() - shard_of.keys():
         checkpoint.problems.append(Problem(key, f"is in {checkpoint.entries[key].file}, but not in the index"))
 
 
 def _read_shards(
-    checkpoint: Checkpoint, folder: _Folder, shards: list[str], wanted: dict[str, str], *, is_prefixed: bool = False
+    checkpoint: Checkpoint, folder: _Folder, shards: list[str], shard_of: dict[str, str], *, is_prefixed: bool = False
 ) -> None:
     """Read all shards into one checkpoint; a tensor that several have is taken from the one that the index names.
 
@@ -200,7 +200,7 @@ def _read_shards(
     """
     if len(shards) > _MAX_FILES:
         raise CheckpointError(f"{folder.path}: {len(shards):,} shards; at most {_MAX_FILES:,} are read.")
-    several = len(shards) > 1 and not wanted
+    several = len(shards) > 1 and not shard_of
     for shard in shards:
         try:
             file = folder.open(shard)
@@ -220,7 +220,7 @@ def _read_shards(
             other = checkpoint.entries.get(name)
             if other is not None:
                 checkpoint.problems.append(Problem(name, f"is in two shards, {other.file} and {shard}"))
-                if wanted.get(name) != shard:
+                if shard_of.get(name) != shard:
                     continue
             checkpoint.entries[name] = replace(entry, name=name)
     checkpoint.files += tuple(shards)

@@ -100,8 +100,8 @@ class _Directory:
             where = self._length - tail_length + at - _END_64_LOCATOR.size
             mark, _, end, _ = _END_64_LOCATOR.unpack(self._read(where, _END_64_LOCATOR.size))
             if mark == b"PK\6\7":
-                found, *_, count, size, offset = _END_64.unpack(self._read(end, _END_64.size))
-                if found != b"PK\6\6":
+                signature, *_, count, size, offset = _END_64.unpack(self._read(end, _END_64.size))
+                if signature != b"PK\6\6":
                     raise self._error("the end of the zip file is damaged")
         return count, size, offset
 
@@ -133,11 +133,11 @@ class _Directory:
         while at + 4 <= len(extra):
             kind, length = struct.unpack_from("<2H", extra, at)
             if kind == _ZIP_64:
-                found = list(struct.unpack_from(f"<{min(length, len(extra) - at - 4) // 8}Q", extra, at + 4))
+                sizes = list(struct.unpack_from(f"<{min(length, len(extra) - at - 4) // 8}Q", extra, at + 4))
                 numbers = [size, packed, offset]
                 for index, value in enumerate(numbers):
-                    if value == 0xFFFFFFFF and found:
-                        numbers[index] = found.pop(0)
+                    if value == 0xFFFFFFFF and sizes:
+                        numbers[index] = sizes.pop(0)
                 return numbers[0], numbers[1], numbers[2]
             at += 4 + length
         raise self._error("the sizes of a large file in it are missing")

@@ -404,12 +404,12 @@ class ComparedTensor(Values):
         True
         """
         both = self.compared()
-        found = {"a": both.a, "b": both.b, "difference": both.difference}[self._side]
-        if found is None:
+        statistics = {"a": both.a, "b": both.b, "difference": both.difference}[self._side]
+        if statistics is None:
             raise UnavailableError(
                 f"of {self.address} or its counterpart only statistics were recorded", code="statistics-only"
             )
-        return found
+        return statistics
 
     def compared(self) -> ComparedStatistics:
         """Return the statistics of both and of their difference, and all measures of how far they are apart.

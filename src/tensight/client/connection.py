@@ -110,11 +110,11 @@ class Connection:
 
     def of_session(self, hold: Held) -> Connection:
         """Return the same connection for a session that is held: it is let go when nothing refers to this object."""
-        own = copy.copy(self)
-        own.hold = hold
+        connection = copy.copy(self)
+        connection.hold = hold
         # At the end of the process the hold closes the session itself.
-        weakref.finalize(own, hold.let_go).atexit = False
-        return own
+        weakref.finalize(connection, hold.let_go).atexit = False
+        return connection
 
     def get(self, kind: type[T], path: str, /, *, retries: int = len(RETRY_AFTER_S), **parameters: Any) -> T:
         """Ask for a record, or for a list of records; parameters that are None are left out."""

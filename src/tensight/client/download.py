@@ -57,8 +57,8 @@ def fetch_to_file(connection: Connection, path: str, target: Path, **parameters:
 
 def _known_tag(state: Path, source: list[Any]) -> str:
     try:
-        known = json.loads(state.read_text(encoding="utf-8"))
-        return str(known["etag"]) if known["source"] == source else ""
+        saved = json.loads(state.read_text(encoding="utf-8"))
+        return str(saved["etag"]) if saved["source"] == source else ""
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
@@ -103,10 +103,10 @@ def _wanted(done: int, tag: str) -> dict[str, str]:
 
 def _seek_to_body(target: BinaryIO, response: httpx.Response) -> None:
     """Move to where the body begins."""
-    found = _RANGE.match(response.headers.get("content-range", "")) if response.status_code == 206 else None
-    if found is not None and int(found[1]) <= target.tell():
-        target.truncate(int(found[1]))
-        target.seek(int(found[1]))
+    match = _RANGE.match(response.headers.get("content-range", "")) if response.status_code == 206 else None
+    if match is not None and int(match[1]) <= target.tell():
+        target.truncate(int(match[1]))
+        target.seek(int(match[1]))
     else:
         _start_anew(target)
 

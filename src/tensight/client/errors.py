@@ -89,6 +89,6 @@ def refused(code: str, status: int, message: str) -> TensightError:
     message : str
         For a person.
     """
-    known = CATALOGUE.get(code)
-    kind = _RAISED.get(known.raised_as) if known is not None else None
+    entry = CATALOGUE.get(code)
+    kind = _RAISED.get(entry.raised_as) if entry is not None else None
     return (kind or _OF_STATUS.get(status, ServerError))(message, code=code)

@@ -142,11 +142,12 @@ def _execution(execution: Execution) -> Iterator[Cells]:
     yield execution.step, execution.graph, ", ".join(execution.graphs), execution.has_data
 
 
-def _compared(one: ComparedOperator) -> Iterator[Cells]:
-    mark = "→" if one.is_divergent else ""
-    name_b = "" if one.name_b == one.name else one.name_b
+def _compared(operator: ComparedOperator) -> Iterator[Cells]:
+    mark = "→" if operator.is_divergent else ""
+    name_b = "" if operator.name_b == operator.name else operator.name_b
     yield (
-        mark, one.step, one.phase, one.name, name_b, one.type, one.rule, one.text, one.added, line_of_code(one.source)
+        mark, operator.step, operator.phase, operator.name, name_b, operator.type, operator.rule, operator.text,
+        operator.added, line_of_code(operator.source)
     )  # fmt: skip
 
 

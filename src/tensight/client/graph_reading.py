@@ -90,7 +90,7 @@ class GraphReading(SessionPart):
         >>> [found.entry.type for found in session.nodes(stack="sick_network.py:31")]
         ['Log']
         """
-        wanted = {
+        parameters = {
             "name": name or None,
             "type": type or None,
             "kind": kind or None,
@@ -101,7 +101,7 @@ class GraphReading(SessionPart):
             "case_sensitive": case_sensitive,
             "watchpoint": watchpoint,
         }
-        return self._rows("nodes", wanted, SearchPage, lambda page: (page.total, page.nodes), FOUND)
+        return self._rows("nodes", parameters, SearchPage, lambda page: (page.total, page.nodes), FOUND)
 
     def node(self, name: str, *, rank: int = 0, graph: str = "") -> NodeRecord:
         """Return all that the graph says about a node.
@@ -152,8 +152,8 @@ class GraphReading(SessionPart):
         >>> [entry.label for entry in session.tree()]
         ['Default', 'Expand', 'Gradients', 'parameters', 'constants']
         """
-        wanted = {"scope": scope, "rank": rank, "graph": graph or None, "watchpoint": watchpoint}
-        return self._rows("tree", wanted, TreePage, lambda page: (page.total, page.entries), TREE)
+        parameters = {"scope": scope, "rank": rank, "graph": graph or None, "watchpoint": watchpoint}
+        return self._rows("tree", parameters, TreePage, lambda page: (page.total, page.entries), TREE)
 
     def level(self, scope: str = "", *, rank: int = 0, graph: str = "", limit: int = 1500) -> GraphLevel:
         """Return a scope with the edges between its entries, as it is drawn: by default of the graph that ran.
@@ -242,8 +242,10 @@ class GraphReading(SessionPart):
         >>> session.executions()[0].graph
         'kernel_graph0'
         """
-        wanted = {"rank": rank}
-        return self._rows("executions", wanted, ExecutionPage, lambda page: (page.total, page.executions), EXECUTIONS)
+        parameters = {"rank": rank}
+        return self._rows(
+            "executions", parameters, ExecutionPage, lambda page: (page.total, page.executions), EXECUTIONS
+        )
 
     def _node_meant(self, typed: str, rank: int, graph: str = "", step: int | None = None) -> tuple[str, str]:
         """Return graph and name of the node that is meant, of several graphs the one that ran at a step.
@@ -253,11 +255,11 @@ class GraphReading(SessionPart):
         NotFoundError
             There is no such node, or several.
         """
-        found = self._get(NodesMeant, "nodes/meant", name=typed, rank=rank, graph=graph or None, step=step)
-        if found.total != 1:
+        matches = self._get(NodesMeant, "nodes/meant", name=typed, rank=rank, graph=graph or None, step=step)
+        if matches.total != 1:
             where = f"rank {rank} of session {self.id} ({self.name})"
-            raise NotFoundError(f"{where}: {unclear(typed, found.names, found.similar)}", code="node-unknown")
-        return found.graphs[0], found.names[0]
+            raise NotFoundError(f"{where}: {unclear(typed, matches.names, matches.similar)}", code="node-unknown")
+        return matches.graphs[0], matches.names[0]
 
 
 def address_of(what: object) -> str:

@@ -222,19 +222,19 @@ class Server:
         records = self._records()
         if which is None:
             shared = [record for record in records if not record.fresh] or records
-            found = [record for record in shared if not record.state.has_ended] or shared
-            if len(found) > 1:
-                raise InputError(f"there are {len(found)} sessions; name one: {_names(found)}")
+            matches = [record for record in shared if not record.state.has_ended] or shared
+            if len(matches) > 1:
+                raise InputError(f"there are {len(matches)} sessions; name one: {_names(matches)}")
         else:
-            found = [record for record in records if record.id == which] or sorted(
+            matches = [record for record in records if record.id == which] or sorted(
                 (record for record in records if record.name == which and not record.fresh),
                 key=lambda record: (record.state.has_ended, -record.created),
             )
-        if not found:
-            wanted = "there is no session" if which is None else f"there is no session {which!r}"
-            known = f"there are: {_names(records)}" if records else "there are none"
-            raise NotFoundError(f"{wanted}; {known}", code="session-unknown")
-        return Session(self._connection, found[0])
+        if not matches:
+            missing = "there is no session" if which is None else f"there is no session {which!r}"
+            available = f"there are: {_names(records)}" if records else "there are none"
+            raise NotFoundError(f"{missing}; {available}", code="session-unknown")
+        return Session(self._connection, matches[0])
 
     def wait_for_session(self, timeout_s: float | None = None, *, name: str = "") -> Session:
         """Wait until a training process attaches, and return its session.

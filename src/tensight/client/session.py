@@ -142,8 +142,8 @@ class Session(Running, Watching, GraphReading):
         [('input', 'float32'), ('output', 'float32')]
         """
         graph, node = self._node_meant(node, rank, graph, step)
-        found = self._get(list[TensorRecord], "tensors", rank=rank, graph=graph, node=node, step=step)
-        return Rows.of(found, TENSORS)
+        tensors = self._get(list[TensorRecord], "tensors", rank=rank, graph=graph, node=node, step=step)
+        return Rows.of(tensors, TENSORS)
 
     def statistics(
         self,
@@ -175,14 +175,14 @@ class Session(Running, Watching, GraphReading):
         >>> largest.statistics.max > 1e6
         True
         """
-        wanted = {
+        parameters = {
             "rank": rank,
             "step": step,
             "query": query or None,
             "sort": sort,
             "descending": descending,
         }
-        return self._rows("statistics", wanted, StatisticsPage, lambda page: (page.total, page.rows), STATISTICS)
+        return self._rows("statistics", parameters, StatisticsPage, lambda page: (page.total, page.rows), STATISTICS)
 
     def origins(self) -> Rows[OriginRecord]:
         """Return where NaN, infinities, exploding gradients… began: the operator and its line of code.

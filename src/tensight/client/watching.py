@@ -243,8 +243,8 @@ class Watching(SessionPart):
             return page.total, page.nodes
 
         number = None if watchpoint is None else _number(watchpoint)
-        wanted = {"rank": rank, "graph": graph or None, "watchpoint": number}
-        return self._rows("hits", wanted, HitPage, rows, HITS)
+        parameters = {"rank": rank, "graph": graph or None, "watchpoint": number}
+        return self._rows("hits", parameters, HitPage, rows, HITS)
 
 
 def _number(watchpoint: int | WatchpointRecord) -> int:

@@ -154,15 +154,15 @@ class Series:
         CurveError
             There are too many.
         """
-        known = self.points.get(name)
-        if known is None:
+        points = self.points.get(name)
+        if points is None:
             if len(self.points) >= MOST_SERIES:
                 raise CurveError(f"more than {MOST_SERIES:,} scalar series; give a file of the loss alone")
-            known = self.points[name] = []
+            points = self.points[name] = []
         self._amount += 1
         if self._amount > MOST_POINTS:
             raise CurveError(f"more than {MOST_POINTS:,} values; give a shorter part of the log")
-        known.append(point)
+        points.append(point)
 
 
 _PRINTED = re.compile(r"[-+]?(?P<whole>\d*)(?:\.(?P<decimals>\d*))?(?P<exponent>[eE][-+]?\d{1,4})?")
@@ -231,12 +231,12 @@ def make_curve(series: Series, source: str, column: str | None = None) -> Curve:
 
 def _with_steps(points: Sequence[Point], notes: list[str]) -> Sequence[Point]:
     """Return the points without the few that name no step, such as the last line of a log; all if many do not."""
-    known = [point for point in points if point.step is not None]
-    left_out = len(points) - len(known)
-    if not left_out or left_out > len(known):
+    with_step = [point for point in points if point.step is not None]
+    left_out = len(points) - len(with_step)
+    if not left_out or left_out > len(with_step):
         return points
     notes.append(f"{_count(left_out, 'value')} without a step left out")
-    return known
+    return with_step
 
 
 def _count(amount: int, noun: str) -> str:
@@ -250,10 +250,10 @@ def _first(steps: Iterable[int]) -> str:
 
 def _steps(points: Sequence[Point], unit: StepUnit) -> tuple[NDArray[np.int64], StepUnit]:
     """Return the step of each point; they are counted if one of them is not known."""
-    known = [point.step for point in points if point.step is not None and abs(point.step) <= _LARGEST_STEP]
-    if len(known) < len(points):
+    numbers = [point.step for point in points if point.step is not None and abs(point.step) <= _LARGEST_STEP]
+    if len(numbers) < len(points):
         return np.arange(1, len(points) + 1, dtype=np.int64), StepUnit.ENTRY
-    return np.array(known, np.int64), unit
+    return np.array(numbers, np.int64), unit
 
 
 def _rounding(points: Sequence[Point]) -> NDArray[np.float64]:
@@ -301,7 +301,7 @@ def choose_series(points: Mapping[str, Sequence[Point]], column: str | None, sou
     CurveError
         None fits, or several do.
     """
-    names = [name for name, known in points.items() if known]
+    names = [name for name, series in points.items() if series]
     listed = ", ".join(names[:_NAMES_LISTED]) + (f", … ({len(names):,})" if len(names) > _NAMES_LISTED else "")
     if column is not None:
         return _named(names, column, source, listed)

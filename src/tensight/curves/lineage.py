@@ -57,11 +57,11 @@ def _values(event: bytes) -> dict[str, float]:
     return values
 
 
-def _parts(message: bytes | memoryview, wanted: int) -> list[memoryview]:
+def _parts(message: bytes | memoryview, field_number: int) -> list[memoryview]:
     return [
         content
         for number, wire_type, content in fields(message)
-        if number == wanted and wire_type == LENGTH_DELIMITED and isinstance(content, memoryview)
+        if number == field_number and wire_type == LENGTH_DELIMITED and isinstance(content, memoryview)
     ]
 
 

@@ -78,15 +78,15 @@ def _files(path: Path) -> list[Path]:
         return [path]
     if not stat.S_ISDIR(mode):
         raise CurveError(f"{path} is neither a file nor a folder")
-    found = _files_of_folder(path)
-    if not found:
+    files = _files_of_folder(path)
+    if not files:
         raise CurveError(
             f"{path}: no event files, no {_TRAINER_STATE} and no {_METRICS} in this folder; name the log itself"
         )
-    folders = sorted({str(file.parent) for file in found})
+    folders = sorted({str(file.parent) for file in files})
     if len(folders) > 1:
         raise CurveError(f"{path} holds the logs of several trainings; name one of them: {', '.join(folders[:20])}")
-    return found
+    return files
 
 
 def _files_of_folder(folder: Path) -> list[Path]:
@@ -101,9 +101,9 @@ def _files_of_folder(folder: Path) -> list[Path]:
     events = [[file for file in _entries(entry) if _is_called_event_file(file)] for entry in below]
     tables = [[entry / _METRICS] for entry in below if (entry / _METRICS).is_file()]
     for kind in (events, tables):
-        found = [files for files in kind if files]
-        if found:
-            return found[0] if found[0][0].parent == folder else [file for files in found for file in files]
+        groups = [files for files in kind if files]
+        if groups:
+            return groups[0] if groups[0][0].parent == folder else [file for files in groups for file in files]
     return []
 
 

@@ -230,12 +230,12 @@ def _numbered_on(entries: list[_Entry], notes: list[str]) -> list[int | None]:
     """Return the step of each entry; steps that begin again in every epoch are numbered on."""
     steps = [entry.step for entry in entries]
     epochs = _epochs(entries)
-    known = [(epoch, step) for epoch, step in zip(epochs, steps, strict=True) if epoch is not None and step is not None]
-    begins_again = any(after[0] > before[0] and after[1] <= before[1] for before, after in pairwise(known))
+    pairs = [(epoch, step) for epoch, step in zip(epochs, steps, strict=True) if epoch is not None and step is not None]
+    begins_again = any(after[0] > before[0] and after[1] <= before[1] for before, after in pairwise(pairs))
     if not begins_again:
         return steps
-    length = _steps_of_an_epoch(known, {entry.total for entry in entries if entry.total is not None})
-    first = min(epoch for epoch, _ in known)
+    length = _steps_of_an_epoch(pairs, {entry.total for entry in entries if entry.total is not None})
+    first = min(epoch for epoch, _ in pairs)
     notes.append(f"steps begin again in every epoch; they were numbered on, with {length:,} steps in an epoch")
     return [
         None if epoch is None or step is None else (epoch - first) * length + step
@@ -256,18 +256,18 @@ def _epochs(entries: list[_Entry]) -> list[int | None]:
     passes = [steps[begin:end] for begin, end in pairwise(begins) if end > begin]
     totals = {entry.total for entry in entries}
     is_counted = len(totals) == 1 and None not in totals
-    if len(passes) < (2 if is_counted else _PASSES) or len({one[0] for one in passes}) > 1:
+    if len(passes) < (2 if is_counted else _PASSES) or len({epoch_steps[0] for epoch_steps in passes}) > 1:
         return named
-    if len({one[-1] for one in passes[:-1]}) > 1 or passes[-1][-1] > passes[0][-1]:
+    if len({epoch_steps[-1] for epoch_steps in passes[:-1]}) > 1 or passes[-1][-1] > passes[0][-1]:
         return named
-    numbers = iter([epoch for epoch, one in enumerate(passes) for _ in one])
+    numbers = iter([epoch for epoch, epoch_steps in enumerate(passes) for _ in epoch_steps])
     return [None if entry.step is None else next(numbers) for entry in entries]
 
 
-def _steps_of_an_epoch(known: list[tuple[int, int]], totals: set[int]) -> int:
+def _steps_of_an_epoch(pairs: list[tuple[int, int]], totals: set[int]) -> int:
     """Return how many steps an epoch has: as its lines say, or from the first over the last to the next one."""
-    steps = [step for _, step in known]
+    steps = [step for _, step in pairs]
     if len(totals) == 1:
         return max(*totals, max(steps) + (min(steps) == 0))
-    gaps = [after[1] - before[1] for before, after in pairwise(known) if after[0] == before[0] and after[1] > before[1]]
+    gaps = [after[1] - before[1] for before, after in pairwise(pairs) if after[0] == before[0] and after[1] > before[1]]
     return max(steps) - min(steps) + min(gaps, default=1)

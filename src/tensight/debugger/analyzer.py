@@ -171,18 +171,18 @@ class DumpAnalyzer:
         re.error
             The regular expression is wrong.
         """
-        wanted_slots = selected_slots(slots)
-        wanted = selected_numbers("iterations", iterations, self.get_iterations(ranks))
+        slot_numbers = selected_slots(slots)
+        numbers = selected_numbers("iterations", iterations, self.get_iterations(ranks))
         nodes = self.select_nodes(query_string, use_regex, select_by, ranks, case_sensitive)
         dumped: dict[tuple[int, int], list[int]] = {}
-        found: list[DebuggerTensor] = []
+        tensors: list[DebuggerTensor] = []
         for node in nodes:
             graph = (node.rank, node.root_graph_id)
             if graph not in dumped:
                 of_graph = set(self._nodes.iterations_of_graph(*graph))
-                dumped[graph] = [iteration for iteration in wanted if iteration in of_graph or not of_graph]
-            found.extend(node.outputs_in(dumped[graph], wanted_slots))
-        return found
+                dumped[graph] = [iteration for iteration in numbers if iteration in of_graph or not of_graph]
+            tensors.extend(node.outputs_in(dumped[graph], slot_numbers))
+        return tensors
 
     def get_iterations(self, ranks: IntSelection = None) -> list[int]:
         """Return the dumped iterations of some ranks, by default of all, ascending.
@@ -313,12 +313,12 @@ class DumpAnalyzer:
             An argument has the wrong type, or a value that is not possible.
         """
         chosen = self._chosen_ranks(ranks)
-        wanted = set(selected_numbers("iterations", iterations, self.get_iterations(ranks)))
+        numbers = set(selected_numbers("iterations", iterations, self.get_iterations(ranks)))
         return {
             rank: {
                 iteration: statistics_module.read_statistics(self._dump, rank, iteration)
                 for iteration in self._nodes.iterations(rank)
-                if iteration in wanted
+                if iteration in numbers
             }
             for rank in chosen
         }

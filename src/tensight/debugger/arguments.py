@@ -45,7 +45,7 @@ def number(name: str, value: object, expected: str = "float") -> float:
 
 
 def selected_numbers(
-    name: str, wanted: IntSelection, available: Sequence[int] | None, *, skip_unknown: bool = False
+    name: str, selection: IntSelection, available: Sequence[int] | None, *, skip_unknown: bool = False
 ) -> list[int]:
     """Return the numbers that a caller selected, in the caller's order, repetitions included.
 
@@ -53,7 +53,7 @@ def selected_numbers(
     ----------
     name : str
         What is selected, for the error text.
-    wanted : int, list of int, set of int or None
+    selection : int, list of int, set of int or None
         The selection; None selects everything available.
     available : sequence of int or None
         What there is; None accepts everything.
@@ -67,15 +67,15 @@ def selected_numbers(
     DebuggerParamValueError
         It contains something that is not available.
     """
-    if wanted is None:
+    if selection is None:
         return list(available or ())
-    values: Collection[int] = wanted if isinstance(wanted, (list, set)) else [wanted]
-    known = None if available is None else set(available)
+    values: Collection[int] = selection if isinstance(selection, (list, set)) else [selection]
+    allowed = None if available is None else set(available)
     chosen: list[int] = []
     for value in values:
         if not isinstance(value, (int, np.integer)):
             raise DebuggerParamTypeError(f"The type of {name} should be int, list[int] or None, but got {type(value)}.")
-        if known is None or value in known:
+        if allowed is None or value in allowed:
             chosen.append(int(value))
         elif not skip_unknown:
             raise DebuggerParamValueError(f"The value should be in {list(available or ())}")

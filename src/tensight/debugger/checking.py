@@ -76,11 +76,11 @@ def check_watchpoints(
     lists = {id(watchpoint.tensors): watchpoint.tensors for watchpoint in checked}
     divided = {number: _split(nodes, tensors) for number, tensors in lists.items()}
     split = [divided[id(watchpoint.tensors)] for watchpoint in checked]
-    found = _evaluate(analysis, conditions, [dumped for dumped, _ in split])
+    verdicts_of = _evaluate(analysis, conditions, [dumped for dumped, _ in split])
 
     ranked: dict[int, list[_Ranked]] = {}
     missing: dict[int, list[WatchpointHit]] = {}
-    for index, (watchpoint, (dumped, absent), verdict) in enumerate(zip(checked, split, found, strict=True)):
+    for index, (watchpoint, (dumped, absent), verdict) in enumerate(zip(checked, split, verdicts_of, strict=True)):
         condition = watchpoint.condition
         for entry in _hits(history, index, condition, dumped, verdict, error_on_no_value=error_on_no_value):
             ranked.setdefault(entry.hit.tensor.iteration or 0, []).append(entry)
@@ -131,7 +131,7 @@ def _split(nodes: DumpNodes, tensors: Sequence[DebuggerTensor]) -> tuple[list[_W
 
 
 def _evaluate(
-    analysis: Analysis, conditions: Sequence[ConditionBase], found: Sequence[Sequence[_Watched]]
+    analysis: Analysis, conditions: Sequence[ConditionBase], files_of: Sequence[Sequence[_Watched]]
 ) -> list[Verdicts | None]:
     """Evaluate all conditions in one pass; None where there is nothing to evaluate."""
     from tensight.analysis import CheckRequest
@@ -141,7 +141,7 @@ def _evaluate(
     # The original looks for overflowing operators in asynchronous dumps only.
     requests = {
         index: CheckRequest(check, [entry.file for entry in watched])
-        for index, (check, watched) in enumerate(zip(checks, found, strict=True))
+        for index, (check, watched) in enumerate(zip(checks, files_of, strict=True))
         if watched and not (check.needs.overflow and synchronous)
     }
     evaluations = analysis.evaluate(list(requests.values()), non_finite="report") if requests else []
@@ -157,7 +157,7 @@ def _hits(
     index: int,
     condition: ConditionBase,
     dumped: Sequence[_Watched],
-    found: Verdicts | None,
+    verdict: Verdicts | None,
     *,
     error_on_no_value: bool,
 ) -> Iterator[_Ranked]:
@@ -165,25 +165,25 @@ def _hits(
     needs_history = condition.condition_id != OPERATOR_OVERFLOW
     for row, entry in enumerate(dumped):
         file = entry.file
-        if found.empty[row] if found is not None else error_on_no_value and not has_elements(file):
+        if verdict.empty[row] if verdict is not None else error_on_no_value and not has_elements(file):
             hit = WatchpointHit(entry.tensor, condition, NO_VALUE) if error_on_no_value else None
-        elif found is None:
+        elif verdict is None:
             hit = None
         elif needs_history and history.iterations(file.rank, file.graph_id) is None:
             hit = WatchpointHit(entry.tensor, condition, NO_HISTORY)
         else:
-            hit = _hit_of_row(entry.tensor, condition, found, row) if found.reported[row] else None
+            hit = _hit_of_row(entry.tensor, condition, verdict, row) if verdict.reported[row] else None
         if hit is not None:
             for repeat in range(1 + len(file.older)):
                 # Equal times come from copied files; the original lists the highest rank first there.
                 yield _Ranked((file.timestamp, -file.rank, repeat, index), hit)
 
 
-def _hit_of_row(tensor: DebuggerTensor, condition: ConditionBase, found: Verdicts, row: int) -> WatchpointHit:
+def _hit_of_row(tensor: DebuggerTensor, condition: ConditionBase, verdict: Verdicts, row: int) -> WatchpointHit:
     return WatchpointHit(
         tensor,
         condition,
-        int(found.error_code[row]),
-        {name: float(values[row]) for name, values in found.actual.items()},
-        {name: bool(np.bool_(values[row])) for name, values in found.parameter_hit.items()},
+        int(verdict.error_code[row]),
+        {name: float(values[row]) for name, values in verdict.actual.items()},
+        {name: bool(np.bool_(values[row])) for name, values in verdict.parameter_hit.items()},
     )

@@ -168,12 +168,12 @@ class Node:
             `slots` is neither a list nor None.
         """
         chosen = self._chosen_iterations(iterations)
-        wanted = selected_slots(slots)
+        positions = selected_slots(slots)
         outputs = [(node, slot) for node in self._owner.input_nodes(self) for slot in range(node.slot_count)]
         return [
             DebuggerTensor(node, slot, iteration)
             for position, (node, slot) in enumerate(outputs)
-            if wanted is None or position in wanted
+            if positions is None or position in positions
             for iteration in chosen
         ]
 
@@ -368,16 +368,16 @@ class DumpNodes:
         """
         if node.owner is self:
             return node
-        found = None
+        same = None
         if node.rank in self.dump.ranks:
             self.of_rank(node.rank)
-            found = self._by_name[node.rank].get((node.graph_name, node.source.name))
-        if found is None:
+            same = self._by_name[node.rank].get((node.graph_name, node.source.name))
+        if same is None:
             raise DebuggerParamValueError(
                 f"The node {node.name} of rank {node.rank} in {node.graph_name} is not in the dump {self.dump.path};"
                 " select nodes with the same DumpAnalyzer."
             )
-        return found
+        return same
 
     def input_nodes(self, node: Node) -> list[Node]:
         """Return the nodes that a node takes its inputs from, one for each input."""
@@ -420,9 +420,9 @@ class DumpNodes:
         """
         from tensight.dumps import read_tensor
 
-        found = self.file_with_value(node, slot, iteration)
-        if found is not None:
-            array = np.asarray(read_tensor(found))
+        file = self.file_with_value(node, slot, iteration)
+        if file is not None:
+            array = np.asarray(read_tensor(file))
             return array if array.size else None
         return _immediate(node.source.value) if node.source.is_constant else None
 

@@ -185,15 +185,15 @@ class DumpParser:
             By full name of the operator.
         """
         matches = match_text(qs, use_regex, case_sensitive=False)
-        found: dict[str, OpPathManager] = {}
+        managers: dict[str, OpPathManager] = {}
         for rank in self._dump.ranks:
             if rank_ids is not None and rank not in rank_ids:
                 continue
             for node in self._nodes.of_rank(rank):
                 if any(matches(str(line)) for line in node.stack):
-                    manager = found.setdefault(node.source.full_name, OpPathManager(node.source.full_name))
+                    manager = managers.setdefault(node.source.full_name, OpPathManager(node.source.full_name))
                     manager.add(self._files_of(node, iterations))
-        return found
+        return managers
 
     def export_xlsx(self, output_dir: Path | None = None) -> str:
         """Write the graphs of all ranks to a workbook; see `DumpAnalyzer.export_graphs`.
@@ -217,5 +217,5 @@ class DumpParser:
             path = paths.iteration(file.iteration)
             if path is not None:
                 listed = path.inputs if file.io == "input" else path.outputs
-                listed.extend(os.fspath(one.path) for one in (*reversed(file.older), file))
+                listed.extend(os.fspath(version.path) for version in (*reversed(file.older), file))
         return paths

@@ -162,7 +162,7 @@ def read_statistics(dump: Dump, rank: int, iteration: int) -> StatisticsByTensor
     from tensight.errors import MissingFileError
 
     storage = open_storage(dump.path)
-    found: StatisticsByTensor = {}
+    statistics: StatisticsByTensor = {}
     missing: list[str] = []
     for graph_id in dump.graph_ids(rank):
         path = f"rank_{rank}/{dump.metadata.net_name}/{graph_id}/{iteration}/statistic.csv"
@@ -173,13 +173,13 @@ def read_statistics(dump: Dump, rank: int, iteration: int) -> StatisticsByTensor
             missing.append(where)
             continue
         for row in read_rows(StringIO(text, newline=""), where=where, problems=[]):
-            found.setdefault(f"{row.op_name}:{row.io}:{row.slot}", []).append(dict(row.row))
+            statistics.setdefault(f"{row.op_name}:{row.io}:{row.slot}", []).append(dict(row.row))
     if len(missing) == len(dump.graph_ids(rank)):
         raise FileNotFoundError(
             f"No statistics were dumped for rank {rank} in iteration {iteration}; there is no {' or '.join(missing)}."
             " They are written on Ascend and GPU when saved_data is 'statistic' or 'full'."
         )
-    return found
+    return statistics
 
 
 def compute_statistics(nodes: DumpNodes, analysis: Analysis, tensors: Iterable[DebuggerTensor]) -> ComputedStatistics:
@@ -190,14 +190,14 @@ def compute_statistics(nodes: DumpNodes, analysis: Analysis, tensors: Iterable[D
     dict
         ``{rank: {iteration: {"Conv2D-op1:output:0": [TensorStatistic]}}}``.
     """
-    wanted = [(tensor, nodes.file_with_value(tensor.node, tensor.slot, tensor.iteration)) for tensor in tensors]
-    files = [file for _, file in wanted if file is not None]
+    tensor_files = [(tensor, nodes.file_with_value(tensor.node, tensor.slot, tensor.iteration)) for tensor in tensors]
+    files = [file for _, file in tensor_files if file is not None]
     rows = analysis.rows_of(files)
     if files:
         analysis.statistics(rows)
     row_of = iter(rows.tolist())
     computed: ComputedStatistics = {}
-    for tensor, file in wanted:
+    for tensor, file in tensor_files:
         statistic = _identified(tensor, file)
         if file is not None:
             _fill_from_table(statistic, analysis, next(row_of))
@@ -220,10 +220,10 @@ def write_statistics(statistics: Mapping[int, Mapping[int, Any]], out_path: str)
         The folder.
     """
     for rank, iterations in statistics.items():
-        for iteration, found in iterations.items():
+        for iteration, of_iteration in iterations.items():
             folder = os.path.join(out_path, str(rank), str(iteration))
             os.makedirs(folder, exist_ok=True)
-            lists = found.values() if isinstance(found, Mapping) else [found]
+            lists = of_iteration.values() if isinstance(of_iteration, Mapping) else [of_iteration]
             cells = (_cells(statistic) for of_tensor in lists for statistic in of_tensor)
             lines = ([row.get(title, "") for title in COLUMNS] for row in cells)
             _write_csv(os.path.join(folder, "statistics.csv"), COLUMNS, lines)
@@ -283,19 +283,19 @@ def _fill_from_graph(statistic: TensorStatistic, tensor: DebuggerTensor) -> None
     _fill(statistic, tensors.statistics(value).as_row())
 
 
-def _fill(statistic: TensorStatistic, found: Mapping[str, Any]) -> None:
-    statistic.data_size = int(found["size_bytes"])
-    statistic.count = int(found["count"])
-    statistic.negative_zero_count = int(found["negative_count"])
-    statistic.positive_zero_count = int(found["positive_count"])
-    statistic.zero_count = int(found["zero_count"])
-    statistic.nan_count = int(found["nan_count"])
-    statistic.negative_inf_count = int(found["neg_inf_count"])
-    statistic.positive_inf_count = int(found["pos_inf_count"])
-    if not math.isnan(found["mean"]):
-        statistic.max_value = float(found["max"])
-        statistic.min_value = float(found["min"])
-        statistic.avg_value = float(found["mean"])
+def _fill(statistic: TensorStatistic, row: Mapping[str, Any]) -> None:
+    statistic.data_size = int(row["size_bytes"])
+    statistic.count = int(row["count"])
+    statistic.negative_zero_count = int(row["negative_count"])
+    statistic.positive_zero_count = int(row["positive_count"])
+    statistic.zero_count = int(row["zero_count"])
+    statistic.nan_count = int(row["nan_count"])
+    statistic.negative_inf_count = int(row["neg_inf_count"])
+    statistic.positive_inf_count = int(row["pos_inf_count"])
+    if not math.isnan(row["mean"]):
+        statistic.max_value = float(row["max"])
+        statistic.min_value = float(row["min"])
+        statistic.avg_value = float(row["mean"])
 
 
 def _cells(statistic: TensorStatistic | Mapping[str, Any]) -> Mapping[str, Any]:

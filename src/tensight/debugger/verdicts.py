@@ -68,7 +68,7 @@ def verdicts(
     parameters: Mapping[str, float],
     check: ConditionCheck,
     files: Sequence[TensorFile],
-    found: Evaluation,
+    evaluation: Evaluation,
 ) -> Verdicts:
     """Return the verdicts of the original, given those of exact arithmetic.
 
@@ -82,21 +82,21 @@ def verdicts(
         The check.
     files : sequence of TensorFile
         The tensors.
-    found : Evaluation
+    evaluation : Evaluation
         Its verdicts, with ``non_finite="report"``.
     """
     from tensight.watchpoints import Status
 
     result = Verdicts(
-        reported=found.reported.copy(),
-        empty=found.status == Status.EMPTY,
-        error_code=found.error_code.astype(np.int32),
-        actual={name: np.array(values, np.float64) for name, values in found.actual.items()},
-        parameter_hit={name: np.array(values, np.bool_) for name, values in found.parameter_hit.items()},
+        reported=evaluation.reported.copy(),
+        empty=evaluation.status == Status.EMPTY,
+        error_code=evaluation.error_code.astype(np.int32),
+        actual={name: np.array(values, np.float64) for name, values in evaluation.actual.items()},
+        parameter_hit={name: np.array(values, np.bool_) for name, values in evaluation.parameter_hit.items()},
     )
     rows = analysis.rows_of(files)
     _sum_one_by_one(analysis, check, files, rows, result)
-    different = np.flatnonzero(found.status == Status.DIFFERENT_SIZE).tolist()
+    different = np.flatnonzero(evaluation.status == Status.DIFFERENT_SIZE).tolist()
     _miss_empty_previous(analysis, files, different, result)
     if "rtol" in parameters:
         _compare_elements(analysis, parameters, files, rows, result)

@@ -111,10 +111,10 @@ class Parameter(_Part):
             _wrong(f"{_short(value)} is no list of values; write for example [16, 32, 64]")
         if len(value) > MOST_CHOICES:
             _wrong(f"there are {len(value):,} values, and {MOST_CHOICES:,} is the most; give bounds")
-        for one in value:
-            if not isinstance(one, Value) or (isinstance(one, float) and not math.isfinite(one)):
-                _wrong(f"{_short(one)} is no value of a hyper-parameter; give numbers, texts, true or false")
-        twice = next((one for index, one in enumerate(value) if _is_in(one, value[:index])), None)
+        for choice in value:
+            if not isinstance(choice, Value) or (isinstance(choice, float) and not math.isfinite(choice)):
+                _wrong(f"{_short(choice)} is no value of a hyper-parameter; give numbers, texts, true or false")
+        twice = next((choice for index, choice in enumerate(value) if _is_in(choice, value[:index])), None)
         if twice is not None:
             _wrong(f"{_short(twice)} is there twice; leave it out once")
         return tuple(value)
@@ -471,9 +471,9 @@ def _wrong_parameters(configuration: Configuration) -> list[str]:
             taken = "is taken" if name in OWN_PLACEHOLDERS else "has other characters than letters, digits and _"
             wrong.append(f"parameters.{_short(name)}: the name {taken}; choose another one")
             continue
-        found = _wrong_range(name, parameter) or _wrong_system_parameter(name, parameter)
-        found = found or _wrong_condition(name, configuration.parameters)
-        wrong += [f"parameters.{name}{found}"] if found else []
+        problem = _wrong_range(name, parameter) or _wrong_system_parameter(name, parameter)
+        problem = problem or _wrong_condition(name, configuration.parameters)
+        wrong += [f"parameters.{name}{problem}"] if problem else []
     is_gridless = [name for name, parameter in configuration.parameters.items() if _has_endless_grid(name, parameter)]
     if configuration.tuner.name == "grid" and is_gridless and not wrong:
         wrong.append(f"parameters.{is_gridless[0]}.bounds: a grid has no floats between bounds; give a choice")
@@ -574,12 +574,12 @@ def as_values(given: object) -> tuple[Any, ...]:
 
 
 def _wrong_placeholders(configuration: Configuration) -> list[str]:
-    known = [*configuration.parameters, *OWN_PLACEHOLDERS]
+    names = [*configuration.parameters, *OWN_PLACEHOLDERS]
     named = [match["name"] for match in PLACEHOLDER.finditer(configuration.command) if match["name"]]
-    wrong = next((name for name in named if name not in known), None)
+    wrong = next((name for name in named if name not in names), None)
     if wrong is None:
         return []
-    there = ", ".join(known)
+    there = ", ".join(names)
     return [f"command: {{{wrong}}} is no parameter; there are {there}. Write {{{{{wrong}}}}} for the braces themselves"]
 
 

@@ -55,14 +55,14 @@ def guard(mark: str) -> None:
 
 def _marked(mark: str) -> set[int]:
     """Return the process groups of all processes that have inherited the mark; none where there is no /proc."""
-    wanted = f"{MARK}={mark}".encode()
+    variable = f"{MARK}={mark}".encode()
     groups: set[int] = set()
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
             with contextlib.suppress(OSError, ValueError):
                 process = int(name)
                 with open(f"/proc/{process}/environ", "rb") as file:
-                    if wanted in file.read().split(b"\0"):
+                    if variable in file.read().split(b"\0"):
                         groups.add(os.getpgid(process))
     return groups
 

@@ -40,7 +40,7 @@ class Peers:
     def __init__(self, configuration: Configuration, number: int, trials: Sequence[FrozenTrial]) -> None:
         self._configuration = configuration
         self._trials = trials
-        self._others = [one for one in trials if one.number != number and not one.user_attrs.get(SET_ASIDE)]
+        self._others = [trial for trial in trials if trial.number != number and not trial.user_attrs.get(SET_ASIDE)]
 
     @cached_property
     def complete(self) -> list[FrozenTrial]:

@@ -77,7 +77,7 @@ def _trial_result(trial: FrozenTrial) -> TrialResult:
         values=tuple(trial.values) if state == "complete" else (),
         reason=kept.get(REASON, ""),
         illness=None if ill is None else TrialIllness(**ill),
-        warnings=tuple(TrialIllness(**one) for one in kept.get(WARNINGS, ())),
+        warnings=tuple(TrialIllness(**warning) for warning in kept.get(WARNINGS, ())),
         began=None if trial.datetime_start is None else trial.datetime_start.timestamp(),
         duration_s=None if trial.duration is None else trial.duration.total_seconds(),
         exit_code=kept.get(EXIT_CODE),

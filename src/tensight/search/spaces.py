@@ -49,8 +49,8 @@ def integers(parameter: Parameter) -> tuple[int, int]:
 def is_met(parameter: Parameter, values: Mapping[str, Value]) -> bool:
     """Whether the condition of a parameter is met by the values of others."""
     return all(
-        other in values and any(_same(values[other], value) for value in as_values(wanted))
-        for other, wanted in parameter.when.items()
+        other in values and any(_same(values[other], value) for value in as_values(values_needed))
+        for other, values_needed in parameter.when.items()
     )
 
 

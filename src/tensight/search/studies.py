@@ -142,8 +142,8 @@ class StudyReading:
             # What cannot be estimated, as of parameters that never changed, is not said.
             with contextlib.suppress(ValueError, RuntimeError):
                 for target in targets:
-                    found = get_param_importances(self._study, target=partial(_value_of, target))
-                    for name, share in found.items():
+                    shares = get_param_importances(self._study, target=partial(_value_of, target))
+                    for name, share in shares.items():
                         sums[name] = sums.get(name, 0.0) + share / len(targets)
                 return dict(sorted(sums.items(), key=lambda item: -item[1]))
         return {}
@@ -266,8 +266,8 @@ class Study(StudyReading):
         combination = trial.user_attrs.get(COMBINATION)
         if combination is None:
             return "all combinations of the grid were begun by others"
-        others = [one for one in earlier if one.user_attrs.get(COMBINATION) == combination]
-        if all(one.user_attrs.get(SET_ASIDE) for one in others):
+        others = [other for other in earlier if other.user_attrs.get(COMBINATION) == combination]
+        if all(other.user_attrs.get(SET_ASIDE) for other in others):
             return ""
         return "another trial has this combination of the grid"
 
@@ -405,7 +405,7 @@ class Study(StudyReading):
     def _running(self, number: int) -> FrozenTrial | None:
         from optuna.trial import TrialState
 
-        trial = next((one for one in self._study.get_trials(deepcopy=False) if one.number == number), None)
+        trial = next((trial for trial in self._study.get_trials(deepcopy=False) if trial.number == number), None)
         return trial if trial is not None and trial.state == TrialState.RUNNING else None
 
     # --- workers ---

@@ -221,28 +221,28 @@ class Watch:
     def _judge(self, session: Session, record: SessionRecord) -> None:
         if record.hits:
             watched = {point.id: point.nodes for point in session.watchpoints()}
-            for point, found in _illnesses(list(session.hits())).items():
+            for point, illness in _illnesses(list(session.hits())).items():
                 if point == self._recovery:
                     self._moves(session)
                     continue
-                if found.severity == "error" and found.condition not in SURVIVABLE and self.prunes:
-                    self.illness = found
+                if illness.severity == "error" and illness.condition not in SURVIVABLE and self.prunes:
+                    self.illness = illness
                     return
                 if len(self.warnings) < MOST_KEPT:
-                    self.warnings.append(found)
-                if found.condition in GETS_NOWHERE and found.nodes >= watched.get(point, 0):
-                    self._gets_nowhere(session, found)
+                    self.warnings.append(illness)
+                if illness.condition in GETS_NOWHERE and illness.nodes >= watched.get(point, 0):
+                    self._gets_nowhere(session, illness)
         if not self._is_prepared:
             self._prepare(session)
         self._go_on(session, record.step)
 
-    def _gets_nowhere(self, session: Session, found: Illness) -> None:
+    def _gets_nowhere(self, session: Session, illness: Illness) -> None:
         """Note what says that the training gets nowhere, and watch for the end of that."""
-        if self.nowhere is not None or self.whole_steps is None or is_late(found.step, self.whole_steps):
+        if self.nowhere is not None or self.whole_steps is None or is_late(illness.step, self.whole_steps):
             return
-        self._recovery = self._set(session, gets_on(found.condition, self.whole_steps))
+        self._recovery = self._set(session, gets_on(illness.condition, self.whole_steps))
         if self._recovery is not None:
-            self.nowhere = found
+            self.nowhere = illness
             self._ends[self._recovery] = half_of(self.whole_steps)
 
     def _moves(self, session: Session) -> None:
@@ -262,18 +262,18 @@ class Watch:
                 # The first update is known one step later where nothing is known of the state before it.
                 self._ends[point] = beginning_of(self.whole_steps) + 1
 
-    def _set(self, session: Session, wanted: LostWatchpoint) -> int | None:
+    def _set(self, session: Session, watchpoint: LostWatchpoint) -> int | None:
         """Set a watchpoint, and return its id; None if this training cannot be watched for it."""
         try:
             point = session.watch(
-                wanted.condition,
-                on=wanted.on,
+                watchpoint.condition,
+                on=watchpoint.on,
                 edits=(),
-                name=wanted.name,
+                name=watchpoint.name,
                 severity="warning",
                 enabled=True,
-                persistence=wanted.persistence,
-                **wanted.parameters,
+                persistence=watchpoint.persistence,
+                **watchpoint.parameters,
             )
         except InputError:
             return None
@@ -344,11 +344,11 @@ def _illnesses(nodes: Sequence[NodeHits]) -> dict[int, Illness]:
     tensors: dict[int, int] = {}
     hit_nodes: dict[int, int] = {}
     for node in nodes:
-        found = [hit for tensor in node.tensors for hit in tensor.hits if hit.hit]
-        for hit in found:
+        hits = [hit for tensor in node.tensors for hit in tensor.hits if hit.hit]
+        for hit in hits:
             firsts.setdefault(hit.watchpoint, (node, hit))
             tensors[hit.watchpoint] = tensors.get(hit.watchpoint, 0) + 1
-        for point in {hit.watchpoint for hit in found}:
+        for point in {hit.watchpoint for hit in hits}:
             hit_nodes[point] = hit_nodes.get(point, 0) + 1
     illnesses = {}
     for point, (node, hit) in firsts.items():

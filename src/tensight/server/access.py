@@ -154,7 +154,7 @@ class Access:
             return
         offered = (name for name in connection.scope.get("subprotocols", ()) if name.startswith(SUBPROTOCOL))
         offered_tokens = [name.removeprefix(SUBPROTOCOL) for name in offered]
-        if any(is_same(one, token) for one in offered_tokens):
+        if any(is_same(offered_token, token) for offered_token in offered_tokens):
             return
         if given or offered_tokens:
             raise UnauthorizedError(WRONG_ACCESS)
@@ -231,11 +231,11 @@ def _check_origin(connection: HTTPConnection, host: str) -> None:
 
 
 def _is_own_origin(origin: str, host: str, *, needs_tls: bool) -> bool:
-    scheme, separator, own = origin.lower().partition("://")
+    scheme, separator, address = origin.lower().partition("://")
     default = {"http": 80, "https": 443}.get(scheme)
     if default is None or not separator or (needs_tls and scheme != "https"):
         return False
-    theirs, ours = _HOST.fullmatch(own), _HOST.fullmatch(host)
+    theirs, ours = _HOST.fullmatch(address), _HOST.fullmatch(host)
     if theirs is None or ours is None or theirs["name"] != ours["name"]:
         return False
     # Behind a proxy that ends TLS the page's scheme is not ours, so a port left out is that of the page's scheme.

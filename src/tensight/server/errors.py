@@ -144,12 +144,12 @@ def install(app: FastAPI) -> None:
 
 def documented(*kinds: type[TensightError]) -> dict[int | str, dict[str, Any]]:
     """Return what OpenAPI says of the errors of an operation; that it may be asked badly goes without saying."""
-    wanted: dict[int, list[str]] = {}
+    descriptions: dict[int, list[str]] = {}
     for kind in (*kinds, InputError):
-        wanted.setdefault(status_of(kind), []).append((kind.__doc__ or "").strip())
+        descriptions.setdefault(status_of(kind), []).append((kind.__doc__ or "").strip())
     return {
         status: {"model": ErrorReply, "description": " ".join(dict.fromkeys(texts))}
-        for status, texts in sorted(wanted.items())
+        for status, texts in sorted(descriptions.items())
     }
 
 

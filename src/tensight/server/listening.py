@@ -56,18 +56,18 @@ def open_socket(host: str, port: int, option: str) -> socket.socket:
 def allow_many_connections() -> None:
     """Raise the number of files that this process may have open, as far as it may do that itself."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def is_loopback(host: str) -> bool:
     """Tell whether a host is this machine as only its own processes reach it."""
     try:
-        found = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        addresses = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     except OSError:
         return False
-    return bool(found) and all(ipaddress.ip_address(str(text).partition("%")[0]).is_loopback for text in found)
+    return bool(addresses) and all(ipaddress.ip_address(str(text).partition("%")[0]).is_loopback for text in addresses)
 
 
 def address_text(host: str, port: int) -> str:
@@ -100,11 +100,11 @@ def _why_not(error: OSError, host: str, port: int, option: str) -> str:
 
 def _holder(port: int) -> str:
     """Return who listens on a port: only processes of the same user can be looked into."""
-    wanted = {f"socket:[{inode}]" for inode in _listening_sockets(port)}
+    sockets = {f"socket:[{inode}]" for inode in _listening_sockets(port)}
     for process in Path("/proc").glob("[0-9]*"):
         # It may be another user's, or end just now.
         with suppress(OSError):
-            if any(str(file.readlink()) in wanted for file in (process / "fd").iterdir()):
+            if any(str(file.readlink()) in sockets for file in (process / "fd").iterdir()):
                 command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
                 return f"process {process.name} ({command[:120]})"
     return "a process of another user or container"

@@ -199,8 +199,8 @@ def _explain_one(problem: Any, options: Mapping[str, object], file: Path | None)
         return message
     field = str(problem["loc"][0])
     if field not in Settings.model_fields:
-        known = ", ".join(sorted(Settings.model_fields))
-        return f"{file}: there is no setting {field!r}; the settings are {known}"
+        names = ", ".join(sorted(Settings.model_fields))
+        return f"{file}: there is no setting {field!r}; the settings are {names}"
     shown = str(problem["input"])
     return f"{_origin(field, options, file)} is {shown[:200]!r}: {_allowed(field) or message}"
 

@@ -598,8 +598,10 @@ def advice(subject: str | Condition | ConditionCheck) -> Advice:
         There is no such condition.
     """
     chosen = subject.condition if isinstance(subject, ConditionCheck) else subject
-    found = condition(chosen) if isinstance(chosen, str) else chosen
-    known = ADVICE.get(_LEGACY.get(found.id, found.id))
-    if known is not None:
-        return known
-    return Advice((found.id, found.id), found.meaning or f"The condition {found.id} hit.", (_UPSTREAM, _DATA))
+    declared = condition(chosen) if isinstance(chosen, str) else chosen
+    text = ADVICE.get(_LEGACY.get(declared.id, declared.id))
+    if text is not None:
+        return text
+    return Advice(
+        (declared.id, declared.id), declared.meaning or f"The condition {declared.id} hit.", (_UPSTREAM, _DATA)
+    )

@@ -247,12 +247,12 @@ def condition(name: str) -> Condition:
     InputError
         There is none; the message names close matches.
     """
-    found = _names.get(name.strip().lower())
-    if found is None:
+    condition_id = _names.get(name.strip().lower())
+    if condition_id is None:
         close = difflib.get_close_matches(name.strip().lower()[:80], _names, n=3)
         advice = f"did you mean {' or '.join(close)}?" if close else f"known ones: {', '.join(_registry)}"
         raise InputError(f"there is no condition {name[:80]!r}; {advice}", code="condition-unknown")
-    return _registry[found]
+    return _registry[condition_id]
 
 
 def conditions_by_wire_number(number: int) -> tuple[Condition, ...]:
@@ -263,8 +263,8 @@ def conditions_by_wire_number(number: int) -> tuple[Condition, ...]:
     number : int
         As in `WatchCondition.Condition` of MindSpore's protocol, or ours from 1000.
     """
-    found = [c for c in _registry.values() if c.wire_number == number]
-    return tuple(sorted(found, key=lambda c: c.target is not Target.TENSOR))
+    conditions = [c for c in _registry.values() if c.wire_number == number]
+    return tuple(sorted(conditions, key=lambda c: c.target is not Target.TENSOR))
 
 
 def register(condition: Condition) -> Condition:

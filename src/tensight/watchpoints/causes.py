@@ -104,9 +104,9 @@ class Causes:
 
     def forget(self, watchpoint: int | None = None) -> None:
         """Forget the hits of a watchpoint that looks for something else now, or all of them."""
-        for known in (self._ongoing, self._reported):
-            for key in [key for key in known if watchpoint is None or key[0] == watchpoint]:
-                del known[key]
+        for hits in (self._ongoing, self._reported):
+            for key in [key for key in hits if watchpoint is None or key[0] == watchpoint]:
+                del hits[key]
         if watchpoint is None:
             self._poisoned, self._is_poisoned = set(), False
 
@@ -204,7 +204,7 @@ class Causes:
     def _inherits(self, name: str) -> bool:
         """Whether a NaN or Inf that was reported went into an operator, directly or through what is no hit."""
         inputs, checked = self._inputs, self._checked()
-        if is_after_forward(name) and any(one in inputs and not is_after_forward(one) for one in self._sick):
+        if is_after_forward(name) and any(sick in inputs and not is_after_forward(sick) for sick in self._sick):
             return True
         waiting, visited = list(inputs[name]), {name}
         while waiting:

@@ -131,9 +131,9 @@ class ConditionCheck:
         *,
         strict: bool = True,
     ) -> None:
-        found = find_condition(condition) if isinstance(condition, str) else condition
-        object.__setattr__(self, "condition", found)
-        object.__setattr__(self, "arguments", _resolve(found, values or {}, strict))
+        declared = find_condition(condition) if isinstance(condition, str) else condition
+        object.__setattr__(self, "condition", declared)
+        object.__setattr__(self, "arguments", _resolve(declared, values or {}, strict))
 
     @property
     def values(self) -> Mapping[str, float | bool]:
@@ -211,10 +211,10 @@ def _resolve(
     values = {name: _value(condition, name, value, strict) for name, value in given.items()}
     some_threshold = any(p.name in values for p in condition.checks)
     for parameter in condition.parameters:
-        wanted = parameter.kind is ParameterKind.HIDDEN or (
+        needs_default = parameter.kind is ParameterKind.HIDDEN or (
             parameter.kind is ParameterKind.CHECK and not some_threshold
         )
-        if wanted and parameter.default is not None:
+        if needs_default and parameter.default is not None:
             values.setdefault(parameter.name, parameter.default)
     if condition.checks and not any(p.name in values for p in condition.checks):
         names = ", ".join(p.name for p in condition.checks)

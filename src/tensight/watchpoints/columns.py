@@ -88,5 +88,5 @@ def unless_propagated(columns: Columns, percentage: FloatColumn) -> FloatColumn:
     """Return a percentage of zeros without those of tensors that are zero because what went in was: NaN."""
     if "propagated" not in columns:
         return percentage
-    own: FloatColumn = np.where(column(columns, "propagated"), np.nan, percentage)
-    return own
+    kept: FloatColumn = np.where(column(columns, "propagated"), np.nan, percentage)
+    return kept

@@ -239,8 +239,8 @@ class _Rows:
         if name not in self._columns and not self._check.needs.statistics:
             return self._none()
         values = column(self._columns, name)
-        found: BoolColumn = values > 0 if comparison == ">" else values == 0
-        return found
+        is_met: BoolColumn = values > 0 if comparison == ">" else values == 0
+        return is_met
 
     def _flags(self, name: str) -> BoolColumn:
         return column(self._columns, name).astype(np.bool_)

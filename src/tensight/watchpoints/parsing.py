@@ -111,9 +111,9 @@ class _Parser:
 
     def check(self) -> tuple[Condition, dict[str, float | bool]]:
         name = self._take("word", "the name of a condition")
-        found = condition(name)
+        named = condition(name)
         values = self._parameters() if self.lexeme == "(" else {}
-        return found, values
+        return named, values
 
     def persistence(self) -> int:
         """Read ``persist=3`` if it comes next."""
@@ -163,9 +163,9 @@ class _Parser:
         self._advance()
         return float(lexeme) if word not in ("true", "false") else word == "true"
 
-    def _take(self, kind: str, wanted: str) -> str:
+    def _take(self, kind: str, expected: str) -> str:
         if self.kind != kind:
-            self._fail(wanted)
+            self._fail(expected)
         lexeme = self.lexeme
         self._advance()
         return lexeme
@@ -180,9 +180,9 @@ class _Parser:
         self.kind, self.lexeme = match.lastgroup, match[match.lastgroup]
         self.start, self._next = match.start(match.lastgroup), match.end()
 
-    def _fail(self, wanted: str) -> NoReturn:
-        found = "the end of the text" if self.kind == "end" else repr(self.lexeme)
-        self._fail_at(self.start, f"expected {wanted}, found {found}")
+    def _fail(self, expected: str) -> NoReturn:
+        lexeme = "the end of the text" if self.kind == "end" else repr(self.lexeme)
+        self._fail_at(self.start, f"expected {expected}, found {lexeme}")
 
     def _fail_at(self, position: int, what: str) -> NoReturn:
         shown = "".join(c if c.isprintable() else "?" for c in self._text)

@@ -50,8 +50,8 @@ def range_count_bounds(
     if counted is None:
         return low, high
     counted = counted.astype(np.float64)
-    known = counted >= 0
-    return np.where(known, counted, low), np.where(known, counted, high)
+    is_counted = counted >= 0
+    return np.where(is_counted, counted, low), np.where(is_counted, counted, high)
 
 
 def range_count_from_statistics(
@@ -74,8 +74,8 @@ def range_count_from_statistics(
         False where the tensor has to be read.
     """
     low, high = range_count_bounds(columns, start, end)
-    known = low == high
-    return np.where(known, low, -1).astype(np.int64), known
+    is_exact = low == high
+    return np.where(is_exact, low, -1).astype(np.int64), is_exact
 
 
 def _bounds_from_statistics(

@@ -264,11 +264,11 @@ def recommended(*conditions: str, as_original: bool = False) -> tuple[Recommenda
     InputError
         There is no such condition.
     """
-    wanted = {condition(name).id for name in conditions}
+    condition_ids = {condition(name).id for name in conditions}
     return tuple(
         spec
         for spec in RECOMMENDED
-        if (not wanted or spec.check.condition.id in wanted) and (spec.in_original or not as_original)
+        if (not condition_ids or spec.check.condition.id in condition_ids) and (spec.in_original or not as_original)
     )
 
 

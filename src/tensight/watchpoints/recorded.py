@@ -84,14 +84,14 @@ def _statistic(name: str) -> _Rule:
 
 def _generic(quantity: Quantity, columns: Columns, _: Arguments, computed: Bounds) -> Bounds:
     """Keep the formula's value where all statistics that it needs are recorded; else nothing is known."""
-    known: BoolColumn = np.full(len(computed[0]), quantity.source is Source.STATISTICS)
+    is_recorded: BoolColumn = np.full(len(computed[0]), quantity.source is Source.STATISTICS)
     if quantity.source is Source.REFERENCE and EXACT in columns:
-        known = known | columns[EXACT].astype(np.bool_)
+        is_recorded = is_recorded | columns[EXACT].astype(np.bool_)
     for name in quantity.columns:
         if (LOW, name) in columns:
             low, high = _both(columns, name)
-            known = known & ((low == high) | (np.isnan(low) & np.isnan(high)))
-    return np.where(known, computed[0], -np.inf), np.where(known, computed[1], np.inf)
+            is_recorded = is_recorded & ((low == high) | (np.isnan(low) & np.isnan(high)))
+    return np.where(is_recorded, computed[0], -np.inf), np.where(is_recorded, computed[1], np.inf)
 
 
 def _as_computed(_quantity: Quantity, _columns: Columns, _arguments: Arguments, computed: Bounds) -> Bounds:
@@ -103,8 +103,8 @@ def _change(_quantity: Quantity, columns: Columns, _arguments: Arguments, comput
     nothing = np.zeros(len(at_least(columns, "count")))
     if EXACT not in columns:
         return nothing, nothing + np.inf
-    known = columns[EXACT].astype(np.bool_) & columns["changes_comparable"].astype(np.bool_)
-    return np.where(known, computed[0], 0.0), np.where(known, computed[1], np.inf)
+    is_unchanged = columns[EXACT].astype(np.bool_) & columns["changes_comparable"].astype(np.bool_)
+    return np.where(is_unchanged, computed[0], 0.0), np.where(is_unchanged, computed[1], np.inf)
 
 
 def _inf_count(_quantity: Quantity, columns: Columns, _arguments: Arguments, _computed: Bounds) -> Bounds:

@@ -101,13 +101,15 @@ class References:
         """
         norms = np.where(finite, norms, np.nan)
         if self.name == LAST_LAYER:
-            found = _last_layer(norms, depths)
+            references = _last_layer(norms, depths)
         elif self.name == EARLIER:
-            found = np.full(len(norms), self._largest[0] if self._steps >= SURGE_STEPS + FEWEST_EARLIER - 1 else np.nan)
+            references = np.full(
+                len(norms), self._largest[0] if self._steps >= SURGE_STEPS + FEWEST_EARLIER - 1 else np.nan
+            )
             self._remember_largest(norms)
         else:
-            found = self._previous(tensor_ids, norms, counts)
-        return np.where(finite, found, np.nan)
+            references = self._previous(tensor_ids, norms, counts)
+        return np.where(finite, references, np.nan)
 
     def _previous(self, tensor_ids: NDArray[np.int64], norms: FloatColumn, counts: NDArray[np.int64]) -> FloatColumn:
         missing = int(tensor_ids.max(initial=-1)) + 1 - len(self._norms)
@@ -117,14 +119,14 @@ class References:
         before = self._norms[tensor_ids]
         usual = USUAL_SHARE * self._usual * sizes
         # Before the second step nothing is usual; NaN takes the other.
-        found = np.where(np.isnan(before), np.nan, np.fmax(before, usual))
-        known = ~np.isnan(norms)
-        self._norms[tensor_ids[known]] = norms[known]
+        references = np.where(np.isnan(before), np.nan, np.fmax(before, usual))
+        is_finite = ~np.isnan(norms)
+        self._norms[tensor_ids[is_finite]] = norms[is_finite]
         some = norms > 0
         per_element = np.sort(norms[some] / sizes[some])
         if len(per_element):
             self._usual = float(per_element[len(per_element) // 2])
-        return found
+        return references
 
     def _remember_largest(self, norms: FloatColumn) -> None:
         largest = float(np.fmax.reduce(norms, initial=0.0))
@@ -136,21 +138,21 @@ class References:
 
 
 def _last_layer(norms: FloatColumn, depths: FloatColumn) -> FloatColumn:
-    known = ~np.isnan(depths) & ~np.isnan(norms)
-    if np.count_nonzero(known) < 2:
+    is_finite = ~np.isnan(depths) & ~np.isnan(norms)
+    if np.count_nonzero(is_finite) < 2:
         return np.full(len(norms), np.nan)
-    deepest = depths[known].max()
-    compared = known & ~_is_alone(norms, depths, known)
-    return np.where(compared, norms[known & (depths == deepest)].max(), np.nan)
+    deepest = depths[is_finite].max()
+    compared = is_finite & ~_is_alone(norms, depths, is_finite)
+    return np.where(compared, norms[is_finite & (depths == deepest)].max(), np.nan)
 
 
-def _is_alone(norms: FloatColumn, depths: FloatColumn, known: BoolColumn) -> BoolColumn:
+def _is_alone(norms: FloatColumn, depths: FloatColumn, is_finite: BoolColumn) -> BoolColumn:
     """Tell which norms are tiny beside that of a layer further from the loss: the gradient has not vanished there.
 
     It does not go through these on its way: the queries and keys of an attention whose values are alike have hardly a
     gradient, nor has the level of a pyramid on which nothing is found.
     """
-    order = np.flatnonzero(known)
+    order = np.flatnonzero(is_finite)
     order = order[np.argsort(depths[order], kind="stable")]
     further = np.maximum.accumulate(norms[order])
     alone = np.zeros(len(norms), np.bool_)

@@ -48,8 +48,8 @@ def _unit_percentage(columns: Columns, rule: UnitRule, arguments: Arguments) -> 
     low, high = _from_statistics(columns, rule)
     counted = columns.get(rule)
     if counted is not None:
-        known = ~np.isnan(counted)
-        low, high = np.where(known, counted, low), np.where(known, counted, high)
+        is_counted = ~np.isnan(counted)
+        low, high = np.where(is_counted, counted, low), np.where(is_counted, counted, high)
     if "unit_size" in columns:
         is_large_enough = float_column(columns, "unit_size") >= float(arguments.get("unit_size", UNIT_SIZE))
         low, high = np.where(is_large_enough, low, np.nan), np.where(is_large_enough, high, np.nan)

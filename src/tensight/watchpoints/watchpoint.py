@@ -81,8 +81,8 @@ class Selector:
     def __post_init__(self) -> None:
         """Refuse a rule without its argument, or with one too many, and a regular expression that is none."""
         if bool(self.argument) != (self.kind in _WITH_ARGUMENT):
-            wanted = "needs an" if self.kind in _WITH_ARGUMENT else "takes no"
-            raise InputError(f"the selector {self.kind.value!r} {wanted} argument after a colon")
+            rule = "needs an" if self.kind in _WITH_ARGUMENT else "takes no"
+            raise InputError(f"the selector {self.kind.value!r} {rule} argument after a colon")
         if self.kind is SelectorKind.NAME:
             text_pattern(self.argument)
             ambiguous = _AMBIGUOUS.search(self.argument)
@@ -110,8 +110,8 @@ class Selector:
         try:
             kind = SelectorKind(name.strip().lower())
         except ValueError:
-            known = ", ".join(k.value + (":…" if k in _WITH_ARGUMENT else "") for k in SelectorKind)
-            raise InputError(f"there is no selector {text[:80]!r}; known ones: {known}") from None
+            kinds = ", ".join(k.value + (":…" if k in _WITH_ARGUMENT else "") for k in SelectorKind)
+            raise InputError(f"there is no selector {text[:80]!r}; known ones: {kinds}") from None
         return cls(kind, argument)
 
     @property

@@ -106,14 +106,14 @@ def block_message(
     )
     block.declared.extend(
         BlockTensorMessage(
-            number=one.number,
-            graph=encoded(one.graph),
-            node=encoded(one.node),
-            slot=one.slot,
-            input=one.io == "input",
-            position=one.position,
+            number=tensor.number,
+            graph=encoded(tensor.graph),
+            node=encoded(tensor.node),
+            slot=tensor.slot,
+            input=tensor.io == "input",
+            position=tensor.position,
         )
-        for one in declared
+        for tensor in declared
     )
     return StatisticsRows(iteration=iteration, block=block)
 
@@ -172,8 +172,8 @@ class ReceivedBlock:
             strict=True,
         )
         for dtype, shape, size, counts, numbers, content_hash in columns:
-            known = dict(zip((*COUNTS, *MEASURES), (*counts, *numbers), strict=True))
-            yield ReceivedStatistics(dtype, shape, size, known, content_hash or None, partial=False)
+            values = dict(zip((*COUNTS, *MEASURES), (*counts, *numbers), strict=True))
+            yield ReceivedStatistics(dtype, shape, size, values, content_hash or None, partial=False)
 
 
 class BlockReader:
@@ -218,20 +218,20 @@ class BlockReader:
         )
 
     def _declare(self, block: StatisticsBlock) -> None:
-        for one in block.declared:
-            if one.number < 0 or one.slot < 0:
-                raise WireError(f"a block declares tensor {one.number} of slot {one.slot}; both count from 0")
+        for message in block.declared:
+            if message.number < 0 or message.slot < 0:
+                raise WireError(f"a block declares tensor {message.number} of slot {message.slot}; both count from 0")
             tensor = BlockTensor(
-                number=one.number,
-                graph=name(one.graph),
-                node=name(one.node),
-                slot=one.slot,
-                io="input" if one.input else "output",
-                position=one.position,
+                number=message.number,
+                graph=name(message.graph),
+                node=name(message.node),
+                slot=message.slot,
+                io="input" if message.input else "output",
+                position=message.position,
             )
-            former = self._declared.get(one.number)
+            former = self._declared.get(message.number)
             self._characters += _characters(tensor) - (0 if former is None else _characters(former))
-            self._declared[one.number] = tensor
+            self._declared[message.number] = tensor
         if len(self._declared) > MOST_DECLARED or self._characters > MOST_DECLARED_CHARACTERS:
             raise WireError(
                 f"a stream declares {len(self._declared):,} tensors, with {self._characters:,} characters in their"
@@ -246,15 +246,15 @@ class BlockReader:
 
     def _kind(self, data_type: int, shape: tuple[int, ...]) -> tuple[str, int]:
         """Return name and element size of a type; steps have the same ones again and again."""
-        known = self._kinds.get((data_type, shape))
-        if known is None:
+        kind = self._kinds.get((data_type, shape))
+        if kind is None:
             dtype = numpy_dtype(data_type)
             item_bytes = dtype.itemsize if dtype is not None else 1
             shape_of(shape, item_bytes)
-            known = (dtype_name(dtype) if dtype is not None else "", item_bytes)
+            kind = (dtype_name(dtype) if dtype is not None else "", item_bytes)
             if len(self._kinds) < MOST_DECLARED:
-                self._kinds[data_type, shape] = known
-        return known
+                self._kinds[data_type, shape] = kind
+        return kind
 
 
 def _characters(tensor: BlockTensor) -> int:
@@ -305,7 +305,7 @@ def _measures(sent: bytes, counts: NDArray[np.int64]) -> NDArray[np.float64]:
     if len(sent) != 8 * rows * each or (rows and not len(FIRST_MEASURES) <= each <= MOST_MEASURES):
         raise WireError(f"the numbers of a block have {len(sent):,} bytes; its rows need {8 * len(MEASURES) * rows:,}")
     numbers = np.full((rows, len(MEASURES)), np.nan)
-    known = min(each, len(MEASURES))
-    numbers[:, :known] = np.frombuffer(sent, "<f8").reshape(rows, each)[:, :known]
+    columns = min(each, len(MEASURES))
+    numbers[:, :columns] = np.frombuffer(sent, "<f8").reshape(rows, each)[:, :columns]
     numbers[counts[:, 4:].sum(axis=1) == 0] = np.nan
     return numbers

@@ -47,12 +47,12 @@ class Scalar(NamedTuple):
 
 def scalars_message(iteration: int, scalars: Sequence[Scalar]) -> StatisticsRows:
     """Return numbers of an iteration as a message."""
-    declared = [BlockTensor(_FIRST_NUMBER + at, GRAPH, one.name, one.slot) for at, one in enumerate(scalars)]
-    values = np.array([one.value for one in scalars], np.float64)
+    declared = [BlockTensor(_FIRST_NUMBER + at, GRAPH, scalar.name, scalar.slot) for at, scalar in enumerate(scalars)]
+    values = np.array([scalar.value for scalar in scalars], np.float64)
     return block_message(
         iteration,
         declared,
-        np.array([one.number for one in declared], np.int64),
+        np.array([tensor.number for tensor in declared], np.int64),
         np.full(len(scalars), _FLOAT64, np.int64),
         [()] * len(scalars),
         _counts(values),

@@ -262,12 +262,12 @@ def _counts(numbers: Statistics) -> dict[str, Any]:
 
 
 def _partial(base: ReceivedBase, numbers: Statistics) -> ReceivedStatistics:
-    known: dict[str, float] = {"count": numbers.count}
+    values: dict[str, float] = {"count": numbers.count}
     counts = _finite_counts(numbers)
     if counts is not None:
         extremes_and_mean = zip(("min", "max", "mean"), _extremes_and_mean(numbers, counts), strict=True)
-        known |= {**counts, **{each: value for each, value in extremes_and_mean if value is not None}}
-    return ReceivedStatistics(base.dtype, base.shape, base.size_bytes, known)
+        values |= {**counts, **{each: value for each, value in extremes_and_mean if value is not None}}
+    return ReceivedStatistics(base.dtype, base.shape, base.size_bytes, values)
 
 
 def _finite_counts(numbers: Statistics) -> dict[str, Any] | None:

@@ -41,17 +41,17 @@ def check_version(ms_version: str) -> VersionCheck:
     ms_version : str
         As the process sent it, such as ``2.0.0-alpha``; versions up to 1.0 sent none.
     """
-    known = f"MindSpore {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
+    supported = f"MindSpore {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
     if not ms_version:
-        return VersionCheck(False, f"MindSpore 1.0 or older; the debugger understands {known}")
-    found = _VERSION.match(ms_version)
-    version = (int(found[1]), int(found[2])) if found else (0, 0)
+        return VersionCheck(False, f"MindSpore 1.0 or older; the debugger understands {supported}")
+    match = _VERSION.match(ms_version)
+    version = (int(match[1]), int(match[2])) if match else (0, 0)
     if OLDEST <= version <= NEWEST:
         return VersionCheck(True)
     shown = ms_version[:40]
     if version[0] == NEWEST[0] and version > NEWEST:
-        return VersionCheck(True, f"MindSpore {shown} is newer than the debugger, which was made for {known}")
-    return VersionCheck(False, f"MindSpore {shown}; the debugger understands {known}")
+        return VersionCheck(True, f"MindSpore {shown} is newer than the debugger, which was made for {supported}")
+    return VersionCheck(False, f"MindSpore {shown}; the debugger understands {supported}")
 
 
 def check_metadata(message: Metadata) -> VersionCheck:

@@ -202,13 +202,15 @@ def _read_check(message: WatchCondition) -> ConditionCheck | None:
             " has",
             code="condition-unknown",
         )
-    found = conditions[0]
+    condition = conditions[0]
     given = {text(parameter.name, _LONGEST_PARAMETER_NAME): parameter for parameter in message.params}
-    values = {key: _value(found, key, one.value) for key, one in given.items() if not one.disabled}
-    if found.checks and not any(parameter.name in values for parameter in found.checks):
+    values = {
+        key: _value(condition, key, parameter.value) for key, parameter in given.items() if not parameter.disabled
+    }
+    if condition.checks and not any(parameter.name in values for parameter in condition.checks):
         return None
     # The original's Python API sets values outside of the ranges, too.
-    return ConditionCheck(found, values, strict=False)
+    return ConditionCheck(condition, values, strict=False)
 
 
 def _value(condition: Condition, parameter: str, value: float) -> float | bool:

@@ -124,7 +124,7 @@ Which = Annotated[WhichRun, Query(description="The tensor of A, that of B, or B 
 @router.get("", response_model=list[ComparisonRecord], summary="List the comparisons")
 async def list_comparisons(context: Context) -> JsonResponse:
     """Return all comparisons that are kept, the oldest first."""
-    return await json_response([one.record() for one in context.sessions.comparisons.all()])
+    return await json_response([comparison.record() for comparison in context.sessions.comparisons.all()])
 
 
 @router.post(
@@ -347,8 +347,8 @@ async def get_compared_element(
     tolerance: Tolerance = 0.0,
 ) -> JsonResponse:
     """Return where an element is, such as the one in which both tensors are farthest apart."""
-    found = await comparison.view(a, b, View(find, slice_, tolerance), which)
-    return await json_response(element_record(a, found.result))
+    compared = await comparison.view(a, b, View(find, slice_, tolerance), which)
+    return await json_response(element_record(a, compared.result))
 
 
 @router.get(
@@ -367,8 +367,8 @@ async def get_compared_histogram(
     bins: Bins = 40,
 ) -> JsonResponse:
     """Return how many finite elements lie in each of a number of bins; by default of the whole tensor."""
-    found = await comparison.view(a, b, View("histogram", slice_, tolerance, bins=bins), which)
-    return await json_response(histogram_record(a, found.result))
+    compared = await comparison.view(a, b, View("histogram", slice_, tolerance, bins=bins), which)
+    return await json_response(histogram_record(a, compared.result))
 
 
 @router.get(
@@ -387,11 +387,11 @@ async def get_compared_statistics(
 async def _part(
     comparison: Comparison, a: TensorAddress, b: TensorAddress | None, view: View, which: WhichRun, form: FormOfPart
 ) -> Response:
-    found = await comparison.view(a, b, view, which)
-    return await asyncio.to_thread(_part_response, found, form)
+    compared = await comparison.view(a, b, view, which)
+    return await asyncio.to_thread(_part_response, compared, form)
 
 
-def _part_response(found: ComparedView, form: FormOfPart) -> Response:
-    response = part_response(found.result, form)
-    response.headers["X-Tensight-Layout"] = found.layout
+def _part_response(compared: ComparedView, form: FormOfPart) -> Response:
+    response = part_response(compared.result, form)
+    response.headers["X-Tensight-Layout"] = compared.layout
     return response

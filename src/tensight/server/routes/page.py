@@ -90,8 +90,8 @@ def _page(file: Path, request: Request) -> Response:
     # Of its contents: the names of assets in it change, its length does not, and packagers set times as they like.
     tag = f'"{hashlib.sha256(page).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": _ASK_EACH_TIME, "Content-Security-Policy": _policy(request)}
-    known = (one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(","))
-    return Response(status_code=304, headers=headers) if tag in known else HTMLResponse(page, headers=headers)
+    tags = (text.strip().removeprefix("W/") for text in request.headers.get("if-none-match", "").split(","))
+    return Response(status_code=304, headers=headers) if tag in tags else HTMLResponse(page, headers=headers)
 
 
 def _policy(request: Request) -> str:

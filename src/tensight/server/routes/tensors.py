@@ -177,10 +177,10 @@ def element_record(address: TensorAddress, view: ViewResult) -> ElementRecord:
 
 def histogram_record(address: TensorAddress, view: ViewResult) -> HistogramRecord:
     """Return a histogram. UnavailableError if none was computed."""
-    found = view.histogram
-    if found is None:
+    histogram = view.histogram
+    if histogram is None:
         raise UnavailableError(f"no histogram of {address} was computed")
-    return HistogramRecord(counts=tuple(found.counts.tolist()), edges=tuple(found.edges.tolist()))
+    return HistogramRecord(counts=tuple(histogram.counts.tolist()), edges=tuple(histogram.edges.tolist()))
 
 
 @router.get("/tensors", response_model=list[TensorRecord], summary="List the tensors of a node")

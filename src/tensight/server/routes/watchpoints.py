@@ -171,12 +171,12 @@ async def list_origins(session: CurrentSession) -> JsonResponse:
 
 
 def _watchpoint(session: Session, number: int) -> WatchpointRecord:
-    found = next((one for one in session.watchpoints() if one.id == number), None)
-    if found is None:
+    watchpoint = next((record for record in session.watchpoints() if record.id == number), None)
+    if watchpoint is None:
         raise NotFoundError(
             f"there is no watchpoint {number}; list the watchpoints to see which there are", code="watchpoint-unknown"
         )
-    return found
+    return watchpoint
 
 
 def _require_numbers(parameters: dict[str, float | bool]) -> None:
