@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BilingualText(str):
-    """A text in English that can be read in Chinese, too.
+    """An English text with its Chinese translation.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class BilingualText(str):
     chinese: str
 
     def __new__(cls, english: str, chinese: str) -> Self:
-        """Return the English text, which has the Chinese one."""
+        """Create the English text, with the Chinese text as an attribute."""
         text = super().__new__(cls, english)
         text.chinese = chinese
         return text
@@ -45,7 +45,7 @@ class Advice:
     Attributes
     ----------
     titles : tuple of str
-        Name of the condition for people, in English and in Chinese.
+        Display name of the condition, in English and in Chinese.
     summary : str
         One sentence: what the condition says about the training.
     steps : tuple of str
@@ -570,7 +570,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
         ),
     }
 )
-"""Advice for each condition but the legacy ones."""
+"""Advice for each condition except the legacy ones."""
 
 _LEGACY = {"nan": "tensor_overflow", "inf": "tensor_overflow"}
 _LEGACY |= dict.fromkeys(("max_gt", "min_gt", "mean_gt"), "tensor_too_large")
@@ -584,13 +584,13 @@ def advice(subject: str | Condition | ConditionCheck) -> Advice:
     Parameters
     ----------
     subject : str, Condition or ConditionCheck
-        A condition, by its id or abbreviation or itself, or a check of it. A legacy condition has the advice of the one
-        that replaced it; a condition that a user registered has its own meaning and the general steps.
+        A condition, its id or abbreviation, or a check of it. A legacy condition has the advice of its replacement; a
+        condition that a user registered has its own meaning and the general steps.
 
     Returns
     -------
     Advice
-        Never without steps.
+        Always with at least one step.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Checks in words: one English sentence for each."""
+"""Checks in words: an English sentence for each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FLAG_SENTENCES = {
 
 
 def describe(check: ConditionCheck) -> str:
-    """Say in one sentence when a check hits.
+    """Describe in one sentence when a check hits.
 
     Parameters
     ----------
