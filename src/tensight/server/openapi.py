@@ -1,4 +1,4 @@
-"""What the description of the API says beside what its operations say of themselves."""
+"""The API description beyond what the operations declare themselves."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ _EXAMPLES_OF_ERRORS = {
 
 
 def operation_id(route: APIRoute) -> str:
-    """Return the id of an operation; programs are generated from these, so they are chosen, not derived from paths."""
+    """Return the id of an operation; client generators use it, so it is chosen, not derived from the path."""
     return route.name
 
 
 def complete(app: FastAPI, *, needs_token: bool) -> None:
-    """Have the application describe itself with examples, and with what gives access.
+    """Add examples and authentication to the API description of an application.
 
     Parameters
     ----------
@@ -122,12 +122,12 @@ def _add_examples(operation: dict[str, Any]) -> None:
         operation["requestBody"]["content"]["application/json"]["example"] = request_example
     for status, response in operation["responses"].items():
         if int(status) == 400:
-            # The HTTP server's own word, in plain text.
+            # The HTTP server's own response, in plain text.
             continue
         if int(status) >= 400:
             code, message, where = _EXAMPLES_OF_ERRORS[int(status)]
             example = {"error": {"code": code, "message": message, "where": where}}
-            # Also where the operation itself answers with something else than JSON.
+            # Errors are JSON also where the operation itself responds with another type.
             response["content"] = {"application/json": {"schema": _ERROR_SCHEMA, "example": example}}
         elif response_example is not None and "application/json" in response.get("content", {}):
             response["content"]["application/json"]["example"] = response_example

@@ -192,8 +192,8 @@ class Causes:
         if not hit.is_non_finite and hit.node in self._sick:
             return False
         if hit.is_input:
-            # What is computed from it in this step follows from it. But it may come from a poisoned weight itself, as the
-            # latest loss does where losses are summed.
+            # What is computed from it in this step follows from it. But it may come from a poisoned weight itself,
+            # as the latest loss does where losses are summed.
             return not self._poisoned
         if hit.node not in self._inputs:
             # An operator that runs for the first time: its inputs are unknown.

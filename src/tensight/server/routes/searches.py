@@ -1,4 +1,4 @@
-"""Searches for hyper-parameters: which there are, and what has come of one."""
+"""Hyper-parameter searches: the list, and the results of one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ router = APIRouter(prefix="/searches", tags=["searches"], route_class=StrictRout
 @router.get("", response_model=list[SearchRecord], summary="List the searches")
 async def list_searches(
     context: Context,
-    refresh: Annotated[bool, Query(description="Look at the disk, even if that was done just now.")] = False,
+    refresh: Annotated[bool, Query(description="Search the disk, even if the list is recent.")] = False,
 ) -> JsonResponse:
-    """Return the searches for hyper-parameters below the base directory, by name.
+    """Return the hyper-parameter searches below the base directory, by name.
 
-    `tensight search` keeps one in the file `search.db` of its `summary_base_dir`; the file is only read.
+    `tensight search` keeps a search in the file `search.db` of its `summary_base_dir`; the file is only read.
     """
     searches = await context.sessions.searches(refresh)
     return JsonResponse(await asyncio.to_thread(_listed, searches))
@@ -51,7 +51,7 @@ async def get_search(
 ) -> JsonResponse:
     """Return parameters, targets, all trials, the best ones, and how much each parameter matters.
 
-    A search that goes on may be asked for again and again.
+    The search may still run, so the result may change.
     """
     folder, _, study = name.rpartition("/")
     search = next((candidate for candidate in await context.sessions.searches() if candidate.name == folder), None)
@@ -81,7 +81,7 @@ def _result(search: FoundSearch, study: str, recordings: dict[Path, str]) -> byt
 
 
 def _with_recording(search: FoundSearch, trial: TrialResult, recordings: dict[Path, str]) -> TrialResult:
-    # The folder may have been moved, or be on another machine: what counts is what lies beside the database.
+    # The folder may have been moved, or be on another machine: the path beside the database counts.
     folder = search.path / PurePath(trial.summary_dir).name / RECORDING
     name = recordings.get(folder, "") if trial.summary_dir else ""
     return trial.model_copy(update={"recording": name}) if name else trial
