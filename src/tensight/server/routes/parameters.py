@@ -80,8 +80,8 @@ Follow = Annotated[
     bool,
     Query(
         description=(
-            "Take the node from the graph that ran in the step, if that is another variant of the program than the named "
-            "graph."
+            "Take the node from the graph that ran in the step, if that is another variant of the program than "
+            "the named graph."
         )
     ),
 ]
