@@ -68,7 +68,7 @@ class GraphReading(SessionPart):
         type : str
             A part of the operator's type, such as ``Conv2D``, case-insensitive.
         kind : str
-            ``operator``, ``parameter``, ``constant``, or the role of a tensor: ``weight``, ``gradient``, ``activation``.
+            ``operator``, ``parameter``, ``constant``, or a role of tensors: ``weight``, ``gradient``, ``activation``.
         stack : str
             A part of ``file:line code`` of any line of code behind a node.
         rank, graph

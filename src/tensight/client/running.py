@@ -76,8 +76,8 @@ class Running(SessionPart):
         """Go back to the previous operator, or to an earlier one of the same step.
 
         This is possible in dumps and recorded runs, and in trainings whose agent sees a complete step; see the
-        capability ``can_previous_node``. Until such a training continues, what it computed later in the step has its value
-        of the previous step.
+        capability ``can_previous_node``. Until such a training continues, what it computed later in the step has its
+        value of the previous step.
 
         Parameters
         ----------

@@ -142,8 +142,8 @@ class Server:
         """Open a dump, and wait until its graphs have been read.
 
         The session belongs to the script: it begins at step 0 without watchpoints, and does not affect users of the
-        page with the same dump. It is closed at the end of the script, of a ``with`` block over it or the server, or when
-        nothing refers to it any more. A training that is being recorded has one shared session.
+        page with the same dump. It is closed at the end of the script, of a ``with`` block over it or the server, or
+        when nothing refers to it any more. A training that is being recorded has one shared session.
 
         Parameters
         ----------

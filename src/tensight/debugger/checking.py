@@ -42,7 +42,7 @@ _EXACTLY_UNCHANGED = {"rtol": 0.0, "atol": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A tensor of a watchpoint that was dumped."""
+    """A dumped tensor of a watchpoint."""
 
     tensor: DebuggerTensor
     file: TensorFile
@@ -72,7 +72,7 @@ def check_watchpoints(
     if not isinstance(error_on_no_value, bool) and any(watchpoint.tensors for watchpoint in checked):
         raise TypeError(f"error_on_no_value should be bool, but got {type(error_on_no_value)}.")
     conditions = [watchpoint.condition for watchpoint in checked]
-    # Often several watchpoints watch one list.
+    # Often several watchpoints share one list.
     lists = {id(watchpoint.tensors): watchpoint.tensors for watchpoint in checked}
     divided = {number: _split(nodes, tensors) for number, tensors in lists.items()}
     split = [divided[id(watchpoint.tensors)] for watchpoint in checked]
@@ -106,17 +106,17 @@ def _check_of(condition: ConditionBase) -> ConditionCheck:
     values = condition.param_dict
     for name in _RANGE:
         if name in values:
-            # Every finite element lies between the largest floats; to the catalogue an infinite end is no range.
-            # NaN stays: in such a range lies nothing.
+            # Every finite element lies between the largest floats; the catalogue does not accept an infinite bound.
+            # NaN stays: nothing lies in such a range.
             values[name] = min(max(values[name], -_LARGEST), _LARGEST)
     if has_unusual_tolerances(values):
-        # No statistic answers these; `verdicts` reads the tensors.
+        # Statistics cannot decide these; `verdicts` reads the tensors.
         values |= _EXACTLY_UNCHANGED
     return ConditionCheck(_CATALOGUE_IDS[number], values, strict=False)
 
 
 def _split(nodes: DumpNodes, tensors: Sequence[DebuggerTensor]) -> tuple[list[_Watched], list[DebuggerTensor]]:
-    """Divide the tensors of a watchpoint into those with a file and those without; each counts once."""
+    """Divide the tensors of a watchpoint into those with a file and those without, without duplicates."""
     dumped: list[_Watched] = []
     absent: list[DebuggerTensor] = []
     for tensor in dict.fromkeys(tensors):
@@ -138,7 +138,7 @@ def _evaluate(
 
     checks = [_check_of(condition) for condition in conditions]
     synchronous = analysis.dump.metadata.synchronous
-    # The original looks for overflowing operators in asynchronous dumps only.
+    # The original checks for overflowing operators in asynchronous dumps only.
     requests = {
         index: CheckRequest(check, [entry.file for entry in watched])
         for index, (check, watched) in enumerate(zip(checks, files_of, strict=True))
