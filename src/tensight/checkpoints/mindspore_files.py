@@ -1,4 +1,4 @@
-"""Checkpoints of MindSpore: the message ``Checkpoint`` of its checkpoint.proto, gone through without reading tensors.
+"""Checkpoints of MindSpore: the message ``Checkpoint`` of its checkpoint.proto, parsed without reading tensors.
 
 ::
 
@@ -6,8 +6,8 @@
     message Value { required string tag = 1; oneof value { TensorProto tensor = 2; MapTensorProto maptensor = 3; } }
     message TensorProto { repeated int64 dims = 1; required string tensor_type = 2; required bytes tensor_content = 3; }
 
-A tensor of more than 512 MiB is written in several values with the same tag, one after the other, cut along its first
-dimension; each has the shape of the whole. Behind the message there may be ``crc_num`` and ten bytes.
+A tensor of more than 512 MiB is written as several consecutive values with the same tag, cut along its first
+dimension; each has the shape of the whole. The message may be followed by ``crc_num`` and ten bytes.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _MAX_TEXT_BYTES = 2**20
 _MAX_DIMENSIONS = 32
 _MAX_VALUES = 2_000_000
 _LONGEST_HEADER = 20
-"""Of a field: its number and its length, ten bytes each at most."""
+"""Size of a field's number and length, ten bytes each at most."""
 
 
 class _Field(NamedTuple):
-    """A field of a message: its number, where its content lies in the file, and its value if it is a number."""
+    """A field of a message: its number, the range of its content in the file, and its value if it is a number."""
 
     number: int
     offset: int
@@ -51,7 +51,7 @@ class _Field(NamedTuple):
 
 
 def read_mindspore(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
-    """Add what a file of ``mindspore.save_checkpoint`` holds to a checkpoint.
+    """Add the content of a file of ``mindspore.save_checkpoint`` to a checkpoint.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def read_mindspore(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
     Raises
     ------
     CheckpointError
-        The file is cut off, damaged, encrypted or no checkpoint.
+        The file is truncated, damaged, encrypted or not a checkpoint.
     """
     pieces: dict[str, _Pieces] = {}
     last = ""
@@ -123,13 +123,13 @@ def _add(checkpoint: Checkpoint, file: OpenFile, name: str, tag: str, parts: _Pi
 
 
 def _end(file: OpenFile) -> int:
-    """Return where the message ends: before a checksum, if there is one."""
+    """Return where the message ends: before the checksum, if there is one."""
     tail = file.read(max(0, file.size_bytes - _CRC_BYTES), _CRC_BYTES)
     return file.size_bytes - _CRC_BYTES if tail.startswith(_CRC) else file.size_bytes
 
 
 def _value(file: OpenFile, value: _Field) -> tuple[str, _Tensor | None, bool]:
-    """Return a value's name, its tensor if it is one, and whether it is a map parameter."""
+    """Return a value's name, its tensor if it has one, and whether it is a map parameter."""
     tag, tensor, is_map = "", None, False
     for field in _fields(file, value.offset, value.offset + value.size):
         if field.number == 1:
@@ -175,7 +175,7 @@ def _text(file: OpenFile, field: _Field) -> str:
 
 
 def _fields(file: OpenFile, start: int, end: int) -> Iterator[_Field]:
-    """Go through the fields of a message in the file, reading their headers only."""
+    """Yield the fields of a message in the file, reading their headers only."""
     position = start
     while position < end:
         head = memoryview(file.read(position, min(_LONGEST_HEADER, end - position)))

@@ -1,4 +1,4 @@
-"""Files of ``torch.save``: the zip format of today, and the one before PyTorch 1.6."""
+"""Files of ``torch.save``: the zip format, and the format before PyTorch 1.6."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _OLD_PROTOCOL = 1001
 _TAR_MAGIC_AT = 257
 
 StorageAt = Callable[[StoredTensor], "tuple[int, int]"]
-"""Tells where the storage of a tensor lies in the file: offset and length, bytes."""
+"""Returns the range of a tensor's storage in the file: offset and length, bytes."""
 
 
 def read_pytorch(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
-    """Add what a file of ``torch.save`` holds to a checkpoint.
+    """Add the content of a file of ``torch.save`` to a checkpoint.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def read_pytorch(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
 
 
 def read_object(file: OpenFile, name: str, start: int = 0, length: int | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield the tensors (`Entry`), scalars and problems of what was saved, with their names.
+    """Yield the tensors (`Entry`), scalars and problems of a saved object, with their names.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def read_object(file: OpenFile, name: str, start: int = 0, length: int | None = 
     name : str
         Of the file within the checkpoint.
     start, length : int
-        Where it lies in the file; all of it by default.
+        Range in the file; by default the whole file.
     """
     length = file.size_bytes - start if length is None else length
     head = file.read(start, 512)
@@ -174,7 +174,7 @@ def _entries(root: Any, file: OpenFile, name: str, storage_at: StorageAt, *, is_
 
 
 def _content(tensor: StoredTensor, item_bytes: int, file: OpenFile, storage_at: StorageAt) -> Content | str:
-    """Return where a tensor's elements lie, or what is wrong with them."""
+    """Return the content of a tensor, or a description of the problem with it."""
     try:
         begin, length = storage_at(tensor)
     except KeyError:

@@ -67,7 +67,7 @@ def read_safetensors(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
 
 
 def _parsed(file: OpenFile, text: bytes) -> dict[str, Any]:
-    """Return the header as a dict, refusing what would need far more memory than any header of tensors."""
+    """Return the header as a dict; refuse one that would need far more memory than a real header."""
     if text.count(b"{") > _MAX_TENSORS or text.count(b"[") > 2 * _MAX_TENSORS or text.count(b",") > 8 * _MAX_TENSORS:
         raise CheckpointError(f"{file.path}: the header names more than {_MAX_TENSORS:,} tensors; it is not read.")
 

@@ -1,4 +1,4 @@
-"""The directory of a zip file from a stranger: what lies where, with nothing unpacked and every bound checked."""
+"""The directory of an untrusted zip file: locations of members, without unpacking, with all bounds checked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ZIP_64 = 1
 
 @dataclass(frozen=True, slots=True)
 class ZipMember:
-    """One file in a zip file.
+    """A member of a zip file.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class ZipMember:
     method : int
         `STORED` or `DEFLATED`.
     offset : int
-        Where its bytes begin in the outer file.
+        Start of its bytes in the outer file.
     packed_bytes, size_bytes : int
-        In the file, and unpacked.
+        Size in the file, and unpacked.
     """
 
     name: str
@@ -48,19 +48,19 @@ class ZipMember:
 
 
 def read_directory(file: OpenFile, start: int = 0, length: int | None = None) -> dict[str, ZipMember]:
-    """Return the members of a zip file by name, in the order of its directory.
+    """Return the members of a zip file by name, in directory order.
 
     Parameters
     ----------
     file : OpenFile
     start, length : int
-        Where the zip file lies in `file`; all of it by default.
+        Range of the zip file in `file`; by default the whole file.
 
     Raises
     ------
     CheckpointError
-        It is no zip file, is cut off or damaged; two members have one name or share bytes; a member is encrypted,
-        compressed by another method than deflate, or unpacks to far more than a tensor would (a zip bomb).
+        It is not a zip file, is truncated or damaged; two members share a name or bytes; a member is encrypted, uses
+        another compression than deflate, or expands far more than tensors do (a zip bomb).
     """
     length = file.size_bytes - start if length is None else length
     try:
@@ -128,7 +128,7 @@ class _Directory:
         return ZipMember(name, method, begin, packed, size), end
 
     def _zip_64(self, extra: bytes, size: int, packed: int, offset: int) -> tuple[int, int, int]:
-        """Return sizes and offset of a large member, which stand in its extra field."""
+        """Return sizes and offset of a large member from its extra field."""
         at = 0
         while at + 4 <= len(extra):
             kind, length = struct.unpack_from("<2H", extra, at)
@@ -143,7 +143,7 @@ class _Directory:
         raise self._error("the sizes of a large file in it are missing")
 
     def _data_offset(self, header: int) -> int:
-        """Return where a member's bytes begin in the outer file."""
+        """Return the start of a member's bytes in the outer file."""
         mark, *_, name_length, extra_length = _LOCAL.unpack(self._read(header, _LOCAL.size))
         if mark != b"PK\3\4":
             raise self._error("the beginning of a file in it is damaged")

@@ -1,7 +1,7 @@
 """Statistics of many tensors in one message, in columns.
 
-A training process writes its rows as they lie in memory; nothing is done for each of them in Python. The server reads
-them with the bounds and checks of every other message.
+A training process writes its rows as they are in memory, without a Python operation for each. The server reads them
+with the bounds and checks of every other message.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ if TYPE_CHECKING:
     from tensight.wire.tensor_pieces import Io
 
 MOST_BLOCK_ROWS = 200_000
-"""Rows of one message; so many need some 20 MB, which is more than a message may have."""
+"""Maximum rows of a message; that many need some 20 MB, which exceeds the limit of a message."""
 
 MOST_MEASURES = 64
-"""Of a row: more than any version will have."""
+"""Measures of a row: more than any version will have."""
 
 MOST_DECLARED = 1_000_000
-"""Tensors that one stream may give a number to."""
+"""Maximum number of tensors that a stream may declare."""
 
 MOST_DECLARED_CHARACTERS = 256 * 2**20
-"""In the names of all of them."""
+"""Maximum number of characters in all their names."""
 
 
 class BlockTensor(NamedTuple):
-    """A tensor that rows of a block are about.
+    """A tensor that rows of a block refer to.
 
     Attributes
     ----------
     number : int
-        That rows name it by, for as long as the stream of messages goes on, or until another has it.
+        The number in rows, valid until the stream ends, or until another tensor has it.
     graph, node : str
         The node's full name.
     slot : int
     io : {"output", "input"}
     position : int
-        Position in the order of execution.
+        Position in the execution order.
     """
 
     number: int
@@ -83,7 +83,7 @@ def block_message(
     ----------
     iteration : int
     declared : iterable of BlockTensor
-        Those that no earlier message of the stream has declared as they are now.
+        Tensors whose declaration is new or has changed since an earlier message of the stream.
     tensors : array of int, shape (n,)
         Number of the tensor of each row.
     data_types : array of int, shape (n,)
@@ -120,7 +120,7 @@ def block_message(
 
 @dataclass(frozen=True, slots=True)
 class ReceivedBlock:
-    """Rows of statistics of one iteration, in columns; no row contradicts itself.
+    """Rows of statistics of one iteration, in columns; each row is consistent.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class ReceivedBlock:
     tensors : list of BlockTensor
         Of each row.
     dtypes : list of str
-        Names; empty for a type that has none here.
+        Names; empty for a type without a name here.
     shapes : list of tuple of int
     sizes : array of int64, shape (n,)
         In bytes.
@@ -165,7 +165,7 @@ class ReceivedBlock:
         )
 
     def statistics(self) -> Iterator[ReceivedStatistics]:
-        """Yield the rows one by one, as if each had come alone."""
+        """Yield the rows one by one, as if each had come in a separate message."""
         columns = zip(
             *(self.dtypes, self.shapes, self.sizes.tolist()),
             *(self.counts.tolist(), self.numbers.tolist(), self.hashes.tolist()),
@@ -177,7 +177,7 @@ class ReceivedBlock:
 
 
 class BlockReader:
-    """Reads the blocks of one stream, which name tensors by numbers that earlier blocks declared."""
+    """Reads the blocks of a stream, which refer to tensors by numbers that earlier blocks declared."""
 
     def __init__(self) -> None:
         self._declared: dict[int, BlockTensor] = {}
@@ -190,7 +190,7 @@ class BlockReader:
         Raises
         ------
         WireError
-            Its columns do not fit together, a tensor is not declared or cannot be, or numbers contradict each other.
+            Columns are inconsistent, a tensor is not declared or cannot be, or numbers contradict each other.
         """
         block = message.block
         self._declare(block)
@@ -245,7 +245,7 @@ class BlockReader:
         return tensor
 
     def _kind(self, data_type: int, shape: tuple[int, ...]) -> tuple[str, int]:
-        """Return name and element size of a type; steps have the same ones again and again."""
+        """Return name and element size of a type, cached because they recur in every step."""
         kind = self._kinds.get((data_type, shape))
         if kind is None:
             dtype = numpy_dtype(data_type)
@@ -282,7 +282,7 @@ def _shapes(block: StatisticsBlock) -> list[tuple[int, ...]]:
 
 
 def _checked(counts: NDArray[np.int64], shapes: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
-    """Refuse counts that no tensor has; the kinds of elements add up to all of them."""
+    """Refuse impossible counts: the counts by kind of element must add up to the number of elements."""
     elements = np.array([math.prod(shape) for shape in shapes], np.int64)
     possible = ((counts >= 0) & (counts <= elements[:, None])).all(axis=1) & (counts[:, 0] == elements)
     wrong = ~possible | (counts[:, 1:].sum(axis=1, dtype=np.float64) != elements)
@@ -296,9 +296,9 @@ def _checked(counts: NDArray[np.int64], shapes: Sequence[tuple[int, ...]]) -> ND
 
 
 def _measures(sent: bytes, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the measures, NaN where no element is finite, whatever arrived there.
+    """Return the measures, with NaN in rows without finite elements, whatever was received.
 
-    An older process sends fewer for each row than there are here, and a newer one more; new ones come last.
+    An older process sends fewer measures per row, and a newer one more; new ones come last.
     """
     rows = len(counts)
     each = len(sent) // (8 * rows) if rows else 0

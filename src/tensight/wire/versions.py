@@ -1,4 +1,4 @@
-"""Which processes this server understands."""
+"""The versions of training processes that this server supports."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import Metadata
 
 OLDEST, NEWEST = (1, 1), (2, 3)
-"""Versions of MindSpore between which the protocol stayed the same."""
+"""Range of MindSpore versions with the same protocol."""
 
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class VersionCheck:
-    """Whether a process is understood.
+    """Whether the server supports a process.
 
     Attributes
     ----------
     matched : bool
     message : str
-        What a person should know; empty if nothing.
+        For the user; empty if there is nothing to know.
     """
 
     matched: bool
@@ -34,12 +34,12 @@ class VersionCheck:
 
 
 def check_version(ms_version: str) -> VersionCheck:
-    """Compare a version of MindSpore with those that this server was made for.
+    """Check a version of MindSpore against those that this server supports.
 
     Parameters
     ----------
     ms_version : str
-        As the process sent it, such as ``2.0.0-alpha``; versions up to 1.0 sent none.
+        As the process sent it, for example ``2.0.0-alpha``; versions up to 1.0 sent none.
     """
     supported = f"MindSpore {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}"
     if not ms_version:
@@ -55,7 +55,7 @@ def check_version(ms_version: str) -> VersionCheck:
 
 
 def check_metadata(message: Metadata) -> VersionCheck:
-    """Check the process that announces itself: MindSpore's own client, or an agent of Tensight."""
+    """Check the process that registers: MindSpore's own client, or an agent of Tensight."""
     if not message.HasField("process"):
         return check_version(text(message.ms_version, 80))
     protocol = message.process.protocol
