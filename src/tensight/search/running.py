@@ -31,7 +31,7 @@ CHECK_EVERY_S, CHECK_FOR_NEWS_EVERY_S = 0.05, 0.005
 """Intervals between polls of each trial, and between checks for news, which cause an earlier poll."""
 
 ASK_AGAIN_EVERY_S = 1.0
-"""Whether to try a trial again of which nothing is left."""
+"""Seconds between requests for a trial while there is none."""
 
 OTHERS_RUN = "other workers run the last trials; waiting, in case one of them dies (Ctrl-C ends this one)"
 
