@@ -76,7 +76,7 @@ _CATALOGUE = (
     CataloguedError(
         "dump-unreadable",
         "DumpError",
-        "A folder is no dump, or a dump or a file in it cannot be read.",
+        "A folder is not a dump, or a dump or a file in it cannot be read.",
         "Pass the folder that contains the ranks; write a damaged dump again.",
     ),
     CataloguedError(

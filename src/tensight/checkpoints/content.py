@@ -72,9 +72,7 @@ class FileContent(Content):
     def read_into(self, start: int, buffer: memoryview) -> None:
         """See `Content.read_into`."""
         if self.file.read_into(self.offset + start, buffer) < len(buffer):
-            raise CheckpointError(
-                f"{self.file.path}: became shorter while it was read; read it again when it is whole."
-            )
+            raise CheckpointError(f"{self.file.path}: shrank while it was read; read it again when it is complete.")
 
     def stretches(self) -> list[tuple[int, int, str]]:
         """See `Content.stretches`."""
@@ -178,9 +176,7 @@ class StridedContent(Content):
 
         # Accessing a mapped page beyond the end of the file would kill the process.
         if os.fstat(self.file.fileno()).st_size < self._end:
-            raise CheckpointError(
-                f"{self.file.path}: became shorter while it was read; read it again when it is whole."
-            )
+            raise CheckpointError(f"{self.file.path}: shrank while it was read; read it again when it is complete.")
         with self._lock:
             if self._map is None:
                 try:
@@ -345,7 +341,7 @@ class DeflatedContent(Content):
             except zlib.error as error:
                 raise CheckpointError(f"{self._file.path}: compressed data is damaged: {error}.") from None
             if not self._ready and (not packed or self._inflate.eof):
-                raise CheckpointError(f"{self._file.path}: compressed data ends before it should; the file is damaged.")
+                raise CheckpointError(f"{self._file.path}: compressed data ends too early; the file is damaged.")
         data, self._ready = self._ready[:most], self._ready[most:]
         self._position += len(data)
         return data

@@ -58,7 +58,7 @@ class _Reader:
         tensors = metadata.attribute("state_dict_metadata") if isinstance(metadata, Record) else None
         storage = metadata.attribute("storage_data") if isinstance(metadata, Record) else None
         if not isinstance(tensors, dict) or not isinstance(storage, dict):
-            raise CheckpointError(f"{file.path}: is no metadata of torch.distributed.checkpoint.")
+            raise CheckpointError(f"{file.path}: is not metadata of torch.distributed.checkpoint.")
         parts = _parts(storage)
         for name, described in tensors.items():
             if not isinstance(name, str) or not isinstance(described, Record):
@@ -81,7 +81,7 @@ class _Reader:
             shape = ()
         chunks = described.attribute("chunks")
         if dtype is None or not isinstance(chunks, list):
-            self._problem(name, "its metadata is damaged, or its dtype is not known")
+            self._problem(name, "its metadata is damaged, or its dtype is unknown")
             return
         boxes = []
         for chunk in chunks:
@@ -108,7 +108,7 @@ class _Reader:
         except (TypeError, AttributeError):
             return "its metadata is damaged"
         if not len(offsets) == len(sizes) == len(shape):
-            return "a shard of it has another number of dimensions"
+            return "a shard of it has a different number of dimensions"
         if any(o + s > size for o, s, size in zip(offsets, sizes, shape, strict=True)):
             return f"a shard at {list(offsets)} reaches beyond its shape"
         part = parts.get((name, offsets))
@@ -146,7 +146,7 @@ class _Reader:
             return "it is compressed, which is not read"
         file = self._file(path)
         if file is None:
-            return f"its file {path[:120]!r} is missing, or no file of the folder"
+            return f"its file {path[:120]!r} is missing, or not a file of the folder"
         if offset + length > file.size_bytes:
             return f"its file {path[:120]!r} is cut off: {offset + length:,} bytes needed, {file.size_bytes:,} found"
         return list(read_object(file, path, offset, length))

@@ -69,7 +69,7 @@ def read_mindspore(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
     last = ""
     for number, value in enumerate(_fields(file, 0, _end(file))):
         if value.number != 1 or number >= _MAX_VALUES:
-            raise CheckpointError(f"{file.path}: is no checkpoint of MindSpore, or is encrypted or damaged.")
+            raise CheckpointError(f"{file.path}: is not a checkpoint of MindSpore, or is encrypted or damaged.")
         tag, tensor, is_map = _value(file, value)
         if is_map:
             checkpoint.problems.append(Problem(f"{name}: {tag}", "is a map parameter", "it is not compared"))
@@ -77,11 +77,11 @@ def read_mindspore(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
         if tensor is None or not tag:
             raise CheckpointError(f"{file.path}: a value at byte {value.offset:,} has no name or no tensor.")
         if tag in pieces and tag != last:
-            raise CheckpointError(f"{file.path}: {tag[:120]!r} is there twice; the file is refused.")
+            raise CheckpointError(f"{file.path}: {tag[:120]!r} occurs twice; the file is refused.")
         pieces.setdefault(tag, _Pieces(tensor.dims, tensor.kind, [])).contents.append(tensor.content)
         last = tag
     if not pieces and file.size_bytes:
-        raise CheckpointError(f"{file.path}: holds no tensor; it is no checkpoint of MindSpore.")
+        raise CheckpointError(f"{file.path}: contains no tensor; it is not a checkpoint of MindSpore.")
     for tag, parts in pieces.items():
         _add(checkpoint, file, name, tag, parts)
 
@@ -152,7 +152,7 @@ def _tensor(file: OpenFile, message: _Field) -> _Tensor:
         elif field.number == 3:
             content = FileContent(file, field.offset, field.size)
     if len(dims) > _MAX_DIMENSIONS or any(size >= 2**62 for size in dims):
-        raise CheckpointError(f"{file.path}: a tensor at byte {message.offset:,} has no shape that makes sense.")
+        raise CheckpointError(f"{file.path}: a tensor at byte {message.offset:,} has an invalid shape.")
     return _Tensor(tuple(dims), kind, content)
 
 
@@ -186,7 +186,7 @@ def _fields(file: OpenFile, start: int, end: int) -> Iterator[_Field]:
             number, used = varint(head, used, len(head))
         except ProtobufFormatError:
             raise CheckpointError(
-                f"{file.path}: is no checkpoint of MindSpore, or encrypted or damaged at byte {position:,}."
+                f"{file.path}: is not a checkpoint of MindSpore, or encrypted or damaged at byte {position:,}."
             ) from None
         position += used
         if tag & 7 == VARINT:

@@ -79,7 +79,7 @@ def open_checkpoint(path: str) -> Checkpoint:
             checkpoint.files = (os.path.basename(full),)
         if not checkpoint.entries and not checkpoint.values:
             reason = f": {checkpoint.problems[0]}" if checkpoint.problems else ""
-            raise CheckpointError(f"{full}: holds no tensor{reason}.")
+            raise CheckpointError(f"{full}: contains no tensor{reason}.")
     except BaseException:
         checkpoint.close()
         raise
@@ -108,7 +108,7 @@ class _Folder:
     def open(self, name: str) -> OpenFile:
         """Open a file by its name; it is closed with the checkpoint."""
         if "/" in name or name in ("", ".", ".."):
-            raise CheckpointError(f"{self.path}: {name[:200]!r} is no name of a file in this folder.")
+            raise CheckpointError(f"{self.path}: {name[:200]!r} is not the name of a file in this folder.")
         file = self._storage.open(f"{self._prefix}/{name}" if self._prefix else name)
         self._checkpoint.opened.append(file)
         return file
@@ -137,7 +137,7 @@ def _read_file(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
             kind = _FORMATS[".npy"]
         elif kind is None:
             raise CheckpointError(
-                f"{file.path}: is no checkpoint that is known: {', '.join(sorted(_FORMATS))}, or a folder of them."
+                f"{file.path}: has no known checkpoint format: {', '.join(sorted(_FORMATS))}, or a folder of them."
             )
     checkpoint.format = checkpoint.format or kind[0]
     kind[1](checkpoint, file, name)
@@ -179,7 +179,7 @@ def _read_index(checkpoint: Checkpoint, folder: _Folder, name: str) -> None:
         if not isinstance(shard_of, dict) or not all(isinstance(shard, str) for shard in shard_of.values()):
             raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise CheckpointError(f"{file.path}: is no index of shards, or is damaged.") from None
+        raise CheckpointError(f"{file.path}: is not an index of shards, or is damaged.") from None
     _read_shards(checkpoint, folder, sorted(set(shard_of.values())), shard_of)
     for key, shard in shard_of.items():
         entry = checkpoint.entries.get(key)

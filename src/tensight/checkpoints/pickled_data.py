@@ -251,7 +251,7 @@ class _Machine:
         maker = self.makers.get((module, name))
         if maker is None:
             raise CheckpointError(
-                f"{self.where}: loading it would use {f'{module}.{name}'[:200]!r}, which is no plain data; "
+                f"{self.where}: loading it would use {f'{module}.{name}'[:200]!r}, which is not plain data; "
                 "nothing was run, and the file is refused.",
                 code="checkpoint-refused",
             )

@@ -73,7 +73,7 @@ def read_object(file: OpenFile, name: str, start: int = 0, length: int | None = 
             "load it with PyTorch, and save it again."
         )
     if not head.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
-        raise CheckpointError(f"{file.path}: is no file of torch.save; it is not read.")
+        raise CheckpointError(f"{file.path}: is not a file of torch.save; it is not read.")
     return _read_old(file, name)
 
 
@@ -82,10 +82,10 @@ def _read_zip(file: OpenFile, name: str, start: int, length: int) -> Iterator[tu
     pickles = [member for member in members if member.endswith("/data.pkl") or member == "data.pkl"]
     if len(pickles) != 1:
         what = "a TorchScript program, which is code" if any(".py" in member for member in members) else "no data.pkl"
-        raise CheckpointError(f"{file.path}: holds {what}; it is not read.")
+        raise CheckpointError(f"{file.path}: contains {what}; it is not read.")
     folder = pickles[0].removesuffix("data.pkl")
     if f"{folder}constants.pkl" in members or any(member.startswith(f"{folder}code/") for member in members):
-        raise CheckpointError(f"{file.path}: holds a TorchScript program, which is code; it is refused.")
+        raise CheckpointError(f"{file.path}: contains a TorchScript program, which is code; it is refused.")
     for member in members.values():
         if member.method != STORED:
             raise CheckpointError(

@@ -94,7 +94,7 @@ class _Directory:
         tail = self._read(self._length - tail_length, tail_length)
         at = tail.rfind(b"PK\5\6")
         if at < 0 or len(tail) - at < _END.size:
-            raise self._error("the end of the zip file is not there; the file is cut off")
+            raise self._error("the end of the zip file is missing; the file is cut off")
         _, _, _, _, count, size, offset, _ = _END.unpack_from(tail, at)
         if count == 0xFFFF or 0xFFFFFFFF in (size, offset):
             where = self._length - tail_length + at - _END_64_LOCATOR.size
@@ -153,7 +153,7 @@ class _Directory:
         end = 0
         for member in sorted(members.values(), key=lambda member: member.offset):
             if member.packed_bytes and member.offset < end:
-                raise self._error(f"{member.name[:80]!r} lies over another file in it")
+                raise self._error(f"{member.name[:80]!r} overlaps another file in it")
             end = max(end, member.offset + member.packed_bytes)
 
     def _read(self, offset: int, length: int) -> bytes:

@@ -189,8 +189,8 @@ class Connection:
             location = response.headers.get("location", "")
             hint = f"it points to {location}; connect there" if location else "is this the address that it printed?"
             return ServerError(
-                f"{response.request.url} answered {response.status_code} {response.reason_phrase}, which is no answer "
-                f"of a Tensight server; {hint}",
+                f"{response.request.url} answered {response.status_code} {response.reason_phrase}, which is not a "
+                f"response of a Tensight server; {hint}",
                 code="answer-unreadable",
             )
         if code == "unauthorized":
@@ -232,9 +232,9 @@ def _clean(url: str) -> tuple[str, str]:
     try:
         parsed = httpx.URL(text)
     except httpx.InvalidURL as error:
-        raise InputError(f"{url!r} is no address of a server: {error}") from None
+        raise InputError(f"{url!r} is not the address of a server: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.fragment:
-        raise InputError(f"{url!r} is no address of a server; one reads http://127.0.0.1:8080")
+        raise InputError(f"{url!r} is not the address of a server, such as http://127.0.0.1:8080")
     return text.rstrip("/").removesuffix(API), parsed.host
 
 

@@ -115,7 +115,7 @@ class Events:
             self._requested, self.missed, events = int(page["last"]), bool(page.get("missed")), list(page["events"])
         except (KeyError, TypeError, ValueError) as error:
             raise ServerError(
-                f"{self._path} of the server is no page of events: {error!r}", code="answer-unreadable"
+                f"{self._path} of the server is not a page of events: {error!r}", code="answer-unreadable"
             ) from error
         self._ready.extend(event for event in map(_known, events) if event is not None)
 

@@ -88,7 +88,7 @@ class Rows(Sequence[R]):
         page, row = divmod(number, PAGE)
         rows = self._page(page) if 0 <= number < self._total else ()
         if row >= len(rows):
-            raise IndexError(f"there are {self._total} {self._format.noun}, and {index} is asked for")
+            raise IndexError(f"there are {self._total} {self._format.noun}; {index} is out of range")
         return rows[row]
 
     def __iter__(self) -> Iterator[R]:

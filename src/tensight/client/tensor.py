@@ -248,7 +248,7 @@ class Tensor(Values):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("the values of a tensor on the server cannot be had without copying them here")
+            raise ValueError("the values of a tensor on the server cannot be used without copying them here")
         return np.asarray(self.numpy(), dtype=dtype)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -352,7 +352,7 @@ class Tensor(Values):
         True
         """
         if not 0 <= tolerance <= 1:
-            raise InputError(f"a tolerance is from 0 to 1, and {tolerance!r} was given")
+            raise InputError(f"a tolerance is from 0 to 1; got {tolerance!r}")
         return Difference(self._connection, self._path, self._where, "difference", tolerance)
 
     def __repr__(self) -> str:
@@ -380,11 +380,13 @@ def npy_array(content: memoryview) -> NDArray[Any]:
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran_order, dtype = read(header)
         if dtype.hasobject:
-            raise ValueError("it holds Python objects")
+            raise ValueError("it contains Python objects")
         flat = np.frombuffer(content, dtype, offset=header.tell())
         return flat.reshape(shape, order="F" if fortran_order else "C")
     except ValueError as error:
-        raise ServerError(f"the server sent a file that is no npy file: {error}", code="answer-unreadable") from error
+        raise ServerError(
+            f"the server sent something other than an npy file: {error}", code="answer-unreadable"
+        ) from error
 
 
 def _dtype(name: str) -> np.dtype[Any]:

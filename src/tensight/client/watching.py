@@ -239,7 +239,7 @@ class Watching(SessionPart):
         def rows(page: HitPage) -> tuple[int, Sequence[NodeHits]]:
             steps.append(page.step)
             if page.step != steps[0]:
-                raise StateError(f"the session went on from step {steps[0]} to {page.step}; ask for its hits again")
+                raise StateError(f"the session has moved from step {steps[0]} to {page.step}; ask for its hits again")
             return page.total, page.nodes
 
         number = None if watchpoint is None else _number(watchpoint)
@@ -250,5 +250,5 @@ class Watching(SessionPart):
 def _number(watchpoint: int | WatchpointRecord) -> int:
     number = watchpoint.id if isinstance(watchpoint, WatchpointRecord) else watchpoint
     if not isinstance(number, int) or number < 1:
-        raise InputError(f"{watchpoint!r} is no watchpoint; give its id, which counts from 1")
+        raise InputError(f"{watchpoint!r} is not a watchpoint; give its id, which counts from 1")
     return number

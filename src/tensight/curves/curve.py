@@ -214,7 +214,7 @@ def make_curve(series: Series, source: str, column: str | None = None) -> Curve:
         if changed:
             are = "is" if len(changed) == 1 else "are"
             notes.append(
-                f"{_count(len(changed), 'step')} of {source} {are} there more than once "
+                f"{_count(len(changed), 'step')} of {source} {are} given more than once "
                 f"with different values, as after a resume ({_first(changed)}); the last value counts"
             )
     return Curve(

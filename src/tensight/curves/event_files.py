@@ -103,7 +103,7 @@ def events(file: BinaryIO) -> Iterator[bytes]:
         if len(header) < _HEADER:
             raise DamageError(f"it ends within the record at byte {position:,}")
         if masked_crc32c(header[:8]) != int.from_bytes(header[8:], "little"):
-            raise DamageError(f"no record begins at byte {position:,}: the checksum is another")
+            raise DamageError(f"no record begins at byte {position:,}: the checksum is wrong")
         length = int.from_bytes(header[:8], "little")
         if length > LARGEST_EVENT:
             raise DamageError(f"the record at byte {position:,} claims {length:,} bytes")
@@ -115,7 +115,7 @@ def events(file: BinaryIO) -> Iterator[bytes]:
         if length > LARGEST_SCALARS:
             continue
         if masked_crc32c(event) != int.from_bytes(rest[length:], "little"):
-            raise DamageError(f"the checksum of the record before byte {position:,} is another")
+            raise DamageError(f"the checksum of the record before byte {position:,} is wrong")
         yield event
 
 

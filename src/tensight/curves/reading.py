@@ -85,7 +85,7 @@ def _files(path: Path) -> list[Path]:
         )
     folders = sorted({str(file.parent) for file in files})
     if len(folders) > 1:
-        raise CurveError(f"{path} holds the logs of several trainings; name one of them: {', '.join(folders[:20])}")
+        raise CurveError(f"{path} contains the logs of several trainings; name one of them: {', '.join(folders[:20])}")
     return files
 
 
@@ -135,7 +135,7 @@ def _read(path: Path, series: Series, column: str | None, pattern: str | None) -
             read_event_file(file, path.name, series)
             return series
         if _is_called_event_file(path):
-            raise CurveError(f"{path.name} is no event file: its first checksum is another")
+            raise CurveError(f"{path.name} is not an event file: its first checksum is wrong")
         return _read_text(file, path, column)
 
 
@@ -146,7 +146,7 @@ def _read_text(file: BinaryIO, path: Path, column: str | None) -> Series:
     every = chain(first, lines)
     written = [line for line in first if line.strip()]
     if not written:
-        raise CurveError("the file holds no text")
+        raise CurveError("the file contains no text")
     ending = path.suffix.lower()
     if written[0].lstrip()[:1] in ("{", "["):
         series = _read_json(file, every, written, ending)

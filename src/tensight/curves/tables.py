@@ -226,7 +226,7 @@ def from_json_lines(lines: Iterable[str]) -> Series:
             records.append(record)
     series = from_records(records)
     if damaged:
-        series.notes.append(f"{damaged:,} lines are no JSON and were passed over")
+        series.notes.append(f"{damaged:,} lines are not JSON and were skipped")
     return series
 
 

@@ -138,7 +138,7 @@ def read_pattern(lines: Iterable[str], pattern: str) -> Series:
             warnings.simplefilter("ignore")
             compiled = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise InputError(f"--pattern {pattern!r} is no regular expression: {error}") from None
+        raise InputError(f"--pattern {pattern!r} is not a regular expression: {error}") from None
     if "loss" not in compiled.groupindex:
         raise InputError(
             f"--pattern {pattern!r} has no group for the loss; write (?P<loss>…), and (?P<step>…) for steps"

@@ -101,7 +101,7 @@ def _check_of(condition: ConditionBase) -> ConditionCheck:
     number = condition.condition_id
     if number not in _CATALOGUE_IDS:
         raise DebuggerParamValueError(
-            f"The condition {condition.name} has the number {number}, which is none of {sorted(_CATALOGUE_IDS)}."
+            f"The condition {condition.name} has the number {number}, which is not one of {sorted(_CATALOGUE_IDS)}."
         )
     values = condition.param_dict
     for name in _RANGE:

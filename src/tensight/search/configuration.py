@@ -67,7 +67,7 @@ def _wrong(sentence: str) -> NoReturn:
 
 def _number(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        _wrong(f"{_short(value)} is no finite number")
+        _wrong(f"{_short(value)} is not a finite number")
     return value
 
 
@@ -99,7 +99,7 @@ class Parameter(_Part):
     @classmethod
     def _two_numbers(cls, value: object) -> object:
         if value is not None and (not isinstance(value, list | tuple) or len(value) != 2):
-            _wrong(f"{_short(value)} is no pair of numbers; write [low, high], and high itself is left out")
+            _wrong(f"{_short(value)} is not a pair of numbers; write [low, high], where high itself is excluded")
         return tuple(value) if isinstance(value, list) else value
 
     @field_validator("choice", mode="before")
@@ -108,15 +108,15 @@ class Parameter(_Part):
         if value is None:
             return None
         if not isinstance(value, list | tuple) or not value:
-            _wrong(f"{_short(value)} is no list of values; write for example [16, 32, 64]")
+            _wrong(f"{_short(value)} is not a list of values; write for example [16, 32, 64]")
         if len(value) > MOST_CHOICES:
             _wrong(f"there are {len(value):,} values, and {MOST_CHOICES:,} is the most; give bounds")
         for choice in value:
             if not isinstance(choice, Value) or (isinstance(choice, float) and not math.isfinite(choice)):
-                _wrong(f"{_short(choice)} is no value of a hyper-parameter; give numbers, texts, true or false")
+                _wrong(f"{_short(choice)} is not a value of a hyper-parameter; give numbers, texts, true or false")
         twice = next((choice for index, choice in enumerate(value) if _is_in(choice, value[:index])), None)
         if twice is not None:
-            _wrong(f"{_short(twice)} is there twice; leave it out once")
+            _wrong(f"{_short(twice)} occurs twice; remove one")
         return tuple(value)
 
     @model_validator(mode="after")
@@ -189,7 +189,7 @@ class From(_Part):
         try:
             groups = re.compile(value)
         except re.error as error:
-            _wrong(f"is no regular expression: {error}")
+            _wrong(f"is not a regular expression: {error}")
         unnamed = groups.groups - len(groups.groupindex)
         if "value" not in groups.groupindex and unnamed != 1:
             _wrong("has no group `value`; write for example 'accuracy: (?P<value>[0-9.]+)'")
@@ -202,7 +202,7 @@ class From(_Part):
             what = " and ".join(given) or "nothing"
             _wrong(f"names {what}; name one of pattern, json_lines, events or agent")
         if self.key is not None and given[0] not in ("json_lines", "events"):
-            _wrong(f"key means nothing for {given[0]}; leave it out")
+            _wrong(f"key has no effect with {given[0]}; leave it out")
         return self
 
 
@@ -288,14 +288,14 @@ class Configuration(_Part):
     @classmethod
     def _is_a_recording(cls, value: str) -> str:
         if value and not _RECORD.fullmatch(value):
-            _wrong(f'{_short(value)} is no recording; write "ring:20" for the last 20 steps, or "full"')
+            _wrong(f'{_short(value)} is not a recording; write "ring:20" for the last 20 steps, or "full"')
         return value
 
     @field_validator("targets", mode="before")
     @classmethod
     def _several(cls, value: object) -> object:
         if value is not None and (not isinstance(value, list | tuple) or not value):
-            _wrong(f"{_short(value)} is no list of targets; write each with a dash, its name and its goal")
+            _wrong(f"{_short(value)} is not a list of targets; write each with a dash, its name and its goal")
         return tuple(value) if isinstance(value, list) else value
 
     @field_validator("parameters", mode="before")
@@ -337,7 +337,7 @@ def read_configuration(path: str | os.PathLike[str]) -> Configuration:
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror or error}; name the YAML file of the search") from None
     if len(content) > LARGEST_FILE:
-        raise ConfigurationError(f"{path}: is larger than {LARGEST_FILE:,} bytes, and no configuration of a search")
+        raise ConfigurationError(f"{path}: is larger than {LARGEST_FILE:,} bytes; no configuration is that large")
     return parse_configuration(content, str(path))
 
 
@@ -396,7 +396,7 @@ def _sentence(error: ErrorDetails) -> str:
 
 
 _EXPECTED = {
-    "string_type": "write a text",
+    "string_type": "write a string",
     "int_type": "write a whole number",
     "float_type": "write a number",
     "bool_type": "write true or false",
@@ -448,14 +448,14 @@ def _keys_of(location: list[str | int]) -> str:
 
 def _wrong_targets(configuration: Configuration) -> list[str]:
     if configuration.target is not None and configuration.targets is not None:
-        return ["targets: there is a target, too; write one of both"]
+        return ["targets: there is also a target; write only one of them"]
     targets = configuration.all_targets
     if not targets:
         return ["target: is missing; write the name and the goal of what is measured"]
     wrong = []
     names = [target.name for target in targets]
     if len(set(names)) < len(names):
-        wrong.append("targets: two have one name; give each its own")
+        wrong.append("targets: two have the same name; give each its own")
     is_pruned = "pruner" in configuration.model_fields_set and configuration.pruner.name != "none"
     if len(targets) > 1 and is_pruned:
         wrong.append("pruner.name: Optuna prunes searches with one target only; write none, or one target")
@@ -494,12 +494,12 @@ def _wrong_range(name: str, parameter: Parameter) -> str:
     kind = type_of(name, parameter)
     if parameter.choice is not None:
         if parameter.log:
-            return ".log: means something for bounds only; leave it out"
+            return ".log: applies to bounds only; leave it out"
         numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in parameter.choice)
         if parameter.type is not None and not numbers:
-            return f".type: is {parameter.type}, but choices are no numbers; leave the type out"
+            return f".type: is {parameter.type}, but choices are not numbers; leave the type out"
         if kind == "int" and any(isinstance(value, float) for value in parameter.choice):
-            return ".choice: holds numbers with a fraction, but the type is int"
+            return ".choice: contains numbers with a fraction, but the type is int"
         return ""
     low, high = parameter.bounds or (0, 1)
     if kind is None:
@@ -550,7 +550,7 @@ def _wrong_condition(name: str, parameters: Mapping[str, Parameter]) -> str:
         for value in as_values(values):
             if not _is_in(value, choice):
                 return (
-                    f".when.{other}: {_short(value)} is not among its choices; there are {', '.join(map(str, choice))}"
+                    f".when.{other}: {_short(value)} is not among its choices; they are {', '.join(map(str, choice))}"
                 )
     if _leads_to(name, name, parameters, set()):
         return ".when: leads back to itself; a parameter cannot depend on itself"
@@ -580,7 +580,7 @@ def _wrong_placeholders(configuration: Configuration) -> list[str]:
     if wrong is None:
         return []
     there = ", ".join(names)
-    return [f"command: {{{wrong}}} is no parameter; there are {there}. Write {{{{{wrong}}}}} for the braces themselves"]
+    return [f"command: {{{wrong}}} is not a parameter; choose from {there}. Write {{{{{wrong}}}}} for literal braces"]
 
 
 def _is_in(value: object, values: tuple[object, ...] | list[object]) -> bool:

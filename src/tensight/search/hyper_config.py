@@ -70,7 +70,7 @@ class HyperConfig:
         self._summary_dir = data.get(SUMMARY_DIR)
         self._lineage = _mapping(data, LINEAGE)
         if not isinstance(self._summary_dir, str | None):
-            raise InputError(f"{VARIABLE}: {SUMMARY_DIR} is no text; start the trial with `tensight search`")
+            raise InputError(f"{VARIABLE}: {SUMMARY_DIR} is not a string; start the trial with `tensight search`")
 
     @property
     def params(self) -> Params:
@@ -112,14 +112,14 @@ def _read(text: str | None) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise InputError(f"{VARIABLE} is no JSON: {error}; start the trial with `tensight search`") from None
+        raise InputError(f"{VARIABLE} is not JSON: {error}; start the trial with `tensight search`") from None
     if not isinstance(data, dict):
-        raise InputError(f"{VARIABLE} is no JSON object; start the trial with `tensight search`")
+        raise InputError(f"{VARIABLE} is not a JSON object; start the trial with `tensight search`")
     return data
 
 
 def _mapping(data: dict[str, Any], key: str) -> dict[str, Any] | None:
     value = data.get(key)
     if not isinstance(value, dict | None):
-        raise InputError(f"{VARIABLE}: {key} is no JSON object; start the trial with `tensight search`")
+        raise InputError(f"{VARIABLE}: {key} is not a JSON object; start the trial with `tensight search`")
     return value

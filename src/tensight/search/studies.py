@@ -186,7 +186,7 @@ class Study(StudyReading):
             study = optuna.load_study(study_name=name, storage=self._storage, pruner=pruner)
         except KeyError:
             raise StudyStorageError(
-                f"{without_password(url)}: there is no study {name!r}; `tensight search --config` makes one"
+                f"{without_password(url)}: there is no study {name!r}; `tensight search --config` creates one"
             ) from None
         if [direction.name.lower() for direction in study.directions] != directions:
             raise StudyStorageError(
@@ -260,12 +260,12 @@ class Study(StudyReading):
         """Return why other workers made a new trial superfluous; empty if they did not."""
         *earlier, trial = self._study.get_trials(deepcopy=False)[: number + 1]
         if _counted(earlier) >= most:
-            return "as many trials as wanted were begun by others"
+            return "other workers have begun enough trials"
         if self._configuration.tuner.name != "grid":
             return ""
         combination = trial.user_attrs.get(COMBINATION)
         if combination is None:
-            return "all combinations of the grid were begun by others"
+            return "other workers have begun all combinations of the grid"
         others = [other for other in earlier if other.user_attrs.get(COMBINATION) == combination]
         if all(other.user_attrs.get(SET_ASIDE) for other in others):
             return ""
@@ -281,7 +281,7 @@ class Study(StudyReading):
         except ValueError as error:
             self._study.tell(trial, state=TrialState.FAIL)
             raise StudyStorageError(
-                f"{self.shown_url}: the parameters are others than those of the study"
+                f"{self.shown_url}: the parameters differ from those of the study"
                 f" {self._study.study_name!r} ({error}); write another `name` into the configuration"
             ) from None
 

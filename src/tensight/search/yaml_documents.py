@@ -25,7 +25,7 @@ class _Loader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"{key.value!r} is written twice; leave it out once", key.start_mark
+                        None, None, f"{key.value!r} is written twice; remove one", key.start_mark
                     )
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
@@ -54,7 +54,7 @@ def read_document(content: bytes | str) -> dict[str, Any]:
         raise InvalidYamlError(f"{line} {error.problem or error.context}") from None
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         what = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InvalidYamlError(f" is no YAML: {what}") from None
+        raise InvalidYamlError(f" is not YAML: {what}") from None
     if not isinstance(data, dict):
-        raise InvalidYamlError(" holds no keys; begin with `command:`, `target:` and `parameters:`")
+        raise InvalidYamlError(" has no keys; begin with `command:`, `target:` and `parameters:`")
     return data

@@ -60,7 +60,7 @@ def access_token(file: Path) -> AccessToken:
     except OSError as error:
         raise InputError(f"the token file {file} cannot be used: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"the token file {file} holds no token: {_rule()}") from None
+        raise InputError(f"the token file {file} contains no token: {_rule()}") from None
     return AccessToken(text, file, new=True)
 
 
@@ -81,7 +81,7 @@ def is_open_to_others(path: Path) -> bool:
 
 def _usable(text: str, file: Path) -> str:
     if not SHORTEST <= len(text) <= LONGEST or not ALLOWED.fullmatch(text):
-        raise InputError(f"the token file {file} holds no token: {_rule()}")
+        raise InputError(f"the token file {file} contains no token: {_rule()}")
     return text
 
 

@@ -214,7 +214,7 @@ def _parser(kind: type[AnyMessage]) -> Callable[[bytes], AnyMessage]:
         try:
             return kind.FromString(request)
         except DecodeError:
-            raise UnparsableError(f"{len(request)} bytes that are no message {kind.DESCRIPTOR.full_name}") from None
+            raise UnparsableError(f"{len(request)} bytes that are not a message {kind.DESCRIPTOR.full_name}") from None
 
     return parse
 

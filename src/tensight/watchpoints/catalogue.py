@@ -288,7 +288,7 @@ def register(condition: Condition) -> Condition:
     names = [condition.id] + ([condition.abbreviation.lower()] if condition.abbreviation else [])
     for name in names:
         if name in _names:
-            raise InputError(f"the name {name!r} already stands for the condition {_names[name]}; choose another")
+            raise InputError(f"the name {name!r} already names the condition {_names[name]}; choose another")
     _registry[condition.id] = condition
     _names.update(dict.fromkeys(names, condition.id))
     return condition

@@ -273,7 +273,7 @@ def _shapes(block: StatisticsBlock) -> list[tuple[int, ...]]:
     start = 0
     for dimensions in block.dimensions:
         if not 0 <= dimensions <= MOST_DIMENSIONS:
-            raise WireError(f"a tensor has {dimensions:,} dimensions; {MOST_DIMENSIONS} is the most")
+            raise WireError(f"a tensor has {dimensions:,} dimensions; at most {MOST_DIMENSIONS} are accepted")
         shapes.append(tuple(dims[start : start + dimensions]))
         start += dimensions
     if start != len(dims):

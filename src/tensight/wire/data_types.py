@@ -57,7 +57,7 @@ def shape_of(dims: Iterable[int], item_bytes: int = 1) -> tuple[int, ...]:
     """
     shape = tuple(dims)
     if len(shape) > MOST_DIMENSIONS:
-        raise WireError(f"a tensor has {len(shape):,} dimensions; {MOST_DIMENSIONS} is the most")
+        raise WireError(f"a tensor has {len(shape):,} dimensions; at most {MOST_DIMENSIONS} are accepted")
     if any(length < 0 for length in shape):
         raise WireError(f"a tensor has the shape {list(shape)}; no dimension can be negative")
     # without zeros: NumPy refuses such shapes even if there are no elements

@@ -133,7 +133,7 @@ def tensor_piece(raw: bytes | memoryview) -> TensorPiece:
             if len(dims) > MOST_DIMENSIONS:
                 raise WireError(f"a tensor has more than {MOST_DIMENSIONS} dimensions")
     except ProtobufFormatError as error:
-        raise WireError(f"a message is no piece of a tensor: {error}") from error
+        raise WireError(f"a message is not a piece of a tensor: {error}") from error
     data_type = _signed(values.get(_DATA_TYPE, 0), 32)
     dtype = numpy_dtype(data_type)
     return TensorPiece(

@@ -48,5 +48,5 @@ def slot_number(data: bytes) -> int:
         return 0
     number = int(data) if _SLOT.fullmatch(data) else -1
     if not 0 <= number <= MOST_SLOT:
-        raise WireError(f"the slot {text(data, 80)!r} is no number from 0 to {MOST_SLOT}")
+        raise WireError(f"the slot {text(data, 80)!r} is not a number from 0 to {MOST_SLOT}")
     return number

@@ -104,7 +104,7 @@ def view_of(message: ViewRequest) -> RequestedView:
     """
     which = text(message.which, _LONGEST_WORD)
     if which not in ("current", "previous", "difference"):
-        raise WireError(f"a view of the {which!r} tensor is asked for; there is none")
+        raise WireError(f"a view of an unknown tensor is requested: {which!r}")
     try:
         view = View(
             kind=cast("ViewKind", text(message.kind, _LONGEST_WORD)),
@@ -116,7 +116,7 @@ def view_of(message: ViewRequest) -> RequestedView:
             limit=message.limit,
         )
     except InputError as error:
-        raise WireError(f"a view is asked for that there is not: {error}") from error
+        raise WireError(f"an unknown view is requested: {error}") from error
     iteration = message.iteration if message.HasField("iteration") else None
     return RequestedView(received_request(message.tensor), view, cast("Which", which), iteration)
 
@@ -188,7 +188,7 @@ class ViewAssembler:
         """
         index = piece.index
         if not 0 <= index < len(self._views) or index in self._done:
-            raise WireError(f"a view arrives at position {index}; {len(self._views)} were asked for, each once")
+            raise WireError(f"a view arrives at position {index}; {len(self._views)} were requested, each once")
         if piece.error:
             self._done.add(index)
             self._begun.pop(index, None)
@@ -254,7 +254,7 @@ def _array_type(
     """Return dtype and shape of the array that follows."""
     dtype = numpy_dtype(piece.data_type)
     if dtype is None:
-        raise WireError(f"a view has elements of the DataType {piece.data_type}, which is none of numbers")
+        raise WireError(f"a view has elements of the DataType {piece.data_type}, which is not numeric")
     dims = shape_of(piece.dims, dtype.itemsize)
     if view.kind == "heat_map":
         if dtype != np.float32 or len(dims) != 2 or dims[0] > view.rows or dims[1] > view.columns:
@@ -265,7 +265,7 @@ def _array_type(
             raise WireError(f"a map of {view.rows} x {view.columns} slices arrives as {dtype} {list(dims)}")
         return dtype, dims
     if view.kind in SEARCHES and any(isinstance(entry, slice) for entry in index):
-        raise WireError("one element was searched for, and several arrive")
+        raise WireError("one element was requested, and several arrive")
     ranges = (entry.indices(length) for entry, length in zip(index, shape, strict=True) if isinstance(entry, slice))
     chosen = tuple(len(range(*each)) for each in ranges)
     if dims != chosen or math.prod(dims) > view.limit:
@@ -276,7 +276,7 @@ def _array_type(
 def _statistics(summary: TensorSummary) -> TensorStatistics:
     received = received_statistics(summary)
     if received is None or received.whole is None:
-        raise WireError("statistics were asked for and arrive incomplete; views come from Tensight's agents")
+        raise WireError("requested statistics arrive incomplete; views come from Tensight's agents")
     return received.whole
 
 

@@ -311,5 +311,5 @@ def _iteration(digits: bytes) -> int | None:
     if not digits:
         return None
     if not (digits.isdigit() and len(digits) <= _MOST_DIGITS):
-        raise WireError(f"{text(digits, _MOST_DIGITS)!r} is no iteration of a hit")
+        raise WireError(f"{text(digits, _MOST_DIGITS)!r} is not the iteration of a hit")
     return int(digits)
