@@ -275,8 +275,8 @@ class Running(SessionPart):
             if record.state.has_ended or (left is not None and left <= 0):
                 when = "" if record.state.has_ended else f" after {timeout_s:g} s"
                 raise WaitError(
-                    f"session {self.id} ({self.name}) is {record.state.value} at step {record.step}{when}, and what was"
-                    " waited for is not true"
+                    f"session {self.id} ({self.name}) is {record.state.value} at step {record.step}{when}, and the"
+                    " condition is not true"
                 )
             event = events.next(left)
             if event is None or event.kind in ("state", "closed", "hits") or events.missed:

@@ -23,30 +23,30 @@ SUMMARY = "Debug the training of a neural network: stop it where a tensor goes w
 
 DESCRIPTION = """
 A *session* is one run being debugged: a training process that is attached, or a dump or recorded run that was opened.
-Which commands a session takes is told by its `capabilities`.
+Its `capabilities` list the commands that it accepts.
 
 Steps count from 1; step 0 is the state before the first update. A tensor has an address,
 `RANK/GRAPH/NODE:SLOT@STEP`.
 
 Everything that happens in a session is an event with a number. Follow them at `…/events/stream`, a WebSocket that sends
-each event as one JSON text, beginning after the number given as `after`; or ask for them at `…/events`. A gap between
-the last number known and the first one sent means that events are no longer known: read the session anew. A follower
-that takes nothing for some seconds is dropped with close code 1013, and may come back.
+each event as one JSON text, starting after the number `after`; or poll them at `…/events`. A gap between the last known
+number and the first one sent means that events were dropped: read the session again. A subscriber that accepts nothing
+for some seconds is disconnected with close code 1013, and may reconnect.
 
-Where the server has a token, send `Authorization: Bearer TOKEN`, or log in to get a cookie; a page may also offer the
-WebSocket protocols `tensight` and `bearer.TOKEN`. Bodies are JSON, declared as `application/json`. Every refusal has
-the same form: `{"error": {"code", "message", "where"}}`.
+If the server has a token, send `Authorization: Bearer TOKEN`, or log in to get a cookie; a page may also offer the
+WebSocket protocols `tensight` and `bearer.TOKEN`. Bodies are JSON, declared as `application/json`. Every error has the
+same format: `{"error": {"code", "message", "where"}}`.
 """
 
 TAGS = [
     {"name": "sessions", "description": "The server, its dumps and sessions, and commands to them."},
-    {"name": "graphs", "description": "What is computed: graphs, nodes, and the lines of code behind them."},
-    {"name": "watchpoints", "description": "What is watched for."},
+    {"name": "graphs", "description": "The computation: graphs, nodes, and the lines of code behind them."},
+    {"name": "watchpoints", "description": "Conditions that are checked on tensors."},
     {"name": "hits", "description": "Where watchpoints hit, and where anomalies began."},
-    {"name": "tensors", "description": "What the values are."},
-    {"name": "comparisons", "description": "What differs between two runs, and where it begins."},
-    {"name": "searches", "description": "Searches for hyper-parameters, and what came of their trials."},
-    {"name": "events", "description": "What happens, as it happens."},
+    {"name": "tensors", "description": "Values and statistics of tensors."},
+    {"name": "comparisons", "description": "Differences between two runs, and where they begin."},
+    {"name": "searches", "description": "Hyper-parameter searches, and the results of their trials."},
+    {"name": "events", "description": "Changes of sessions and of the server, as they happen."},
 ]
 
 _INTERNAL: dict[int | str, dict[str, Any]] = {

@@ -258,7 +258,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             Quantity(
                 "required_rtol",
                 "smallest r with abs(x - p) ≤ atol + r · abs(p) for every element",
-                "the relative tolerance (beside an absolute one of {atol}) within which every element"
+                "the relative tolerance (with an absolute one of {atol}) within which every element"
                 " equals its previous value",
                 _required_rtol,
                 ("has_previous", "required_rtol"),
@@ -300,8 +300,8 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             ),
             Quantity(
                 "unmasked_non_finite_count",
-                "count(NaN) + count(±Inf), without what masks and what is left out",
-                "the number of NaN and ±Inf elements that nobody put there",
+                "count(NaN) + count(±Inf), without masks and ignored elements",
+                "the number of NaN and ±Inf elements that were not written on purpose",
                 _unmasked_count,
                 NON_FINITE,
                 Source.MASKS,

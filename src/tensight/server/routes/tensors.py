@@ -69,7 +69,7 @@ _PART_HEADERS = {
 }
 PART: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The elements, in the form asked for.",
+        "description": "The elements, in the requested format.",
         "headers": {
             name: {"description": text, "schema": {"type": "string"}, "example": example}
             for name, (text, example) in _PART_HEADERS.items()
