@@ -25,7 +25,7 @@ def described(name: str) -> str:
     Parameters
     ----------
     name : str
-        Of the distribution.
+        Name of the distribution.
     """
     from tensight.tensors.native import description
     from tensight.version import __version__

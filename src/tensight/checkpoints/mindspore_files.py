@@ -58,7 +58,7 @@ def read_mindspore(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
     checkpoint : Checkpoint
     file : OpenFile
     name : str
-        Of the file within the checkpoint.
+        Name of the file within the checkpoint.
 
     Raises
     ------

@@ -63,7 +63,7 @@ class StoredTensor:
     storage : Storage
     dtype : str
     offset : int
-        Of the first element, in elements.
+        Position of the first element, in elements.
     shape, strides : tuple of int
     """
 

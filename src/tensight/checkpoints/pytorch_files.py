@@ -36,7 +36,7 @@ def read_pytorch(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
     checkpoint : Checkpoint
     file : OpenFile
     name : str
-        Of the file within the checkpoint.
+        Name of the file within the checkpoint.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def read_object(file: OpenFile, name: str, start: int = 0, length: int | None = 
     ----------
     file : OpenFile
     name : str
-        Of the file within the checkpoint.
+        Name of the file within the checkpoint.
     start, length : int
         Range in the file; by default the whole file.
     """

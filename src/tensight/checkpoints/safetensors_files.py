@@ -36,7 +36,7 @@ def read_safetensors(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
     checkpoint : Checkpoint
     file : OpenFile
     name : str
-        Of the file within the checkpoint.
+        Name of the file within the checkpoint.
 
     Raises
     ------

@@ -83,11 +83,11 @@ def refused(code: str, status: int, message: str) -> TensightError:
     Parameters
     ----------
     code : str
-        From the body of the response.
+        Error code in the body of the response.
     status : int
-        Of the response.
+        HTTP status of the response.
     message : str
-        Shown to the user.
+        Message for the user.
     """
     entry = CATALOGUE.get(code)
     kind = _RAISED.get(entry.raised_as) if entry is not None else None

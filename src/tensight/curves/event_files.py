@@ -73,9 +73,9 @@ def read_event_file(file: BinaryIO, name: str, series: Series) -> None:
     Parameters
     ----------
     file : binary file
-        At its beginning.
+        The file, opened at its beginning.
     name : str
-        Of the file, for notes.
+        Name of the file, for notes.
     series : Series
 
     Raises

@@ -57,7 +57,7 @@ def has_unusual_tolerances(parameters: Mapping[str, float]) -> bool:
     Parameters
     ----------
     parameters : mapping of str to float
-        Of a condition of the drop-in API.
+        Parameters of a condition of the drop-in API.
     """
     tolerances = [parameters[name] for name in ("rtol", "atol") if name in parameters]
     return not all(0 <= tolerance < math.inf for tolerance in tolerances)
@@ -77,7 +77,7 @@ def verdicts(
     analysis : Analysis
         The analysis that evaluated the check.
     parameters : mapping of str to float
-        Of the condition, as given.
+        Parameters of the condition, as given.
     check : ConditionCheck
         The check.
     files : sequence of TensorFile

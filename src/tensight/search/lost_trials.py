@@ -86,7 +86,7 @@ def is_late(step: int, whole_steps: int | None) -> bool:
     ----------
     step : int
     whole_steps : int or None
-        Of the whole trial; None if unknown.
+        Number of steps of the whole trial; None if unknown.
     """
     return whole_steps is not None and step > half_of(whole_steps)
 
@@ -102,7 +102,7 @@ def beginning_of(steps: int) -> int:
     Parameters
     ----------
     steps : int
-        Of the whole trial.
+        Number of steps of the whole trial.
     """
     return max(LEAST_STEPS, math.ceil(BEGINNING * steps))
 
@@ -116,7 +116,7 @@ def weights_still(steps: int) -> LostWatchpoint:
     Parameters
     ----------
     steps : int
-        Of the whole trial, as observed in other trials.
+        Number of steps of the whole trial, as observed in other trials.
     """
     pace = {"abs_mean_update_ratio_lt": LEAST_MOVED / steps}
     return LostWatchpoint("weights stand still", WEIGHTS_STILL, "matrices", beginning_of(steps), pace)
@@ -130,7 +130,7 @@ def gets_on(condition: str, steps: int) -> LostWatchpoint:
     condition : str
         The condition of `GETS_NOWHERE` that had hit.
     steps : int
-        Of the whole trial, as observed in other trials.
+        Number of steps of the whole trial, as observed in other trials.
     """
     if condition == GRADIENTS_ZERO:
         return LostWatchpoint("gradients are back", "tensor_too_large", "matrix_gradients", 1, {"abs_mean_gt": 0.0})

@@ -32,7 +32,7 @@ class Peers:
     ----------
     configuration : Configuration
     number : int
-        Of the trial to compare.
+        Number of the trial to compare.
     trials : sequence of FrozenTrial
         All trials of the study.
     """
@@ -64,7 +64,7 @@ class Peers:
         ----------
         step : int
         value : float
-            Of the target at that step.
+            Value of the target at that step.
         loss : float or None
             The loss that the debugger sees at that time.
         """

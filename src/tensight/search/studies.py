@@ -59,7 +59,7 @@ class Suggestion:
     ----------
     trial : optuna.Trial
     values : dict of str to value
-        Of its parameters.
+        Values of its parameters.
     """
 
     trial: optuna.Trial
@@ -78,7 +78,7 @@ class Outcome:
     Attributes
     ----------
     values : tuple of float
-        Of the targets; empty if the trial was pruned or has failed.
+        Values of the targets; empty if the trial was pruned or has failed.
     is_pruned : bool
         Whether it was ended because it was bad. A trial without values that was not pruned has failed.
     reason : str
@@ -100,7 +100,7 @@ class StudyReading:
     ----------
     configuration : Configuration
     url : str
-        Of the storage.
+        URL of the storage.
     study : optuna.Study
     """
 
@@ -156,7 +156,7 @@ class Study(StudyReading):
     ----------
     configuration : Configuration
     url : str
-        Of the storage, as in SQLAlchemy.
+        URL of the storage, as in SQLAlchemy.
     must_exist : bool
         Whether a missing study is an error.
 

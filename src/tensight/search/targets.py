@@ -228,7 +228,7 @@ def make_reader(
     ----------
     target : Target
     summary_dir : Path
-        Of the trial.
+        Folder of the trial.
     output : Path
         The file with the output of the trial.
     fill : callable

@@ -107,11 +107,11 @@ class Watch:
     Parameters
     ----------
     server : Server
-        To which the training attaches.
+        Server to which the training attaches.
     job : str
-        Under which the training attaches.
+        Name under which the training attaches.
     host, port : str, int
-        Where the server listens for trainings.
+        Address on which the server listens for trainings.
     prunes : bool
         Whether an error ends the trial, or a lack of progress.
     record : str
@@ -122,7 +122,7 @@ class Watch:
     Attributes
     ----------
     steps : int
-        That the training has done, as far as known.
+        Steps that the training has done, as far as known.
     is_attached : bool
         Whether the training has attached.
     warnings : list of Illness

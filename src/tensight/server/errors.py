@@ -35,11 +35,11 @@ class ErrorDetail(Record):
     """What went wrong."""
 
     code: ErrorCode
-    """For programs, from the list in the reference of errors."""
+    """Error code for programs, from the list in the reference of errors."""
     message: str
-    """For a person: what was wrong, where, and what to do."""
+    """Message for the user: what was wrong, where, and what to do."""
     where: str = ""
-    """The parameter or path that it is about."""
+    """The parameter or path of the error."""
 
 
 class ErrorReply(Record):

@@ -263,7 +263,7 @@ class TensorFileResponse(Response):
     ----------
     file : TensorFile
     request_headers : Headers
-        Of the request: Range, If-Range, If-None-Match.
+        Headers of the request: Range, If-Range, If-None-Match.
     headers : dict
         Further headers of the response.
 

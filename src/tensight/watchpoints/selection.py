@@ -37,7 +37,7 @@ class NodeFacts(NamedTuple):
     name : str
         Full name.
     type : str
-        Of the operator, or ``Parameter`` or ``Const``.
+        Type of the operator, or ``Parameter`` or ``Const``.
     kind : str
         As in `tensight.graph.LayerNode`: ``operator``, ``weight`` for a trained parameter, ``frozen``, ``data``,
         ``constant``.
@@ -56,7 +56,7 @@ def matcher(selector: Selector, layers: Layers) -> Callable[[NodeFacts], bool]:
     selector : Selector
         The selector.
     layers : Layers
-        Of all graphs of the rank together; needed only if `needs_layers` is true.
+        Layers of all graphs of the rank together; needed only if `needs_layers` is true.
     """
     named = _named_by_layers(selector.kind, layers)
     if named is not None:

@@ -93,7 +93,7 @@ def block_message(
     numbers : array of float64, shape (n, len(MEASURES))
         NaN where there is no finite element.
     hashes : array of uint64, shape (n,)
-        Of the content.
+        Hashes of the content.
     """
     block = StatisticsBlock(
         tensors=tensors.tolist(),
@@ -126,7 +126,7 @@ class ReceivedBlock:
     ----------
     iteration : int
     tensors : list of BlockTensor
-        Of each row.
+        The tensor of each row.
     dtypes : list of str
         Names; empty for a type without a name here.
     shapes : list of tuple of int

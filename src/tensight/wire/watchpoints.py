@@ -57,7 +57,7 @@ def set_command(
     nodes : iterable of (graph name, Node)
         The watched nodes; constants are left out, because they cannot be watched.
     rank : int
-        Of the process.
+        Rank of the process.
     selection : str
         A selector in place of the nodes, for agents whose nodes appear as they run.
     most_bytes : int
@@ -264,7 +264,7 @@ class ReceivedHit:
     parameters : tuple of ReceivedParameter
         In the order of the message.
     iteration : int or None
-        Of its step, if the process did not stop for it, because it is not new.
+        Iteration of its step, if the process did not stop for it, because the hit is not new.
     """
 
     node: str

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 1000
 MOST_ENTRIES = 5000
-"""Of a drawn scope, or of a relationship graph."""
+"""Maximum number of entries of a drawn scope, or of nodes of a relationship graph."""
 LONGEST_NAME = 4096
 LONGEST_QUERY = 1000
 LARGEST = 2**31 - 1

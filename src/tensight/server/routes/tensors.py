@@ -159,11 +159,11 @@ class TensorStatisticsRecord(Record):
 
     address: str
     statistics: Statistics
-    """Of the requested tensor or difference."""
+    """Statistics of the requested tensor or difference."""
     current: Statistics | None = None
-    """For a difference: of the tensor."""
+    """For a difference: statistics of the tensor."""
     previous: Statistics | None = None
-    """For a difference: of the tensor one step before."""
+    """For a difference: statistics of the tensor one step before."""
 
 
 def element_record(address: TensorAddress, view: ViewResult) -> ElementRecord:
