@@ -241,7 +241,7 @@ def name_of(node: graph.Node, parent: graph.Graph) -> str:
 
 
 def is_recorded_otherwise(node: graph.Node) -> bool:
-    """Whether the files of a node have a different name than in the training; a number for a repeated name is fine."""
+    """Whether the files of a node have a different name than in the training, other than by a repetition number."""
     return bool(node.full_name) and not node.name.startswith(node.full_name)
 
 

@@ -29,8 +29,8 @@ COOKIE = "tensight_token"
 SUBPROTOCOL = "bearer."
 """Prefix of the token in the WebSocket header of subprotocols, the only header that a page can set."""
 
-NO_ACCESS = "this server needs its access token, which is in the file that it named when it was started"
-WRONG_ACCESS = "the access token is not that of this server, which is in the file that it named when it was started"
+NO_ACCESS = "this server needs its access token, which is in the file named at its start"
+WRONG_ACCESS = "the access token is not that of this server, which is in the file named at its start"
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _EVERY_ADDRESS = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 - compared, not bound
@@ -139,7 +139,7 @@ class Access:
         name = match["name"].lower()
         if name not in self._hosts and not (self._hosts & _EVERY_ADDRESS and _is_address(name)):
             raise ForbiddenError(
-                f"this server does not go by the name {name!r}; if it should, start it with --allowed-host {name}"
+                f"this server does not accept the host name {name!r}; to allow it, start it with --allowed-host {name}"
             )
         return given[0].lower()
 
@@ -178,7 +178,7 @@ class Access:
             body += message.get("body", b"")
             more = message.get("more_body", False)
             if len(body) > most:
-                raise BodyTooLargeError(f"the body of the request has more than {most:,} bytes, which are accepted")
+                raise BodyTooLargeError(f"the body of the request has more than {most:,} bytes, the maximum")
         media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         if body and media_type != "application/json":
             raise ContentTypeError(f"the body is declared as {media_type[:80]!r}; send JSON, as application/json")

@@ -125,7 +125,7 @@ def reply_to_unexpected(error: Exception, where: str) -> Response:
     return reply(
         500,
         "server-failed",
-        f"the server failed ({type(error).__name__}); its log says why. The session may be used on.",
+        f"the server failed ({type(error).__name__}); see its log. The session remains usable.",
         where,
     )
 

@@ -172,7 +172,7 @@ class EventStreams:
                 except asyncio.TimeoutError:
                     self.dropped += 1
                     logger.info("subscriber dropped", extra={"peer": websocket.client, "after": after})
-                    return _Close(SLOW_CODE, f"took no event for {self._slow_after_s:g} s; go on after {after}")
+                    return _Close(SLOW_CODE, f"accepted no event for {self._slow_after_s:g} s; continue after {after}")
                 after = event.number
                 if until_closed and event.kind == "closed":
                     return _Close(1000, "the session was closed")

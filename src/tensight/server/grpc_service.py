@@ -186,7 +186,7 @@ class DebuggerService:
             await _refuse(context, error)
         except Exception:
             logger.exception("a call failed", extra={"peer": caller.peer})
-            await context.abort(grpc.StatusCode.INTERNAL, "the debug server failed; its log says why")
+            await context.abort(grpc.StatusCode.INTERNAL, "the debug server failed; see its log for the reason")
 
 
 class _Messages:

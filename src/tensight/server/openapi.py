@@ -50,7 +50,7 @@ TAGS = [
 ]
 
 _INTERNAL: dict[int | str, dict[str, Any]] = {
-    500: {"model": ErrorReply, "description": "The server failed; its log says why."}
+    500: {"model": ErrorReply, "description": "The server failed; its log contains the reason."}
 }
 ANY_ERRORS = documented(UnauthorizedError, ForbiddenError) | _INTERNAL
 CHANGE_ERRORS = documented(BodyTooLargeError, ContentTypeError)
@@ -60,18 +60,18 @@ _ERROR_SCHEMA = {"$ref": f"#/components/schemas/{ErrorReply.__name__}"}
 _EXAMPLES_OF_ERRORS = {
     401: (
         "unauthorized",
-        "this server needs its access token, which is in the file that it named when it was started",
+        "this server needs its access token, which is in the file named at its start",
         "",
     ),
     403: ("forbidden", "a page of 'https://example.org' may not use this server; open the server's own page", ""),
     404: ("session-unknown", "there is no session '7'; list the sessions to see which there are", "/api/v1/sessions/7"),
     409: ("not-paused", "watchpoints can be changed while the run is paused; it is running", ""),
-    413: ("body-too-large", "the body of the request has more than 1,048,576 bytes, which are accepted", ""),
+    413: ("body-too-large", "the body of the request has more than 1,048,576 bytes, the maximum", ""),
     415: ("content-type-invalid", "the body is declared as 'text/plain'; send JSON, as application/json", ""),
     416: ("range-invalid", "the file has 528 bytes; bytes=600- lies outside of it", "header.range"),
     422: ("input-invalid", "query.limit: Input should be less than or equal to 1000", "query.limit"),
     429: ("limit-exceeded", "2 dumps are open already; close one first", ""),
-    500: ("server-failed", "the server failed (ValueError); its log says why. The session may be used on.", ""),
+    500: ("server-failed", "the server failed (ValueError); see its log. The session remains usable.", ""),
     507: ("storage-failed", "the workspace cannot be written: no space left on device", ""),
 }
 

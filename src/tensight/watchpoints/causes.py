@@ -201,7 +201,7 @@ class Causes:
         return not self._inherits(hit.node)
 
     def _inherits(self, name: str) -> bool:
-        """Whether a reported NaN or Inf went into an operator, directly or through nodes that were not checked."""
+        """Whether a reported NaN or Inf went into an operator, directly or through operators without a hit."""
         inputs, checked = self._inputs, self._checked()
         if is_after_forward(name) and any(sick in inputs and not is_after_forward(sick) for sick in self._sick):
             return True
