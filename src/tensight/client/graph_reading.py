@@ -183,7 +183,7 @@ class GraphReading(SessionPart):
         Parameters
         ----------
         address : str, or anything with an address
-        Address of the tensor.
+            Address of the tensor.
         hops : int
             Distance from the node in edges.
         limit : int
