@@ -22,14 +22,14 @@ def connect(
     Parameters
     ----------
     url : str, optional
-        The address that the server printed, with its prefix if it has one; ``http://`` may be left out. By default that
-        in the variable ``TENSIGHT_URL``, else ``http://127.0.0.1:8080``.
+        The address that the server printed, with its prefix if it has one; ``http://`` may be omitted. By default the
+        value of the environment variable ``TENSIGHT_URL``, or else ``http://127.0.0.1:8080``.
     token : str, optional
-        The token that the server printed, where it asks for one; by default that in the variable ``TENSIGHT_TOKEN``.
+        The token that the server printed, if it requires one; by default the value of ``TENSIGHT_TOKEN``.
     verify : bool, path or ssl.SSLContext
-        For https, which certificates are trusted: those the system trusts (True), those in a file, or any (False).
+        Trusted certificates for https: those of the system (True), those in a file, or any (False).
     certificate : (path, path), optional
-        For https, certificate and key of this client, where the server asks for one.
+        Certificate and key of this client for https, if the server requires them.
 
     Returns
     -------
@@ -38,18 +38,18 @@ def connect(
     Raises
     ------
     InputError
-        The address is none, or a file with certificates cannot be read.
+        The address is invalid, or a file with certificates cannot be read.
     UnreachableError
-        No server answers there.
+        No server responds there.
     AccessError
-        It asks for a token, or for another one; or its certificate is not trusted.
+        The server requires a token, or a different one; or its certificate is not trusted.
 
     Examples
     --------
     >>> server = tensight.connect(server.url)
     >>> session = server.open("sick-2.10.0")
     """
-    # Most of what imports this package never talks to a server.
+    # Most processes that import this package never connect to a server.
     try:
         from tensight.client import Server
     except ModuleNotFoundError as error:
@@ -61,7 +61,7 @@ def connect(
 
 
 def __getattr__(name: str) -> Any:
-    """Import the modules that people use when they use them: each process that may be debugged imports this one."""
+    """Import submodules at first use: every process that may be debugged imports this package."""
     if name == "__version__":
         return importlib.import_module("tensight.version").__version__
     if name in ("analysis", "client", "debugger", "dumps", "errors", "mindspore", "torch", "watchpoints"):
@@ -75,5 +75,5 @@ def __getattr__(name: str) -> Any:
 
 
 def _needs_all(name: str) -> ImportError:
-    """Return what is raised where only the light agent is installed."""
+    """Return the error for an installation of the light agent only."""
     return ImportError(f"tensight.{name} needs the full installation: pip install tensight", name=f"tensight.{name}")

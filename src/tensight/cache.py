@@ -1,4 +1,4 @@
-"""Where derived data is kept: never in the dump, unless a person asks for it."""
+"""Location of derived data: never in the dump, unless requested."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def cache_root() -> Path:
 
 
 class DumpCache:
-    """The cache folder of one dump.
+    """The cache folder of a dump.
 
     Parameters
     ----------
     dump_path : str
-        The dump's folder or URL; it names the cache folder and is not touched.
+        The dump's folder or URL; it determines the cache folder and is not touched.
     root : Path, optional
         The folder of all caches. By default `cache_root()`.
     """
@@ -55,7 +55,7 @@ class DumpCache:
         return self.folder / name
 
     def write(self, name: str, fill: Callable[[IO[bytes]], object]) -> bool:
-        """Write a file as a whole: a reader sees the old one or the new one, never a part.
+        """Write a file atomically: readers see the old or the new content, never a part.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ class DumpCache:
         Returns
         -------
         bool
-            False when the folder cannot be written; the work goes on without a cache.
+            False if the folder cannot be written; work continues without a cache.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -100,19 +100,19 @@ class DumpCache:
 
 
 def cache_for(dump_path: str, cache_dir: str | os.PathLike[str] | None) -> DumpCache:
-    """Return the cache of a dump, in the folder a person named or in the default one.
+    """Return the cache of a dump, in a given or the default folder.
 
     Parameters
     ----------
     dump_path : str
         The dump.
     cache_dir : path, optional
-        A folder for caches; created when needed.
+        A folder for caches, created when needed.
 
     Raises
     ------
     InputError
-        If `cache_dir` exists and is not a folder.
+        `cache_dir` exists and is not a folder.
     """
     if cache_dir is None:
         return DumpCache(dump_path)

@@ -1,7 +1,7 @@
-"""The codes of all errors, for programs: what each means, and what to do.
+"""The codes of all errors, with their meanings and advice.
 
-`TensightError.code` is one of them, and so is ``code`` in an answer of the HTTP API. The table in
-``docs/reference/errors.md`` is made of this one (`make api`), and a test holds it against the code.
+`TensightError.code` is one of them, and so is ``code`` in a response of the HTTP API. The table in
+``docs/reference/errors.md`` is generated from this one (`make api`), and a test compares it with the code.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class CataloguedError(NamedTuple):
-    """What a code stands for.
+    """The meaning of an error code.
 
     Attributes
     ----------
     code : str
-        Lower case, with hyphens. It is never changed, and never given to another thing.
+        Lower case, with hyphens. It is never changed or reused.
     raised_as : str
-        Name of the class with which Python code meets it.
+        Name of the class that Python code raises.
     meaning : str
         What went wrong, in a sentence.
     advice : str
@@ -76,7 +76,7 @@ _CATALOGUE = (
     CataloguedError(
         "dump-unreadable",
         "DumpError",
-        "A folder is no dump, or a dump or a file in it cannot be read.",
+        "A folder is not a dump, or a dump or a file in it cannot be read.",
         "Pass the folder that contains the ranks; write a damaged dump again.",
     ),
     CataloguedError(

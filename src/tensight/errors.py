@@ -1,4 +1,4 @@
-"""What can go wrong, for a person: every error says what was wrong, where, and what to do."""
+"""Errors for users: each message says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ class TensightError(Exception):
     Parameters
     ----------
     *arguments : object
-        The message, as of other exceptions.
+        The message, as for other exceptions.
     code : str, optional
-        What went wrong, for programs, where that is narrower than the class; by default the code of the class. All
-        codes are in `tensight.error_catalogue`.
+        Code for programs, if it is narrower than that of the class; by default the code of the class. All codes are in
+        `tensight.error_catalogue`.
 
     Attributes
     ----------
     code : str
-        What went wrong, for programs. Messages may change, codes do not.
+        Code for programs. Messages may change, codes do not.
     """
 
     code: str = "error"
@@ -43,7 +43,7 @@ class DumpError(TensightError):
 
 
 class MissingFileError(DumpError):
-    """A file or folder is not there."""
+    """A file or folder does not exist."""
 
     code = "file-missing"
 
@@ -55,26 +55,26 @@ class GraphError(DumpError):
 
 
 class TensorFileError(DumpError):
-    """The file of one tensor cannot be read; the rest of the dump can."""
+    """The file of a tensor cannot be read; the rest of the dump can."""
 
     code = "tensor-unreadable"
 
 
 class CheckpointError(TensightError):
-    """A checkpoint, or a file of it, cannot be read, or is refused because it holds more than data."""
+    """A checkpoint, or a file of it, cannot be read, or is refused because it contains more than data."""
 
     code = "checkpoint-unreadable"
 
 
 class CurveError(TensightError):
-    """A log or an event file cannot be read, or holds no loss."""
+    """A log or an event file cannot be read, or contains no loss."""
 
     code = "curve-unreadable"
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in a dump that could not be used, while the rest of the dump still could.
+    """Something in a dump that could not be used, while the rest of the dump could.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Problem:
     what : str
         What is wrong with it, in one sentence.
     advice : str
-        What the person can do about it; empty when there is nothing to do.
+        What the user can do about it; empty if nothing.
     """
 
     where: str

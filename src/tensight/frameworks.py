@@ -1,25 +1,25 @@
-"""The frameworks whose trainings are debugged: one entry for each adapter in `tensight.agents`.
+"""The supported frameworks: one entry for each adapter in `tensight.agents`.
 
-Each Python process that may be debugged imports this when it starts, so it imports next to nothing itself.
+Each Python process that may be debugged imports this at its start, so it imports next to nothing itself.
 """
 
 from __future__ import annotations
 
 
 class KnownFramework:
-    """A framework that there is an adapter for.
+    """A framework with an adapter.
 
-    It is no named tuple: to make one takes longer than all else that is imported with this.
+    It is not a named tuple, because creating one takes longer than all other imports of this module.
 
     Parameters
     ----------
     module : str
-        As which it is imported. Its adapter is the package of that name in `tensight.agents`, with the modules
-        ``install`` and ``trial``; recordings name it so, too.
+        Name of its module. Its adapter is the package of that name in `tensight.agents`, with the modules ``install``
+        and ``trial``; recordings use this name, too.
     name : str
-        What people call it.
+        Display name.
     seeding : str
-        What sets the seed of its random numbers.
+        The function that seeds its random numbers.
     """
 
     __slots__ = ("module", "name", "seeding")
@@ -37,5 +37,5 @@ FRAMEWORKS = (
 
 
 def name_of(module: str) -> str:
-    """Return what people call a framework; of one that is not known what its recordings call it."""
-    return next((known.name for known in FRAMEWORKS if known.module == module), module)
+    """Return the display name of a framework; for an unknown one the name in its recordings."""
+    return next((framework.name for framework in FRAMEWORKS if framework.module == module), module)

@@ -1,6 +1,6 @@
-"""What is installed: of which commit it was built, and whether `tensight` and `tensight-agent` lie over each other.
+"""The installed distribution: the commit of its build, and whether two distributions overwrite each other.
 
-Both bring the package `tensight`.
+`tensight` and `tensight-agent` both contain the package `tensight`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ _RECORD = re.compile(r"(?P<name>tensight(?:_agent)?)-(?P<version>[^-]+)\.dist-in
 
 
 COMMIT_FILE = "COMMIT"
-"""Beside this module in a wheel: the commit of which it was built; ``-dirty`` where files had been changed since."""
+"""File beside this module in a wheel: the commit of its build; ``-dirty`` if files had been changed since."""
 
 _GIT_WITHIN_S = 5
 
 
 def described(name: str) -> str:
-    """Return in a line what is installed: version, commit, and what scans tensors.
+    """Return a line with the installed version, commit, and kernels.
 
     Parameters
     ----------
     name : str
-        Of the distribution.
+        Name of the distribution.
     """
     from tensight.tensors.native import description
     from tensight.version import __version__
@@ -36,7 +36,7 @@ def described(name: str) -> str:
 
 
 def commit_of(package: str) -> str:
-    """Return the commit of which a package was built, or in whose checkout it lies; empty if that is not known.
+    """Return the commit of which a package was built, or of its checkout; empty if unknown.
 
     Parameters
     ----------
@@ -55,24 +55,24 @@ def commit_of(package: str) -> str:
         return ""
     command = ["git", "-C", checkout, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=7"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_WITHIN_S, check=True)  # noqa: S603
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_WITHIN_S, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return ""
-    return found.stdout.strip()
+    return completed.stdout.strip()
 
 
 def require_one_version(folder: str | None = None) -> None:
-    """Refuse a mixture of two versions; the same version twice is the same files twice.
+    """Refuse two installed versions; the same version twice has the same files.
 
     Parameters
     ----------
     folder : str, optional
-        Where packages are installed; by default where this one is.
+        The folder of installed packages; by default that of this package.
 
     Raises
     ------
     TensightError
-        Two versions are there, and each has replaced files of the other.
+        Two versions are installed, and each has replaced files of the other.
     """
     folder = folder or os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:

@@ -36,31 +36,31 @@ def debug(
     job: str | None = None,
     quiet: bool | None = None,
 ) -> Debugger:
-    """Return a debugger for a training; it works in a ``with`` block, which begins before the first call of a network.
+    """Return a debugger for a training; use it in a ``with`` block that begins before the first call of a network.
 
-    Whatever goes wrong in it, the training goes on; exceptions of the block pass through it unchanged.
+    If the debugger fails, the training continues; exceptions of the block pass through unchanged.
 
     Parameters
     ----------
     *subjects : mindspore.nn.Cell
         The networks that are trained, and their optimizers, in any order. In GRAPH_MODE everything is debugged that the
-        block calls; in PYNATIVE_MODE these, or everything if none are given.
+        block calls; in PYNATIVE_MODE these networks, or everything if none are given.
 
     Other Parameters
     ----------------
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
 stop_on, record, record_folder, trace, trace_steps, against, keep_going, memory_budget_bytes, partial_memory, job, quiet
-        As in `tensight.agents.settings.AgentSettings`. What is not given comes from the environment.
+        As in `tensight.agents.settings.AgentSettings`. Omitted settings come from the environment.
 
     Returns
     -------
     Debugger
-        Its method `step` ends a step where no optimizer does.
+        Its method `step` ends a step if no optimizer does.
 
     Raises
     ------
     InputError
-        A setting cannot be used.
+        A setting is invalid.
 
     Examples
     --------
@@ -98,7 +98,7 @@ stop_on, record, record_folder, trace, trace_steps, against, keep_going, memory_
 
 
 def __getattr__(name: str) -> Any:
-    """Import the callback for `mindspore.Model` when it is asked for."""
+    """Import the callback for `mindspore.Model` at first use."""
     if name == "MindSporeDebugger":
         from tensight.agents.mindspore.callback import MindSporeDebugger
 

@@ -38,32 +38,32 @@ def debug(
     job: str | None = None,
     quiet: bool | None = None,
 ) -> Debugger:
-    """Return a debugger for a training; it works in a ``with`` block.
+    """Return a debugger for a training; use it in a ``with`` block.
 
-    Whatever goes wrong in it, the training goes on; exceptions of the block pass through it unchanged.
+    If the debugger fails, the training continues; exceptions of the block pass through unchanged.
 
     Parameters
     ----------
     *subjects : torch.nn.Module or torch.optim.Optimizer
         The models that are trained, and their optimizers, in any order. Without a model everything is debugged that the
-        block calls; optimizers are found by themselves.
+        block calls; optimizers are detected automatically.
 
     Other Parameters
     ----------------
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
 stop_on, record, record_folder, trace, trace_steps, perturb, against, keep_going, memory_budget_bytes, partial_memory, \
 job, quiet
-        As in `tensight.agents.settings.AgentSettings`. What is not given comes from the environment.
+        As in `tensight.agents.settings.AgentSettings`. Omitted settings come from the environment.
 
     Returns
     -------
     Debugger
-        Its method `step` ends a step where no optimizer does.
+        Its method `step` ends a step if no optimizer does.
 
     Raises
     ------
     InputError
-        A setting cannot be used.
+        A setting is invalid.
 
     Examples
     --------
@@ -104,7 +104,7 @@ job, quiet
 
 
 def __getattr__(name: str) -> Any:
-    """Import the callbacks of trainers when they are asked for."""
+    """Import the callbacks for trainers at first use."""
     if name == "LightningDebugger":
         from tensight.agents.torch.lightning import LightningDebugger
 

@@ -175,7 +175,7 @@ def test_two_members_of_one_name_and_members_that_share_bytes_are_refused(tmp_pa
     first, second = data.index(b"PK\1\2"), data.rindex(b"PK\1\2")
     data[second + 42 : second + 46] = data[first + 42 : first + 46]
     path.write_bytes(data)
-    assert "lies over another" in refused(path)
+    assert "overlaps another" in refused(path)
 
 
 def safetensors(header: object, data: bytes = bytes(64)) -> bytes:

@@ -165,7 +165,7 @@ def test_a_pattern_of_ones_own(tmp_path: Path) -> None:
         tmp_path, "[7] objective -> 1,5\n[8] objective -> 0.25\n", pattern=r"\[(?P<step>\d+)\] .*-> (?P<loss>\S+)"
     )
     assert entries(curve) == {8: 0.25}
-    for pattern, words in (("(", "no regular expression"), ("loss", "no group"), ("x" * 1001, "1,001 characters")):
+    for pattern, words in (("(", "not a regular expression"), ("loss", "no group"), ("x" * 1001, "1,001 characters")):
         with pytest.raises(InputError, match=words):
             read(tmp_path, "loss: 1\n", pattern=pattern)
 
@@ -237,7 +237,7 @@ def test_a_damaged_event_file_is_read_up_to_there_and_told(tmp_path: Path) -> No
     damaged = read(tmp_path, bytes(flipped), TENSORBOARD.name)
     assert len(damaged) < 5
     assert "checksum" in damaged.notes[0]
-    with pytest.raises(CurveError, match="no event file"):
+    with pytest.raises(CurveError, match="not an event file"):
         read(tmp_path, b"no" + data, TENSORBOARD.name)
 
 
@@ -268,7 +268,7 @@ def test_finds_the_log_in_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"", "is empty"), (b"\n \n", "holds no text"), (b"\0\xff\xfe", "no loss in it")]
+    ("content", "words"), [(b"", "is empty"), (b"\n \n", "contains no text"), (b"\0\xff\xfe", "no loss in it")]
 )
 def test_says_what_is_wrong_with_a_file(tmp_path: Path, content: bytes, words: str) -> None:
     with pytest.raises(CurveError, match=words):

@@ -40,7 +40,7 @@ def test_a_token_of_the_person_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "\n", "short", "two words of some length", "ä" * 20, "x" * 2000])
 def test_a_file_without_a_usable_token_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "token").write_text(content)
-    with pytest.raises(InputError, match="holds no token: give 16 to 1024 printable ASCII characters") as caught:
+    with pytest.raises(InputError, match="contains no token: give 16 to 1024 printable ASCII characters") as caught:
         access_token(tmp_path / "token")
     assert not content.strip() or content.strip() not in str(caught.value)
 

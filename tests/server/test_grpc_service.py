@@ -56,7 +56,7 @@ def test_bytes_that_are_no_message_are_refused(caller: Caller, call: str) -> Non
     error = refused(caller.one, call, NO_MESSAGE)
     kind = "Heartbeat" if call == "SendHeartbeat" else "Metadata"
     assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert error.details() == f"20 bytes that are no message debugger.{kind}"
+    assert error.details() == f"20 bytes that are not a message debugger.{kind}"
 
 
 @pytest.mark.parametrize("call", [call for call in STREAMED if call != "SendTensors"])
@@ -64,7 +64,7 @@ def test_bytes_that_are_no_message_end_a_stream(caller: Caller, call: str) -> No
     caller.one("SendMetadata", metadata("91:0"))
     error = refused(caller.many, call, [b"", NO_MESSAGE, b""])
     assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert "20 bytes that are no message debugger." in error.details()
+    assert "20 bytes that are not a message debugger." in error.details()
 
 
 def test_a_piece_of_a_tensor_that_is_none_is_answered_as_failed(caller: Caller) -> None:

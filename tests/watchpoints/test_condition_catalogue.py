@@ -206,7 +206,7 @@ def test_an_unregistered_condition_is_gone(own: Condition) -> None:
     ("name", "abbreviation"), [("tensor_overflow", ""), ("mine", "TL"), ("mine", "nan"), ("tl", "")]
 )
 def test_a_name_that_is_taken_is_refused(name: str, abbreviation: str) -> None:
-    with pytest.raises(InputError, match="already stands for"):
+    with pytest.raises(InputError, match="already names"):
         register(Condition(name, abbreviation, Target.TENSOR, flag=QUANTITIES["nan_count"]))
     assert "mine" not in CONDITIONS
 

@@ -59,7 +59,7 @@ def test_far_too_many_parameters_or_a_slot_that_is_none_are_refused() -> None:
     many = WatchCondition(params=[WatchCondition.Parameter()] * (MOST_PARAMETERS + 1))
     with pytest.raises(WireError, match="65 parameters"):
         received_hit(WatchpointHit(watch_condition=many))
-    with pytest.raises(WireError, match="is no number"):
+    with pytest.raises(WireError, match="is not a number"):
         received_hit(WatchpointHit(tensor=TensorProto(slot=b"-1")))
 
 

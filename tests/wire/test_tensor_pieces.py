@@ -118,19 +118,19 @@ def test_a_missing_tensor_is_told_from_an_empty_one_and_from_a_scalar() -> None:
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        (b"\xff", "no piece of a tensor"),
-        (bytes_field(1, b"name")[:-1], "no piece of a tensor"),
-        (b"\x0b", "no piece of a tensor"),  # a group
+        (b"\xff", "not a piece of a tensor"),
+        (bytes_field(1, b"name")[:-1], "not a piece of a tensor"),
+        (b"\x0b", "not a piece of a tensor"),  # a group
         (number_field(4, -1), "no dimension can be negative"),
         (number_field(4, 2**40) * 3, "cannot be addressed"),
         (number_field(4, 2**62) + number_field(5, 11), "cannot be addressed"),
         (number_field(4, 0) + number_field(4, 2**62) * 2, "cannot be addressed"),
         (number_field(4, 1) * 65, "more than 64 dimensions"),
         (bytes_field(4, b"\x01" * 10**6), "more than 64 dimensions"),
-        (bytes_field(4, b"\x80"), "no piece of a tensor"),
-        (bytes_field(2, b"one"), "'one' is no number"),
-        (bytes_field(2, b"4294967296"), "is no number"),
-        (bytes_field(2, "\u0663".encode()), "is no number"),
+        (bytes_field(4, b"\x80"), "not a piece of a tensor"),
+        (bytes_field(2, b"one"), "'one' is not a number"),
+        (bytes_field(2, b"4294967296"), "is not a number"),
+        (bytes_field(2, "\u0663".encode()), "is not a number"),
         (bytes_field(1, b"n" * (MOST_NAME + 1)), "a name has more than"),
         (bytes_field(1000, b"n" * 10**6), "a name has more than"),
         (number_field(99, 0) * 10**6, "more than 1,000 fields"),

@@ -81,8 +81,8 @@ def test_a_request_arrives_as_it_was_made(view: View, which: Any) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"which": b"next"}, "'next' tensor"),
-        ({"which": b"\xff" * 10**6}, "there is none"),
+        ({"which": b"next"}, "an unknown tensor is requested: 'next'"),
+        ({"which": b"\xff" * 10**6}, "an unknown tensor is requested"),
         ({"kind": b"secrets"}, "there is no view 'secrets'"),
         ({"rows": 0}, "rows is 0"),
         ({"columns": 10**6}, "columns is"),
@@ -90,7 +90,7 @@ def test_a_request_arrives_as_it_was_made(view: View, which: Any) -> None:
         ({"limit": 2**62}, "limit is"),
         ({"tolerance": math.nan}, "tolerance is nan"),
         ({"slice": b"[0" * 10**5}, "the slice has"),
-        ({"tensor": TensorProto(slot=b"x")}, "no number"),
+        ({"tensor": TensorProto(slot=b"x")}, "not a number"),
     ],
 )
 def test_a_request_for_what_there_is_not_is_refused(fields: dict[str, Any], message: str) -> None:
@@ -189,7 +189,7 @@ def _values(**changes: Any) -> ViewPiece:
         (View("values"), _values(content=b"1"), "ends after 1"),
         (View("values"), _values(content=bytes(17)), "arrives with more"),
         (View("values"), _values(dims=[1]), r"with the shape \[4, 1\]"),
-        (View("values"), _values(data_type=99), "none of numbers"),
+        (View("values"), _values(data_type=99), "not numeric"),
         (View("values"), _values(slice=b"[:]\r\nSet-Cookie: a"), "a part that the tensor does not have"),
         (View("values"), _values(slice=b"[0:2]"), r"of shape \[2\] arrive"),
         (View("values", limit=3), _values(), "at most 3 values"),
@@ -198,7 +198,7 @@ def _values(**changes: Any) -> ViewPiece:
         (View("heat_map"), _values(), "a heat map of 256 x 256"),
         (View("heat_map", columns=2), _values(data_type=11), "a heat map of 256 x 2"),
         (View("slices"), _values(data_type=11), "a map of 256 x 256 slices"),
-        (View("next"), _values(), "one element was searched for"),
+        (View("next"), _values(), "one element was requested"),
         (View("statistics"), _values(), "arrive incomplete"),
         (View("statistics"), _values(summary=summary_of(statistics(np.arange(3)), complete=False)), "incomplete"),
         (View("histogram", bins=2), _values(counts=[1], edges=[0, 1]), "2 bins arrives with 1 counts"),

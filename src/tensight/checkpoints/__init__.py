@@ -1,4 +1,4 @@
-"""Checkpoints at rest: every format read as data, never as code."""
+"""Checkpoints: every format is read as data, never as code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every format of a checkpoint is read as: named tensors, other data, and what is wrong with it."""
+"""The common result of reading any checkpoint format: named tensors, other data, and problems."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from tensight.errors import Problem
 
 Scalar = None | bool | int | float | complex | str
-"""What a checkpoint holds beside tensors, once lists and dictionaries are taken apart."""
+"""Data of a checkpoint other than tensors, after flattening lists and dictionaries."""
 
 
 @lru_cache(maxsize=64)
 def dtype_named(name: str) -> np.dtype[Any]:
-    """Return the element type of a name such as "float32", "bfloat16" or "float8_e4m3fn"."""
+    """Return the element type with a name such as "float32", "bfloat16" or "float8_e4m3fn"."""
     return narrow_dtype(name) if name in NARROW_NAMES else np.dtype(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One tensor of a checkpoint.
+    """A tensor of a checkpoint.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Entry:
     shape : tuple of int
     content : Content
     file : str
-        Of the checkpoint's files the one that it lies in, relative to its folder; the first of several.
+        The checkpoint file that contains it, relative to the checkpoint's folder; the first of several.
     """
 
     name: str
@@ -58,12 +58,12 @@ class Entry:
 
     @property
     def size_bytes(self) -> int:
-        """Of all elements."""
+        """Size of all elements in bytes."""
         return self.size * self.dtype.itemsize
 
     @property
     def memory(self) -> tuple[object, ...] | None:
-        """What is equal for entries that share their elements; None where a format cannot share them."""
+        """A key that is equal for entries with shared elements; None if the format cannot share them."""
         if isinstance(self.content, FileContent):
             return (self.content.file.path, self.content.offset, self.shape, self.dtype.str) if self.size else None
         if isinstance(self.content, StridedContent):
@@ -72,7 +72,7 @@ class Entry:
         return None
 
     def read(self, start: int = 0, count: int | None = None) -> NDArray[Any]:
-        """Return elements in C order, all by default.
+        """Return elements in C order, by default all.
 
         Parameters
         ----------
@@ -93,14 +93,14 @@ class Entry:
         return values
 
     def transposed(self) -> Entry | None:
-        """Return a matrix with its axes swapped, None where that cannot be read in parts."""
+        """Return a matrix with its axes swapped; None if it cannot be read in parts."""
         content = transposed(self.content, self.shape, self.dtype.itemsize)
         if content is None:
             return None
         return Entry(self.name, self.dtype, self.shape[::-1], content, self.file)
 
     def rows(self, first: int, count: int) -> Entry:
-        """Return some of the rows, the entries of its first dimension."""
+        """Return some of the rows, along the first dimension."""
         row = prod(self.shape[1:]) * self.dtype.itemsize
         content = PartOfContent(self.content, first * row, count * row)
         name = f"{self.name}[{first}:{first + count}]"
@@ -117,13 +117,13 @@ class Checkpoint:
     format : str
         "safetensors", "PyTorch", "PyTorch, distributed", "MindSpore", "NumPy".
     entries : dict of str to Entry
-        In the order of the file.
+        In file order.
     values : dict of str to Scalar
-        Everything else that is data: settings, counters, texts.
+        All other data: settings, counters, texts.
     problems : list of Problem
-        What could not be used.
+        Parts that could not be used.
     files : tuple of str
-        The files that tensors lie in, relative to the checkpoint's folder.
+        The files that contain tensors, relative to the checkpoint's folder.
     """
 
     path: str
@@ -136,12 +136,12 @@ class Checkpoint:
 
     @property
     def size_bytes(self) -> int:
-        """Of the elements of all tensors."""
+        """Size of the elements of all tensors in bytes."""
         return sum(entry.size_bytes for entry in self.entries.values())
 
     @property
     def tied(self) -> tuple[tuple[str, ...], ...]:
-        """Names that share their elements, in groups of two and more."""
+        """Groups of two or more names that share their elements."""
         groups: dict[object, list[str]] = {}
         for entry in self.entries.values():
             if entry.memory is not None:
@@ -155,6 +155,6 @@ class Checkpoint:
         self.close()
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close the files."""
         while self.opened:
             self.opened.pop().close()

@@ -1,4 +1,4 @@
-"""The elements of a tensor, wherever they lie: read in C order, a stretch at a time, by any thread."""
+"""The elements of a tensor in any storage: read in C order, range by range, from any thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tensight.dumps.storage import LocalFile, OpenFile
 
 _LARGE_MAP_BYTES = 64 * 2**20
-"""Pages of a map as large as this are given back after each reading, so that memory does not grow with the file."""
+"""Mapped pages are released after every read of this size, so that memory does not grow with the file."""
 
 _INFLATED_BYTES = 2**18
 
@@ -49,19 +49,19 @@ class Content(ABC):
         """
 
     def stretches(self) -> list[tuple[int, int, str]]:
-        """Return where each stretch of bytes begins and ends, and the path of its file; all of it as one by default."""
+        """Return begin, end and file of each contiguous range of bytes; by default one range."""
         return [(0, self.size_bytes, "")]
 
 
 @dataclass(frozen=True, slots=True)
 class FileContent(Content):
-    """Bytes that lie in a file as they are.
+    """Bytes stored unchanged in a file.
 
     Attributes
     ----------
     file : OpenFile
     offset : int
-        Where they begin in the file, bytes.
+        Start of the bytes in the file.
     size_bytes : int
     """
 
@@ -72,9 +72,7 @@ class FileContent(Content):
     def read_into(self, start: int, buffer: memoryview) -> None:
         """See `Content.read_into`."""
         if self.file.read_into(self.offset + start, buffer) < len(buffer):
-            raise CheckpointError(
-                f"{self.file.path}: became shorter while it was read; read it again when it is whole."
-            )
+            raise CheckpointError(f"{self.file.path}: shrank while it was read; read it again when it is complete.")
 
     def stretches(self) -> list[tuple[int, int, str]]:
         """See `Content.stretches`."""
@@ -83,13 +81,13 @@ class FileContent(Content):
 
 @dataclass(frozen=True, slots=True)
 class JoinedContent(Content):
-    """Bytes in several pieces, one after the other."""
+    """Consecutive pieces of bytes."""
 
     pieces: tuple[Content, ...]
 
     @property
     def size_bytes(self) -> int:  # type: ignore[override]
-        """Of all pieces."""
+        """Size of all pieces."""
         return sum(piece.size_bytes for piece in self.pieces)
 
     def read_into(self, start: int, buffer: memoryview) -> None:
@@ -105,7 +103,7 @@ class JoinedContent(Content):
 
 @dataclass(frozen=True, slots=True)
 class PartOfContent(Content):
-    """A stretch of another content, such as some rows of a matrix."""
+    """A range of another content, such as some rows of a matrix."""
 
     whole: Content
     offset: int
@@ -118,7 +116,7 @@ class PartOfContent(Content):
 
 @dataclass(frozen=True, slots=True)
 class MemoryContent(Content):
-    """Bytes in memory; only small tensors lie there."""
+    """Bytes in memory, for small tensors only."""
 
     data: bytes
 
@@ -133,19 +131,19 @@ class MemoryContent(Content):
 
 
 class StridedContent(Content):
-    """Elements that do not lie in C order, such as those of a transposed matrix.
+    """Elements that are not in C order, such as those of a transposed matrix.
 
     Parameters
     ----------
     file : LocalFile
-        Mapped when the first element is read.
+        Mapped at the first read.
     offset : int
-        Where the first element lies in the file, bytes.
+        Start of the first element in the file, bytes.
     shape : tuple of int
     strides : tuple of int
         Elements, not bytes; not negative.
     item_bytes : int
-        Of one element.
+        Size of an element.
     """
 
     def __init__(
@@ -158,7 +156,7 @@ class StridedContent(Content):
 
     @property
     def _end(self) -> int:
-        """Where the last element ends in the file, bytes."""
+        """End of the last element in the file, bytes."""
         last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
         return self.offset + (last + 1) * self.item_bytes
 
@@ -176,11 +174,9 @@ class StridedContent(Content):
     def _mapped(self) -> mmap.mmap:
         import os
 
-        # Touching a mapped page that the file no longer has would kill the process.
+        # Accessing a mapped page beyond the end of the file would kill the process.
         if os.fstat(self.file.fileno()).st_size < self._end:
-            raise CheckpointError(
-                f"{self.file.path}: became shorter while it was read; read it again when it is whole."
-            )
+            raise CheckpointError(f"{self.file.path}: shrank while it was read; read it again when it is complete.")
         with self._lock:
             if self._map is None:
                 try:
@@ -196,7 +192,7 @@ class StridedContent(Content):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A part of a tensor that was saved by itself: elements ``offsets`` to ``offsets + sizes``.
+    """A part of a tensor that was saved separately: elements ``offsets`` to ``offsets + sizes``.
 
     Attributes
     ----------
@@ -210,7 +206,7 @@ class Box:
     content: Content
 
     def overlaps(self, other: Box) -> bool:
-        """Tell whether two boxes have an element in common."""
+        """Return whether two boxes have an element in common."""
         return all(
             first < second + length and second < first + size
             for first, size, second, length in zip(self.offsets, self.sizes, other.offsets, other.sizes, strict=True)
@@ -219,7 +215,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class BoxesContent(Content):
-    """The elements of a tensor that was saved in boxes, each element in exactly one of them."""
+    """The elements of a tensor that was saved in boxes, with each element in exactly one box."""
 
     shape: tuple[int, ...]
     item_bytes: int
@@ -227,7 +223,7 @@ class BoxesContent(Content):
 
     @property
     def size_bytes(self) -> int:  # type: ignore[override]
-        """Of all elements."""
+        """Size of all elements."""
         return prod(self.shape) * self.item_bytes
 
     def read_into(self, start: int, buffer: memoryview) -> None:
@@ -236,7 +232,7 @@ class BoxesContent(Content):
         _fill(values, start // self.item_bytes, self.shape, self.boxes, self.item_bytes)
 
     def stretches(self) -> list[tuple[int, int, str]]:
-        """Return one stretch for each box if the tensor was cut along its first dimension, else one for all."""
+        """Return one range for each box if the tensor was cut along its first dimension, else one range in all."""
         if not self.shape or any(box.sizes[1:] != self.shape[1:] for box in self.boxes):
             return [(0, self.size_bytes, "")]
         row = prod(self.shape[1:]) * self.item_bytes
@@ -266,7 +262,7 @@ def _fill(values: Any, start: int, shape: tuple[int, ...], boxes: Sequence[Box],
 
 
 def _boxes_of_row(boxes: Sequence[Box], row: int, item_bytes: int) -> list[Box]:
-    """Return the parts of boxes that lie in one row of the first dimension, as boxes of a tensor without it."""
+    """Return the intersections of boxes with a row of the first dimension, as boxes of a tensor without it."""
     parts = []
     for box in boxes:
         if box.offsets[0] <= row < box.offsets[0] + box.sizes[0]:
@@ -289,17 +285,17 @@ def _fill_rows(rows: Any, first: int, boxes: Sequence[Box], item_bytes: int) -> 
 
 
 class DeflatedContent(Content):
-    """Bytes that are compressed (deflate), unpacked a stretch at a time and never as a whole.
+    """Bytes compressed with deflate, decompressed piece by piece and never as a whole.
 
     Parameters
     ----------
     file : OpenFile
     offset, packed_bytes : int
-        Where the compressed bytes lie.
+        Range of the compressed bytes.
     skipped : int
-        Number of unpacked bytes before the first element.
+        Number of decompressed bytes before the first element.
     size_bytes : int
-        Of the elements.
+        Size of the elements.
     """
 
     is_sequential = True
@@ -334,7 +330,7 @@ class DeflatedContent(Content):
             count -= len(self._next(count))
 
     def _next(self, most: int) -> bytes:
-        """Return at least one and at most so many of the next bytes."""
+        """Return some of the next bytes: at least one, and at most `most`."""
         while not self._ready:
             packed = self._inflate.unconsumed_tail
             if not packed:
@@ -345,14 +341,14 @@ class DeflatedContent(Content):
             except zlib.error as error:
                 raise CheckpointError(f"{self._file.path}: compressed data is damaged: {error}.") from None
             if not self._ready and (not packed or self._inflate.eof):
-                raise CheckpointError(f"{self._file.path}: compressed data ends before it should; the file is damaged.")
+                raise CheckpointError(f"{self._file.path}: compressed data ends too early; the file is damaged.")
         data, self._ready = self._ready[:most], self._ready[most:]
         self._position += len(data)
         return data
 
 
 def transposed(content: Content, shape: tuple[int, ...], item_bytes: int) -> Content | None:
-    """Return a matrix's content in the order of its transpose; None where that cannot be read in parts."""
+    """Return a matrix's content in the order of its transpose; None if it cannot be read in parts."""
     if len(shape) != 2:
         return None
     if isinstance(content, FileContent) and hasattr(content.file, "map"):

@@ -1,4 +1,4 @@
-"""Folders of torch.distributed.checkpoint: ``.metadata``, and one ``.distcp`` file or several for each rank."""
+"""Folders of torch.distributed.checkpoint: ``.metadata``, and one or several ``.distcp`` files for each rank."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 METADATA = ".metadata"
 
 _MOST_COMPARED_BOXES = 2_000
-"""Of more boxes of one tensor it is not tried whether two of them overlap, only whether they add up."""
+"""With more boxes in a tensor, only their total size is checked, not whether any two overlap."""
 
 Opener = "Callable[[str], OpenFile]"
 
 
 def read_distributed(checkpoint: Checkpoint, open_file: Callable[[str], OpenFile]) -> None:
-    """Add what a folder of torch.distributed.checkpoint holds to a checkpoint.
+    """Add the content of a folder of torch.distributed.checkpoint to a checkpoint.
 
     Parameters
     ----------
@@ -37,13 +37,13 @@ def read_distributed(checkpoint: Checkpoint, open_file: Callable[[str], OpenFile
     Raises
     ------
     CheckpointError
-        The metadata is damaged, or is not data only.
+        The metadata is damaged, or contains more than data.
     """
     _Reader(checkpoint, open_file).read()
 
 
 class _Reader:
-    """Reads one folder; keeps each of its files open once."""
+    """Reads a folder, and keeps each of its files open once."""
 
     def __init__(self, checkpoint: Checkpoint, open_file: Callable[[str], OpenFile]) -> None:
         self._checkpoint, self._open = checkpoint, open_file
@@ -58,7 +58,7 @@ class _Reader:
         tensors = metadata.attribute("state_dict_metadata") if isinstance(metadata, Record) else None
         storage = metadata.attribute("storage_data") if isinstance(metadata, Record) else None
         if not isinstance(tensors, dict) or not isinstance(storage, dict):
-            raise CheckpointError(f"{file.path}: is no metadata of torch.distributed.checkpoint.")
+            raise CheckpointError(f"{file.path}: is not metadata of torch.distributed.checkpoint.")
         parts = _parts(storage)
         for name, described in tensors.items():
             if not isinstance(name, str) or not isinstance(described, Record):
@@ -81,7 +81,7 @@ class _Reader:
             shape = ()
         chunks = described.attribute("chunks")
         if dtype is None or not isinstance(chunks, list):
-            self._problem(name, "its metadata is damaged, or its dtype is not known")
+            self._problem(name, "its metadata is damaged, or its dtype is unknown")
             return
         boxes = []
         for chunk in chunks:
@@ -102,13 +102,13 @@ class _Reader:
         self._checkpoint.entries[name] = Entry(name, element, shape, content, file.rpartition("/")[2])
 
     def _box(self, name: str, chunk: Any, shape: tuple[int, ...], dtype: str, parts: dict[Any, Record]) -> Box | str:
-        """Return a chunk of a tensor, or what is wrong with it."""
+        """Return a chunk of a tensor, or a description of the problem with it."""
         try:
             offsets, sizes = plain_shape(chunk.attribute("offsets")), plain_shape(chunk.attribute("sizes"))
         except (TypeError, AttributeError):
             return "its metadata is damaged"
         if not len(offsets) == len(sizes) == len(shape):
-            return "a shard of it has another number of dimensions"
+            return "a shard of it has a different number of dimensions"
         if any(o + s > size for o, s, size in zip(offsets, sizes, shape, strict=True)):
             return f"a shard at {list(offsets)} reaches beyond its shape"
         part = parts.get((name, offsets))
@@ -138,7 +138,7 @@ class _Reader:
                 self._checkpoint.values[full] = value
 
     def _saved(self, part: Record) -> list[tuple[str, Any]] | str:
-        """Return what ``torch.save`` put into a part of a file, or what is wrong with it."""
+        """Return what ``torch.save`` saved in a part of a file, or a description of the problem with it."""
         path, offset, length = (part.attribute(name) for name in ("relative_path", "offset", "length"))
         if not isinstance(path, str) or type(offset) is not int or type(length) is not int or min(offset, length) < 0:
             return "where it lies is damaged"
@@ -146,7 +146,7 @@ class _Reader:
             return "it is compressed, which is not read"
         file = self._file(path)
         if file is None:
-            return f"its file {path[:120]!r} is missing, or no file of the folder"
+            return f"its file {path[:120]!r} is missing, or not a file of the folder"
         if offset + length > file.size_bytes:
             return f"its file {path[:120]!r} is cut off: {offset + length:,} bytes needed, {file.size_bytes:,} found"
         return list(read_object(file, path, offset, length))
@@ -161,7 +161,7 @@ class _Reader:
 
 
 def _parts(storage: dict[Any, Any]) -> dict[Any, Record]:
-    """Return where each part lies by its name and offsets; offsets are None for what is no tensor."""
+    """Return the location of each part by its name and offsets; offsets are None for parts that are not tensors."""
     parts: dict[Any, Record] = {}
     for index, info in storage.items():
         if isinstance(index, Record) and isinstance(info, Record):
@@ -179,7 +179,7 @@ def _dtype(described: Record) -> str | None:
 
 
 def _not_covered(shape: tuple[int, ...], boxes: list[Box]) -> str:
-    """Return why boxes do not make up a tensor, "" if they do."""
+    """Return why boxes do not cover a tensor, "" if they do."""
     boxes = [box for box in boxes if prod(box.sizes)]
     if len(boxes) <= _MOST_COMPARED_BOXES:
         ordered = sorted(boxes, key=lambda box: box.offsets)

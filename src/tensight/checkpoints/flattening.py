@@ -1,4 +1,4 @@
-"""Nested data of a checkpoint taken apart: tensors by their names, and everything else as scalars."""
+"""Nested data of a checkpoint, flattened: tensors by name, and everything else as scalars."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_VALUES = 500_000
 _MAX_DEPTH = 64
 _LONGEST_TEXT = 1000
 _MOST_NUMBERS = 64
-"""Longer lists of plain numbers (a generator's state, indices of a sampler) are said by their length and a checksum."""
+"""Longer lists of plain numbers (generator states, sampler indices) are replaced by their length and a checksum."""
 
 
 def flatten(root: Any, is_tensor: Callable[[Any], bool], *, where: str) -> Iterator[tuple[str, Any]]:
@@ -26,11 +26,11 @@ def flatten(root: Any, is_tensor: Callable[[Any], bool], *, where: str) -> Itera
     Parameters
     ----------
     root : object
-        As `read_pickle` returns it.
+        As returned by `read_pickle`.
     is_tensor : callable
-        Tells what is yielded as it is.
+        Returns whether an object is a tensor, which is yielded as it is.
     where : str
-        For messages: the file.
+        The file name, for messages.
 
     Yields
     ------
@@ -40,7 +40,7 @@ def flatten(root: Any, is_tensor: Callable[[Any], bool], *, where: str) -> Itera
     Raises
     ------
     CheckpointError
-        The data is nested too deeply, or there is too much of it.
+        The data is too large, or nested too deeply.
     """
     waiting: list[tuple[str, int, Any]] = [("", 0, root)]
     digests: dict[int, list[tuple[Any, Any]] | None] = {}
@@ -68,14 +68,14 @@ def flatten(root: Any, is_tensor: Callable[[Any], bool], *, where: str) -> Itera
 
 
 def _length(value: Any) -> int:
-    """Return how many items a container has, one for an empty one."""
+    """Return the number of elements of a container, one for an empty container."""
     if isinstance(value, Record):
         return 1 + len(value.arguments) + (len(value.state) if isinstance(value.state, dict) else 1)
     return max(1, len(value))
 
 
 def _digest(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return what stands for a long list of plain numbers, None if this is something else."""
+    """Return length and checksum of a long list of plain numbers; None for anything else."""
     if not isinstance(value, (list, tuple)) or len(value) <= _MOST_NUMBERS:
         return None
     if not all(isinstance(item, (int, float)) for item in value):
@@ -84,7 +84,7 @@ def _digest(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def _inner(value: Any) -> list[tuple[Any, Any]]:
-    """Return what is in a container by its keys."""
+    """Return the content of a container by key."""
     if isinstance(value, dict):
         return list(value.items())
     if isinstance(value, Record):

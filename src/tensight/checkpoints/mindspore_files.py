@@ -1,4 +1,4 @@
-"""Checkpoints of MindSpore: the message ``Checkpoint`` of its checkpoint.proto, gone through without reading tensors.
+"""Checkpoints of MindSpore: the message ``Checkpoint`` of its checkpoint.proto, parsed without reading tensors.
 
 ::
 
@@ -6,8 +6,8 @@
     message Value { required string tag = 1; oneof value { TensorProto tensor = 2; MapTensorProto maptensor = 3; } }
     message TensorProto { repeated int64 dims = 1; required string tensor_type = 2; required bytes tensor_content = 3; }
 
-A tensor of more than 512 MiB is written in several values with the same tag, one after the other, cut along its first
-dimension; each has the shape of the whole. Behind the message there may be ``crc_num`` and ten bytes.
+A tensor of more than 512 MiB is written as several consecutive values with the same tag, cut along its first
+dimension; each has the shape of the whole. The message may be followed by ``crc_num`` and ten bytes.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _MAX_TEXT_BYTES = 2**20
 _MAX_DIMENSIONS = 32
 _MAX_VALUES = 2_000_000
 _LONGEST_HEADER = 20
-"""Of a field: its number and its length, ten bytes each at most."""
+"""Size of a field's number and length, ten bytes each at most."""
 
 
 class _Field(NamedTuple):
-    """A field of a message: its number, where its content lies in the file, and its value if it is a number."""
+    """A field of a message: its number, the range of its content in the file, and its value if it is a number."""
 
     number: int
     offset: int
@@ -51,25 +51,25 @@ class _Field(NamedTuple):
 
 
 def read_mindspore(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
-    """Add what a file of ``mindspore.save_checkpoint`` holds to a checkpoint.
+    """Add the content of a file of ``mindspore.save_checkpoint`` to a checkpoint.
 
     Parameters
     ----------
     checkpoint : Checkpoint
     file : OpenFile
     name : str
-        Of the file within the checkpoint.
+        Name of the file within the checkpoint.
 
     Raises
     ------
     CheckpointError
-        The file is cut off, damaged, encrypted or no checkpoint.
+        The file is truncated, damaged, encrypted or not a checkpoint.
     """
     pieces: dict[str, _Pieces] = {}
     last = ""
     for number, value in enumerate(_fields(file, 0, _end(file))):
         if value.number != 1 or number >= _MAX_VALUES:
-            raise CheckpointError(f"{file.path}: is no checkpoint of MindSpore, or is encrypted or damaged.")
+            raise CheckpointError(f"{file.path}: is not a checkpoint of MindSpore, or is encrypted or damaged.")
         tag, tensor, is_map = _value(file, value)
         if is_map:
             checkpoint.problems.append(Problem(f"{name}: {tag}", "is a map parameter", "it is not compared"))
@@ -77,11 +77,11 @@ def read_mindspore(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
         if tensor is None or not tag:
             raise CheckpointError(f"{file.path}: a value at byte {value.offset:,} has no name or no tensor.")
         if tag in pieces and tag != last:
-            raise CheckpointError(f"{file.path}: {tag[:120]!r} is there twice; the file is refused.")
+            raise CheckpointError(f"{file.path}: {tag[:120]!r} occurs twice; the file is refused.")
         pieces.setdefault(tag, _Pieces(tensor.dims, tensor.kind, [])).contents.append(tensor.content)
         last = tag
     if not pieces and file.size_bytes:
-        raise CheckpointError(f"{file.path}: holds no tensor; it is no checkpoint of MindSpore.")
+        raise CheckpointError(f"{file.path}: contains no tensor; it is not a checkpoint of MindSpore.")
     for tag, parts in pieces.items():
         _add(checkpoint, file, name, tag, parts)
 
@@ -123,13 +123,13 @@ def _add(checkpoint: Checkpoint, file: OpenFile, name: str, tag: str, parts: _Pi
 
 
 def _end(file: OpenFile) -> int:
-    """Return where the message ends: before a checksum, if there is one."""
+    """Return where the message ends: before the checksum, if there is one."""
     tail = file.read(max(0, file.size_bytes - _CRC_BYTES), _CRC_BYTES)
     return file.size_bytes - _CRC_BYTES if tail.startswith(_CRC) else file.size_bytes
 
 
 def _value(file: OpenFile, value: _Field) -> tuple[str, _Tensor | None, bool]:
-    """Return a value's name, its tensor if it is one, and whether it is a map parameter."""
+    """Return a value's name, its tensor if it has one, and whether it is a map parameter."""
     tag, tensor, is_map = "", None, False
     for field in _fields(file, value.offset, value.offset + value.size):
         if field.number == 1:
@@ -152,7 +152,7 @@ def _tensor(file: OpenFile, message: _Field) -> _Tensor:
         elif field.number == 3:
             content = FileContent(file, field.offset, field.size)
     if len(dims) > _MAX_DIMENSIONS or any(size >= 2**62 for size in dims):
-        raise CheckpointError(f"{file.path}: a tensor at byte {message.offset:,} has no shape that makes sense.")
+        raise CheckpointError(f"{file.path}: a tensor at byte {message.offset:,} has an invalid shape.")
     return _Tensor(tuple(dims), kind, content)
 
 
@@ -175,7 +175,7 @@ def _text(file: OpenFile, field: _Field) -> str:
 
 
 def _fields(file: OpenFile, start: int, end: int) -> Iterator[_Field]:
-    """Go through the fields of a message in the file, reading their headers only."""
+    """Yield the fields of a message in the file, reading their headers only."""
     position = start
     while position < end:
         head = memoryview(file.read(position, min(_LONGEST_HEADER, end - position)))
@@ -186,7 +186,7 @@ def _fields(file: OpenFile, start: int, end: int) -> Iterator[_Field]:
             number, used = varint(head, used, len(head))
         except ProtobufFormatError:
             raise CheckpointError(
-                f"{file.path}: is no checkpoint of MindSpore, or encrypted or damaged at byte {position:,}."
+                f"{file.path}: is not a checkpoint of MindSpore, or encrypted or damaged at byte {position:,}."
             ) from None
         position += used
         if tag & 7 == VARINT:

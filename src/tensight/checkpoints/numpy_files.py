@@ -1,4 +1,4 @@
-"""Arrays of NumPy: ``.npz`` and ``.npy``, never with pickled objects."""
+"""NumPy arrays: ``.npz`` and ``.npy``, never with pickled objects."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _BOMB_BYTES, _BOMB_RATIO = 2**30, 100
-"""A compressed array that grows beyond both is refused; weights shrink by a tenth."""
+"""A compressed array that expands beyond both is refused; weights shrink by a tenth."""
 
 _FIRST_BYTES = 2**14
-"""More than the header of an npy file may have."""
+"""Upper bound of the header size of an npy file."""
 
 
 class _Window(OpenFile):
-    """A stretch of a file, as a file of its own."""
+    """A range of a file as a separate file."""
 
     def __init__(self, file: OpenFile, name: str, size_bytes: int, content: Content) -> None:
         self.path = f"{file.path}: {name}"
@@ -30,17 +30,17 @@ class _Window(OpenFile):
         self._content = content
 
     def read_into(self, offset: int, buffer: memoryview) -> int:
-        """Fill a buffer from an offset; return how many bytes there were."""
+        """Fill a buffer from an offset; return the number of bytes read."""
         count = max(0, min(len(buffer), self._content.size_bytes - offset))
         self._content.read_into(offset, buffer[:count])
         return count
 
     def close(self) -> None:
-        """Leave the file open: it is not ours."""
+        """Leave the file open: its owner closes it."""
 
 
 def read_npy(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
-    """Add the array of an ``.npy`` file to a checkpoint; raises `CheckpointError` if it holds no numbers."""
+    """Add the array of an ``.npy`` file to a checkpoint; raises `CheckpointError` if it contains no numbers."""
     header = _header(file)
     key = name.removesuffix(".npy")
     content = _content(file, header, 0, lambda skipped, size: FileContent(file, skipped, size))
@@ -55,12 +55,12 @@ def read_npz(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
     checkpoint : Checkpoint
     file : OpenFile
     name : str
-        Of the file within the checkpoint.
+        Name of the file within the checkpoint.
 
     Raises
     ------
     CheckpointError
-        It is damaged, or an array unpacks to far more than weights do (a zip bomb).
+        The file is damaged, or an array expands far beyond the ratio of weights (a zip bomb).
     """
     for member in read_directory(file).values():
         key = member.name.removesuffix(".npy")

@@ -1,4 +1,4 @@
-"""Opening a checkpoint, whichever format it has: a file, or a folder of shards."""
+"""Opens checkpoints of any format: a file, or a folder of shards."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _FORMATS: dict[str, tuple[str, Reader]] = {
     ".bin": ("PyTorch", read_pytorch),
     ".tar": ("PyTorch", read_pytorch),
 }
-"""By the end of the file's name: format and reader."""
+"""Format and reader by file extension."""
 
 _NOT_READ = ("training_args.bin",)
-"""Written beside a model's weights by Hugging Face's trainer: it holds objects, not data."""
+"""Files that Hugging Face's trainer writes beside a model's weights: they contain objects, not data."""
 
 _BESIDE = re.compile(r"(optimizer|scheduler|scaler|rng_state(_\d+)?)\.(pt|pth|bin)")
-"""What a trainer keeps beside the shards of a model."""
+"""Files that a trainer keeps beside the shards of a model."""
 
 _MAX_INDEX_BYTES = 64 * 2**20
 _MAX_FILES = 10_000
@@ -50,17 +50,17 @@ def open_checkpoint(path: str) -> Checkpoint:
     ----------
     path : str
         A file (.safetensors, .pt, .pth, .bin, .ckpt, .npz, .npy), an index of shards (``*.index.json``), or a folder:
-        of shards, of torch.distributed.checkpoint, or with one checkpoint in it.
+        of shards, of torch.distributed.checkpoint, or with a single checkpoint.
 
     Returns
     -------
     Checkpoint
-        To be closed, or used in a ``with`` statement.
+        Close it, or use it in a ``with`` statement.
 
     Raises
     ------
     CheckpointError
-        It is no checkpoint, is damaged, or holds code.
+        It is not a checkpoint, is damaged, or contains code.
     DumpError
         There is no such file or folder, or it cannot be opened.
     """
@@ -79,7 +79,7 @@ def open_checkpoint(path: str) -> Checkpoint:
             checkpoint.files = (os.path.basename(full),)
         if not checkpoint.entries and not checkpoint.values:
             reason = f": {checkpoint.problems[0]}" if checkpoint.problems else ""
-            raise CheckpointError(f"{full}: holds no tensor{reason}.")
+            raise CheckpointError(f"{full}: contains no tensor{reason}.")
     except BaseException:
         checkpoint.close()
         raise
@@ -87,7 +87,7 @@ def open_checkpoint(path: str) -> Checkpoint:
 
 
 class _Folder:
-    """The files of a checkpoint's folder, opened by name; nothing outside of it is."""
+    """The files of a checkpoint's folder, opened by name; files outside of it are refused."""
 
     def __init__(self, checkpoint: Checkpoint, path: str) -> None:
         self.path = path
@@ -106,9 +106,9 @@ class _Folder:
         return list(self._storage.folders(self._prefix))
 
     def open(self, name: str) -> OpenFile:
-        """Open a file by its name, until the checkpoint is closed."""
+        """Open a file by its name; it is closed with the checkpoint."""
         if "/" in name or name in ("", ".", ".."):
-            raise CheckpointError(f"{self.path}: {name[:200]!r} is no name of a file in this folder.")
+            raise CheckpointError(f"{self.path}: {name[:200]!r} is not the name of a file in this folder.")
         file = self._storage.open(f"{self._prefix}/{name}" if self._prefix else name)
         self._checkpoint.opened.append(file)
         return file
@@ -126,10 +126,10 @@ def _root(path: str) -> tuple[str, str]:
 
 
 def _read_file(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
-    """Read a file by the end of its name, and by how it begins where its name says nothing or MindSpore."""
+    """Read a file by its extension, or by its first bytes if the extension is unknown or MindSpore's."""
     kind = _FORMATS.get(Path(name).suffix)
     head = file.read(0, 8)
-    # PyTorch Lightning calls files of torch.save .ckpt, too.
+    # PyTorch Lightning also writes files of torch.save as .ckpt.
     if kind is None or kind[1] is read_mindspore:
         if head.startswith((b"PK\3\4", b"\x80")):
             kind = _FORMATS[".pt"]
@@ -137,7 +137,7 @@ def _read_file(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
             kind = _FORMATS[".npy"]
         elif kind is None:
             raise CheckpointError(
-                f"{file.path}: is no checkpoint that is known: {', '.join(sorted(_FORMATS))}, or a folder of them."
+                f"{file.path}: has no known checkpoint format: {', '.join(sorted(_FORMATS))}, or a folder of them."
             )
     checkpoint.format = checkpoint.format or kind[0]
     kind[1](checkpoint, file, name)
@@ -169,38 +169,38 @@ def _read_folder(checkpoint: Checkpoint, folder: _Folder) -> None:
 
 
 def _read_index(checkpoint: Checkpoint, folder: _Folder, name: str) -> None:
-    """Read the shards that an index of Hugging Face's format names."""
+    """Read the shards that an index in Hugging Face's format names."""
     file = folder.open(name)
     if file.size_bytes > _MAX_INDEX_BYTES:
         raise CheckpointError(f"{file.path}: {file.size_bytes:,} bytes; an index of shards is not that large.")
     try:
         index = json.loads(file.read(0, file.size_bytes))
-        wanted = index["weight_map"]
-        if not isinstance(wanted, dict) or not all(isinstance(shard, str) for shard in wanted.values()):
+        shard_of = index["weight_map"]
+        if not isinstance(shard_of, dict) or not all(isinstance(shard, str) for shard in shard_of.values()):
             raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise CheckpointError(f"{file.path}: is no index of shards, or is damaged.") from None
-    _read_shards(checkpoint, folder, sorted(set(wanted.values())), wanted)
-    for key, shard in wanted.items():
+        raise CheckpointError(f"{file.path}: is not an index of shards, or is damaged.") from None
+    _read_shards(checkpoint, folder, sorted(set(shard_of.values())), shard_of)
+    for key, shard in shard_of.items():
         entry = checkpoint.entries.get(key)
         if entry is None:
             what = f"is not in {shard}, where the index has it"
             checkpoint.problems.append(Problem(key, what, "it counts as missing"))
-    for key in checkpoint.entries.keys() - wanted.keys():
+    for key in checkpoint.entries.keys() - shard_of.keys():
         checkpoint.problems.append(Problem(key, f"is in {checkpoint.entries[key].file}, but not in the index"))
 
 
 def _read_shards(
-    checkpoint: Checkpoint, folder: _Folder, shards: list[str], wanted: dict[str, str], *, is_prefixed: bool = False
+    checkpoint: Checkpoint, folder: _Folder, shards: list[str], shard_of: dict[str, str], *, is_prefixed: bool = False
 ) -> None:
-    """Read all shards into one checkpoint; a tensor that several have is taken from the one that the index names.
+    """Read all shards into one checkpoint; if several have a tensor, the index decides.
 
-    Names begin with that of the file where `is_prefixed`, and where several files of ``torch.save`` have no index:
-    those are no shards, but a model, its optimizer and so on.
+    Names are prefixed with the name of the file if `is_prefixed`, and for several files of ``torch.save`` without an
+    index: those are not shards, but a model, its optimizer and so on.
     """
     if len(shards) > _MAX_FILES:
         raise CheckpointError(f"{folder.path}: {len(shards):,} shards; at most {_MAX_FILES:,} are read.")
-    several = len(shards) > 1 and not wanted
+    several = len(shards) > 1 and not shard_of
     for shard in shards:
         try:
             file = folder.open(shard)
@@ -220,7 +220,7 @@ def _read_shards(
             other = checkpoint.entries.get(name)
             if other is not None:
                 checkpoint.problems.append(Problem(name, f"is in two shards, {other.file} and {shard}"))
-                if wanted.get(name) != shard:
+                if shard_of.get(name) != shard:
                     continue
             checkpoint.entries[name] = replace(entry, name=name)
     checkpoint.files += tuple(shards)

@@ -1,13 +1,13 @@
-"""Pickled data, interpreted by a small machine of our own that can build data and nothing else.
+"""Pickled data, interpreted by our own machine, which can build data and nothing else.
 
-Python's own unpickler imports what a pickle names and calls it. This machine imports nothing: what a pickle names is
-looked up in a table of functions of ours, each of which makes plain data out of plain data; a name that is not in the
-table ends the reading, and is told. The opcodes are those of protocols 0 to 5 (`pickletools`), without those that call
-methods by name (INST, OBJ), use a registry of the process (EXT) or memory from outside (NEXT_BUFFER).
+Python's unpickler imports and calls what a pickle names. This machine imports nothing: names are looked up in a table
+of our own functions, each of which makes plain data from plain data; a name that is not in the table stops the
+reading with an error. The opcodes are those of protocols 0 to 5 (`pickletools`), without those that call methods by
+name (INST, OBJ), use a registry of the process (EXT) or external memory (NEXT_BUFFER).
 
-Everything is bounded by the length of the pickle, except what shares: a list that holds one list twice, which holds
-one list twice, and so on, is short as a pickle and endless when it is printed. So nothing here looks into what it has
-built, and who takes it apart counts (`flatten` in `checkpoints.flattening`).
+Everything is bounded by the length of the pickle, except shared objects: a list that contains one list twice, which
+contains one list twice, and so on, is short as a pickle but endless when printed. So this module never traverses what
+it has built, and code that flattens it counts (`flatten` in `checkpoints.flattening`).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _PLAIN_KEYS = (str, int, float, bool, bytes, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Something that a pickle named and that stands for itself, such as ``torch.float32`` or a storage class."""
+    """A name in a pickle that represents itself, such as ``torch.float32`` or a storage class."""
 
     module: str
     name: str
 
 
-# Without a text of what is in it, which has no bound.
+# Without a generated repr, whose length would be unbounded.
 @dataclass(slots=True, eq=False, repr=False)
 class Record:
     """An object of a class that only holds data.
@@ -53,7 +53,7 @@ class Record:
     kind : str
         Name of the class, without its module.
     arguments : tuple
-        That it was made with.
+        Arguments of its constructor.
     state : object
         Its attributes, usually a dict; None if it has none.
     """
@@ -69,15 +69,15 @@ class Record:
 
 @dataclass(slots=True, eq=False)
 class PickledArray:
-    """An array of NumPy, whose header and bytes a pickle hands over one after the other.
+    """A NumPy array, whose header and bytes come one after the other in a pickle.
 
     Attributes
     ----------
     dtype : str
-        Such as "float32"; empty until the state is set.
+        For example "float32"; empty until the state is set.
     shape : tuple of int
     data : bytes
-        Of the elements in C order, little-endian.
+        The elements in C order, little-endian.
     """
 
     dtype: str = ""
@@ -85,14 +85,14 @@ class PickledArray:
     data: bytes = b""
 
     def set_state(self, state: Any) -> None:
-        """Take what ``ndarray.__setstate__`` takes: version, shape, dtype, whether the order is Fortran's, bytes."""
+        """Set the arguments of ``ndarray.__setstate__``: version, shape, dtype, whether in Fortran order, bytes."""
         _, shape, dtype, is_fortran, data = state
         if not isinstance(data, bytes) or is_fortran or not isinstance(dtype, Record):
             raise ValueError("an array of objects, or in another order")
         self.set(dtype, shape, data)
 
     def set(self, dtype: Record, shape: Any, data: bytes) -> None:
-        """Take dtype, shape and bytes."""
+        """Set dtype, shape and bytes."""
         code = str(dtype.arguments[0]) if dtype.arguments else ""
         is_big = isinstance(dtype.state, tuple) and len(dtype.state) > 1 and dtype.state[1] == ">"
         element = np.dtype(code) if _NUMBER_CODE.fullmatch(code) else None
@@ -103,7 +103,7 @@ class PickledArray:
 
 
 def plain_shape(shape: Any) -> tuple[int, ...]:
-    """Return a shape from a pickle, checked: a tuple of at most 32 sizes that are not negative."""
+    """Validate and return a shape from a pickle: a tuple of at most 32 sizes that are not negative."""
     if not isinstance(shape, (tuple, list)) or len(shape) > _MAX_DIMENSIONS:
         raise TypeError("no shape")
     if not all(type(size) is int and 0 <= size < 2**62 for size in shape):
@@ -125,23 +125,23 @@ def read_pickle(
     where: str,
     persistent: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, int]:
-    """Return the object that a pickle describes, and where the pickle ends.
+    """Return the object that a pickle describes, and the end position of the pickle.
 
     Parameters
     ----------
     data : bytes
-        The pickle, and perhaps more behind it.
+        The pickle, possibly followed by more data.
     makers : mapping of (module, name) to callable or Named
-        What the pickle may name.
+        The names allowed in the pickle.
     where : str
-        For messages: the file.
+        The file name, for messages.
     persistent : callable, optional
-        Makes an object of a persistent id, which PyTorch writes for storages.
+        Creates an object for a persistent id, which PyTorch writes for storages.
 
     Raises
     ------
     CheckpointError
-        The pickle names something that is not data, is damaged, or is larger than anything that makes sense.
+        The pickle names something that is not data, is damaged, or is unreasonably large.
     """
     if len(data) > MAX_PICKLE_BYTES:
         raise CheckpointError(f"{where}: {len(data):,} bytes of pickled data; at most {MAX_PICKLE_BYTES:,} are read.")
@@ -157,7 +157,7 @@ def read_pickle(
 
 
 class _Machine:
-    """The state of one reading: the stack, the memo, the position."""
+    """The state of an interpretation: the stack, the memo, the position."""
 
     def __init__(
         self,
@@ -215,11 +215,11 @@ class _Machine:
     # the stack ---------------------------------------------------------------------------------------------------
 
     def push(self, value: Any) -> None:
-        """Put a value on the stack."""
+        """Push a value."""
         self.stack.append(value)
 
     def pop(self) -> Any:
-        """Take the topmost value, which must not be a mark."""
+        """Pop the topmost value, which must not be a mark."""
         value = self.stack.pop()
         if value is _MARK:
             raise ValueError("a mark in place of a value")
@@ -233,7 +233,7 @@ class _Machine:
         return value
 
     def since_mark(self) -> list[Any]:
-        """Take all values above the last mark, and the mark."""
+        """Pop all values above the last mark, and the mark."""
         stack = self.stack
         for at in range(len(stack) - 1, -1, -1):
             if stack[at] is _MARK:
@@ -245,26 +245,26 @@ class _Machine:
     # objects -----------------------------------------------------------------------------------------------------
 
     def name(self, module: Any, name: Any) -> None:
-        """Put what a pickle names on the stack, if it is data."""
+        """Push what a pickle names, if it is data."""
         if not (isinstance(module, str) and isinstance(name, str)):
             raise TypeError("no text")
         maker = self.makers.get((module, name))
         if maker is None:
             raise CheckpointError(
-                f"{self.where}: loading it would use {f'{module}.{name}'[:200]!r}, which is no plain data; "
+                f"{self.where}: loading it would use {f'{module}.{name}'[:200]!r}, which is not plain data; "
                 "nothing was run, and the file is refused.",
                 code="checkpoint-refused",
             )
         self.push(maker)
 
     def make(self, maker: Any, arguments: Any) -> None:
-        """Put what one of our functions makes of arguments on the stack."""
+        """Push the result of one of our functions for some arguments."""
         if not callable(maker) or not isinstance(arguments, tuple):
             raise TypeError("no function")
         self.push(maker(*arguments))
 
     def build(self) -> None:
-        """Give an object its state."""
+        """Set the state of an object."""
         state, target = self.pop(), self.top()
         if isinstance(target, Record):
             target.state = state
@@ -274,7 +274,7 @@ class _Machine:
             raise TypeError("no state")
 
     def set_items(self, pairs: list[Any]) -> None:
-        """Put keys and values into the topmost dict."""
+        """Add keys and values to the topmost dict."""
         target = self.top()
         if not isinstance(target, dict) or len(pairs) % 2:
             raise TypeError("no dict")
@@ -289,21 +289,21 @@ class _Machine:
         target.extend(values)
 
     def add(self, values: list[Any]) -> None:
-        """Put values into the topmost set."""
+        """Add values to the topmost set."""
         target = self.top()
         if not isinstance(target, set):
             raise TypeError("no set")
         target.update(map(plain_key, values))
 
     def load_persistent(self, identity: Any) -> None:
-        """Put the storage of a persistent id on the stack."""
+        """Push the storage of a persistent id."""
         if self.persistent is None:
             raise ValueError("no persistent ids here")
         self.push(self.persistent(identity))
 
 
 def plain_key(key: Any) -> Any:
-    """Return a key that is safe to hash: hashing a tuple in a tuple in a tuple… has no bound."""
+    """Return a key that is safe to hash: hashing deeply nested tuples is not bounded."""
     if isinstance(key, (*_PLAIN_KEYS, Record, Named)):
         return key
     if isinstance(key, tuple) and all(isinstance(part, _PLAIN_KEYS) for part in key):
@@ -434,11 +434,11 @@ def _pop_mark(machine: _Machine) -> None:
 
 
 def _protocol(machine: _Machine) -> None:
-    machine.take(1)  # opcodes say themselves which protocol they are of
+    machine.take(1)  # opcodes imply their protocol
 
 
 def _frame(machine: _Machine) -> None:
-    machine.number("<Q")  # how much follows is known
+    machine.number("<Q")  # the frame length is redundant
 
 
 _OPCODES: dict[str, Callable[[_Machine], None]] = {

@@ -1,7 +1,7 @@
-"""What a checkpoint's pickle may name, as PyTorch's `weights_only` has it, and what we make of it.
+"""The names allowed in a checkpoint's pickle, as for PyTorch's `weights_only`, and our functions for them.
 
-Every function here takes whatever a stranger's pickle hands it and makes plain data of it; a TypeError or ValueError
-says that it was no such thing, and the pickle counts as damaged.
+The arguments of every function here come from an untrusted pickle, and become plain data; a TypeError or ValueError
+means that they are invalid, and the pickle counts as damaged.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ DTYPES = {
     "uint64": "uint64", "bool": "bool", "complex64": "complex64", "complex128": "complex128",
     "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2", "float8_e4m3fnuz": "float8_e4m3fnuz",
     "float8_e5m2fnuz": "float8_e5m2fnuz", "float8_e8m0fnu": "float8_e8m0fnu",
-    # elements whose meaning is not known here: compared as bytes
+    # elements with unsupported semantics: compared as bytes
     "qint8": "int8", "quint8": "uint8", "qint32": "int32", "float4_e2m1fn_x2": "uint8",
 }  # fmt: skip
-"""PyTorch's element types by the names under ``torch``, and what we call them."""
+"""PyTorch's element types by their names under ``torch``, with our names."""
 
 STORAGES = {
     "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
@@ -37,14 +37,14 @@ STORAGES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:
-    """A stretch of memory that tensors of a checkpoint lie in.
+    """A range of memory that contains tensors of a checkpoint.
 
     Attributes
     ----------
     key : str
         Its name in the file.
     dtype : str
-        By its class; a tensor may have another one.
+        Implied by its class; a tensor may have a different one.
     size : int
         Number of elements of `dtype`.
     """
@@ -63,7 +63,7 @@ class StoredTensor:
     storage : Storage
     dtype : str
     offset : int
-        Of the first element, in elements.
+        Position of the first element, in elements.
     shape, strides : tuple of int
     """
 
@@ -198,7 +198,7 @@ def _python() -> dict[tuple[str, str], Maker | Named]:
             (module, "frozenset"): _set,
             (module, "bytearray"): _byte_array,
             (module, "complex"): _complex,
-            # named as what a defaultdict makes; never called by us
+            # default factories of a defaultdict; never called by us
             **{(module, name): Named(module, name) for name in ("dict", "list", "int", "float", "str", "bool")},
         }
     for name in ("PosixPath", "PurePosixPath", "Path", "PurePath", "WindowsPath", "PureWindowsPath"):
@@ -264,7 +264,7 @@ def _distributed() -> dict[tuple[str, str], Maker | Named]:
 
 
 MAKERS = _python() | _numpy() | _torch()
-"""What a file of ``torch.save`` may name."""
+"""Names allowed in a file of ``torch.save``."""
 
 DISTRIBUTED_MAKERS = MAKERS | _distributed()
-"""What the ``.metadata`` of a distributed checkpoint may name."""
+"""Names allowed in the ``.metadata`` of a distributed checkpoint."""

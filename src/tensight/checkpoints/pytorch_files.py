@@ -1,4 +1,4 @@
-"""Files of ``torch.save``: the zip format of today, and the one before PyTorch 1.6."""
+"""Files of ``torch.save``: the zip format, and the format before PyTorch 1.6."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _OLD_PROTOCOL = 1001
 _TAR_MAGIC_AT = 257
 
 StorageAt = Callable[[StoredTensor], "tuple[int, int]"]
-"""Tells where the storage of a tensor lies in the file: offset and length, bytes."""
+"""Returns the range of a tensor's storage in the file: offset and length, bytes."""
 
 
 def read_pytorch(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
-    """Add what a file of ``torch.save`` holds to a checkpoint.
+    """Add the content of a file of ``torch.save`` to a checkpoint.
 
     Parameters
     ----------
     checkpoint : Checkpoint
     file : OpenFile
     name : str
-        Of the file within the checkpoint.
+        Name of the file within the checkpoint.
 
     Raises
     ------
@@ -53,15 +53,15 @@ def read_pytorch(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
 
 
 def read_object(file: OpenFile, name: str, start: int = 0, length: int | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield the tensors (`Entry`), scalars and problems of what was saved, with their names.
+    """Yield the tensors (`Entry`), scalars and problems of a saved object, with their names.
 
     Parameters
     ----------
     file : OpenFile
     name : str
-        Of the file within the checkpoint.
+        Name of the file within the checkpoint.
     start, length : int
-        Where it lies in the file; all of it by default.
+        Range in the file; by default the whole file.
     """
     length = file.size_bytes - start if length is None else length
     head = file.read(start, 512)
@@ -73,7 +73,7 @@ def read_object(file: OpenFile, name: str, start: int = 0, length: int | None = 
             "load it with PyTorch, and save it again."
         )
     if not head.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
-        raise CheckpointError(f"{file.path}: is no file of torch.save; it is not read.")
+        raise CheckpointError(f"{file.path}: is not a file of torch.save; it is not read.")
     return _read_old(file, name)
 
 
@@ -82,10 +82,10 @@ def _read_zip(file: OpenFile, name: str, start: int, length: int) -> Iterator[tu
     pickles = [member for member in members if member.endswith("/data.pkl") or member == "data.pkl"]
     if len(pickles) != 1:
         what = "a TorchScript program, which is code" if any(".py" in member for member in members) else "no data.pkl"
-        raise CheckpointError(f"{file.path}: holds {what}; it is not read.")
+        raise CheckpointError(f"{file.path}: contains {what}; it is not read.")
     folder = pickles[0].removesuffix("data.pkl")
     if f"{folder}constants.pkl" in members or any(member.startswith(f"{folder}code/") for member in members):
-        raise CheckpointError(f"{file.path}: holds a TorchScript program, which is code; it is refused.")
+        raise CheckpointError(f"{file.path}: contains a TorchScript program, which is code; it is refused.")
     for member in members.values():
         if member.method != STORED:
             raise CheckpointError(
@@ -174,7 +174,7 @@ def _entries(root: Any, file: OpenFile, name: str, storage_at: StorageAt, *, is_
 
 
 def _content(tensor: StoredTensor, item_bytes: int, file: OpenFile, storage_at: StorageAt) -> Content | str:
-    """Return where a tensor's elements lie, or what is wrong with them."""
+    """Return the content of a tensor, or a description of the problem with it."""
     try:
         begin, length = storage_at(tensor)
     except KeyError:

@@ -36,7 +36,7 @@ def read_safetensors(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
     checkpoint : Checkpoint
     file : OpenFile
     name : str
-        Of the file within the checkpoint.
+        Name of the file within the checkpoint.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def read_safetensors(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
     """
     length = int.from_bytes(file.read(0, 8), "little")
     if file.size_bytes < 8 or length > file.size_bytes - 8:
-        raise CheckpointError(f"{file.path}: is cut off, or no safetensors file: {file.size_bytes:,} bytes.")
+        raise CheckpointError(f"{file.path}: is cut off, or not a safetensors file: {file.size_bytes:,} bytes.")
     if length > _MAX_HEADER_BYTES:
         raise CheckpointError(f"{file.path}: a header of {length:,} bytes; the format allows {_MAX_HEADER_BYTES:,}.")
     header = _parsed(file, file.read(8, length))
@@ -58,7 +58,7 @@ def read_safetensors(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
     ordered = sorted((_offsets(file, key, value), key) for key, value in header.items())
     for (begin, stop), key in ordered:
         if begin < end and stop > begin:
-            raise CheckpointError(f"{file.path}: {key[:120]!r} lies over another tensor; the file is refused.")
+            raise CheckpointError(f"{file.path}: {key[:120]!r} overlaps another tensor; the file is refused.")
         if base + stop > file.size_bytes:
             raise CheckpointError(f"{file.path}: {key[:120]!r} lies outside of the file; it is cut off or damaged.")
         end = max(end, stop)
@@ -67,7 +67,7 @@ def read_safetensors(checkpoint: Checkpoint, file: OpenFile, name: str) -> None:
 
 
 def _parsed(file: OpenFile, text: bytes) -> dict[str, Any]:
-    """Return the header as a dict, refusing what would need far more memory than any header of tensors."""
+    """Return the header as a dict; refuse one that would need far more memory than a real header."""
     if text.count(b"{") > _MAX_TENSORS or text.count(b"[") > 2 * _MAX_TENSORS or text.count(b",") > 8 * _MAX_TENSORS:
         raise CheckpointError(f"{file.path}: the header names more than {_MAX_TENSORS:,} tensors; it is not read.")
 
@@ -80,9 +80,9 @@ def _parsed(file: OpenFile, text: bytes) -> dict[str, Any]:
     try:
         header = json.loads(text.decode("utf-8"), object_pairs_hook=unique)
     except (ValueError, RecursionError):
-        raise CheckpointError(f"{file.path}: the header is damaged, or this is no safetensors file.") from None
+        raise CheckpointError(f"{file.path}: the header is damaged, or this is not a safetensors file.") from None
     if not isinstance(header, dict):
-        raise CheckpointError(f"{file.path}: the header is damaged: it is no dictionary.")
+        raise CheckpointError(f"{file.path}: the header is damaged: it is not a dictionary.")
     return header
 
 

@@ -1,4 +1,4 @@
-"""The directory of a zip file from a stranger: what lies where, with nothing unpacked and every bound checked."""
+"""The directory of an untrusted zip file: locations of members, without unpacking, with all bounds checked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ZIP_64 = 1
 
 @dataclass(frozen=True, slots=True)
 class ZipMember:
-    """One file in a zip file.
+    """A member of a zip file.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class ZipMember:
     method : int
         `STORED` or `DEFLATED`.
     offset : int
-        Where its bytes begin in the outer file.
+        Start of its bytes in the outer file.
     packed_bytes, size_bytes : int
-        In the file, and unpacked.
+        Size in the file, and unpacked.
     """
 
     name: str
@@ -48,19 +48,19 @@ class ZipMember:
 
 
 def read_directory(file: OpenFile, start: int = 0, length: int | None = None) -> dict[str, ZipMember]:
-    """Return the members of a zip file by name, in the order of its directory.
+    """Return the members of a zip file by name, in directory order.
 
     Parameters
     ----------
     file : OpenFile
     start, length : int
-        Where the zip file lies in `file`; all of it by default.
+        Range of the zip file in `file`; by default the whole file.
 
     Raises
     ------
     CheckpointError
-        It is no zip file, is cut off or damaged; two members have one name or share bytes; a member is encrypted,
-        compressed by another method than deflate, or unpacks to far more than a tensor would (a zip bomb).
+        It is not a zip file, is truncated or damaged; two members share a name or bytes; a member is encrypted, uses
+        another compression than deflate, or expands far more than tensors do (a zip bomb).
     """
     length = file.size_bytes - start if length is None else length
     try:
@@ -94,14 +94,14 @@ class _Directory:
         tail = self._read(self._length - tail_length, tail_length)
         at = tail.rfind(b"PK\5\6")
         if at < 0 or len(tail) - at < _END.size:
-            raise self._error("the end of the zip file is not there; the file is cut off")
+            raise self._error("the end of the zip file is missing; the file is cut off")
         _, _, _, _, count, size, offset, _ = _END.unpack_from(tail, at)
         if count == 0xFFFF or 0xFFFFFFFF in (size, offset):
             where = self._length - tail_length + at - _END_64_LOCATOR.size
             mark, _, end, _ = _END_64_LOCATOR.unpack(self._read(where, _END_64_LOCATOR.size))
             if mark == b"PK\6\7":
-                found, *_, count, size, offset = _END_64.unpack(self._read(end, _END_64.size))
-                if found != b"PK\6\6":
+                signature, *_, count, size, offset = _END_64.unpack(self._read(end, _END_64.size))
+                if signature != b"PK\6\6":
                     raise self._error("the end of the zip file is damaged")
         return count, size, offset
 
@@ -128,22 +128,22 @@ class _Directory:
         return ZipMember(name, method, begin, packed, size), end
 
     def _zip_64(self, extra: bytes, size: int, packed: int, offset: int) -> tuple[int, int, int]:
-        """Return sizes and offset of a large member, which stand in its extra field."""
+        """Return sizes and offset of a large member from its extra field."""
         at = 0
         while at + 4 <= len(extra):
             kind, length = struct.unpack_from("<2H", extra, at)
             if kind == _ZIP_64:
-                found = list(struct.unpack_from(f"<{min(length, len(extra) - at - 4) // 8}Q", extra, at + 4))
+                sizes = list(struct.unpack_from(f"<{min(length, len(extra) - at - 4) // 8}Q", extra, at + 4))
                 numbers = [size, packed, offset]
                 for index, value in enumerate(numbers):
-                    if value == 0xFFFFFFFF and found:
-                        numbers[index] = found.pop(0)
+                    if value == 0xFFFFFFFF and sizes:
+                        numbers[index] = sizes.pop(0)
                 return numbers[0], numbers[1], numbers[2]
             at += 4 + length
         raise self._error("the sizes of a large file in it are missing")
 
     def _data_offset(self, header: int) -> int:
-        """Return where a member's bytes begin in the outer file."""
+        """Return the start of a member's bytes in the outer file."""
         mark, *_, name_length, extra_length = _LOCAL.unpack(self._read(header, _LOCAL.size))
         if mark != b"PK\3\4":
             raise self._error("the beginning of a file in it is damaged")
@@ -153,7 +153,7 @@ class _Directory:
         end = 0
         for member in sorted(members.values(), key=lambda member: member.offset):
             if member.packed_bytes and member.offset < end:
-                raise self._error(f"{member.name[:80]!r} lies over another file in it")
+                raise self._error(f"{member.name[:80]!r} overlaps another file in it")
             end = max(end, member.offset + member.packed_bytes)
 
     def _read(self, offset: int, length: int) -> bytes:

@@ -1,6 +1,6 @@
-"""The Python client of the HTTP API: a notebook or a CI job can do all that a person can.
+"""The Python client of the HTTP API, which offers notebooks and CI jobs everything that the page offers.
 
-`tensight.connect` is the entrance.
+`tensight.connect` is the entry point.
 """
 
 from __future__ import annotations

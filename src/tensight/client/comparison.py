@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Run = str | DumpRecord | SessionPart
-"""A name in the list of dumps or the id of a session, a record of that list, or a session."""
+"""A name in the list of dumps, a session id, a record of that list, or a session."""
 
 _EVENT_S = 5.0
-"""How long an event is waited for before the comparison is asked again."""
+"""Seconds to wait for an event before the comparison is read again."""
 
 
 def begin_comparison(connection: Connection, a: Run, b: Run, *, fresh: bool, **options: Any) -> Comparison:
-    """Have the server compare two runs; see `Server.compare`."""
+    """Start a comparison of two runs on the server; see `Server.compare`."""
     body = {"a": _name_of(a), "b": _name_of(b), "fresh": fresh, **spoken(ComparisonOptions, **options)}
     return Comparison(connection, connection.send(ComparisonRecord, "POST", "/comparisons", body))
 
@@ -57,14 +57,14 @@ def _name_of(run: Run) -> str:
 
 
 class Comparison:
-    """Two runs that the server compares; `Server.compare` and `Session.compare` return it.
+    """A comparison of two runs on the server; `Server.compare` and `Session.compare` return it.
 
     Parameters
     ----------
     connection : Connection
-        The way to the server.
+        Connection to the server.
     record : ComparisonRecord
-        What is known of it.
+        The comparison, as last read.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Comparison:
 
     @property
     def summary(self) -> ComparisonRecord:
-        """The comparison at a glance, as it is now; of each rank what was found is in `ranks`.
+        """A summary of the comparison, as it is now; `ranks` contains the results of each rank.
 
         Examples
         --------
@@ -106,14 +106,14 @@ class Comparison:
         Parameters
         ----------
         timeout_s : float, optional
-            Seconds; by default for ever.
+            Seconds; by default no limit.
 
         Raises
         ------
         InputError
-            They cannot be read or have no rank in common; the message says why.
+            The runs cannot be read or have no rank in common; the message gives the reason.
         WaitError
-            They are still being compared after that time, and go on being so.
+            The comparison has not finished in that time; it continues.
         NotFoundError
             The comparison was cancelled.
 
@@ -161,7 +161,7 @@ class Comparison:
 
     @property
     def first(self) -> ComparedOperator | None:
-        """The first operator whose inputs agree and whose output does not; of several ranks of the worst.
+        """The first operator whose inputs agree and whose output does not; with several ranks that of the worst rank.
 
         Examples
         --------
@@ -182,25 +182,25 @@ class Comparison:
         sort: Literal["position", "added", "relative", "name"] = "position",
         descending: bool = False,
     ) -> Rows[ComparedOperator]:
-        """Return the pairs of operators, with how far what they read and wrote is apart.
+        """Return the pairs of operators, with the differences of their inputs and outputs.
 
         Parameters
         ----------
         query : str
             Parts of a name in either run, or of the type.
         rank : int, optional
-            By default the first.
+            By default the first compared rank.
         step : int, optional
-            By default all that were compared.
+            By default all compared steps.
         phase : {"forward", "backward", "update"}, optional
-            By default all of a step.
+            By default the whole step.
         only : {"all", "different", "divergent"}
-            "different" are those not known to be bit-equal, "divergent" those whose inputs agree and outputs do not.
+            "different": not known to be bit-equal; "divergent": inputs agree, but outputs do not.
         sort : {"position", "added", "relative", "name"}
-            By order of execution, by the error that an operator adds, by the relative difference of its outputs, or by
+            By execution order, by the error that an operator adds, by the relative difference of its outputs, or by
             name.
         descending : bool
-            Whether the largest come first.
+            Whether to list the largest first.
 
         Examples
         --------
@@ -227,14 +227,14 @@ class Comparison:
     def unmatched(
         self, side: Literal["a", "b"] = "a", query: str = "", *, rank: int | None = None
     ) -> Rows[UnmatchedRow]:
-        """Return operators and parameters that only one run has, in the last step that was compared.
+        """Return operators and parameters that only one run has, in the last compared step.
 
         Parameters
         ----------
         side : {"a", "b"}
-            Of which run.
+            The run that has them.
         query : str
-            Parts of the name or type, in any case.
+            Parts of the name or type, case-insensitive.
         rank : int, optional
             Rank of the process; by default the first.
 
@@ -254,14 +254,14 @@ class Comparison:
         return Rows(fetch, UNMATCHED)
 
     def losses(self, *, rank: int | None = None, points: int = 400) -> ComparedLosses:
-        """Return both loss curves, and what their difference points to.
+        """Return both loss curves, and the likely cause of their difference.
 
         Parameters
         ----------
         rank : int, optional
             Rank of the processes; by default the first.
         points : int
-            Of each curve, at most.
+            Maximum number of points of a curve.
 
         Examples
         --------
@@ -272,7 +272,7 @@ class Comparison:
         return self._get(ComparedLosses, "losses", rank=rank, points=points)
 
     def setups(self) -> ComparedSetups:
-        """Return what differs around the trainings: versions, flags, seeds, hyper-parameters, batches, weights.
+        """Return the differences in versions, flags, seeds, hyper-parameters, first batches and initial weights.
 
         Examples
         --------
@@ -283,14 +283,14 @@ class Comparison:
         return self._get(ComparedSetups, "setups")
 
     def tensor(self, a: object, b: object = None) -> ComparedTensor:
-        """Return a handle on B minus A of one tensor; `ComparedTensor.a` and `.b` are the two sides.
+        """Return a handle on B minus A of a tensor; `ComparedTensor.a` and `.b` are the two sides.
 
         Parameters
         ----------
         a : str, or a record with an address
-            In A, such as an output of an operator of `operators`.
+            A tensor of A, such as an output of an operator of `operators`.
         b : str, or a record with an address, optional
-            In B; by default the tensor that `a` was compared with.
+            A tensor of B; by default the counterpart of `a`.
 
         Examples
         --------
@@ -301,7 +301,7 @@ class Comparison:
         return ComparedTensor(self._connection, self._path(), TensorAddress.parse(address_of(a)), other, "difference")
 
     def close(self) -> None:
-        """Cancel the comparison, or have the server forget it.
+        """Cancel the comparison, or delete it from the server.
 
         Examples
         --------
@@ -322,7 +322,7 @@ class Comparison:
         return self._connection.get(kind, self._path(name), **parameters)
 
     def __repr__(self) -> str:
-        """Return id and verdict, as far as it is known; nothing is asked for that could fail."""
+        """Return id and verdict, if known, without a request that could fail."""
         return f"<comparison {self.id}: {self._known.verdict or self._known.state.value}>"
 
     def _repr_html_(self) -> str:
@@ -338,15 +338,15 @@ class ComparedTensor(Values):
     Parameters
     ----------
     connection : Connection
-        The way to the server.
+        Connection to the server.
     path : str
         Path of the comparison on the server.
     a : TensorAddress
         The tensor of run A.
     b : TensorAddress or None
-        The tensor of run B; None for the one that it was compared with.
+        The tensor of run B; None for the counterpart of `a`.
     which : {"a", "b", "difference"}
-        One of both, or B minus A.
+        The tensor of A or B, or B minus A.
 
     Examples
     --------
@@ -380,7 +380,7 @@ class ComparedTensor(Values):
 
     @property
     def b(self) -> ComparedTensor:
-        """The tensor of B, with its axes ordered as A has them.
+        """The tensor of B, with its axes in the order of A.
 
         Examples
         --------
@@ -391,12 +391,12 @@ class ComparedTensor(Values):
         return ComparedTensor(self._connection, self._path, self._where, self._b, "b")
 
     def statistics(self) -> Statistics:
-        """Return minimum, maximum, mean, counts of NaN and so on, of all elements.
+        """Return minimum, maximum, mean, counts of NaN and so on, over all elements.
 
         Raises
         ------
         UnavailableError
-            Of the difference, where one side has no values.
+            For the difference, if one side has no values.
 
         Examples
         --------
@@ -404,15 +404,15 @@ class ComparedTensor(Values):
         True
         """
         both = self.compared()
-        found = {"a": both.a, "b": both.b, "difference": both.difference}[self._side]
-        if found is None:
+        statistics = {"a": both.a, "b": both.b, "difference": both.difference}[self._side]
+        if statistics is None:
             raise UnavailableError(
                 f"of {self.address} or its counterpart only statistics were recorded", code="statistics-only"
             )
-        return found
+        return statistics
 
     def compared(self) -> ComparedStatistics:
-        """Return the statistics of both and of their difference, and all measures of how far they are apart.
+        """Return the statistics of both tensors and of their difference, and all measures of the difference.
 
         Examples
         --------
@@ -423,5 +423,5 @@ class ComparedTensor(Values):
         return self._get(ComparedStatistics, "statistics", **parameters)
 
     def __repr__(self) -> str:
-        """Return which it is, and the address in A."""
+        """Return the side, and the address in A."""
         return f"<{'B − A' if self._side == 'difference' else self._side.upper()} of {self.address}>"

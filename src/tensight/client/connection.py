@@ -1,4 +1,4 @@
-"""The way to the server: requests, their retries, and its errors as exceptions."""
+"""The connection to the server: requests, retries, and errors as exceptions."""
 
 from __future__ import annotations
 
@@ -25,59 +25,59 @@ if TYPE_CHECKING:
 API = "/api/v1"
 TOKEN_VARIABLE = "TENSIGHT_TOKEN"  # noqa: S105 - the name of the variable that holds it
 ANSWER_S = 120.0
-"""How long an answer may take: a training process may have to compute it first."""
+"""Seconds to wait for a response: a training process may have to compute it first."""
 CONNECT_S = 10.0
 RETRY_AFTER_S = (0.1, 0.3, 0.9, 2.0)
-"""Pauses before a request is tried again, when the connection could not be made or broke."""
+"""Seconds between retries of a request whose connection failed or broke."""
 KEEP_ALIVE_S = 4.0
-"""Shorter than the server's five seconds, so that no request goes out on a connection that is just being closed."""
+"""Less than the server's five seconds, so that no request uses a connection that is just being closed."""
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Verify = bool | str | os.PathLike[str] | ssl.SSLContext
-"""For https, which certificates are trusted: those that the system trusts (True), those in a file, or any (False)."""
+"""Trusted certificates for https: those of the system (True), those in a file, or any (False)."""
 Certificate = tuple[str | os.PathLike[str], str | os.PathLike[str]]
-"""For https, the files with the certificate and the key of a client, PEM."""
+"""Files with the certificate and the key of a client for https, PEM."""
 T = TypeVar("T")
 
 
 class Held(Protocol):
-    """What keeps a session open as long as the script is there."""
+    """Keeps a session open as long as the script runs."""
 
     def let_go(self) -> None:
-        """Have another thread close the session; takes no lock."""
+        """Let another thread close the session; takes no lock."""
 
     def close(self) -> None:
         """Close the session."""
 
 
 class Connection:
-    """Requests to one server.
+    """Sends requests to a server.
 
-    Safe to use from several threads.
+    Thread-safe.
 
     Parameters
     ----------
     url : str
-        Address of the server, with its prefix if it has one; ``http://`` may be left out.
+        Address of the server, with its prefix if it has one; ``http://`` may be omitted.
     token : str, optional
-        By default that in the variable ``TENSIGHT_TOKEN``, if it is set.
+        By default the value of the environment variable ``TENSIGHT_TOKEN``, if set.
     verify : bool, path or ssl.SSLContext
-        Which certificates are trusted: those the system trusts (True), any (False), or those in a file.
+        Trusted certificates: those of the system (True), any (False), or those in a file.
     certificate : (path, path), optional
-        Certificate and key of this client, where the server asks for one.
+        Certificate and key of this client, if the server requires one.
 
     Attributes
     ----------
     url : str
-        Without a slash at the end.
+        Without a trailing slash.
     hold : Held or None
-        What holds the session for which alone this connection is.
+        Holds the session of this connection, if there is one.
 
     Raises
     ------
     InputError
-        The address is none, or a file with certificates cannot be read.
+        The address is invalid, or a file with certificates cannot be read.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Connection:
             headers["Authorization"] = f"Bearer {_clean_token(token)}"
         is_local = host in _LOOPBACK
         if is_local and verify is True and certificate is None and self.url.startswith("http:"):
-            # Nothing is encrypted, and to load what the system trusts takes as long as many requests.
+            # Nothing is encrypted, and loading the system's certificates takes as long as many requests.
             verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._client = httpx.Client(
             base_url=self.url + API,
@@ -100,7 +100,7 @@ class Connection:
             verify=_trust(verify, certificate),
             timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
             limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE_S),
-            # A proxy that the environment names for the world does not know this machine's own addresses.
+            # A proxy from the environment does not know this machine's loopback addresses.
             trust_env=not is_local,
         )
 
@@ -109,32 +109,32 @@ class Connection:
         self._client.close()
 
     def of_session(self, hold: Held) -> Connection:
-        """Return the same connection for a session that is held: it is let go when nothing refers to this object."""
-        own = copy.copy(self)
-        own.hold = hold
-        # At the end of the process the hold closes the session itself.
-        weakref.finalize(own, hold.let_go).atexit = False
-        return own
+        """Return a copy of the connection for a held session; garbage collection of the copy lets go of the session."""
+        connection = copy.copy(self)
+        connection.hold = hold
+        # At exit the hold closes the session itself.
+        weakref.finalize(connection, hold.let_go).atexit = False
+        return connection
 
     def get(self, kind: type[T], path: str, /, *, retries: int = len(RETRY_AFTER_S), **parameters: Any) -> T:
-        """Ask for a record, or for a list of records; parameters that are None are left out."""
+        """Get a record, or a list of records; parameters that are None are omitted."""
         return self._read(kind, self._request("GET", path, parameters, retries=retries))
 
     def answer(self, path: str, /, **parameters: Any) -> httpx.Response:
-        """Ask for something that is not JSON."""
+        """Get a response that is not JSON."""
         return self._request("GET", path, parameters)
 
     def send(self, kind: type[T], method: str, path: str, body: Any = None) -> T:
-        """Change something, and return what the server answers."""
+        """Send a change, and return the response."""
         return self._read(kind, self._request(method, path, {}, body=body))
 
     def tell(self, method: str, path: str, body: Any = None) -> None:
-        """Change something that has no answer."""
+        """Send a change that has no response body."""
         self._request(method, path, {}, body=body)
 
     @contextmanager
     def stream(self, path: str, headers: dict[str, str], /, **parameters: Any) -> Iterator[httpx.Response]:
-        """Open the body of an answer, to be read as it comes; no retries.
+        """Stream the body of a response; no retries.
 
         Raises
         ------
@@ -181,7 +181,7 @@ class Connection:
             ) from error
 
     def _refusal(self, response: httpx.Response) -> Exception:
-        """Return the exception for an answer that is an error."""
+        """Return the exception for an error response."""
         try:
             error = response.json()["error"]
             code, message, where = str(error["code"]), str(error["message"]), str(error.get("where") or "")
@@ -189,15 +189,15 @@ class Connection:
             location = response.headers.get("location", "")
             hint = f"it points to {location}; connect there" if location else "is this the address that it printed?"
             return ServerError(
-                f"{response.request.url} answered {response.status_code} {response.reason_phrase}, which is no answer "
-                f"of a Tensight server; {hint}",
+                f"{response.request.url} answered {response.status_code} {response.reason_phrase}, which is not a "
+                f"response of a Tensight server; {hint}",
                 code="answer-unreadable",
             )
         if code == "unauthorized":
             has_token = "Authorization" in response.request.headers
             hint = f"it came from {self._token_from}" if has_token else f"give it with token=… or in {TOKEN_VARIABLE}"
             message = f"{self.url}: {message.partition(':')[0]}; {hint}"
-        # A path says nothing that the caller does not know.
+        # A path tells the caller nothing new.
         if where and not where.startswith("/") and where not in message:
             message = f"{where}: {message}"
         return refused(code, response.status_code, message)
@@ -232,9 +232,9 @@ def _clean(url: str) -> tuple[str, str]:
     try:
         parsed = httpx.URL(text)
     except httpx.InvalidURL as error:
-        raise InputError(f"{url!r} is no address of a server: {error}") from None
+        raise InputError(f"{url!r} is not the address of a server: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host or parsed.query or parsed.fragment:
-        raise InputError(f"{url!r} is no address of a server; one reads http://127.0.0.1:8080")
+        raise InputError(f"{url!r} is not the address of a server, such as http://127.0.0.1:8080")
     return text.rstrip("/").removesuffix(API), parsed.host
 
 
@@ -272,7 +272,7 @@ def _certificate_problem(error: BaseException | None) -> str:
 
 
 def _may_repeat(method: str, error: httpx.RequestError) -> bool:
-    """Tell whether a request can be sent again: it changes nothing, or it never left; and time may help."""
+    """Return whether a request may be retried: it changes nothing or was never sent, and a retry may succeed."""
     if isinstance(error, (httpx.UnsupportedProtocol, httpx.ReadTimeout)) or _certificate_problem(error):
         return False
     return method == "GET" or isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
@@ -283,7 +283,7 @@ def _given(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json(method: str, body: Any) -> dict[str, Any]:
-    # The server takes changes only as JSON, so that no form on a foreign page can make them.
+    # The server accepts changes as JSON only, so that forms of foreign pages cannot make them.
     return {} if method == "GET" else {"json": {} if body is None else body}
 
 

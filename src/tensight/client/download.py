@@ -1,4 +1,4 @@
-"""Large bodies: fetched in as many pieces as the connection takes, into memory or into a file."""
+"""Downloads of large bodies, resumed as often as needed, into memory or into a file."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def fetch_to_memory(connection: Connection, path: str, **parameters: Any) -> mem
 
 
 def fetch_to_file(connection: Connection, path: str, target: Path, **parameters: Any) -> None:
-    """Write a body to a file, which appears only when it is whole.
+    """Write a body to a file, which appears only when it is complete.
 
-    What came before an interruption, also of this process, stays beside it in ``.NAME.part``, and the next call goes
-    on from there if the server still has the same.
+    What arrived before an interruption, also of this process, stays beside it in ``.NAME.part``. The next call resumes
+    from there if the server still has the same content.
 
     Raises
     ------
@@ -57,8 +57,8 @@ def fetch_to_file(connection: Connection, path: str, target: Path, **parameters:
 
 def _known_tag(state: Path, source: list[Any]) -> str:
     try:
-        known = json.loads(state.read_text(encoding="utf-8"))
-        return str(known["etag"]) if known["source"] == source else ""
+        saved = json.loads(state.read_text(encoding="utf-8"))
+        return str(saved["etag"]) if saved["source"] == source else ""
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
@@ -71,7 +71,7 @@ def _fetch(
     tag: str,
     note: Callable[[str], None],
 ) -> None:
-    """Fetch until all is there; gives up after a few breaks between which nothing came."""
+    """Fetch the whole body; give up after several interruptions in a row without progress."""
     pauses = list(RETRY_AFTER_S)
     while True:
         before = target.tell()
@@ -96,17 +96,17 @@ def _fetch(
 def _wanted(done: int, tag: str) -> dict[str, str]:
     headers = {"Accept-Encoding": "identity"}
     if done and tag:
-        # The last byte once more: a range that begins at the end of a whole file would be an error.
+        # Fetch the last byte again: a range that begins at the end of a complete file would be an error.
         headers |= {"Range": f"bytes={done - 1}-", "If-Range": tag}
     return headers
 
 
 def _seek_to_body(target: BinaryIO, response: httpx.Response) -> None:
-    """Move to where the body begins."""
-    found = _RANGE.match(response.headers.get("content-range", "")) if response.status_code == 206 else None
-    if found is not None and int(found[1]) <= target.tell():
-        target.truncate(int(found[1]))
-        target.seek(int(found[1]))
+    """Seek to the position at which the body begins."""
+    match = _RANGE.match(response.headers.get("content-range", "")) if response.status_code == 206 else None
+    if match is not None and int(match[1]) <= target.tell():
+        target.truncate(int(match[1]))
+        target.seek(int(match[1]))
     else:
         _start_anew(target)
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a script and the server; what the server itself refuses are `tensight.sessions.errors`."""
+"""Errors between a script and the server; `tensight.sessions.errors` contains those of the server itself."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _RAISED: dict[str, type[TensightError]] = {
         UnavailableError,
     )
 }
-"""Classes that the catalogue names, as far as a server answers with them."""
+"""Classes that the catalogue names, as far as a server raises them."""
 _OF_STATUS: dict[int, type[TensightError]] = {
     401: AccessError,
     403: AccessError,
@@ -74,21 +74,21 @@ _OF_STATUS: dict[int, type[TensightError]] = {
     429: LimitError,
     507: StorageError,
 }
-"""For codes that only a newer server has."""
+"""For codes that only newer servers have."""
 
 
 def refused(code: str, status: int, message: str) -> TensightError:
-    """Return the error that the server answered with: of the same class, with the same code.
+    """Return the error of a response: with the same class and code as on the server.
 
     Parameters
     ----------
     code : str
-        What the body of the answer has.
+        Error code in the body of the response.
     status : int
-        Of the answer.
+        HTTP status of the response.
     message : str
-        For a person.
+        Message for the user.
     """
-    known = CATALOGUE.get(code)
-    kind = _RAISED.get(known.raised_as) if known is not None else None
+    entry = CATALOGUE.get(code)
+    kind = _RAISED.get(entry.raised_as) if entry is not None else None
     return (kind or _OF_STATUS.get(status, ServerError))(message, code=code)

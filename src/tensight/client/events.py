@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from tensight.client.connection import Connection
 
 POLL_S = 25.0
-"""How long the server is asked to wait for an event."""
+"""Seconds that the server waits for an event."""
 
 
 class Events:
-    """Events after a number, the oldest first; none is left out while the server remembers it.
+    """Events after a number, oldest first, without gaps as long as the server has them.
 
     Parameters
     ----------
     connection : Connection
-        The way to the server.
+        Connection to the server.
     path : str
-        Where the server gives them.
+        Path of the events on the server.
     after : int
-        The number of the last event that is known; 0 for all that the server remembers.
+        Number of the last known event; 0 for all that the server has.
     timeout_s : float, optional
-        Iterating ends when nothing has happened for so long; by default only when the session is closed.
+        Stop iterating after this time without an event; by default only when the session is closed.
     ends : bool
         Whether a ``closed`` event is the last one.
 
@@ -41,16 +41,16 @@ class Events:
     last : int
         Number of the last event.
     missed : bool
-        Whether events were dropped before the last one: read the session anew.
+        Whether earlier events were dropped: read the session again.
 
     Examples
     --------
     >>> _ = session.watch("tensor_overflow")
     >>> for event in session.events(timeout_s=0):
     ...     if event.kind == "watchpoints":
-    ...         print("somebody changed a watchpoint")
+    ...         print("the watchpoints have changed")
     ...         break
-    somebody changed a watchpoint
+    the watchpoints have changed
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Events:
         self.missed = False
 
     def next(self, timeout_s: float | None = None) -> Event | None:
-        """Return the next event, or None if there is none for so long (by default, wait for ever).
+        """Return the next event, or None if there is none within a time.
 
         Parameters
         ----------
         timeout_s : float, optional
-            Seconds to wait; by default for ever.
+            Seconds to wait; by default no limit.
 
         Examples
         --------
@@ -91,7 +91,7 @@ class Events:
         return event
 
     def skip(self) -> None:
-        """Leave out what has happened so far.
+        """Skip the events so far.
 
         Examples
         --------
@@ -115,13 +115,13 @@ class Events:
             self._requested, self.missed, events = int(page["last"]), bool(page.get("missed")), list(page["events"])
         except (KeyError, TypeError, ValueError) as error:
             raise ServerError(
-                f"{self._path} of the server is no page of events: {error!r}", code="answer-unreadable"
+                f"{self._path} of the server is not a page of events: {error!r}", code="answer-unreadable"
             ) from error
         self._ready.extend(event for event in map(_known, events) if event is not None)
 
 
 def _known(data: Any) -> Event | None:
-    """Return an event; None for a kind that only a newer server has, and about which nothing can be done here."""
+    """Return an event; None for a kind that only newer servers have."""
     try:
         return Event.model_validate(data)
     except ValidationError:

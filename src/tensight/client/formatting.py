@@ -1,4 +1,4 @@
-"""How records of the server are formatted as tables in a notebook."""
+"""HTML tables of records for notebooks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STATISTICS_TITLES = ("dtype", "shape", "min", "max", "mean", "std", "L2 norm", 
 
 
 def session_html(record: SessionRecord) -> str:
-    """Return a session at a glance, as HTML."""
+    """Return a summary of a session as HTML."""
     step = f"{record.step} of {record.total_steps}" if record.total_steps is not None else record.step
     lines: list[Cells] = [
         ("session", f"{record.id} ({record.name})"),
@@ -49,7 +49,7 @@ def session_html(record: SessionRecord) -> str:
 
 
 def comparison_html(record: ComparisonRecord) -> str:
-    """Return a comparison at a glance, as HTML."""
+    """Return a summary of a comparison as HTML."""
     lines: list[Cells] = [("A", record.a.title), ("B", record.b.title)]
     if record.verdict is None:
         about = record.message or (f"{record.what}, {record.done} of {record.total}" if record.total else record.what)
@@ -64,7 +64,7 @@ def comparison_html(record: ComparisonRecord) -> str:
 
 
 def statistics_html(statistics: Statistics) -> str:
-    """Return the statistics of one tensor, as HTML."""
+    """Return the statistics of a tensor as HTML."""
     return table(_STATISTICS_TITLES, [_statistics(statistics)])
 
 
@@ -142,11 +142,12 @@ def _execution(execution: Execution) -> Iterator[Cells]:
     yield execution.step, execution.graph, ", ".join(execution.graphs), execution.has_data
 
 
-def _compared(one: ComparedOperator) -> Iterator[Cells]:
-    mark = "→" if one.is_divergent else ""
-    name_b = "" if one.name_b == one.name else one.name_b
+def _compared(operator: ComparedOperator) -> Iterator[Cells]:
+    mark = "→" if operator.is_divergent else ""
+    name_b = "" if operator.name_b == operator.name else operator.name_b
     yield (
-        mark, one.step, one.phase, one.name, name_b, one.type, one.rule, one.text, one.added, line_of_code(one.source)
+        mark, operator.step, operator.phase, operator.name, name_b, operator.type, operator.rule, operator.text,
+        operator.added, line_of_code(operator.source)
     )  # fmt: skip
 
 

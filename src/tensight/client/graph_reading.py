@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class GraphReading(SessionPart):
-    """What the graphs of the run say."""
+    """Queries on the graphs of the run."""
 
     def graphs(self, rank: int | None = None) -> list[GraphRecord]:
         """Return the graphs of a rank, or of all.
@@ -50,7 +50,7 @@ class GraphReading(SessionPart):
         self,
         name: str = "",
         *,
-        type: str = "",  # noqa: A002 - what everybody calls it
+        type: str = "",  # noqa: A002 - the usual name
         kind: str = "",
         stack: str = "",
         rank: int | None = None,
@@ -59,38 +59,38 @@ class GraphReading(SessionPart):
         case_sensitive: bool = False,
         watchpoint: int | None = None,
     ) -> Rows[FoundNode]:
-        """Find nodes that match all that is given.
+        """Find nodes that match all criteria.
 
         Parameters
         ----------
         name : str
             A part of the full name.
         type : str
-            A part of the operator's type, such as ``Conv2D``, in any case.
+            A part of the operator's type, such as ``Conv2D``, case-insensitive.
         kind : str
-            ``operator``, ``parameter``, ``constant``, or what its tensor is: ``weight``, ``gradient``, ``activation``.
+            ``operator``, ``parameter``, ``constant``, or a role of tensors: ``weight``, ``gradient``, ``activation``.
         stack : str
             A part of ``file:line code`` of any line of code behind a node.
         rank, graph
-            Only there.
+            Search only these.
         regex : bool
             Whether `name` is a regular expression.
         case_sensitive : bool
-            Whether upper and lower case of `name` differ.
+            Whether to match `name` case-sensitively.
         watchpoint : int, optional
-            For this watchpoint each row says whether it is watched.
+            Return for each node whether this watchpoint watches it.
 
         Returns
         -------
         Rows of FoundNode
-            In the order of the graphs.
+            In graph order.
 
         Examples
         --------
         >>> [found.entry.type for found in session.nodes(stack="sick_network.py:31")]
         ['Log']
         """
-        wanted = {
+        parameters = {
             "name": name or None,
             "type": type or None,
             "kind": kind or None,
@@ -101,24 +101,24 @@ class GraphReading(SessionPart):
             "case_sensitive": case_sensitive,
             "watchpoint": watchpoint,
         }
-        return self._rows("nodes", wanted, SearchPage, lambda page: (page.total, page.nodes), FOUND)
+        return self._rows("nodes", parameters, SearchPage, lambda page: (page.total, page.nodes), FOUND)
 
     def node(self, name: str, *, rank: int = 0, graph: str = "") -> NodeRecord:
-        """Return all that the graph says about a node.
+        """Return everything that the graph contains about a node.
 
         Parameters
         ----------
         name : str
-            Its name, or the end of it: a weight comes before the states that an optimizer keeps of it.
+            Its name, or the end of it: a weight takes precedence over its optimizer states.
         rank : int
             Rank of the process, from 0.
         graph : str
-            By default the one that ran in the step shown if that has it, else the newest that has.
+            By default the one that ran in the current step if that has the node, else the newest that has it.
 
         Raises
         ------
         NotFoundError
-            There is no such node, or several; the message names them, or what is similar.
+            There is no such node, or several; the message names them, or similar ones.
 
         Examples
         --------
@@ -132,9 +132,9 @@ class GraphReading(SessionPart):
     def tree(
         self, scope: str = "", *, rank: int = 0, graph: str = "", watchpoint: int | None = None
     ) -> Rows[TreeEntry]:
-        """Return what is directly below a scope; at the root also the groups of parameters and constants.
+        """Return the entries directly below a scope; at the root also the groups of parameters and constants.
 
-        Without the name of a graph all graphs of the rank are one program, which has each node once.
+        Without a graph, all graphs of the rank are treated as one program, which has each node once.
 
         Parameters
         ----------
@@ -143,20 +143,20 @@ class GraphReading(SessionPart):
         rank : int
             Rank of the process, from 0.
         graph : str
-            Name of a graph; empty for all of the rank as one program.
+            Name of a graph; empty for all graphs of the rank as one program.
         watchpoint : int, optional
-            Number of a watchpoint; each entry then has how much of it that watches.
+            Number of a watchpoint; each entry then has the number of its watched nodes.
 
         Examples
         --------
         >>> [entry.label for entry in session.tree()]
         ['Default', 'Expand', 'Gradients', 'parameters', 'constants']
         """
-        wanted = {"scope": scope, "rank": rank, "graph": graph or None, "watchpoint": watchpoint}
-        return self._rows("tree", wanted, TreePage, lambda page: (page.total, page.entries), TREE)
+        parameters = {"scope": scope, "rank": rank, "graph": graph or None, "watchpoint": watchpoint}
+        return self._rows("tree", parameters, TreePage, lambda page: (page.total, page.entries), TREE)
 
     def level(self, scope: str = "", *, rank: int = 0, graph: str = "", limit: int = 1500) -> GraphLevel:
-        """Return a scope with the edges between its entries, as it is drawn: by default of the graph that ran.
+        """Return a scope with the edges between its entries, as the page draws it.
 
         Parameters
         ----------
@@ -165,9 +165,9 @@ class GraphReading(SessionPart):
         rank : int
             Rank of the process, from 0.
         graph : str
-            By default the one that ran in the step shown.
+            By default the one that ran in the current step.
         limit : int
-            At most so many entries.
+            Maximum number of entries.
 
         Examples
         --------
@@ -178,16 +178,16 @@ class GraphReading(SessionPart):
         return self._get(GraphLevel, "level", rank=rank, graph=graph or None, scope=scope, limit=limit)
 
     def relations(self, address: object, *, hops: int = 1, limit: int = 200) -> RelationGraph:
-        """Return the node of a tensor with what feeds it and what reads the tensor.
+        """Return the node of a tensor with its producers and the consumers of the tensor.
 
         Parameters
         ----------
         address : str, or anything with an address
-            Which tensor.
+            Address of the tensor.
         hops : int
-            Edges away from the node.
+            Distance from the node in edges.
         limit : int
-            At most so many nodes.
+            Maximum number of nodes.
 
         Examples
         --------
@@ -198,12 +198,12 @@ class GraphReading(SessionPart):
         return self._get(RelationGraph, "relations", address=address_of(address), hops=hops, limit=limit)
 
     def sources(self, query: str = "") -> Rows[SourceFile]:
-        """Return the lines of code that made nodes, the person's own files first.
+        """Return the lines of code that created nodes, the user's files first.
 
         Parameters
         ----------
         query : str
-            A part of ``path:line code``, in any case.
+            A part of ``path:line code``, case-insensitive.
 
         Examples
         --------
@@ -215,12 +215,12 @@ class GraphReading(SessionPart):
         )
 
     def source_text(self, file: str) -> str:
-        """Return the text of a file of code that the training process sent. NotFoundError if it sent none.
+        """Return the text of a source file that the training process sent. NotFoundError if it sent none.
 
         Parameters
         ----------
         file : str
-            Its path, as frames have it.
+            Its path, as in stack frames.
 
         Examples
         --------
@@ -230,7 +230,7 @@ class GraphReading(SessionPart):
         return self._connection.answer(self._path("source"), file=file).text
 
     def executions(self, rank: int = 0) -> Rows[Execution]:
-        """Return which graphs ran in which step.
+        """Return the graphs that ran in each step.
 
         Parameters
         ----------
@@ -242,22 +242,24 @@ class GraphReading(SessionPart):
         >>> session.executions()[0].graph
         'kernel_graph0'
         """
-        wanted = {"rank": rank}
-        return self._rows("executions", wanted, ExecutionPage, lambda page: (page.total, page.executions), EXECUTIONS)
+        parameters = {"rank": rank}
+        return self._rows(
+            "executions", parameters, ExecutionPage, lambda page: (page.total, page.executions), EXECUTIONS
+        )
 
     def _node_meant(self, typed: str, rank: int, graph: str = "", step: int | None = None) -> tuple[str, str]:
-        """Return graph and name of the node that is meant, of several graphs the one that ran at a step.
+        """Return graph and name of the intended node; of several graphs, the one that ran in the step.
 
         Raises
         ------
         NotFoundError
             There is no such node, or several.
         """
-        found = self._get(NodesMeant, "nodes/meant", name=typed, rank=rank, graph=graph or None, step=step)
-        if found.total != 1:
+        matches = self._get(NodesMeant, "nodes/meant", name=typed, rank=rank, graph=graph or None, step=step)
+        if matches.total != 1:
             where = f"rank {rank} of session {self.id} ({self.name})"
-            raise NotFoundError(f"{where}: {unclear(typed, found.names, found.similar)}", code="node-unknown")
-        return found.graphs[0], found.names[0]
+            raise NotFoundError(f"{where}: {unclear(typed, matches.names, matches.similar)}", code="node-unknown")
+        return matches.graphs[0], matches.names[0]
 
 
 def address_of(what: object) -> str:

@@ -1,4 +1,4 @@
-"""Holding the session of a script: the server closes it when the script has ended, however it ends."""
+"""Holds the session of a script: the server closes it when the script has ended, however it ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tensight.client.connection import Connection
 
 _WAIT_S = 30.0
-"""Of one request."""
+"""Seconds of one request."""
 
 _AGAIN_AFTER_S = 1.0
 _JOIN_S = 5.0
@@ -28,7 +28,7 @@ _LET_GO: SimpleQueue[Hold] = SimpleQueue()
 
 
 class Hold:
-    """Keeps a request open that tells the server that the script is still there, and closes the session at its end.
+    """Keeps a request open as long as the script runs, and closes the session at its end.
 
     Parameters
     ----------
@@ -48,11 +48,11 @@ class Hold:
         atexit.register(self.close)
 
     def let_go(self) -> None:
-        """Have the session closed by another thread; takes no lock, so the search for reference cycles may call it."""
+        """Let another thread close the session; takes no lock, so the garbage collector may call it."""
         _LET_GO.put(self)
 
     def close(self) -> None:
-        """Close the session, if that was not done before; a process that was forked from the script's does nothing."""
+        """Close the session; idempotent, and does nothing in a forked process."""
         if os.getpid() != self._process:
             return
         self._over.set()
@@ -66,7 +66,7 @@ class Hold:
         while not self._over.is_set():
             try:
                 self._connection.answer(f"{self._path}/hold", wait_s=_WAIT_S)
-            except (NotFoundError, StateError):  # noqa: PERF203 - somebody has closed it
+            except (NotFoundError, StateError):  # noqa: PERF203 - it was closed
                 return
             except (TensightError, RuntimeError):
                 self._over.wait(_AGAIN_AFTER_S)
@@ -74,7 +74,7 @@ class Hold:
 
 @cache
 def _close_what_is_let_go(_process: int) -> None:
-    """Start the one thread of a process that closes the sessions which nothing refers to."""
+    """Start the thread that closes sessions without references, one per process."""
 
     def work() -> None:
         while True:

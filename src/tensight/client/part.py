@@ -1,4 +1,4 @@
-"""What every part of a session's client knows: which session, and the way to it."""
+"""Base of the parts of a session's client: the session and its connection."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ T = TypeVar("T")
 
 
 class SessionPart:
-    """One session of a server.
+    """A session of a server.
 
     Parameters
     ----------
     connection : Connection
     record : SessionRecord
-        What is known of it.
+        The session, as last read.
     """
 
     def __init__(self, connection: Connection, record: SessionRecord) -> None:
@@ -61,7 +61,7 @@ class SessionPart:
 
     @property
     def summary(self) -> SessionRecord:
-        """The session at a glance, as it is now.
+        """A summary of the session, as it is now.
 
         Examples
         --------
@@ -85,7 +85,7 @@ class SessionPart:
         rows: Callable[[P], tuple[int, Sequence[R]]],
         row_format: RowFormat[R],
     ) -> Rows[R]:
-        """Return a list that comes in pages; `rows` takes the total and the rows out of one."""
+        """Return a paged list; `rows` extracts the total and the rows from a page."""
 
         def fetch(offset: int, limit: int) -> tuple[int, Sequence[R]]:
             return rows(self._get(page, path, **parameters, offset=offset, limit=limit))
@@ -94,7 +94,7 @@ class SessionPart:
 
 
 def spoken(kind: type[Record], **values: Any) -> dict[str, Any]:
-    """Return what a person asked for as the JSON of a record. InputError for what cannot be asked for."""
+    """Return arguments as the JSON of a record. InputError if they are invalid."""
     try:
         return kind(**values).model_dump(mode="json")
     except ValidationError as error:

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar, overload
 from tensight.sessions.records.printing import MOST_ROWS_IN_NOTEBOOK, html_row, table_lines
 
 PAGE = 500
-"""Rows that are fetched at once."""
+"""Rows per page."""
 
 R = TypeVar("R")
 Cells = tuple[object, ...]
@@ -18,16 +18,16 @@ Cells = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class RowFormat(Generic[R]):
-    """How rows are shown as a table.
+    """The table format of rows.
 
     Attributes
     ----------
     noun : str
-        What the rows are, in the plural.
+        Plural noun for the rows.
     titles : tuple of str
-        Of the columns.
+        Titles of the columns.
     cells : callable
-        Gives the lines of the table that one row takes.
+        Returns the table lines of a row.
     """
 
     noun: str
@@ -36,14 +36,14 @@ class RowFormat(Generic[R]):
 
 
 class Rows(Sequence[R]):
-    """A list that the server has: `len` tells how long it is, and iterating fetches what is not here yet.
+    """A list on the server: `len` returns its length, and iterating fetches missing rows.
 
     Parameters
     ----------
     fetch : callable
-        Gets offset and limit and returns how many rows there are in all, and those from the offset on.
+        Takes offset and limit, and returns the total number of rows and the rows from the offset on.
     row_format : RowFormat
-        For notebooks.
+        Format in notebooks.
 
     Examples
     --------
@@ -62,14 +62,14 @@ class Rows(Sequence[R]):
 
     @classmethod
     def of(cls, rows: Sequence[R], row_format: RowFormat[R]) -> Rows[R]:
-        """Return a list that is here already.
+        """Return a list whose rows have all been fetched.
 
         Parameters
         ----------
         rows : sequence
-            What the server returned, all of it.
+            All rows of the list.
         row_format : RowFormat
-            How they are shown as a table.
+            Their table format.
         """
         return cls(lambda offset, limit: (len(rows), rows[offset : offset + limit]), row_format)
 
@@ -81,14 +81,14 @@ class Rows(Sequence[R]):
     @overload
     def __getitem__(self, index: slice) -> list[R]: ...
     def __getitem__(self, index: int | slice) -> R | list[R]:
-        """Return a row, or some of them."""
+        """Return a row, or a list of rows."""
         if isinstance(index, slice):
             return [self[number] for number in range(*index.indices(self._total))]
         number = index + self._total if index < 0 else index
         page, row = divmod(number, PAGE)
         rows = self._page(page) if 0 <= number < self._total else ()
         if row >= len(rows):
-            raise IndexError(f"there are {self._total} {self._format.noun}, and {index} is asked for")
+            raise IndexError(f"there are {self._total} {self._format.noun}; {index} is out of range")
         return rows[row]
 
     def __iter__(self) -> Iterator[R]:
@@ -96,7 +96,7 @@ class Rows(Sequence[R]):
             yield from self._page(page)
 
     def __repr__(self) -> str:
-        """Return how many there are, and the first of them as a table."""
+        """Return the number of rows, and the first of them as a table."""
         return "\n".join([f"<{self._total} {self._format.noun}>", *table_lines(self, self._total)])
 
     def _repr_html_(self) -> str:
@@ -113,7 +113,7 @@ class Rows(Sequence[R]):
 
 
 def table(titles: Sequence[str], lines: Iterable[Cells]) -> str:
-    """Return a table as HTML; whatever is in the cells is text, never markup."""
+    """Return an HTML table; cells are text, never markup."""
     body = "".join(html_row("td", map(_text, line)) for line in lines)
     return f"<table><thead>{html_row('th', titles)}</thead><tbody>{body}</tbody></table>"
 

@@ -1,4 +1,4 @@
-"""Running a session: forward, back, to a node, and waiting for it to stop."""
+"""Commands to a session: continue, step, go back, run to a node, and wait."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _MOVING = (State.CONNECTING, State.SENDING, State.RUNNING)
 class Running(SessionPart):
     """Commands to a session.
 
-    Each returns as soon as the server has accepted it, and returns the session itself, so that one can go on with
-    `wait`. A command that is not possible now raises `tensight.sessions.errors.StateError`, which says why.
+    Each returns the session as soon as the server has accepted the command, so that `wait` can be chained. A command
+    that is not possible now raises `tensight.sessions.errors.StateError` with the reason.
     """
 
     def continue_(self, steps: int = -1, *, stop_on: Literal["new", "every"] = "new") -> Self:
-        """Go on, until something new hits or the run ends.
+        """Continue until there is a new hit or the run ends.
 
         Parameters
         ----------
         steps : int
-            At most so many steps; -1 for no limit.
+            Maximum number of steps; -1 for no limit.
         stop_on : {"new", "every"}
-            Which hits stop it: those that were not reported before and do not follow from what was, or all.
+            Hits that stop the run: new ones that do not follow from reported ones, or all.
 
         Examples
         --------
@@ -47,12 +47,12 @@ class Running(SessionPart):
         return self._command("continue", steps=steps, stop_on=stop_on)
 
     def step(self, steps: int = 1) -> Self:
-        """Go on for some steps; watchpoints stop it before.
+        """Run some steps; watchpoints may stop earlier.
 
         Parameters
         ----------
         steps : int
-            How many, from 1.
+            Number of steps, from 1.
 
         Examples
         --------
@@ -62,7 +62,7 @@ class Running(SessionPart):
         return self._command("continue", steps=steps)
 
     def next_node(self) -> Self:
-        """Go on to the next operator.
+        """Run to the next operator.
 
         Examples
         --------
@@ -73,18 +73,18 @@ class Running(SessionPart):
         return self._command("next_node")
 
     def previous_node(self, node: str = "", *, rank: int | None = None, graph: str = "") -> Self:
-        """Go back to the operator before, or to an earlier one of the same step.
+        """Go back to the previous operator, or to an earlier one of the same step.
 
-        That is possible in a dump or a recorded run, and in a training whose agent sees a step when it is done; see the
-        capability ``can_previous_node``. What such a training computed later in the step has its value of the step
-        before, until it is gone on.
+        This is possible in dumps and recorded runs, and in trainings whose agent sees a complete step; see the
+        capability ``can_previous_node``. Until such a training continues, what it computed later in the step has its
+        value of the previous step.
 
         Parameters
         ----------
         node : str
-            Full name of an operator that has run in this step; by default the one before.
+            Full name of an operator that has run in this step; by default the previous one.
         rank : int, optional
-            Which goes back; by default every rank.
+            The rank that goes back; by default all.
         graph : str
             Its graph, if several have a node of this name.
 
@@ -99,14 +99,14 @@ class Running(SessionPart):
         return self._command("previous_node", node=node, rank=rank, graph=graph)
 
     def run_to(self, node: str, *, rank: int | None = None, graph: str = "") -> Self:
-        """Go on until an operator has run.
+        """Run until an operator has run.
 
         Parameters
         ----------
         node : str
             Its full name.
         rank : int, optional
-            Whose; by default any rank's.
+            Its rank; by default any.
         graph : str
             Its graph, if several have a node of this name.
 
@@ -120,16 +120,16 @@ class Running(SessionPart):
         return self._command("run_to_node", node=node, rank=rank, graph=graph)
 
     def look_closer(self, steps: int = -1) -> Self:
-        """Capture every operator from the next step on, and go on until something hits.
+        """Capture every operator from the next step on, and continue until there is a hit.
 
         What a container, the script or a loss function computes between two calls of modules is reported as a range of
-        lines. If it goes wrong again, the operator is named now, and its line. What hits first is new, whatever was
+        lines. If the problem recurs, its operator and line are now named. The first hit counts as new, whatever was
         reported before. See the capability ``can_look_closer``.
 
         Parameters
         ----------
         steps : int
-            At most so many steps; -1 for no limit.
+            Maximum number of steps; -1 for no limit.
 
         Examples
         --------
@@ -149,7 +149,7 @@ class Running(SessionPart):
         return self._command("pause")
 
     def terminate(self) -> Self:
-        """End the training; of a dump, close the session.
+        """End the training; for a dump, close the session.
 
         Examples
         --------
@@ -160,8 +160,8 @@ class Running(SessionPart):
     def go_to(self, step: int) -> Self:
         """Show a step; 0 is the state before the first update.
 
-        Any step of a dump or a recorded run. Of a training with Tensight's agent, while it is stopped, a step that
-        has passed: nothing moves there, and going on goes on from where it is stopped.
+        This works for any step of a dump or a recorded run, and for past steps of a stopped training with Tensight's
+        agent. It does not move the training, which continues from where it is stopped.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class Running(SessionPart):
         Parameters
         ----------
         steps : int
-            How many, from 1.
+            Number of steps, from 1.
 
         Examples
         --------
@@ -194,7 +194,7 @@ class Running(SessionPart):
         return self._command("step_back", steps=steps)
 
     def recheck(self) -> Self:
-        """Check all watchpoints once more on the step that is shown, after changing them.
+        """Check all watchpoints again on the current step, after changing them.
 
         Examples
         --------
@@ -211,17 +211,17 @@ class Running(SessionPart):
         Parameters
         ----------
         timeout_s : float, optional
-            Seconds; by default for ever.
+            Seconds; by default no limit.
 
         Returns
         -------
         SessionRecord
-            `state` says why it is stopped, `hits` on how many tensors a watchpoint hit.
+            `state` is the reason for the stop, `hits` the number of tensors with hits.
 
         Raises
         ------
         WaitError
-            It still runs after that time. It goes on running.
+            The session still runs after that time, and continues.
 
         Examples
         --------
@@ -244,14 +244,14 @@ class Running(SessionPart):
         return record
 
     def wait_until(self, holds: Callable[[SessionRecord], bool], timeout_s: float | None = None) -> SessionRecord:
-        """Wait until something is true of the summary of the session, whether it runs or is stopped.
+        """Wait until a condition on the session's summary is true, whether it runs or is stopped.
 
         Parameters
         ----------
         holds : callable
-            Asked whenever the session looks different; of a training that runs several times a second at most.
+            Called whenever the session changes; at most several times a second while a training runs.
         timeout_s : float, optional
-            Seconds; by default for ever.
+            Seconds; by default no limit.
 
         Returns
         -------
@@ -260,7 +260,7 @@ class Running(SessionPart):
         Raises
         ------
         WaitError
-            It did not become true in that time, or cannot any more: the session has ended.
+            The condition did not become true in time, or cannot any more because the session has ended.
 
         Examples
         --------
@@ -275,8 +275,8 @@ class Running(SessionPart):
             if record.state.has_ended or (left is not None and left <= 0):
                 when = "" if record.state.has_ended else f" after {timeout_s:g} s"
                 raise WaitError(
-                    f"session {self.id} ({self.name}) is {record.state.value} at step {record.step}{when}, and what was"
-                    " waited for is not true"
+                    f"session {self.id} ({self.name}) is {record.state.value} at step {record.step}{when}, and the"
+                    " condition is not true"
                 )
             event = events.next(left)
             if event is None or event.kind in ("state", "closed", "hits") or events.missed:
@@ -284,7 +284,7 @@ class Running(SessionPart):
         return record
 
     def _summary_or_end(self) -> SessionRecord:
-        """Return the session at a glance; of one that ended and that the server has forgotten, how it ended."""
+        """Return a summary of the session; if the server has forgotten an ended session, its final state."""
         try:
             return self.summary
         except NotFoundError:

@@ -54,9 +54,9 @@ class Server:
     Raises
     ------
     UnreachableError
-        No server answers there.
+        No server responds there.
     AccessError
-        It asks for a token, or for another one; or its certificate is not trusted.
+        The server requires a token, or a different one; or its certificate is not trusted.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class Server:
 
     @property
     def version(self) -> str:
-        """The version of Tensight that the server had when this connection was made.
+        """The server's version of Tensight when the connection was made.
 
         Examples
         --------
@@ -104,7 +104,7 @@ class Server:
         return self._greeting.version
 
     def info(self) -> dict[str, Any]:
-        """Return what the server says about itself: versions, limits, where training processes attach.
+        """Return facts about the server: versions, limits, the address for training processes.
 
         Examples
         --------
@@ -114,7 +114,7 @@ class Server:
         return self._connection.get(dict[str, Any], "/server")
 
     def conditions(self) -> list[ConditionRecord]:
-        """Return the conditions that can be watched for.
+        """Return the conditions for watchpoints.
 
         Examples
         --------
@@ -129,7 +129,7 @@ class Server:
         Parameters
         ----------
         refresh : bool
-            Look at the disk, even if that was done a moment ago.
+            Search the disk, even if the list is recent.
 
         Examples
         --------
@@ -139,32 +139,32 @@ class Server:
         return Rows.of(self._connection.get(list[DumpRecord], "/dumps", refresh=refresh), DUMPS)
 
     def open(self, dump: str | DumpRecord, timeout_s: float | None = None, *, resume: bool = False) -> Session:
-        """Open a dump, as soon as its graphs have been read.
+        """Open a dump, and wait until its graphs have been read.
 
-        The session is the script's own: it begins at step 0 and without watchpoints, and changes nothing that a person
-        at the page sees of the same dump. It is closed with the script, with a ``with`` block over it or the server, or
-        when nothing refers to it any more. A training that is being recorded has one session for all.
+        The session belongs to the script: it begins at step 0 without watchpoints, and does not affect users of the
+        page with the same dump. It is closed at the end of the script, of a ``with`` block over it or the server, or
+        when nothing refers to it any more. A training that is being recorded has one shared session.
 
         Parameters
         ----------
         dump : str or DumpRecord
             Its name in `dumps`.
         timeout_s : float, optional
-            Seconds; by default for ever. A large dump takes a while.
+            Seconds; by default no limit. A large dump takes a while.
         resume : bool
-            Join the session in which people have the dump open, at the step where it stands; if there is none, open one
-            for all, with the watchpoints that were kept of earlier ones. It stays when the script ends.
+            Join the shared session of the dump, at its current step; if there is none, open one with the watchpoints of
+            earlier sessions. It stays open when the script ends.
 
         Raises
         ------
         NotFoundError
             The server lists no such dump.
         DumpError
-            It cannot be read; the message says why.
+            The dump cannot be read; the message gives the reason.
         WaitError
-            It is still being read after that time; with `resume` it goes on being read.
+            The dump is still being read after that time; with `resume` reading continues.
         LimitError
-            As many dumps, or sessions of scripts, as the server allows are open; close one.
+            The maximum number of dumps, or of sessions of scripts, is open; close one.
 
         Examples
         --------
@@ -189,7 +189,7 @@ class Server:
         return Session(self._connection.of_session(hold), record)
 
     def sessions(self) -> list[Session]:
-        """Return all sessions, the oldest first.
+        """Return all sessions, oldest first.
 
         Examples
         --------
@@ -204,15 +204,15 @@ class Server:
         Parameters
         ----------
         which : str, optional
-            Of several sessions with one name, the newest that has not ended is meant. One that a script has opened for
-            itself is meant by its id only.
+            Id or name. Of several sessions with one name, the newest that has not ended is returned. A session that a
+            script has opened for itself is found by its id only.
 
         Raises
         ------
         NotFoundError
             There is no such session.
         InputError
-            There are several, and none is named.
+            There are several, and `which` is not given.
 
         Examples
         --------
@@ -222,19 +222,19 @@ class Server:
         records = self._records()
         if which is None:
             shared = [record for record in records if not record.fresh] or records
-            found = [record for record in shared if not record.state.has_ended] or shared
-            if len(found) > 1:
-                raise InputError(f"there are {len(found)} sessions; name one: {_names(found)}")
+            matches = [record for record in shared if not record.state.has_ended] or shared
+            if len(matches) > 1:
+                raise InputError(f"there are {len(matches)} sessions; name one: {_names(matches)}")
         else:
-            found = [record for record in records if record.id == which] or sorted(
+            matches = [record for record in records if record.id == which] or sorted(
                 (record for record in records if record.name == which and not record.fresh),
                 key=lambda record: (record.state.has_ended, -record.created),
             )
-        if not found:
-            wanted = "there is no session" if which is None else f"there is no session {which!r}"
-            known = f"there are: {_names(records)}" if records else "there are none"
-            raise NotFoundError(f"{wanted}; {known}", code="session-unknown")
-        return Session(self._connection, found[0])
+        if not matches:
+            missing = "there is no session" if which is None else f"there is no session {which!r}"
+            available = f"there are: {_names(records)}" if records else "there are none"
+            raise NotFoundError(f"{missing}; {available}", code="session-unknown")
+        return Session(self._connection, matches[0])
 
     def wait_for_session(self, timeout_s: float | None = None, *, name: str = "") -> Session:
         """Wait until a training process attaches, and return its session.
@@ -242,15 +242,15 @@ class Server:
         Parameters
         ----------
         timeout_s : float, optional
-            Seconds; by default for ever.
+            Seconds; by default no limit.
         name : str
-            Of the run, ``train`` for ``train.py``: its session is returned at once if the training is attached already.
-            Without a name only a training counts that attaches after this call; for others see `session`.
+            Name of the run, ``train`` for ``train.py``: its session is returned at once if the training is already
+            attached. Without a name only trainings count that attach after this call; for others see `session`.
 
         Raises
         ------
         WaitError
-            None has come in that time.
+            None has attached in that time.
 
         Examples
         --------
@@ -292,35 +292,35 @@ class Server:
         mapping: Mapping[str, str] | None = None,
         fresh: bool = False,
     ) -> Comparison:
-        """Compare two runs: name the first operator whose inputs agree and whose output does not.
+        """Compare two runs: find the first operator whose inputs agree and whose output does not.
 
-        Returns at once; the verdict waits until it is known. Runs that were compared before with the same options are
-        not compared again.
+        Returns at once; reading the verdict waits for the result. Runs that were compared before with the same options
+        are not compared again.
 
         Parameters
         ----------
         a, b : str, DumpRecord or Session
-            A is the reference. A name in `dumps`, the id of a session, or a session; a training must be paused.
+            A is the reference. A name in `dumps`, a session id, or a session; a training must be paused.
         ranks, steps : sequence of int, optional
             By default those that both have; steps count from 1.
         rtol, atol : float
-            Relative difference of a tensor that counts as equal, and norm of a difference that always does. By default
-            the bound is derived from element types and from what operators read.
+            Relative difference up to which tensors count as equal, and norm of a difference that always does. By
+            default the bound is derived from element types and from the inputs of operators.
         exact : bool
-            A difference of one bit is a finding.
+            Report differences of a single bit.
         tolerances : mapping of str to float, optional
             `rtol` of some operators, by name; ``*`` and ``?`` are allowed.
         mapping : mapping of str to str, optional
-            Names or scopes of A, and what they are called in B.
+            Names or scopes of A, with their names in B.
         fresh : bool
-            Compare anew.
+            Compare again.
 
         Raises
         ------
         NotFoundError
             There is no such session or dump.
         StateError
-            One of them is a training that runs; pause it first.
+            One of them is a running training; pause it first.
         LimitError
             Too many comparisons wait.
 
@@ -344,7 +344,7 @@ class Server:
         )
 
     def comparisons(self) -> list[Comparison]:
-        """Return the comparisons that the server keeps, the oldest first.
+        """Return the comparisons on the server, oldest first.
 
         Examples
         --------
@@ -355,12 +355,12 @@ class Server:
         return [Comparison(self._connection, record) for record in records]
 
     def searches(self, *, refresh: bool = False) -> list[SearchRecord]:
-        """Return the searches for hyper-parameters below the server's base directory.
+        """Return the hyper-parameter searches below the server's base directory.
 
         Parameters
         ----------
         refresh : bool
-            Have the server look at the disk, even if it did so just now.
+            Search the disk, even if the list is recent.
 
         Examples
         --------
@@ -370,12 +370,12 @@ class Server:
         return self._connection.get(list[SearchRecord], "/searches", refresh=refresh)
 
     def search(self, name: str) -> SearchResult:
-        """Return what has come of a search so far.
+        """Return the state and the results of a hyper-parameter search.
 
         Parameters
         ----------
         name : str
-            As `searches` lists it.
+            As in `searches`.
 
         Raises
         ------
@@ -391,14 +391,14 @@ class Server:
         return self._connection.get(SearchResult, "/searches/result", name=name)
 
     def events(self, after: int = 0, timeout_s: float | None = None) -> Events:
-        """Return what happens to the sessions of the server, event by event.
+        """Return the events of the server's sessions.
 
         Parameters
         ----------
         after : int
-            Begin after this number; 0 for all that the server remembers.
+            Begin after this event number; 0 for all that the server has.
         timeout_s : float, optional
-            Stop when nothing has happened for so long; by default never.
+            Stop after this time without an event; by default never.
 
         Examples
         --------
@@ -408,7 +408,7 @@ class Server:
         return Events(self._connection, "/events", after, timeout_s, ends=False)
 
     def close(self) -> None:
-        """Close the connections of this client, and the sessions that it opened for itself; others stay as they are.
+        """Close the connections of this client, and the sessions that it opened for itself; others stay open.
 
         Examples
         --------

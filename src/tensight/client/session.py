@@ -37,17 +37,17 @@ _ADDRESS = re.compile(r"[0-9]{1,9}/[^/]*/.+:(input\.)?[0-9]{1,9}(?P<step>@[0-9]{
 
 
 class Session(Running, Watching, GraphReading):
-    """One run being debugged: a training that is attached to the server, or a dump.
+    """A run being debugged: a training that is attached to the server, or a dump.
 
-    Obtain it from `Server.session`, `Server.open` or `Server.wait_for_session`. The objects that its methods return
-    are the records of `tensight.sessions.records`; lists come as `Rows`, which a notebook shows as tables.
+    Obtain it from `Server.session`, `Server.open` or `Server.wait_for_session`. Its methods return the records of
+    `tensight.sessions.records`; lists are `Rows`, which a notebook shows as tables.
 
     Parameters
     ----------
     connection : Connection
-        The way to the server.
+        Connection to the server.
     record : SessionRecord
-        What is known of it.
+        The session, as last read.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Session(Running, Watching, GraphReading):
 
     @property
     def state(self) -> State:
-        """What the session is doing now.
+        """The current state of the session.
 
         Examples
         --------
@@ -78,31 +78,31 @@ class Session(Running, Watching, GraphReading):
     ) -> Tensor:
         """Return a handle on a tensor, by its address or by its node.
 
-        The handle means the tensor at one step, by default the one that is shown now; it does not move when the
-        session goes on.
+        The handle refers to the tensor at one step, by default the current one; it stays at that step when the session
+        continues.
 
         Parameters
         ----------
         which : str, or a record with an address
-            An address, ``rank/graph/node:slot@step`` (the last part may be left out), then nothing else is needed;
-            or the name of a node, or the end of one, such as ``conv1.weight``: a weight comes before the states that
-            its optimizer keeps.
+            An address, ``rank/graph/node:slot@step`` (the last part may be omitted), without further arguments;
+            or the name of a node, or the end of one, such as ``conv1.weight``: a weight takes precedence over its
+            optimizer states.
         slot : int
-            Which output, or input, of the node.
+            Index of the output, or input, of the node.
         rank : int
             Rank of the process, from 0.
         graph : str
-            By default the one that ran at the step if that has the node, else the newest that has.
+            By default the one that ran at the step if that has the node, else the newest that has it.
         step : int, optional
-            From 1; 0 for what was there before the first step.
+            From 1; 0 for the state before the first step.
         io : {"output", "input"}
             Whether `slot` counts outputs or inputs.
 
         Raises
         ------
         NotFoundError
-            There is no such node, or several; the message names them, or what is similar. Whether there is such a
-            tensor shows when its values are asked for.
+            There is no such node, or several; the message names them, or similar ones. Whether the tensor exists is
+            checked when its values are requested.
 
         Examples
         --------
@@ -131,9 +131,9 @@ class Session(Running, Watching, GraphReading):
         rank : int
             Rank of the process, from 0.
         graph : str
-            By default the one that ran at the step if that has it, else the newest that has.
+            By default the one that ran at the step if that has the node, else the newest that has it.
         step : int, optional
-            By default the one that is shown.
+            By default the current step.
 
         Examples
         --------
@@ -142,8 +142,8 @@ class Session(Running, Watching, GraphReading):
         [('input', 'float32'), ('output', 'float32')]
         """
         graph, node = self._node_meant(node, rank, graph, step)
-        found = self._get(list[TensorRecord], "tensors", rank=rank, graph=graph, node=node, step=step)
-        return Rows.of(found, TENSORS)
+        tensors = self._get(list[TensorRecord], "tensors", rank=rank, graph=graph, node=node, step=step)
+        return Rows.of(tensors, TENSORS)
 
     def statistics(
         self,
@@ -163,11 +163,11 @@ class Session(Running, Watching, GraphReading):
         rank : int, optional
             By default all.
         step : int, optional
-            By default the one that is shown.
+            By default the current step.
         sort : str
-            ``position`` (order of execution), ``node``, or a statistic such as ``max``.
+            ``position`` (execution order), ``node``, or a statistic such as ``max``.
         descending : bool
-            Whether the largest come first.
+            Whether to list the largest first.
 
         Examples
         --------
@@ -175,14 +175,14 @@ class Session(Running, Watching, GraphReading):
         >>> largest.statistics.max > 1e6
         True
         """
-        wanted = {
+        parameters = {
             "rank": rank,
             "step": step,
             "query": query or None,
             "sort": sort,
             "descending": descending,
         }
-        return self._rows("statistics", wanted, StatisticsPage, lambda page: (page.total, page.rows), STATISTICS)
+        return self._rows("statistics", parameters, StatisticsPage, lambda page: (page.total, page.rows), STATISTICS)
 
     def origins(self) -> Rows[OriginRecord]:
         """Return where NaN, infinities, exploding gradients… began: the operator and its line of code.
@@ -195,14 +195,14 @@ class Session(Running, Watching, GraphReading):
         return Rows.of(self._get(list[OriginRecord], "origins"), ORIGINS)
 
     def curves(self, *, rank: int = 0, points: int = 400) -> Curves:
-        """Return loss, learning rates and norm of the gradients over the steps, as far as they are known.
+        """Return loss, learning rates and gradient norm over the steps, as far as known.
 
         Parameters
         ----------
         rank : int
             Rank of the process, from 0.
         points : int
-            Of each curve, at most.
+            Maximum number of points of a curve.
 
         Examples
         --------
@@ -213,14 +213,14 @@ class Session(Running, Watching, GraphReading):
         return self._get(Curves, "curves", rank=rank, points=points)
 
     def compare(self, other: str | DumpRecord | Session, **options: Any) -> Comparison:
-        """Compare this run, the reference, with another one.
+        """Compare this run, as the reference, with another one.
 
         Parameters
         ----------
         other : str, DumpRecord or Session
-            A name in `Server.dumps`, the id of a session, or a session.
+            A name in `Server.dumps`, a session id, or a session.
         **options
-            As of `Server.compare`: ``rtol``, ``exact``, ``mapping``…
+            As for `Server.compare`: ``rtol``, ``exact``, ``mapping``…
 
         Examples
         --------
@@ -230,14 +230,14 @@ class Session(Running, Watching, GraphReading):
         return begin_comparison(self._connection, self, other, **{"fresh": False, **options})
 
     def events(self, after: int = 0, timeout_s: float | None = None) -> Events:
-        """Return what happens in the session, event by event.
+        """Return the events of the session.
 
         Parameters
         ----------
         after : int
-            Begin after this number; 0 for all that the server remembers.
+            Begin after this event number; 0 for all that the server has.
         timeout_s : float, optional
-            Stop when nothing has happened for so long; by default when the session is closed.
+            Stop after this time without an event; by default when the session is closed.
 
         Examples
         --------
@@ -248,10 +248,10 @@ class Session(Running, Watching, GraphReading):
         return Events(self._connection, self._path("events"), after, timeout_s)
 
     def close(self) -> None:
-        """Close the session: a dump is no longer open, a run that has ended is no longer listed.
+        """Close the session: release a dump, or remove an ended run from the list.
 
-        One that was opened fresh is closed by itself, too: at the end of a ``with`` block over it or its server, of the
-        script, or when nothing refers to it any more.
+        A session that `Server.open` opened for this script is also closed automatically: at the end of a ``with`` block
+        over it or its server, at the end of the script, or when nothing refers to it any more.
 
         Examples
         --------
@@ -263,7 +263,7 @@ class Session(Running, Watching, GraphReading):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the session if `Server.open` opened it for this script alone; one that others may use stays."""
+        """Close the session if `Server.open` opened it for this script; shared sessions stay open."""
         if self._connection.hold is not None:
             self._connection.hold.close()
 
@@ -271,7 +271,7 @@ class Session(Running, Watching, GraphReading):
         return self.summary.step if step is None else step
 
     def __repr__(self) -> str:
-        """Return id and name; nothing is asked for that could fail."""
+        """Return id and name, without a request that could fail."""
         return f"<session {self.id} ({self.name})>"
 
     def _repr_html_(self) -> str:

@@ -1,4 +1,4 @@
-"""One tensor at one step: its values, as much of them as one asks for, and what is known about them."""
+"""A tensor at a step: its values, fetched in parts, and facts about it."""
 
 from __future__ import annotations
 
@@ -29,35 +29,33 @@ if TYPE_CHECKING:
     from tensight.sessions.records import Which
 
 MOST_ELEMENTS = 1_000_000
-"""Of a slice; the server's limit."""
+"""Maximum number of elements of a slice; the server's limit."""
 _MOST_HEADER_BYTES = 2**16
 
 T = TypeVar("T")
 
 
 class StatisticsAnswer(BaseModel):
-    """What the server answers when asked for statistics."""
+    """The server's response with statistics."""
 
     statistics: Statistics
 
 
 class Values:
-    """Values on the server: of a tensor, or what changed in it since the step before.
+    """Values on the server: of a tensor, or of its change since the previous step.
 
     Parameters
     ----------
     connection : Connection
-        The way to the server.
+        Connection to the server.
     path : str
         Path of the session on the server.
-        Of the session.
     address : TensorAddress
-        Which tensor, at which step.
+        The tensor, at its step.
     which : {"current", "difference"}
-        The tensor, the same one a step before, or the first minus the second.
+        The tensor, or the tensor minus its value one step before.
     tolerance : float
-        For a difference: changes below this share of the largest count as none, 0 to 1.
-        For differences.
+        For a difference: changes below this share of the largest count as 0, from 0 to 1.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class Values:
 
     @property
     def address(self) -> str:
-        """Where the tensor is: ``rank/graph/node:slot@step``.
+        """The address of the tensor: ``rank/graph/node:slot@step``.
 
         Examples
         --------
@@ -85,8 +83,8 @@ class Values:
         Parameters
         ----------
         text : str
-            As in NumPy: ``"[0, 3:5, :]"``, at most 1,000,000 elements. By default the last two dimensions whole, and
-            index 0 of those before.
+            As in NumPy: ``"[0, 3:5, :]"``, at most 1,000,000 elements. By default the whole last two dimensions, and
+            index 0 of the others.
 
         Returns
         -------
@@ -98,7 +96,7 @@ class Values:
         InputError
             The slice does not fit the tensor, or selects too much.
         StateError, UnavailableError
-            The value has to come from the training process, and that runs or does not answer; or it was not kept.
+            The value must come from the training process, which runs or does not respond; or it was not kept.
 
         Examples
         --------
@@ -108,14 +106,14 @@ class Values:
         return self._array("values", slice=text or None, limit=MOST_ELEMENTS)
 
     def heat_map(self, text: str = "", *, rows: int = 256, columns: int = 256) -> NDArray[np.float32]:
-        """Return a picture of two dimensions: in each cell the value that stands out most among those it covers.
+        """Return a picture of two dimensions: each cell is the most extreme value among those it covers.
 
         Parameters
         ----------
         text : str
-            Which part, as for `slice`; it may have any number of elements.
+            The part, as for `slice`; with any number of elements.
         rows, columns : int
-            At most so many cells.
+            Maximum number of cells.
 
         Returns
         -------
@@ -130,21 +128,21 @@ class Values:
         return self._array("heat-map", slice=text or None, rows=rows, columns=columns)
 
     def slice_map(self, text: str = "", *, rows: int = 128, columns: int = 128) -> NDArray[np.float64]:
-        """Return a map of all slices that differ in the leading dimensions: where among them NaN, or what is large, is.
+        """Return a map of all slices that differ in the leading dimensions, to find those with NaN or large values.
 
         Parameters
         ----------
         text : str
-            As for `slice`: the dimensions to which it gives an index, whichever, choose the slice. By default all but
-            the last two. The last of them goes across, those before it go down.
+            As for `slice`: the dimensions with an index select the slice. By default these are all except the last two.
+            The last of them is horizontal, the others are vertical.
         rows, columns : int
-            At most so many cells.
+            Maximum number of cells.
 
         Returns
         -------
         ndarray
-            float64, shape (3, rows, columns) or smaller: the element that stands out most in a cell's slices; the
-            number of NaN and infinities in them; the number of the first slice that has the element, in C order.
+            float64, shape (3, rows, columns) or smaller: the most extreme element in a cell's slices; the number of
+            NaN and infinities in them; the index of the first slice that contains the element, in C order.
 
         Examples
         --------
@@ -154,15 +152,15 @@ class Values:
         return self._array("slices", slice=text or None, rows=rows, columns=columns)
 
     def locate(self, find: Literal["first", "largest", "next", "previous"] = "first", text: str = "") -> ElementRecord:
-        """Return where an element is: the first NaN or infinity, if there is no such the element of largest magnitude.
+        """Return the position of an element: by default of the first NaN or infinity, or else of the largest element.
 
         Parameters
         ----------
         find : {"first", "largest", "next", "previous"}
             "largest" is the finite element of largest magnitude; "next" and "previous" are the nearest NaN or infinity
-            behind and before an element, beginning anew at the other end of the tensor.
+            after and before an element, continued at the other end of the tensor.
         text : str
-            For "first" and "largest" the part to search, as for `slice`; for the others the element to go on from.
+            For "first" and "largest" the part to search, as for `slice`; for the others the element to start from.
 
         Examples
         --------
@@ -172,7 +170,7 @@ class Values:
         return self._get(ElementRecord, "element", **self._parameters, find=find, slice=text or None)
 
     def histogram(self, bins: int = 40) -> HistogramRecord:
-        """Return how the finite values are distributed.
+        """Return the distribution of the finite values.
 
         Parameters
         ----------
@@ -188,7 +186,7 @@ class Values:
         return self._get(HistogramRecord, "histogram", **self._parameters, bins=bins)
 
     def statistics(self) -> Statistics:
-        """Return minimum, maximum, mean, counts of NaN and so on, of all elements.
+        """Return minimum, maximum, mean, counts of NaN and so on, over all elements.
 
         Examples
         --------
@@ -209,7 +207,7 @@ class Values:
 
 
 class Difference(Values):
-    """What changed in a tensor since the step before: current minus previous values.
+    """The change of a tensor since the previous step: current minus previous values.
 
     Changes that are smaller than the tolerance times the largest change count as 0.
 
@@ -221,20 +219,20 @@ class Difference(Values):
     """
 
     def __repr__(self) -> str:
-        """Return what it is the difference of."""
+        """Return the address of the tensor."""
         return f"<difference of {self.address} to the step before>"
 
 
 class Tensor(Values):
-    """One tensor at one step; obtain it from `Session.tensor`.
+    """A tensor at one step; obtain it from `Session.tensor`.
 
-    It stays the same when the session goes on. NumPy takes it as an array: ``np.asarray(tensor)``.
+    It stays at its step when the session continues. NumPy converts it to an array: ``np.asarray(tensor)``.
     """
 
     def numpy(self) -> NDArray[Any]:
         """Return all values; a large tensor takes as much memory here.
 
-        They travel as an npy file, which has no bfloat16 and its like: such values come as float32.
+        They are sent as an npy file, which does not support bfloat16 and similar types: such values become float32.
 
         Raises
         ------
@@ -250,24 +248,24 @@ class Tensor(Values):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("the values of a tensor on the server cannot be had without copying them here")
+            raise ValueError("the values of a tensor on the server cannot be used without copying them here")
         return np.asarray(self.numpy(), dtype=dtype)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Download the values as a ``.npy`` file.
 
-        The file appears when it is whole. If the connection breaks or this process ends before, the next call goes on
-        where the last one stopped.
+        The file appears when it is complete. If the connection breaks or this process ends before, the next call
+        resumes the download.
 
         Parameters
         ----------
         path : path-like
-            The file; or a folder, in which it is named after the tensor.
+            The file; or a folder, for a file named after the tensor.
 
         Returns
         -------
         Path
-            Of the file.
+            Path of the file.
 
         Raises
         ------
@@ -287,7 +285,7 @@ class Tensor(Values):
 
     @property
     def record(self) -> TensorRecord:
-        """What the server knows of it: dtype, shape, whether its value is there, statistics, hits.
+        """Facts about the tensor: dtype, shape, whether its value is available, statistics, hits.
 
         Raises
         ------
@@ -341,12 +339,12 @@ class Tensor(Values):
         return Tensor(self._connection, self._path, before, "current")
 
     def difference(self, tolerance: float = 0.0) -> Difference:
-        """Return what changed since the step before, to be looked at like a tensor.
+        """Return the change since the previous step, with the methods of a tensor.
 
         Parameters
         ----------
         tolerance : float
-            From 0 to 1: changes smaller than this part of the largest change count as 0.
+            From 0 to 1: changes smaller than this share of the largest change count as 0.
 
         Examples
         --------
@@ -354,7 +352,7 @@ class Tensor(Values):
         True
         """
         if not 0 <= tolerance <= 1:
-            raise InputError(f"a tolerance is from 0 to 1, and {tolerance!r} was given")
+            raise InputError(f"a tolerance is from 0 to 1; got {tolerance!r}")
         return Difference(self._connection, self._path, self._where, "difference", tolerance)
 
     def __repr__(self) -> str:
@@ -363,7 +361,7 @@ class Tensor(Values):
 
 
 def raw_array(response: httpx.Response) -> NDArray[Any]:
-    """Return the elements of a raw body, whose headers say what they are."""
+    """Return the array of a raw body, described by its headers."""
     try:
         dtype = _dtype(response.headers["x-tensight-dtype"])
         shape = tuple(int(size) for size in response.headers["x-tensight-shape"].strip("[]()").split(",") if size)
@@ -382,11 +380,13 @@ def npy_array(content: memoryview) -> NDArray[Any]:
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran_order, dtype = read(header)
         if dtype.hasobject:
-            raise ValueError("it holds Python objects")
+            raise ValueError("it contains Python objects")
         flat = np.frombuffer(content, dtype, offset=header.tell())
         return flat.reshape(shape, order="F" if fortran_order else "C")
     except ValueError as error:
-        raise ServerError(f"the server sent a file that is no npy file: {error}", code="answer-unreadable") from error
+        raise ServerError(
+            f"the server sent something other than an npy file: {error}", code="answer-unreadable"
+        ) from error
 
 
 def _dtype(name: str) -> np.dtype[Any]:
@@ -399,6 +399,6 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 
 def _file_name(where: TensorAddress) -> str:
-    """Return a name for a file: the last part of the node's name, without what file systems or shells mind."""
+    """Return a file name: the last part of the node's name, without characters that are special to file systems."""
     node = "".join(each if each.isalnum() or each in "-_." else "_" for each in where.node.rsplit("/", 1)[-1])
     return f"{node.lstrip('.')[-150:] or 'tensor'}.{where.io}.{where.slot}.rank{where.rank}.step{where.step}"

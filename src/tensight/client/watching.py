@@ -1,4 +1,4 @@
-"""Watchpoints of a session, and what they hit."""
+"""Watchpoints of a session, and their hits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Watching(SessionPart):
     """Watchpoints and hits."""
 
     def conditions(self) -> list[ConditionRecord]:
-        """Return what can be watched for, each with whether it can be checked in this session now.
+        """Return the conditions for watchpoints, each with whether it can be checked in this session now.
 
         Examples
         --------
@@ -51,26 +51,26 @@ class Watching(SessionPart):
         persistence: int = 1,
         **parameters: float | bool,
     ) -> WatchpointRecord:
-        """Set a watchpoint: the run stops where the condition is true of a tensor.
+        """Set a watchpoint: the run stops when the condition is true for a tensor.
 
         Parameters
         ----------
         condition : str
             Its id or abbreviation, see `conditions`.
         on : str, optional
-            Which tensors: ``all``, ``weights``, ``trainable_weights``, ``gradients``, ``activations``, ``type:Conv2D``,
-            ``name:REGEX``, or ``none`` to choose them by `edits` alone; by default what the condition is meant for.
+            The tensors: ``all``, ``weights``, ``trainable_weights``, ``gradients``, ``activations``, ``type:Conv2D``,
+            ``name:REGEX``, or ``none`` to choose them by `edits` alone; by default the target of the condition.
         edits : sequence of Edit
-            Nodes and scopes that are added or left out afterwards.
+            Nodes and scopes to add or remove afterwards.
         name : str
-            For people. The server keeps watchpoints for the next session of the same dump, or of the same network under
-            the same name.
+            Display name. The server keeps watchpoints for the next session of the same dump, or of the same network
+            under the same name.
         severity : {"error", "warning"}
-            How bad a hit is: an error breaks a training, a warning may have a harmless cause.
+            Severity of a hit: an error breaks a training, a warning may have a harmless cause.
         enabled : bool
             Whether it is checked.
         persistence : int
-            In how many steps in a row the condition must hold on a tensor before it is a hit.
+            Number of steps in a row in which the condition must hold on a tensor before it is a hit.
         **parameters : float or bool
             Thresholds, such as ``max_gt=100``.
 
@@ -106,15 +106,15 @@ class Watching(SessionPart):
         return self._connection.send(WatchpointRecord, "POST", self._path("watchpoints"), spec)
 
     def watch_recommended(self, accept: bool = True) -> list[WatchpointRecord]:
-        """Set the watchpoints that suit most networks, or note that they are not wanted.
+        """Set the watchpoints that suit most networks, or decline them.
 
-        Those that are set already, by this session or an earlier one of the same network, stay as they are; they are
-        returned, too.
+        Watchpoints that are already set, by this session or an earlier one of the same network, stay as they are; they
+        are returned, too.
 
         Parameters
         ----------
         accept : bool
-            False to note that they are not wanted.
+            False to decline them.
 
         Examples
         --------
@@ -149,16 +149,16 @@ class Watching(SessionPart):
         persistence: int | None = None,
         **parameters: float | bool,
     ) -> WatchpointRecord:
-        """Change a watchpoint; what is not named stays.
+        """Change a watchpoint; omitted arguments leave it as it is.
 
         Parameters
         ----------
         watchpoint : int or WatchpointRecord
-            Which one: its number, or what `watch` returned.
+            Its number, or what `watch` returned.
         on, edits, name, severity, enabled, persistence
             As in `watch`.
         further_edits : sequence of Edit
-            Put after the edits that it has.
+            Appended to its edits.
         **parameters : float or bool
             If any is given, they replace all thresholds.
 
@@ -183,12 +183,12 @@ class Watching(SessionPart):
         return self._connection.send(WatchpointRecord, "PATCH", path, change)
 
     def delete_watchpoints(self, *watchpoints: int | WatchpointRecord) -> None:
-        """Delete the watchpoints named, or all if none is.
+        """Delete the given watchpoints, or all if none is given.
 
         Parameters
         ----------
         *watchpoints : int or WatchpointRecord
-            Which ones: their numbers, or what `watch` returned.
+            Their numbers, or what `watch` returned.
 
         Examples
         --------
@@ -205,16 +205,16 @@ class Watching(SessionPart):
     def hits(
         self, *, rank: int | None = None, graph: str = "", watchpoint: int | WatchpointRecord | None = None
     ) -> Rows[NodeHits]:
-        """Return what the watchpoints hit in the step that is shown, in the order of execution.
+        """Return the hits of the watchpoints in the current step, in execution order.
 
         Parameters
         ----------
         rank : int, optional
-            Only of this rank.
+            Only hits of this rank.
         graph : str
-            Only in this graph.
+            Only hits in this graph.
         watchpoint : int or WatchpointRecord, optional
-            Only of this one.
+            Only hits of this watchpoint.
 
         Returns
         -------
@@ -224,7 +224,7 @@ class Watching(SessionPart):
         Raises
         ------
         StateError
-            While iterating, if the session has gone on to another step meanwhile.
+            While iterating, if the session has continued to another step meanwhile.
 
         Examples
         --------
@@ -239,16 +239,16 @@ class Watching(SessionPart):
         def rows(page: HitPage) -> tuple[int, Sequence[NodeHits]]:
             steps.append(page.step)
             if page.step != steps[0]:
-                raise StateError(f"the session went on from step {steps[0]} to {page.step}; ask for its hits again")
+                raise StateError(f"the session has moved from step {steps[0]} to {page.step}; ask for its hits again")
             return page.total, page.nodes
 
         number = None if watchpoint is None else _number(watchpoint)
-        wanted = {"rank": rank, "graph": graph or None, "watchpoint": number}
-        return self._rows("hits", wanted, HitPage, rows, HITS)
+        parameters = {"rank": rank, "graph": graph or None, "watchpoint": number}
+        return self._rows("hits", parameters, HitPage, rows, HITS)
 
 
 def _number(watchpoint: int | WatchpointRecord) -> int:
     number = watchpoint.id if isinstance(watchpoint, WatchpointRecord) else watchpoint
     if not isinstance(number, int) or number < 1:
-        raise InputError(f"{watchpoint!r} is no watchpoint; give its id, which counts from 1")
+        raise InputError(f"{watchpoint!r} is not a watchpoint; give its id, which counts from 1")
     return number

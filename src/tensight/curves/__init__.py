@@ -1,4 +1,4 @@
-"""Loss curves at rest: logs and event files of any trainer."""
+"""Loss curves from logs and event files of any trainer."""
 
 from __future__ import annotations
 

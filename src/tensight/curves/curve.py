@@ -1,4 +1,4 @@
-"""A loss curve, and how one is made of the scalars that a log holds."""
+"""Loss curves, and their selection among the scalars of a log."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_POINTS = 5_000_000
-"""Values of a file, of all its series together."""
+"""Maximum number of values in a file, over all series."""
 
 MOST_SERIES = 10_000
-"""Scalar series of a file."""
+"""Maximum number of scalar series in a file."""
 
 _LARGEST_STEP = 2**62
 _SMALLEST_POWER = 300
 _NAMES_LISTED = 20
 _RARE = 10
-"""A series with so many times fewer values than another loss is no curve: a line such as "best loss 0.5" at the end."""
+"""A series this many times shorter than another loss is not a curve: for example "best loss 0.5" at the end."""
 
 _LOSS_WORDS = frozenset({"loss", "losses", "nll", "ce", "xent", "entropy"})
 _TRAINING_WORDS = frozenset({"train", "training", "lm", "total", "step", "batch", "mean", "avg", "overall", "language"})
@@ -52,33 +52,33 @@ _OTHER_WORDS = frozenset(
 
 
 class StepUnit(Enum):
-    """What the numbers of a curve's entries count."""
+    """The unit of a curve's steps."""
 
     STEP = "step"
     EPOCH = "epoch"
     ENTRY = "entry"
-    """The log names no steps, so its entries were counted, from 1."""
+    """The log has no steps, so its entries were counted, from 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """One scalar of a training over its steps.
+    """A scalar of a training over its steps.
 
     Parameters
     ----------
     name : str
-        What the file calls it, such as ``train/loss``.
+        As in the file, for example ``train/loss``.
     steps : ndarray of int64, shape (n,)
         Strictly ascending.
     values : ndarray of float64, shape (n,)
         May be NaN and infinite.
     source : str
-        The file, as the person named it.
+        The file, as the user named it.
     rounding : ndarray of float64, shape (n,)
-        By how much the number that was printed may differ from the one that was computed; 0 where nothing was rounded.
+        Maximum difference between the printed and the computed number; 0 where the number was not rounded.
     unit : StepUnit
     notes : tuple of str
-        What was decided while reading, each in one sentence.
+        Decisions made while reading, each in one sentence.
     others : tuple of str
         Further scalar series in the file.
     """
@@ -98,14 +98,14 @@ class Curve:
 
 
 class Digits(NamedTuple):
-    """The digits with which a number was printed.
+    """The number of digits with which a number was printed.
 
     Attributes
     ----------
     decimals : int or None
-        Digits behind the decimal point; None if it was printed with a power of ten.
+        Digits after the decimal point; None if it was printed with an exponent.
     significant : int
-        Digits from the first on that is not 0.
+        Digits from the first nonzero one.
     """
 
     decimals: int | None
@@ -113,15 +113,15 @@ class Digits(NamedTuple):
 
 
 class Point(NamedTuple):
-    """One value of a series.
+    """A value of a series.
 
     Attributes
     ----------
     step : int or None
-        None if the file does not name it.
+        None if the file has no step for it.
     value : float
     digits : Digits or None
-        How it was printed; None if it was not, or exactly.
+        Its printed precision; None if it was not printed, or exactly.
     """
 
     step: int | None
@@ -131,13 +131,13 @@ class Point(NamedTuple):
 
 @dataclass
 class Series:
-    """The scalars of a file, by name, in the order of the file.
+    """The scalars of a file, by name, in file order.
 
     Attributes
     ----------
     points : dict of str to list of Point
     unit : StepUnit
-        Of the steps that the points have.
+        Unit of the points' steps.
     notes : list of str
     """
 
@@ -154,22 +154,22 @@ class Series:
         CurveError
             There are too many.
         """
-        known = self.points.get(name)
-        if known is None:
+        points = self.points.get(name)
+        if points is None:
             if len(self.points) >= MOST_SERIES:
                 raise CurveError(f"more than {MOST_SERIES:,} scalar series; give a file of the loss alone")
-            known = self.points[name] = []
+            points = self.points[name] = []
         self._amount += 1
         if self._amount > MOST_POINTS:
             raise CurveError(f"more than {MOST_POINTS:,} values; give a shorter part of the log")
-        known.append(point)
+        points.append(point)
 
 
 _PRINTED = re.compile(r"[-+]?(?P<whole>\d*)(?:\.(?P<decimals>\d*))?(?P<exponent>[eE][-+]?\d{1,4})?")
 
 
 def digits_of(text: str) -> Digits | None:
-    """Return with how many digits a number was printed; None if it is none, or not finite."""
+    """Return the number of digits of a printed number; None if it is not a number, or not finite."""
     match = _PRINTED.fullmatch(text)
     if match is None or not any(char.isdigit() for char in text):
         return None
@@ -185,14 +185,14 @@ def make_curve(series: Series, source: str, column: str | None = None) -> Curve:
     ----------
     series : Series
     source : str
-        The file, as the person named it.
+        The file, as the user named it.
     column : str, optional
-        Name of the series; by default the one that is most likely the training's loss.
+        Name of the series; by default the most likely loss of the training.
 
     Raises
     ------
     CurveError
-        There is no such series, several fit the name, or none looks like a loss.
+        There is no such series, several match the name, or none looks like a loss.
     """
     name = choose_series(series.points, column, source)
     notes = list(series.notes)
@@ -214,7 +214,7 @@ def make_curve(series: Series, source: str, column: str | None = None) -> Curve:
         if changed:
             are = "is" if len(changed) == 1 else "are"
             notes.append(
-                f"{_count(len(changed), 'step')} of {source} {are} there more than once "
+                f"{_count(len(changed), 'step')} of {source} {are} given more than once "
                 f"with different values, as after a resume ({_first(changed)}); the last value counts"
             )
     return Curve(
@@ -230,13 +230,13 @@ def make_curve(series: Series, source: str, column: str | None = None) -> Curve:
 
 
 def _with_steps(points: Sequence[Point], notes: list[str]) -> Sequence[Point]:
-    """Return the points without the few that name no step, such as the last line of a log; all if many do not."""
-    known = [point for point in points if point.step is not None]
-    left_out = len(points) - len(known)
-    if not left_out or left_out > len(known):
+    """Return the points without the few that have no step, such as the last line of a log; all if many have none."""
+    with_step = [point for point in points if point.step is not None]
+    left_out = len(points) - len(with_step)
+    if not left_out or left_out > len(with_step):
         return points
     notes.append(f"{_count(left_out, 'value')} without a step left out")
-    return known
+    return with_step
 
 
 def _count(amount: int, noun: str) -> str:
@@ -249,18 +249,18 @@ def _first(steps: Iterable[int]) -> str:
 
 
 def _steps(points: Sequence[Point], unit: StepUnit) -> tuple[NDArray[np.int64], StepUnit]:
-    """Return the step of each point; they are counted if one of them is not known."""
-    known = [point.step for point in points if point.step is not None and abs(point.step) <= _LARGEST_STEP]
-    if len(known) < len(points):
+    """Return the step of each point; entries are counted if any step is unknown."""
+    numbers = [point.step for point in points if point.step is not None and abs(point.step) <= _LARGEST_STEP]
+    if len(numbers) < len(points):
         return np.arange(1, len(points) + 1, dtype=np.int64), StepUnit.ENTRY
-    return np.array(known, np.int64), unit
+    return np.array(numbers, np.int64), unit
 
 
 def _rounding(points: Sequence[Point]) -> NDArray[np.float64]:
-    """Return half a unit of the last digit of each value, as its series is printed.
+    """Return half a unit of the last digit of each value, for the precision of its series.
 
-    Trailing zeros may be missing, so a series has as many decimals, or as many significant digits, as the value of it
-    that shows most. Which of the two is meant is not known; the coarser one counts.
+    Trailing zeros may be missing, so the precision of a series is the largest number of decimals, or of significant
+    digits, among its values. Which of the two applies is unknown; the coarser one counts.
     """
     printed = [point.digits for point in points if point.digits is not None]
     decimals = max((digits.decimals for digits in printed if digits.decimals is not None), default=0)
@@ -278,30 +278,30 @@ def _rounding(points: Sequence[Point]) -> NDArray[np.float64]:
 
 
 def _last_of_each(steps: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """Return where the last entry of each step is, by ascending step, and how many entries are not among them."""
+    """Return the index of the last entry of each step, in ascending order, and the number of other entries."""
     _, from_the_end = np.unique(steps[::-1], return_index=True)
     order = (len(steps) - 1 - from_the_end).astype(np.int64)
     return order, len(steps) - len(order)
 
 
 def choose_series(points: Mapping[str, Sequence[Point]], column: str | None, source: str) -> str:
-    """Return the name of the series that a person means.
+    """Return the name of the requested series.
 
     Parameters
     ----------
     points : mapping of str to sequence of Point
         The series by name.
     column : str or None
-        What the person called it; None for the loss.
+        The requested name; None for the loss.
     source : str
         The file, for the error.
 
     Raises
     ------
     CurveError
-        None fits, or several do.
+        No series matches, or several do.
     """
-    names = [name for name, known in points.items() if known]
+    names = [name for name, series in points.items() if series]
     listed = ", ".join(names[:_NAMES_LISTED]) + (f", … ({len(names):,})" if len(names) > _NAMES_LISTED else "")
     if column is not None:
         return _named(names, column, source, listed)
@@ -339,13 +339,13 @@ def _named(names: Sequence[str], column: str, source: str, listed: str) -> str:
 
 
 def is_loss(name: str) -> bool:
-    """Whether a series is called a loss, of the training or of an evaluation."""
+    """Whether a name denotes a loss, of the training or of an evaluation."""
     return _likeliness(name) is not None
 
 
 @lru_cache(maxsize=4096)
 def _likeliness(name: str) -> tuple[bool, int, int] | None:
-    """Return how likely a series is the training's loss, most likely smallest; None if it is no loss at all."""
+    """Return the rank of a series as the training's loss, the most likely one smallest; None if it is not a loss."""
     words = [word for word in re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()) if word]
     if not _LOSS_WORDS.intersection(words) or {"scale", "scaler"}.intersection(words):
         return None

@@ -1,9 +1,9 @@
-"""Scalars in event files, as TensorBoard and MindSpore's SummaryRecord write them.
+"""Scalars in event files, as written by TensorBoard and MindSpore's SummaryRecord.
 
-A record is its length (8 bytes), a checksum of these (4), the event, and a checksum of the event (4). Checksums are
-CRC-32C, rotated and added to as in the TFRecord format. An event is a protobuf message; of it are read: step (field 2),
-summary (5), and of each value of a summary (1) the tag (1) and the number: TensorBoard's ``simple_value`` (2) or a
-tensor with one element (8), MindSpore's ``scalar_value`` (3).
+A record consists of its length (8 bytes), a checksum of the length (4), the event, and a checksum of the event (4).
+Checksums are CRC-32C, rotated and offset as in the TFRecord format. An event is a protobuf message; these fields are
+read: step (field 2), summary (5), and for each value of a summary (1) the tag (1) and the number: TensorBoard's
+``simple_value`` (2) or a tensor with one element (8), or MindSpore's ``scalar_value`` (3).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 LARGEST_EVENT = 64 << 20
-"""Bytes; larger ones hold pictures or graphs."""
+"""Bytes; larger records contain images or graphs."""
 
 LARGEST_SCALARS = 1 << 20
-"""Bytes of an event of which the scalars are read; its checksum is checked."""
+"""Maximum size in bytes of an event whose scalars are read; larger ones are skipped, unchecked."""
 
 LONGEST_TAG = 1000
 _HEADER = 12
@@ -68,14 +68,14 @@ def is_event_file(head: bytes) -> bool:
 def read_event_file(file: BinaryIO, name: str, series: Series) -> None:
     """Add the scalars of an event file to the series.
 
-    A file that is damaged, or still being written, is read up to there, and a note says so.
+    A damaged or growing file is read up to the first incomplete record, with a note.
 
     Parameters
     ----------
     file : binary file
-        At its beginning.
+        The file, opened at its beginning.
     name : str
-        Of the file, for notes.
+        Name of the file, for notes.
     series : Series
 
     Raises
@@ -93,17 +93,17 @@ def read_event_file(file: BinaryIO, name: str, series: Series) -> None:
 
 
 class DamageError(ValueError):
-    """A record is not whole."""
+    """A record is incomplete or damaged."""
 
 
 def events(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the events of a file that may hold scalars; `DamageError` where it is not whole."""
+    """Yield the events of a file that may contain scalars; raise `DamageError` where it is damaged."""
     position = 0
     while header := file.read(_HEADER):
         if len(header) < _HEADER:
             raise DamageError(f"it ends within the record at byte {position:,}")
         if masked_crc32c(header[:8]) != int.from_bytes(header[8:], "little"):
-            raise DamageError(f"no record begins at byte {position:,}: the checksum is another")
+            raise DamageError(f"no record begins at byte {position:,}: the checksum is wrong")
         length = int.from_bytes(header[:8], "little")
         if length > LARGEST_EVENT:
             raise DamageError(f"the record at byte {position:,} claims {length:,} bytes")
@@ -115,7 +115,7 @@ def events(file: BinaryIO) -> Iterator[bytes]:
         if length > LARGEST_SCALARS:
             continue
         if masked_crc32c(event) != int.from_bytes(rest[length:], "little"):
-            raise DamageError(f"the checksum of the record before byte {position:,} is another")
+            raise DamageError(f"the checksum of the record before byte {position:,} is wrong")
         yield event
 
 
@@ -151,7 +151,7 @@ def _add_value(value: memoryview, step: int, series: Series) -> None:
 
 
 def _tensor_scalar(tensor: memoryview) -> float | None:
-    """Return the number of a tensor with one element; None if it has more, or another type."""
+    """Return the number of a tensor with one element; None if it has more, or a different type."""
     dtype, elements = 0, 1
     raw: memoryview | None = None
     for number, _, content in fields(tensor):

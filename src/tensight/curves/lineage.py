@@ -1,7 +1,7 @@
-"""What MindSpore's SummaryCollector notes of a training as a whole: its last loss, and the metrics of its evaluation.
+"""The summary of a training by MindSpore's SummaryCollector: its last loss, and the metrics of its evaluation.
 
-A file of lineage is written as an event file is. Of an event are read: the lineage of the training (field 6), of it the
-algorithm (3), of that the loss (2); and the lineage of the evaluation (7), of it the metrics as JSON (2).
+A lineage file has the format of an event file. These fields of an event are read: the lineage of the training (field
+6), its algorithm (3), its loss (2); and the lineage of the evaluation (7), its metrics as JSON (2).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _EVALUATION, _METRICS = 7, 2
 
 
 def read_lineage(path: str | os.PathLike[str]) -> dict[str, float]:
-    """Return the last loss and the last metrics in a file of lineage, by name.
+    """Return the last loss and the last metrics in a lineage file, by name.
 
     Raises
     ------
     CurveError
-        The file cannot be read. One that is damaged is read up to there.
+        The file cannot be read. A damaged file is read up to the damage.
     """
     values: dict[str, float] = {}
     try:
@@ -40,7 +40,7 @@ def read_lineage(path: str | os.PathLike[str]) -> dict[str, float]:
     except OSError as error:
         raise CurveError(f"{path} cannot be read: {error.strerror or error}") from None
     except (DamageError, ProtobufFormatError):
-        """What was complete before counts."""
+        """Complete events before the damage count."""
     return values
 
 
@@ -57,11 +57,11 @@ def _values(event: bytes) -> dict[str, float]:
     return values
 
 
-def _parts(message: bytes | memoryview, wanted: int) -> list[memoryview]:
+def _parts(message: bytes | memoryview, field_number: int) -> list[memoryview]:
     return [
         content
         for number, wire_type, content in fields(message)
-        if number == wanted and wire_type == LENGTH_DELIMITED and isinstance(content, memoryview)
+        if number == field_number and wire_type == LENGTH_DELIMITED and isinstance(content, memoryview)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Lines of a text file, whatever its encoding and however long they are."""
+"""Lines of a text file with any encoding and any line length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 LONGEST_LINE = 65_536
-"""Characters of a line; what follows is passed over."""
+"""Characters of a line; the rest is skipped."""
 
 _PIECE = 1 << 20
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
@@ -19,24 +19,24 @@ _ENDS = re.compile(r"\r\n|\n|\r")
 
 
 def encoding_of(head: bytes) -> str:
-    """Return the encoding of a text by its first bytes: UTF-8 unless they say that it is UTF-16."""
+    """Return the encoding of a text by its first bytes: UTF-16 if it has a byte order mark, else UTF-8."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     return "utf-8-sig"
 
 
 def read_lines(file: BinaryIO) -> Iterator[str]:
-    """Yield the lines of a file without their ends; a carriage return, as progress bars print, ends one, too.
+    """Yield the lines of a file without line ends; a carriage return, as printed by progress bars, also ends a line.
 
     Parameters
     ----------
     file : binary file
-        At its beginning, and able to seek.
+        At its beginning, and seekable.
 
     Yields
     ------
     str
-        At most `LONGEST_LINE` characters, without the colours of terminals. Bytes that are no text become U+FFFD.
+        At most `LONGEST_LINE` characters, without terminal colours. Undecodable bytes become U+FFFD.
     """
     encoding = encoding_of(file.read(4))
     file.seek(0)
@@ -46,7 +46,7 @@ def read_lines(file: BinaryIO) -> Iterator[str]:
         *lines, rest = _ENDS.split(rest + decoder.decode(piece))
         for line in lines:
             yield _plain(line)
-        # One character more than is kept, so that the line is known to be cut.
+        # One character more than is kept, to detect a truncated line.
         rest = rest[: LONGEST_LINE + 1]
     rest += decoder.decode(b"", final=True)
     if rest:

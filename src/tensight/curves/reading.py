@@ -1,4 +1,4 @@
-"""From a path that a person named to a loss curve: which form it has, and which file of a folder is meant."""
+"""Reads a loss curve from a path: detects the format, and selects the file in a folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 LARGEST_JSON = 256 << 20
-"""Bytes of a JSON document, which is read as a whole."""
+"""Maximum size of a JSON document in bytes; it is read as a whole."""
 
 _HEAD = 4096
 _LINES_EXAMINED = 50
@@ -30,25 +30,25 @@ _METRICS = "metrics.csv"
 
 
 def read_curve(path: str | os.PathLike[str], *, column: str | None = None, pattern: str | None = None) -> Curve:
-    """Read the loss curve of a training from what it has logged.
+    """Read the loss curve of a training from its logs.
 
     Parameters
     ----------
     path : path
-        A text log, JSON lines, JSON, CSV, TSV, an event file; or a folder that holds event files, a
-        ``trainer_state.json`` or a ``metrics.csv``, itself or in one folder below it.
+        A text log, JSON lines, JSON, CSV, TSV, or an event file; or a folder with event files, a ``trainer_state.json``
+        or a ``metrics.csv``, directly or in one of its subfolders.
     column : str, optional
-        Name of the scalar series; by default the one that is most likely the training's loss.
+        Name of the scalar series; by default the most likely loss of the training.
     pattern : str, optional
-        A regular expression of Python that finds the loss in each line, with the group ``loss``, and ``step`` if the
-        log names steps.
+        A Python regular expression that matches the loss in each line, with the group ``loss``, and ``step`` if the log
+        has steps.
 
     Raises
     ------
     CurveError
-        It cannot be read, or holds no such series.
+        The file cannot be read, or contains no such series.
     InputError
-        The pattern cannot be used.
+        The pattern is invalid.
     """
     source = os.fspath(path)
     files = _files(Path(source))
@@ -64,12 +64,12 @@ def read_curve(path: str | os.PathLike[str], *, column: str | None = None, patte
 
 
 def is_curve_folder(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds files with scalars, rather than a dump."""
+    """Whether a folder contains files with scalars, rather than a dump."""
     return bool(_files_of_folder(Path(path)))
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the files that are meant; several if a folder has several event files."""
+    """Return the files to read; several if a folder has several event files."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
@@ -78,19 +78,19 @@ def _files(path: Path) -> list[Path]:
         return [path]
     if not stat.S_ISDIR(mode):
         raise CurveError(f"{path} is neither a file nor a folder")
-    found = _files_of_folder(path)
-    if not found:
+    files = _files_of_folder(path)
+    if not files:
         raise CurveError(
             f"{path}: no event files, no {_TRAINER_STATE} and no {_METRICS} in this folder; name the log itself"
         )
-    folders = sorted({str(file.parent) for file in found})
+    folders = sorted({str(file.parent) for file in files})
     if len(folders) > 1:
-        raise CurveError(f"{path} holds the logs of several trainings; name one of them: {', '.join(folders[:20])}")
-    return found
+        raise CurveError(f"{path} contains the logs of several trainings; name one of them: {', '.join(folders[:20])}")
+    return files
 
 
 def _files_of_folder(folder: Path) -> list[Path]:
-    """Return what a folder holds: the newest state of a trainer, else event files, else a table."""
+    """Return the files with scalars in a folder: the newest state of a trainer, else event files, else a table."""
     try:
         below = [folder, *sorted(entry for entry in islice(folder.iterdir(), _MOST_FILES) if entry.is_dir())]
     except OSError:
@@ -101,9 +101,9 @@ def _files_of_folder(folder: Path) -> list[Path]:
     events = [[file for file in _entries(entry) if _is_called_event_file(file)] for entry in below]
     tables = [[entry / _METRICS] for entry in below if (entry / _METRICS).is_file()]
     for kind in (events, tables):
-        found = [files for files in kind if files]
-        if found:
-            return found[0] if found[0][0].parent == folder else [file for files in found for file in files]
+        groups = [files for files in kind if files]
+        if groups:
+            return groups[0] if groups[0][0].parent == folder else [file for files in groups for file in files]
     return []
 
 
@@ -135,18 +135,18 @@ def _read(path: Path, series: Series, column: str | None, pattern: str | None) -
             read_event_file(file, path.name, series)
             return series
         if _is_called_event_file(path):
-            raise CurveError(f"{path.name} is no event file: its first checksum is another")
+            raise CurveError(f"{path.name} is not an event file: its first checksum is wrong")
         return _read_text(file, path, column)
 
 
 def _read_text(file: BinaryIO, path: Path, column: str | None) -> Series:
-    """Read a file of text by its content; its name decides between a table and a log."""
+    """Read a text file by its content; its name distinguishes a table from a log."""
     lines = read_lines(file)
     first = list(islice(lines, _LINES_EXAMINED))
     every = chain(first, lines)
     written = [line for line in first if line.strip()]
     if not written:
-        raise CurveError("the file holds no text")
+        raise CurveError("the file contains no text")
     ending = path.suffix.lower()
     if written[0].lstrip()[:1] in ("{", "["):
         series = _read_json(file, every, written, ending)
@@ -185,7 +185,7 @@ def _is_json(line: str) -> bool:
 
 
 def _delimiter(lines: list[str], ending: str) -> str | None:
-    """Return what separates the columns of a table; None if the lines are none."""
+    """Return the delimiter of a table's columns; None if the lines are not a table."""
     if ending in (".csv", ".tsv"):
         counts = {char: lines[0].count(char) for char in ",\t;"}
         return max(counts, key=lambda char: counts[char]) if any(counts.values()) else ","
@@ -197,7 +197,7 @@ def _delimiter(lines: list[str], ending: str) -> str | None:
 
 
 def _are_numbers(lines: list[str], delimiter: str) -> bool:
-    """Whether the rows below a header begin or end with a number, as those of no log do."""
+    """Whether the rows below a header begin or end with a number, unlike the lines of logs."""
     cells: Iterator[str] = (cell for line in lines for cell in (line.split(delimiter)[0], line.split(delimiter)[-1]))
     return bool(lines) and all(_is_number(cell) for cell in cells)
 

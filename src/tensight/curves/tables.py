@@ -1,4 +1,4 @@
-"""Scalars in tables: CSV, JSON lines and JSON, in the forms that trainers and their dashboards write."""
+"""Scalars in tables: CSV, JSON lines and JSON, in the formats of trainers and dashboards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LARGEST_STEP = 2**62
 
 
 class PrintedFloat(float):
-    """A number of a JSON document, with the text that it was written as."""
+    """A number of a JSON document, with its original text."""
 
     text = ""
 
@@ -44,12 +44,12 @@ def _printed_float(text: str) -> PrintedFloat:
 
 
 def parse_json(text: str) -> Any:
-    """Parse a JSON document; its floating-point numbers keep their text.
+    """Parse a JSON document; floating-point numbers keep their text.
 
     Raises
     ------
     ValueError
-        It is none, or is nested too deeply.
+        The text is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(text, parse_float=_printed_float, parse_int=_whole_number)
@@ -58,7 +58,7 @@ def parse_json(text: str) -> Any:
 
 
 def _whole_number(text: str) -> int | float:
-    """Return a whole number; as a float one that has more digits than a step can have."""
+    """Return a whole number, as a float if it has more digits than a step can have."""
     return int(text) if len(text) <= 19 else float(text)
 
 
@@ -68,7 +68,7 @@ class _Cell(NamedTuple):
 
 
 def _cell(content: object) -> _Cell | None:
-    """Return the number that a cell holds; None if it holds none."""
+    """Return the number in a cell; None if there is none."""
     if isinstance(content, bool) or content is None:
         return None
     if isinstance(content, PrintedFloat):
@@ -91,7 +91,7 @@ def from_records(records: Iterable[Mapping[str, object]]) -> Series:
     Parameters
     ----------
     records : iterable of mapping
-        One for each time something was logged; names that hold no numbers are passed over.
+        One for each time something was logged; names without numbers are skipped.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def _flat(record: Mapping[str, object], prefix: str = "", depth: int = 0) -> Ite
 
 
 def _step_name(rows: Sequence[Mapping[str, object]]) -> tuple[str | None, StepUnit]:
-    """Return the column that counts steps, else epochs; None if there is none."""
+    """Return the column that counts steps, or else epochs; None if there is none."""
     seen = {name.strip().lower(): name for row in rows for name in row}
     for names, unit in ((_STEP_NAMES, StepUnit.STEP), (_EPOCH_NAMES, StepUnit.EPOCH)):
         for name in names:
@@ -132,7 +132,7 @@ def _step_name(rows: Sequence[Mapping[str, object]]) -> tuple[str | None, StepUn
 
 
 def _step(content: object) -> int | None:
-    """Return the whole number that a cell holds; None if it holds none, such as epoch 0.25."""
+    """Return the whole number in a cell; None if there is none, such as for epoch 0.25."""
     cell = _cell(content)
     if cell is None or not math.isfinite(cell.value) or cell.value != int(cell.value):
         return None
@@ -145,9 +145,9 @@ def from_json(document: object) -> Series:
     Parameters
     ----------
     document : object
-        A list of records, of numbers, or of ``[wall time, step, value]`` as TensorBoard exports; a
-        ``trainer_state.json`` (its ``log_history``); a mapping of names to lists of numbers; or a mapping
-        that holds one of these.
+        A list of records, of numbers, or of ``[wall time, step, value]`` as exported by TensorBoard; a
+        ``trainer_state.json`` (its ``log_history``); a mapping of names to lists of numbers; or a mapping that contains
+        one of these.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def _add_list(series: Series, name: str, content: Sequence[object], steps: Seque
 
 
 def from_json_lines(lines: Iterable[str]) -> Series:
-    """Return the series of JSON lines; lines that are none are passed over, and counted.
+    """Return the series of JSON lines; invalid lines are skipped, and counted.
 
     Raises
     ------
@@ -226,12 +226,12 @@ def from_json_lines(lines: Iterable[str]) -> Series:
             records.append(record)
     series = from_records(records)
     if damaged:
-        series.notes.append(f"{damaged:,} lines are no JSON and were passed over")
+        series.notes.append(f"{damaged:,} lines are not JSON and were skipped")
     return series
 
 
 def from_delimited(lines: Iterable[str], delimiter: str) -> Series:
-    """Return the series of a table whose first row names the columns, or that has one or two columns without names.
+    """Return the series of a table with column names in its first row, or with one or two columns without names.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def from_delimited(lines: Iterable[str], delimiter: str) -> Series:
     Raises
     ------
     CurveError
-        It has too many columns, or a field that is too long.
+        The table has too many columns, or a field that is too long.
     """
     rows = csv.reader((line.replace("\0", "") for line in lines), delimiter=delimiter)
     try:

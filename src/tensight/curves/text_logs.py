@@ -1,6 +1,6 @@
-"""Losses in what trainings print: the forms of the usual trainers, or a person's own pattern.
+"""Losses in the output of trainings: the formats of common trainers, or a user's pattern.
 
-Every repetition in the patterns is bounded, so a line is gone through in a time that its length bounds.
+Every repetition in the patterns is bounded, so the time for a line is bounded by its length.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _NOT_TRAINING = re.compile(
     r"\s{0,8}[:\[(|]",
     re.IGNORECASE | re.ASCII,
 )
-"""Such as "Test: [10/50] Loss: 0.5": the line of an evaluation, whose loss is called as that of the training."""
+"""For example "Test: [10/50] Loss: 0.5": a line of an evaluation whose loss has the same name as the training's."""
 
 _RANK = re.compile(r"\W{0,2}(?:rank|default)[ _:=]?(?P<rank>\d{1,6})\b", re.IGNORECASE | re.ASCII)
 _PASSES = 3
-"""Times that steps go through one range before they are taken for epochs, where no line says how many there are."""
+"""Minimum number of repetitions of a range of steps that count as epochs, if no line has the number of steps."""
 
 _LOSS = re.compile(r"loss|nll|entropy", re.IGNORECASE)
 _NOT_BEFORE = frozenset({"the", "is", "and", "with", "a", "of", "for", "step", "epoch", "iter", "its", "info"})
@@ -63,10 +63,10 @@ class _Entry(NamedTuple):
     Attributes
     ----------
     epoch, step, total : int or None
-        As the line names them; `total` is how many steps there are in the epoch.
+        As in the line; `total` is the number of steps in the epoch.
     rank : int or None
     phase : str
-        Of what the line is: of the training if that is empty.
+        Phase that the line belongs to; empty for the training.
     values : dict of str to Point
         Without their steps.
     """
@@ -80,18 +80,18 @@ class _Entry(NamedTuple):
 
 
 def read_text_log(lines: Iterable[str], column: str | None = None) -> Series:
-    """Return the losses that a log's lines hold, in the forms that are known.
+    """Return the losses in a log's lines, in the known formats.
 
     Parameters
     ----------
     lines : iterable of str
     column : str, optional
-        Another name that is read beside the losses.
+        Another name to read in addition to the losses.
 
     Returns
     -------
     Series
-        Without any if there are none.
+        Empty if there are none.
 
     Raises
     ------
@@ -116,18 +116,18 @@ def read_text_log(lines: Iterable[str], column: str | None = None) -> Series:
 
 
 def read_pattern(lines: Iterable[str], pattern: str) -> Series:
-    """Return the losses that a person's own pattern finds.
+    """Return the losses that a user's pattern matches.
 
     Parameters
     ----------
     lines : iterable of str
     pattern : str
-        A regular expression of Python with the group ``loss``, and ``step`` if the log names it.
+        A Python regular expression with the group ``loss``, and ``step`` if the log has steps.
 
     Raises
     ------
     InputError
-        It is none, or has no group ``loss``.
+        The pattern is invalid, or has no group ``loss``.
     CurveError
         There are too many values.
     """
@@ -138,7 +138,7 @@ def read_pattern(lines: Iterable[str], pattern: str) -> Series:
             warnings.simplefilter("ignore")
             compiled = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise InputError(f"--pattern {pattern!r} is no regular expression: {error}") from None
+        raise InputError(f"--pattern {pattern!r} is not a regular expression: {error}") from None
     if "loss" not in compiled.groupindex:
         raise InputError(
             f"--pattern {pattern!r} has no group for the loss; write (?P<loss>…), and (?P<step>…) for steps"
@@ -155,13 +155,13 @@ def read_pattern(lines: Iterable[str], pattern: str) -> Series:
 
 
 def _whole_number(text: str | None) -> int | None:
-    """Return the whole number that a text is, up to 18 digits; None if it is none."""
+    """Return a text of up to 18 digits as a whole number; None for any other text."""
     digits = (text or "").strip().replace(",", "")
     return int(digits) if re.fullmatch(r"[-+]?\d{1,18}", digits, re.ASCII) else None
 
 
 def _point(text: str) -> Point | None:
-    """Return the value that a text is; None if it is none."""
+    """Return a text as a value; None if it is not a number."""
     try:
         value = float(text)
     except ValueError:
@@ -170,7 +170,7 @@ def _point(text: str) -> Point | None:
 
 
 def _entry(line: str, other: str | None) -> _Entry | None:
-    """Return what a line says; None if it names neither a loss nor the other name."""
+    """Return the values in a line; None if it has neither a loss nor the other name."""
     values: dict[str, Point] = {}
     for match in _VALUE.finditer(line):
         name, point = _name(match, other), _point(match["value"])
@@ -191,7 +191,7 @@ def _entry(line: str, other: str | None) -> _Entry | None:
 
 
 def _name(match: re.Match[str], other: str | None) -> str | None:
-    """Return the name of the value that was found; None if it is no loss and not called as the other name."""
+    """Return the name of a matched value; None if it is neither a loss nor the other name."""
     key, before = match["key"], match["before"]
     named = f"{before} {key}" if before and before.lower() not in _NOT_BEFORE else key
     if other is not None:
@@ -203,7 +203,7 @@ def _name(match: re.Match[str], other: str | None) -> str | None:
 
 
 def _step(line: str) -> tuple[int | None, int | None]:
-    """Return the step that a line names, and of how many."""
+    """Return the step in a line, and the total number of steps."""
     best: tuple[int, int, int | None] | None = None
     for match in _STEP.finditer(line):
         key = re.sub(r"[ _]", "", match["key"].lower()).rstrip("s")
@@ -218,7 +218,7 @@ def _step(line: str) -> tuple[int | None, int | None]:
 
 
 def _of_one_rank(entries: list[_Entry], series: Series) -> list[_Entry]:
-    """Return the entries of the lowest rank, and those of none, where several ranks wrote into one log."""
+    """Return the entries of the lowest rank, and those without a rank, if several ranks wrote into one log."""
     ranks = sorted({entry.rank for entry in entries if entry.rank is not None})
     if len(ranks) < 2:
         return entries
@@ -227,15 +227,15 @@ def _of_one_rank(entries: list[_Entry], series: Series) -> list[_Entry]:
 
 
 def _numbered_on(entries: list[_Entry], notes: list[str]) -> list[int | None]:
-    """Return the step of each entry; steps that begin again in every epoch are numbered on."""
+    """Return the step of each entry; if steps restart in every epoch, they are numbered consecutively."""
     steps = [entry.step for entry in entries]
     epochs = _epochs(entries)
-    known = [(epoch, step) for epoch, step in zip(epochs, steps, strict=True) if epoch is not None and step is not None]
-    begins_again = any(after[0] > before[0] and after[1] <= before[1] for before, after in pairwise(known))
+    pairs = [(epoch, step) for epoch, step in zip(epochs, steps, strict=True) if epoch is not None and step is not None]
+    begins_again = any(after[0] > before[0] and after[1] <= before[1] for before, after in pairwise(pairs))
     if not begins_again:
         return steps
-    length = _steps_of_an_epoch(known, {entry.total for entry in entries if entry.total is not None})
-    first = min(epoch for epoch, _ in known)
+    length = _steps_of_an_epoch(pairs, {entry.total for entry in entries if entry.total is not None})
+    first = min(epoch for epoch, _ in pairs)
     notes.append(f"steps begin again in every epoch; they were numbered on, with {length:,} steps in an epoch")
     return [
         None if epoch is None or step is None else (epoch - first) * length + step
@@ -244,9 +244,9 @@ def _numbered_on(entries: list[_Entry], notes: list[str]) -> list[int | None]:
 
 
 def _epochs(entries: list[_Entry]) -> list[int | None]:
-    """Return the epoch of each entry: as its line names it, or counted where steps go through the same range again.
+    """Return the epoch of each entry: as in its line, or counted by repetitions of the same range of steps.
 
-    Steps of a training that was resumed go back, too, but not to the first, or not after the same last step each time.
+    Steps of a resumed training also go back, but not to the first, or not after the same last step each time.
     """
     named = [entry.epoch for entry in entries]
     if any(epoch is not None for epoch in named):
@@ -256,18 +256,18 @@ def _epochs(entries: list[_Entry]) -> list[int | None]:
     passes = [steps[begin:end] for begin, end in pairwise(begins) if end > begin]
     totals = {entry.total for entry in entries}
     is_counted = len(totals) == 1 and None not in totals
-    if len(passes) < (2 if is_counted else _PASSES) or len({one[0] for one in passes}) > 1:
+    if len(passes) < (2 if is_counted else _PASSES) or len({epoch_steps[0] for epoch_steps in passes}) > 1:
         return named
-    if len({one[-1] for one in passes[:-1]}) > 1 or passes[-1][-1] > passes[0][-1]:
+    if len({epoch_steps[-1] for epoch_steps in passes[:-1]}) > 1 or passes[-1][-1] > passes[0][-1]:
         return named
-    numbers = iter([epoch for epoch, one in enumerate(passes) for _ in one])
+    numbers = iter([epoch for epoch, epoch_steps in enumerate(passes) for _ in epoch_steps])
     return [None if entry.step is None else next(numbers) for entry in entries]
 
 
-def _steps_of_an_epoch(known: list[tuple[int, int]], totals: set[int]) -> int:
-    """Return how many steps an epoch has: as its lines say, or from the first over the last to the next one."""
-    steps = [step for _, step in known]
+def _steps_of_an_epoch(pairs: list[tuple[int, int]], totals: set[int]) -> int:
+    """Return the number of steps of an epoch: as given in its lines, or from the first and last steps."""
+    steps = [step for _, step in pairs]
     if len(totals) == 1:
         return max(*totals, max(steps) + (min(steps) == 0))
-    gaps = [after[1] - before[1] for before, after in pairwise(known) if after[0] == before[0] and after[1] > before[1]]
+    gaps = [after[1] - before[1] for before, after in pairwise(pairs) if after[0] == before[0] and after[1] > before[1]]
     return max(steps) - min(steps) + min(gaps, default=1)

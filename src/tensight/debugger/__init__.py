@@ -1,4 +1,4 @@
-"""A drop-in for ``mindinsight.debugger`` and ``mindinsight.parser``: scripts work after changing the import.
+"""A drop-in replacement for ``mindinsight.debugger`` and ``mindinsight.parser``: change only the import in scripts.
 
 The differences are listed in ``docs/reference/python-api.md``.
 """

@@ -1,4 +1,4 @@
-"""The entrance of the drop-in API: a dump, its nodes and tensors, and the checks on them."""
+"""The entry point of the drop-in API: a dump, its nodes and tensors, and checks on them."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ Path = str | os.PathLike[str]
 
 
 class DumpAnalyzer:
-    """A dump that MindSpore wrote, to be looked at and checked from a script.
+    """A dump written by MindSpore, for inspection and checks in a script.
 
     Parameters
     ----------
     dump_dir : str or path-like
-        The folder that holds ``rank_0``, ``rank_1``, …
+        The folder that contains ``rank_0``, ``rank_1``, …
     mem_limit : int, optional
-        A limit in MB, from 2048 to 2147483647. It is accepted for the sake of old scripts and never reached: tensors
-        are read piece by piece.
+        A limit in MB, from 2048 to 2147483647. Accepted for compatibility but never reached, because tensors are read
+        piece by piece.
 
     Raises
     ------
     RankDirNotFound
-        The folder is no dump.
+        The folder is not a dump.
     DebuggerParamTypeError, DebuggerParamValueError
-        `mem_limit` is not possible.
+        `mem_limit` is invalid.
     """
 
     def __init__(self, dump_dir: Path, mem_limit: int | None = None) -> None:
@@ -58,7 +58,7 @@ class DumpAnalyzer:
 
     @property
     def dump(self) -> Dump:
-        """The dump, as the rest of Tensight sees it."""
+        """The dump, as the rest of Tensight represents it."""
         return self._dump
 
     @cached_property
@@ -74,7 +74,7 @@ class DumpAnalyzer:
 
         if not self._history.contradicts(self._nodes):
             return Analysis(self._dump)
-        # Other iterations are compared there, so what is found out must not be mixed with the rest of Tensight's.
+        # `previous` differs there, so the statistics must not be mixed with those of the rest of Tensight.
         by_history = cast("Dump", DumpByHistory(self._dump, self._history))
         return Analysis(by_history, cache_dir=os.path.join(cache_root(), "by-history"))
 
@@ -84,7 +84,7 @@ class DumpAnalyzer:
         Parameters
         ----------
         output_dir : str or path-like, optional
-            Where to; the current folder by default. It is made if it does not exist.
+            Target folder, created if missing; by default the current folder.
 
         Returns
         -------
@@ -108,15 +108,15 @@ class DumpAnalyzer:
         Parameters
         ----------
         query_string : str
-            What to find: a part of the text, or a regular expression that matches anywhere in it.
+            The text to find, or a regular expression that matches anywhere.
         use_regex : bool
             Whether it is a regular expression.
         select_by : {"node_name", "code_stack"}
-            Whether to look at `Node.name`, or at the lines of `Node.stack`, one of which must match.
+            Whether to search `Node.name`, or the lines of `Node.stack`, one of which must match.
         ranks : int, list of int, set of int, optional
-            In which ranks; all by default.
+            The ranks to search; by default all.
         case_sensitive : bool
-            Whether upper and lower case differ.
+            Whether to match case-sensitively.
 
         Returns
         -------
@@ -126,9 +126,9 @@ class DumpAnalyzer:
         Raises
         ------
         DebuggerParamTypeError, DebuggerParamValueError
-            An argument has the wrong type, or a value that is not possible.
+            An argument has the wrong type or an invalid value.
         re.error
-            The regular expression is wrong.
+            The regular expression is invalid.
         """
         require_type("query_string", query_string, str)
         require_type("use_regex", use_regex, bool)
@@ -155,34 +155,34 @@ class DumpAnalyzer:
         query_string, use_regex, select_by, ranks, case_sensitive
             As in `select_nodes`.
         iterations : int, list of int, set of int, optional
-            In which iterations; all dumped ones by default.
+            The iterations; by default all dumped ones.
         slots : list of int, optional
-            Which outputs; all by default.
+            The outputs; by default all.
 
         Returns
         -------
         list of DebuggerTensor
-            Node by node, slot by slot, iteration by iteration; whether or not they were dumped.
+            Node by node, slot by slot, iteration by iteration, whether or not they were dumped.
 
         Raises
         ------
         DebuggerParamTypeError, DebuggerParamValueError, TypeError
-            An argument has the wrong type, or a value that is not possible.
+            An argument has the wrong type or an invalid value.
         re.error
-            The regular expression is wrong.
+            The regular expression is invalid.
         """
-        wanted_slots = selected_slots(slots)
-        wanted = selected_numbers("iterations", iterations, self.get_iterations(ranks))
+        slot_numbers = selected_slots(slots)
+        numbers = selected_numbers("iterations", iterations, self.get_iterations(ranks))
         nodes = self.select_nodes(query_string, use_regex, select_by, ranks, case_sensitive)
         dumped: dict[tuple[int, int], list[int]] = {}
-        found: list[DebuggerTensor] = []
+        tensors: list[DebuggerTensor] = []
         for node in nodes:
             graph = (node.rank, node.root_graph_id)
             if graph not in dumped:
                 of_graph = set(self._nodes.iterations_of_graph(*graph))
-                dumped[graph] = [iteration for iteration in wanted if iteration in of_graph or not of_graph]
-            found.extend(node.outputs_in(dumped[graph], wanted_slots))
-        return found
+                dumped[graph] = [iteration for iteration in numbers if iteration in of_graph or not of_graph]
+            tensors.extend(node.outputs_in(dumped[graph], slot_numbers))
+        return tensors
 
     def get_iterations(self, ranks: IntSelection = None) -> list[int]:
         """Return the dumped iterations of some ranks, by default of all, ascending.
@@ -195,7 +195,7 @@ class DumpAnalyzer:
         Raises
         ------
         DebuggerParamTypeError, DebuggerParamValueError
-            `ranks` has the wrong type or names a rank that is not there.
+            `ranks` has the wrong type or contains a rank that does not exist.
         """
         return sorted({iteration for rank in self._chosen_ranks(ranks) for iteration in self._nodes.iterations(rank)})
 
@@ -208,34 +208,34 @@ class DumpAnalyzer:
     ) -> list[WatchpointHit]:
         """Check watchpoints on the dump.
 
-        All are answered in one pass over the tensors; what was found out about a tensor is kept and not read again. No
-        process is started, so no ``if __name__ == "__main__"`` is needed.
+        All are checked in one pass over the tensors; statistics are kept, so that no tensor is read again. No process
+        is started, so no ``if __name__ == "__main__"`` is needed.
 
         Parameters
         ----------
         watchpoints : iterable of Watchpoint
-            What to check.
+            The watchpoints to check.
         error_on_no_value : bool
             Whether to report watched tensors that were not dumped, with error code 32.
 
         Returns
         -------
         list of WatchpointHit
-            By iteration, in it by the time at which the tensor was dumped, then tensors that were not dumped.
+            By iteration, within it by the time at which the tensor was dumped, then tensors that were not dumped.
 
         Raises
         ------
         DebuggerParamTypeError
-            An element is no watchpoint.
+            An element is not a watchpoint.
         TypeError
-            `error_on_no_value` is no bool.
+            `error_on_no_value` is not a bool.
         """
         return check_watchpoints(
             self._nodes, self._analysis, self._history, watchpoints, error_on_no_value=error_on_no_value
         )
 
     def list_affected_nodes(self, tensor: DebuggerTensor) -> list[Node]:
-        """Return the nodes that directly use the node of a tensor; which of its outputs they use is not looked at.
+        """Return the nodes that directly use the node of a tensor, through any of its outputs.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class DumpAnalyzer:
         Raises
         ------
         DebuggerParamTypeError
-            `tensor` is no DebuggerTensor.
+            `tensor` is not a DebuggerTensor.
         DebuggerParamValueError
             It belongs to another dump.
         """
@@ -253,7 +253,7 @@ class DumpAnalyzer:
         return self.get_output_nodes(tensor.node)
 
     def get_input_nodes(self, node: Node) -> list[Node]:
-        """Return the nodes that a node takes its inputs from, in the order of its inputs.
+        """Return the producers of a node's inputs, in input order.
 
         Parameters
         ----------
@@ -263,7 +263,7 @@ class DumpAnalyzer:
         Raises
         ------
         DebuggerParamTypeError
-            `node` is no Node.
+            `node` is not a Node.
         DebuggerParamValueError
             It belongs to another dump.
         """
@@ -271,7 +271,7 @@ class DumpAnalyzer:
         return self._nodes.input_nodes(self._nodes.same(node))
 
     def get_output_nodes(self, node: Node) -> list[Node]:
-        """Return the nodes that take an output of a node, in topological order.
+        """Return the consumers of a node's outputs, in topological order.
 
         Parameters
         ----------
@@ -281,7 +281,7 @@ class DumpAnalyzer:
         Raises
         ------
         DebuggerParamTypeError
-            `node` is no Node.
+            `node` is not a Node.
         DebuggerParamValueError
             It belongs to another dump.
         """
@@ -296,29 +296,29 @@ class DumpAnalyzer:
         Parameters
         ----------
         iterations, ranks : int, list of int, set of int, optional
-            Which ones; all by default.
+            Iterations and ranks; by default all.
 
         Returns
         -------
         dict
-            ``{rank: {iteration: {"Conv2D-op1:output:0": [row, …]}}}``; a row maps the column titles to texts.
+            ``{rank: {iteration: {"Conv2D-op1:output:0": [row, …]}}}``; a row maps column titles to strings.
 
         Raises
         ------
         FileNotFoundError
             There is no such file.
         DumpError
-            It cannot be read.
+            A file cannot be read.
         DebuggerParamTypeError, DebuggerParamValueError
-            An argument has the wrong type, or a value that is not possible.
+            An argument has the wrong type or an invalid value.
         """
         chosen = self._chosen_ranks(ranks)
-        wanted = set(selected_numbers("iterations", iterations, self.get_iterations(ranks)))
+        numbers = set(selected_numbers("iterations", iterations, self.get_iterations(ranks)))
         return {
             rank: {
                 iteration: statistics_module.read_statistics(self._dump, rank, iteration)
                 for iteration in self._nodes.iterations(rank)
-                if iteration in wanted
+                if iteration in numbers
             }
             for rank in chosen
         }
@@ -326,7 +326,7 @@ class DumpAnalyzer:
     def summary_statistics(
         self, statistics: dict[int, dict[int, Any]], overflow_value: float = 65500, out_path: Path = "./"
     ) -> None:
-        """Summarise statistics over ranks and iterations into ``statistics_summary.csv``, a line for each tensor.
+        """Summarize statistics over ranks and iterations in ``statistics_summary.csv``, with a line for each tensor.
 
         Parameters
         ----------
@@ -335,12 +335,12 @@ class DumpAnalyzer:
         overflow_value : float
             A statistic whose maximum or minimum has a greater absolute value counts as out of range.
         out_path : str or path-like
-            The folder to write to; it is made if it does not exist. Without any statistic nothing is written.
+            Target folder, created if missing. Without statistics nothing is written.
         """
         statistics_module.write_summary(statistics, overflow_value, os.fspath(out_path))
 
     def _compute_statistics(self, debugger_tensors: Iterable[DebuggerTensor]) -> ComputedStatistics:
-        """Compute statistics of tensors from their values, in the arrangement of `select_tensor_statistics`."""
+        """Compute statistics of tensors from their values, structured as in `select_tensor_statistics`."""
         return statistics_module.compute_statistics(self._nodes, self._analysis, debugger_tensors)
 
     def _export_to_disk(self, tensor_statistics: dict[int, dict[int, Any]], out_path: Path = "./") -> None:
@@ -352,12 +352,12 @@ class DumpAnalyzer:
 
 
 def open_dump_folder(dump_dir: Path) -> Dump:
-    """Open a dump by the folder that holds its ranks.
+    """Open a dump, given the folder that contains its ranks.
 
     Raises
     ------
     RankDirNotFound
-        The folder is no dump.
+        The folder is not a dump.
     """
     path = os.fspath(dump_dir)
     try:
@@ -367,7 +367,7 @@ def open_dump_folder(dump_dir: Path) -> Dump:
             raise
         raise RankDirNotFound(f"No rank directory found under {path}.") from error
     if "://" not in path and not _has_rank_folder(path):
-        # The rest of Tensight also opens a rank's own folder, or a dump somewhere below; scripts rely on this error.
+        # The rest of Tensight also opens a rank's folder, or a dump in a subfolder; scripts rely on this error.
         raise RankDirNotFound(f"No rank directory found under {path}.")
     return dump
 
@@ -380,7 +380,7 @@ def _has_rank_folder(path: str) -> bool:
 
 
 def match_text(query: str, use_regex: bool, case_sensitive: bool) -> Callable[[str], bool]:
-    """Return the test of one text."""
+    """Return a predicate on texts."""
     if use_regex:
         pattern = re.compile(query, 0 if case_sensitive else re.IGNORECASE)
         return lambda text: pattern.search(text) is not None
@@ -391,7 +391,7 @@ def match_text(query: str, use_regex: bool, case_sensitive: bool) -> Callable[[s
 
 
 def _selector(select_by: str, matches: Callable[[str], bool]) -> Callable[[Node], bool]:
-    """Return the test of one node."""
+    """Return a predicate on nodes."""
     if select_by == "node_name":
         return lambda node: matches(node.name)
     if select_by == "code_stack":

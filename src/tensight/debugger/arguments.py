@@ -1,4 +1,4 @@
-"""Tests of the arguments that callers pass, with the texts of the original."""
+"""Validation of arguments, with the error messages of the original."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 IntSelection: TypeAlias = "int | list[int] | set[int] | None"
-"""One number, several, or None for all of them."""
+"""A number, several numbers, or None for all."""
 
 MEM_LIMIT_MB = (2048, 2147483647)
 
 
 def require_type(name: str, value: object, expected: type) -> None:
-    """Raise unless an argument is of the expected type.
+    """Raise if an argument does not have the expected type.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def number(name: str, value: object, expected: str = "float") -> float:
     DebuggerParamTypeError
         It is not a number.
     OverflowError
-        It is an integer that no 64-bit float can hold.
+        It is an integer that does not fit a 64-bit float.
     """
     if isinstance(value, (numbers.Real, np.bool_)):
         return float(value)
@@ -45,37 +45,37 @@ def number(name: str, value: object, expected: str = "float") -> float:
 
 
 def selected_numbers(
-    name: str, wanted: IntSelection, available: Sequence[int] | None, *, skip_unknown: bool = False
+    name: str, selection: IntSelection, available: Sequence[int] | None, *, skip_unknown: bool = False
 ) -> list[int]:
-    """Return the numbers that a caller selected, in the caller's order, repetitions included.
+    """Return the numbers that a caller selected, in the caller's order, including repetitions.
 
     Parameters
     ----------
     name : str
-        What is selected, for the error text.
-    wanted : int, list of int, set of int or None
+        Name of the argument, for the error message.
+    selection : int, list of int, set of int or None
         The selection; None selects everything available.
     available : sequence of int or None
-        What there is; None accepts everything.
+        The available numbers; None accepts all numbers.
     skip_unknown : bool
-        Leave out what is not available, instead of raising.
+        Leave out numbers that are not available, instead of raising.
 
     Raises
     ------
     DebuggerParamTypeError
-        It has another type.
+        It has a different type.
     DebuggerParamValueError
-        It contains something that is not available.
+        It contains a number that is not available.
     """
-    if wanted is None:
+    if selection is None:
         return list(available or ())
-    values: Collection[int] = wanted if isinstance(wanted, (list, set)) else [wanted]
-    known = None if available is None else set(available)
+    values: Collection[int] = selection if isinstance(selection, (list, set)) else [selection]
+    allowed = None if available is None else set(available)
     chosen: list[int] = []
     for value in values:
         if not isinstance(value, (int, np.integer)):
             raise DebuggerParamTypeError(f"The type of {name} should be int, list[int] or None, but got {type(value)}.")
-        if known is None or value in known:
+        if allowed is None or value in allowed:
             chosen.append(int(value))
         elif not skip_unknown:
             raise DebuggerParamValueError(f"The value should be in {list(available or ())}")
@@ -103,14 +103,14 @@ def selected_slots(slots: list[int] | None) -> frozenset[int] | None:
 
 
 def check_mem_limit(mem_limit: object) -> None:
-    """Raise unless the memory limit is None or a number of megabytes that the original accepts.
+    """Raise if the memory limit is neither None nor a number of megabytes that the original accepts.
 
     Raises
     ------
     DebuggerParamTypeError, DebuggerParamValueError
     """
     if mem_limit is None or mem_limit == 0:
-        # The original takes 0 for "no limit", too.
+        # The original also accepts 0 for "no limit".
         return
     if not isinstance(mem_limit, int):
         raise DebuggerParamTypeError(f"The type of mem_limit should be int or None, but got {type(mem_limit)}.")

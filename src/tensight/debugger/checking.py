@@ -42,7 +42,7 @@ _EXACTLY_UNCHANGED = {"rtol": 0.0, "atol": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """A tensor of a watchpoint that was dumped."""
+    """A dumped tensor of a watchpoint."""
 
     tensor: DebuggerTensor
     file: TensorFile
@@ -72,15 +72,15 @@ def check_watchpoints(
     if not isinstance(error_on_no_value, bool) and any(watchpoint.tensors for watchpoint in checked):
         raise TypeError(f"error_on_no_value should be bool, but got {type(error_on_no_value)}.")
     conditions = [watchpoint.condition for watchpoint in checked]
-    # Often several watchpoints watch one list.
+    # Often several watchpoints share one list.
     lists = {id(watchpoint.tensors): watchpoint.tensors for watchpoint in checked}
     divided = {number: _split(nodes, tensors) for number, tensors in lists.items()}
     split = [divided[id(watchpoint.tensors)] for watchpoint in checked]
-    found = _evaluate(analysis, conditions, [dumped for dumped, _ in split])
+    verdicts_of = _evaluate(analysis, conditions, [dumped for dumped, _ in split])
 
     ranked: dict[int, list[_Ranked]] = {}
     missing: dict[int, list[WatchpointHit]] = {}
-    for index, (watchpoint, (dumped, absent), verdict) in enumerate(zip(checked, split, found, strict=True)):
+    for index, (watchpoint, (dumped, absent), verdict) in enumerate(zip(checked, split, verdicts_of, strict=True)):
         condition = watchpoint.condition
         for entry in _hits(history, index, condition, dumped, verdict, error_on_no_value=error_on_no_value):
             ranked.setdefault(entry.hit.tensor.iteration or 0, []).append(entry)
@@ -101,22 +101,22 @@ def _check_of(condition: ConditionBase) -> ConditionCheck:
     number = condition.condition_id
     if number not in _CATALOGUE_IDS:
         raise DebuggerParamValueError(
-            f"The condition {condition.name} has the number {number}, which is none of {sorted(_CATALOGUE_IDS)}."
+            f"The condition {condition.name} has the number {number}, which is not one of {sorted(_CATALOGUE_IDS)}."
         )
     values = condition.param_dict
     for name in _RANGE:
         if name in values:
-            # Every finite element lies between the largest floats; to the catalogue an infinite end is no range.
-            # NaN stays: in such a range lies nothing.
+            # Every finite element lies between the largest floats; the catalogue does not accept an infinite bound.
+            # NaN stays: nothing lies in such a range.
             values[name] = min(max(values[name], -_LARGEST), _LARGEST)
     if has_unusual_tolerances(values):
-        # No statistic answers these; `verdicts` reads the tensors.
+        # Statistics cannot decide these; `verdicts` reads the tensors.
         values |= _EXACTLY_UNCHANGED
     return ConditionCheck(_CATALOGUE_IDS[number], values, strict=False)
 
 
 def _split(nodes: DumpNodes, tensors: Sequence[DebuggerTensor]) -> tuple[list[_Watched], list[DebuggerTensor]]:
-    """Divide the tensors of a watchpoint into those with a file and those without; each counts once."""
+    """Divide the tensors of a watchpoint into those with a file and those without, without duplicates."""
     dumped: list[_Watched] = []
     absent: list[DebuggerTensor] = []
     for tensor in dict.fromkeys(tensors):
@@ -131,17 +131,17 @@ def _split(nodes: DumpNodes, tensors: Sequence[DebuggerTensor]) -> tuple[list[_W
 
 
 def _evaluate(
-    analysis: Analysis, conditions: Sequence[ConditionBase], found: Sequence[Sequence[_Watched]]
+    analysis: Analysis, conditions: Sequence[ConditionBase], files_of: Sequence[Sequence[_Watched]]
 ) -> list[Verdicts | None]:
     """Evaluate all conditions in one pass; None where there is nothing to evaluate."""
     from tensight.analysis import CheckRequest
 
     checks = [_check_of(condition) for condition in conditions]
     synchronous = analysis.dump.metadata.synchronous
-    # The original looks for overflowing operators in asynchronous dumps only.
+    # The original checks for overflowing operators in asynchronous dumps only.
     requests = {
         index: CheckRequest(check, [entry.file for entry in watched])
-        for index, (check, watched) in enumerate(zip(checks, found, strict=True))
+        for index, (check, watched) in enumerate(zip(checks, files_of, strict=True))
         if watched and not (check.needs.overflow and synchronous)
     }
     evaluations = analysis.evaluate(list(requests.values()), non_finite="report") if requests else []
@@ -157,7 +157,7 @@ def _hits(
     index: int,
     condition: ConditionBase,
     dumped: Sequence[_Watched],
-    found: Verdicts | None,
+    verdict: Verdicts | None,
     *,
     error_on_no_value: bool,
 ) -> Iterator[_Ranked]:
@@ -165,25 +165,25 @@ def _hits(
     needs_history = condition.condition_id != OPERATOR_OVERFLOW
     for row, entry in enumerate(dumped):
         file = entry.file
-        if found.empty[row] if found is not None else error_on_no_value and not has_elements(file):
+        if verdict.empty[row] if verdict is not None else error_on_no_value and not has_elements(file):
             hit = WatchpointHit(entry.tensor, condition, NO_VALUE) if error_on_no_value else None
-        elif found is None:
+        elif verdict is None:
             hit = None
         elif needs_history and history.iterations(file.rank, file.graph_id) is None:
             hit = WatchpointHit(entry.tensor, condition, NO_HISTORY)
         else:
-            hit = _hit_of_row(entry.tensor, condition, found, row) if found.reported[row] else None
+            hit = _hit_of_row(entry.tensor, condition, verdict, row) if verdict.reported[row] else None
         if hit is not None:
             for repeat in range(1 + len(file.older)):
                 # Equal times come from copied files; the original lists the highest rank first there.
                 yield _Ranked((file.timestamp, -file.rank, repeat, index), hit)
 
 
-def _hit_of_row(tensor: DebuggerTensor, condition: ConditionBase, found: Verdicts, row: int) -> WatchpointHit:
+def _hit_of_row(tensor: DebuggerTensor, condition: ConditionBase, verdict: Verdicts, row: int) -> WatchpointHit:
     return WatchpointHit(
         tensor,
         condition,
-        int(found.error_code[row]),
-        {name: float(values[row]) for name, values in found.actual.items()},
-        {name: bool(np.bool_(values[row])) for name, values in found.parameter_hit.items()},
+        int(verdict.error_code[row]),
+        {name: float(values[row]) for name, values in verdict.actual.items()},
+        {name: bool(np.bool_(values[row])) for name, values in verdict.parameter_hit.items()},
     )

@@ -1,6 +1,6 @@
 """The conditions of the drop-in API: names, numbers, parameters and checks of arguments as in the original.
 
-Their mathematics is that of `tensight.watchpoints`; no value ranges are tested here, because the original tests none.
+Their formulas are those of `tensight.watchpoints`; value ranges are not checked, because the original does not either.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class ConditionBase(ABC):  # noqa: B024 - as the original's: a base that can be made, of which everything else raises
-    """A condition that a watchpoint checks; use one of the classes derived from it."""
+class ConditionBase(ABC):  # noqa: B024 - as in the original: a base that can be instantiated, but only raises
+    """Base of the conditions that a watchpoint checks; use a derived class."""
 
     @property
     def name(self) -> str:
@@ -34,12 +34,12 @@ class ConditionBase(ABC):  # noqa: B024 - as the original's: a base that can be 
         return {}
 
     def __str__(self) -> str:
-        """Return the parameters that are set as a dictionary's text."""
+        """Return the text of a dictionary of the parameters that are set."""
         return str(self.param_dict)
 
 
 class _Condition(ConditionBase):
-    """What all conditions share: constants of the class, and the values that were given."""
+    """Base of all conditions: constants of the class, and the given values."""
 
     _name: ClassVar[str]
     _condition_id: ClassVar[int]
@@ -66,7 +66,7 @@ class _Condition(ConditionBase):
 
     @property
     def param_names(self) -> list[str]:
-        """All parameters that the condition has, in the declared order."""
+        """All parameters of the condition, in the declared order."""
         return list(self._param_names)
 
 
@@ -145,12 +145,12 @@ class TensorTooSmallCondition(_Condition):
 
 
 class TensorRangeCondition(_Condition):
-    """Hits when too few or too many elements lie in a range, or when maximum and minimum are too near or too far.
+    """Hits when too few or too many elements lie in a range, or when maximum minus minimum is too small or too large.
 
     Parameters
     ----------
     range_start_inclusive, range_end_inclusive : float, optional
-        The range; both ends belong to it. Needed by the percentages.
+        The range, including both ends. Required by the percentages.
     range_percentage_lt, range_percentage_gt : float, optional
         Thresholds of the percentage of elements in the range, from 0 to 100.
     max_min_lt, max_min_gt : float, optional
@@ -228,7 +228,7 @@ class OperatorOverflowCondition(_Condition):
 
 
 class TensorAllZeroCondition(_Condition):
-    """Hits when a percentage of a tensor's elements, or more, is zero.
+    """Hits when at least a percentage of a tensor's elements is zero.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ class TensorAllZeroCondition(_Condition):
 
 
 class TensorUnchangedCondition(_Condition):
-    """Hits when every element is as in the previous iteration, within tolerances.
+    """Hits when every element equals that of the previous iteration, within tolerances.
 
     An element counts as unchanged when ``abs(x - previous) <= atol + rtol * abs(previous)``.
 
@@ -290,7 +290,7 @@ class TensorChangeBelowThresholdCondition(_Condition):
     abs_mean_update_ratio_lt : float
         The threshold.
     epsilon : float
-        Accepted and without effect, as in the original, which always adds 1e-9.
+        Accepted but ignored, as in the original, which always adds 1e-9.
 
     Raises
     ------
@@ -320,7 +320,7 @@ class TensorChangeAboveThresholdCondition(_Condition):
     abs_mean_update_ratio_gt : float
         The threshold.
     epsilon : float
-        Accepted and without effect, as in the original, which always adds 1e-9.
+        Accepted but ignored, as in the original, which always adds 1e-9.
 
     Raises
     ------

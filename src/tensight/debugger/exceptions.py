@@ -1,4 +1,4 @@
-"""The errors of the drop-in API: class names, codes and texts are those of MindSpore Insight, which scripts catch."""
+"""The errors of the drop-in API, with the class names, codes and messages of MindSpore Insight, which scripts catch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DebuggerError(TensightError):
 
 
 class DebuggerParamValueError(DebuggerError, InputError):
-    """An argument has a value that is not possible: an unknown rank, a missing threshold.
+    """An argument has an invalid value: an unknown rank, a missing threshold.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class DebuggerParamTypeError(DebuggerError, TypeError):
 
 
 class RankDirNotFound(DebuggerError, DumpError):  # noqa: N818 - the original's name, which scripts catch
-    """The folder holds no ``rank_N`` folder with metadata, so it is no dump.
+    """The folder contains no ``rank_N`` folder with metadata, so it is not a dump.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which iteration came before another one, by the rules of the original."""
+"""The previous iteration of a tensor, by the rules of the original."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class History:
-    """In which iterations the root graphs of a dump ran, as its history files say, whatever was dumped.
+    """The iterations in which the root graphs of a dump ran according to its history files, dumped or not.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class History:
         self._iterations: dict[tuple[int, int], tuple[int, ...] | None] = {}
 
     def iterations(self, rank: int, graph_id: int) -> tuple[int, ...] | None:
-        """Return the iterations of a root graph, None if the dump has no such file or it is damaged."""
+        """Return the iterations of a root graph, None if the history file is missing or damaged."""
         key = (rank, graph_id)
         if key not in self._iterations:
             path = f"rank_{rank}/execution_order/ms_global_execution_order_graph_{graph_id}.csv"
@@ -39,7 +39,7 @@ class History:
         return self._iterations[key]
 
     def contradicts(self, nodes: DumpNodes) -> bool:
-        """Tell whether a dumped iteration is missing in a history that there is."""
+        """Return whether a dumped iteration is missing in an existing history."""
         for rank in self._dump.ranks:
             for graph_id in self._dump.graph_ids(rank):
                 ran = self.iterations(rank, graph_id)
@@ -49,11 +49,11 @@ class History:
 
 
 class DumpByHistory:
-    """A dump in which only the history says what came before.
+    """A dump in which previous iterations are determined by the history files only.
 
-    Everything else is as in the dump. Elsewhere a history that contradicts the folders is not believed, and the
-    iteration dumped before is taken; the original believes it, and finds no previous value of an iteration that the
-    history does not list.
+    Everything else is as in the dump. The rest of Tensight ignores a history that contradicts the folders, and takes
+    the iteration dumped before; the original trusts it, and finds no previous value for an iteration that the history
+    does not list.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class DumpByHistory:
         return getattr(self._dump, name)
 
     def previous(self, tensor: TensorFile) -> TensorFile | None:
-        """Return the same tensor in the iteration before, None if there is none."""
+        """Return the same tensor in the previous iteration, None if there is none."""
         ran = self._history.iterations(tensor.rank, tensor.graph_id) or ()
         before = [iteration for iteration in ran if iteration < tensor.iteration]
         if not before or tensor.iteration not in ran or tensor.node is None:

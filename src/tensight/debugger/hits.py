@@ -1,4 +1,4 @@
-"""Watchpoints and their hits, as the drop-in API shows them."""
+"""Watchpoints and their hits in the drop-in API."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Watchpoint:
     Raises
     ------
     DebuggerParamTypeError
-        An argument has another type.
+        An argument has a different type.
     """
 
     def __init__(self, tensors: list[DebuggerTensor], condition: ConditionBase) -> None:
@@ -72,7 +72,7 @@ class Watchpoint:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a condition in the detail of a hit.
+    """A parameter of a condition in the detail of a hit.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Parameter:
     hit : bool
         Whether the tensor hit this threshold.
     actual_value : float
-        What the tensor has; 0 when disabled or when there is nothing to compare.
+        The value of the tensor; 0 when disabled or when there is nothing to compare.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Parameter:
 
 
 class HitDetail(ConditionBase):
-    """The condition of a hit together with what was found.
+    """The condition of a hit, with the actual values.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class HitDetail(ConditionBase):
 
 
 class WatchpointHit:
-    """A tensor that met the condition of a watchpoint, or on which it could not be checked.
+    """A tensor that met the condition of a watchpoint, or on which the condition could not be checked.
 
     Obtain them from `DumpAnalyzer.check_watchpoints`.
 
@@ -147,12 +147,12 @@ class WatchpointHit:
     condition : ConditionBase
         The condition.
     error_code : int
-        0, or bits that say why the condition could not be checked: 1 NaN, 2 infinite elements, 4 no value of the
+        0, or bits for the reasons why the condition could not be checked: 1 NaN, 2 infinite elements, 4 no value of the
         previous iteration, 8 out of memory, 16 no execution history, 32 not dumped.
     actual : mapping of str to float, optional
         Actual values by parameter.
     parameter_hit : mapping of str to bool, optional
-        Which parameters hit.
+        Whether each parameter hit.
     """
 
     __slots__ = ("_actual", "_condition", "_error_code", "_parameter_hit", "_tensor")
@@ -173,12 +173,12 @@ class WatchpointHit:
 
     @property
     def error_code(self) -> int:
-        """0, or bits that say why the condition could not be checked."""
+        """0, or bits for the reasons why the condition could not be checked."""
         return self._error_code
 
     @property
     def error_msg(self) -> list[str]:
-        """One sentence for each bit of the error code."""
+        """A sentence for each bit of the error code."""
         return [message for bit, message in enumerate(_MESSAGES) if self._error_code >> bit & 1]
 
     @property
@@ -209,9 +209,9 @@ class WatchpointHit:
         return HitDetail(self._condition, parameters)
 
     def __str__(self) -> str:
-        """Return what happened, the tensor, the thresholds, and the detail or the error.
+        """Return the event, the tensor, the thresholds, and the detail or the error.
 
-        The text is the original's character by character: nothing separates the tensor from the word Threshold.
+        The text is exactly the original's: nothing separates the tensor from the word Threshold.
         """
         name, threshold = self._condition.name, self._condition
         if self._error_code:

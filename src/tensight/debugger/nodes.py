@@ -1,4 +1,4 @@
-"""The nodes of a dump as the drop-in API shows them, their tensors, and the lines of code that they came from."""
+"""The nodes of a dump in the drop-in API, with their tensors and lines of code."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 _OLD_GRAPH_NAME = re.compile(r"_[0-9]+$")
 ASSIGN_INPUTS = 3
-"""Parameter, value, and the order of side effects."""
+"""Parameter, value, and the dependency that orders side effects."""
 
 
 class SourceLine(dict[str, Any]):
-    """One line of a node's stack: a dictionary whose entries are attributes, too.
+    """A line of a node's stack: a dictionary whose entries are also attributes.
 
-    The keys are ``file_path``, ``line_no``, ``code_line`` and ``has_substack``. A line that is no frame (a heading, or
-    a form that nobody knows) has an empty path, line number 0 and the whole line as its code.
+    The keys are ``file_path``, ``line_no``, ``code_line`` and ``has_substack``. A line that is not a frame (a heading,
+    or an unknown format) has an empty path, line number 0 and the whole line as its code.
 
     Parameters
     ----------
     frame : SourceFrame
-        The line, as the graph has it.
+        The line, as in the graph.
     """
 
     def __init__(self, frame: SourceFrame) -> None:
@@ -55,7 +55,7 @@ class SourceLine(dict[str, Any]):
 
     @property
     def line_no(self) -> int:
-        """The line in it, from 1."""
+        """The line number, from 1."""
         return int(self["line_no"])
 
     @property
@@ -65,7 +65,7 @@ class SourceLine(dict[str, Any]):
 
     @property
     def has_substack(self) -> bool:
-        """Whether more frames of the code it calls follow."""
+        """Whether frames of the code that it calls follow."""
         return bool(self["has_substack"])
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class SourceLine(dict[str, Any]):
         return dict(self)
 
     def __str__(self) -> str:
-        """Return the text in which `DumpAnalyzer.select_nodes` searches with ``select_by="code_stack"``."""
+        """Return the text that `DumpAnalyzer.select_nodes` searches with ``select_by="code_stack"``."""
         if not self.file_path:
             return self.code_line
         return f"# {'-' if self.has_substack else ' '} {self.file_path}:{self.line_no}  {self.code_line}"
@@ -82,18 +82,18 @@ class SourceLine(dict[str, Any]):
 class Node:
     """A node of a graph: an operator, a parameter or a constant.
 
-    Obtain them from `DumpAnalyzer.select_nodes`. A node of a dump is one object, so ``==`` and ``is`` compare it.
+    Obtain nodes from `DumpAnalyzer.select_nodes`. Each node of a dump is a single object, so ``==`` and ``is`` work.
 
     Parameters
     ----------
     owner : DumpNodes
-        The nodes of the dump that it belongs to.
+        The nodes of the dump that contains it.
     rank : int
-        The rank whose graph it is in.
+        Its rank.
     parent : tensight.graph.Graph
-        That graph.
+        Its graph.
     node : tensight.graph.Node
-        The node in it.
+        The node in the graph.
     """
 
     __slots__ = ("_name", "_node", "_owner", "_parent", "_rank")
@@ -107,20 +107,20 @@ class Node:
 
     @property
     def name(self) -> str:
-        """The full name with scope; of a parameter or a constant its own name.
+        """The full name with scope; for parameters and constants the name.
 
-        In graphs of MindSpore up to 2.3 the original calls ``Load`` and summary operators by scope, type and id.
+        In graphs of MindSpore up to 2.3 the original names ``Load`` and summary operators by scope, type and id.
         """
         return self._name
 
     @property
     def stack(self) -> list[SourceLine]:
-        """The lines of code that the node came from, innermost first; empty for parameters and constants."""
+        """The lines of code behind the node, innermost first; empty for parameters and constants."""
         return [SourceLine(frame) for frame in self._node.frames]
 
     @property
     def rank(self) -> int:
-        """The rank whose graph it is in."""
+        """Its rank."""
         return self._rank
 
     @property
@@ -135,30 +135,30 @@ class Node:
 
     @property
     def owner(self) -> DumpNodes:
-        """The nodes of the dump that it belongs to."""
+        """The nodes of the dump that contains it."""
         return self._owner
 
     @property
     def parent(self) -> graph.Graph:
-        """The graph, as the rest of Tensight sees it."""
+        """The graph, as the rest of Tensight represents it."""
         return self._parent
 
     @property
     def source(self) -> graph.Node:
-        """The node, as the rest of Tensight sees it."""
+        """The node, as the rest of Tensight represents it."""
         return self._node
 
     def get_input_tensors(
         self, iterations: IntSelection = None, slots: list[int] | None = None
     ) -> list[DebuggerTensor]:
-        """Return the tensors that the node takes: the outputs of its input nodes.
+        """Return the inputs of the node: the outputs of its input nodes.
 
         Parameters
         ----------
         iterations : int, list of int, set of int, optional
-            Which iterations; all dumped ones by default. Those that were not dumped are left out.
+            Iterations; by default all dumped ones. Those that were not dumped are left out.
         slots : list of int, optional
-            Which inputs; all by default. They count over the outputs of all input nodes, one after the other.
+            Indices of inputs; by default all. They are counted over the outputs of all input nodes in turn.
 
         Raises
         ------
@@ -168,26 +168,26 @@ class Node:
             `slots` is neither a list nor None.
         """
         chosen = self._chosen_iterations(iterations)
-        wanted = selected_slots(slots)
+        positions = selected_slots(slots)
         outputs = [(node, slot) for node in self._owner.input_nodes(self) for slot in range(node.slot_count)]
         return [
             DebuggerTensor(node, slot, iteration)
             for position, (node, slot) in enumerate(outputs)
-            if wanted is None or position in wanted
+            if positions is None or position in positions
             for iteration in chosen
         ]
 
     def get_output_tensors(
         self, iterations: IntSelection = None, slots: list[int] | None = None
     ) -> list[DebuggerTensor]:
-        """Return the tensors that the node produces.
+        """Return the outputs of the node.
 
         Parameters
         ----------
         iterations : int, list of int, set of int, optional
-            Which iterations; all dumped ones by default. Those that were not dumped are left out.
+            Iterations; by default all dumped ones. Those that were not dumped are left out.
         slots : list of int, optional
-            Which outputs; all by default.
+            Indices of outputs; by default all.
 
         Raises
         ------
@@ -199,64 +199,64 @@ class Node:
         return self.outputs_in(self._chosen_iterations(iterations), selected_slots(slots))
 
     def outputs_in(self, iterations: Sequence[int], slots: frozenset[int] | None = None) -> list[DebuggerTensor]:
-        """Return the output tensors of given iterations, slot by slot, without any test of the arguments.
+        """Return the output tensors of given iterations, slot by slot, without validation.
 
         Parameters
         ----------
         iterations : sequence of int
             From 0.
         slots : frozenset of int, optional
-            Which outputs, from 0; by default all.
+            Indices of outputs, from 0; by default all.
         """
         chosen = [slot for slot in range(self.slot_count) if slots is None or slot in slots]
         return [DebuggerTensor(self, slot, iteration) for slot in chosen for iteration in iterations]
 
     @property
     def slot_count(self) -> int:
-        """How many outputs it has; at least one. Elements of a tuple that only order side effects do not count."""
+        """Number of outputs, at least one. Tuple elements that only order side effects do not count."""
         return max(1, sum(slot.data_type not in MONADS for slot in self._node.outputs))
 
     def _chosen_iterations(self, iterations: IntSelection) -> list[int]:
         available = self._owner.iterations_of_graph(self._rank, self.root_graph_id)
         if iterations is not None and not available:
-            # Nothing was dumped of this graph; the original then takes every iteration.
+            # This graph was not dumped; the original then accepts every iteration.
             return selected_numbers("iterations", iterations, None)
         return selected_numbers("iterations", iterations, available, skip_unknown=True)
 
     def __str__(self) -> str:
-        """Return rank, graph and name, a line each."""
+        """Return rank, graph and name, on a line each."""
         return f"rank: {self._rank}\ngraph_name: {self._parent.name}\nnode_name: {self._name}"
 
 
 def name_of(node: graph.Node, parent: graph.Graph) -> str:
-    """Return the name that the drop-in API gives to a node."""
+    """Return the name of a node in the drop-in API."""
     if node.is_constant:
         return node.id or node.name
     renamed = node.type == "Load" or "Summary" in node.type
     if renamed and node.is_operator and _OLD_GRAPH_NAME.search(parent.name):
         short = f"{node.type}-op{node.id}"
         return f"{node.scope}/{short}" if node.scope else short
-    # What Tensight recorded has the name by which the original finds its files.
+    # Runs recorded by Tensight use the name by which the original finds their files.
     return node.full_name if node.is_operator and is_recorded_otherwise(node) else node.name
 
 
 def is_recorded_otherwise(node: graph.Node) -> bool:
-    """Whether the files of a node have another name than the training gave it; a repeated name is only numbered."""
+    """Whether the files of a node have a different name than in the training, other than by a repetition number."""
     return bool(node.full_name) and not node.name.startswith(node.full_name)
 
 
 class DebuggerTensor:
-    """One output of a node in one iteration.
+    """An output of a node in an iteration.
 
-    Obtain them from `DumpAnalyzer.select_tensors`, `Node.get_output_tensors` or `Node.get_input_tensors`. Two objects
-    that name the same tensor are equal.
+    Obtain tensors from `DumpAnalyzer.select_tensors`, `Node.get_output_tensors` or `Node.get_input_tensors`. Two
+    objects for the same tensor are equal.
 
     Parameters
     ----------
     node : Node
-        The node whose output it is.
+        The node of the output.
     slot : int
-        Which output, from 0.
+        Index of the output, from 0.
     iteration : int or None
         The iteration, from 0.
     """
@@ -270,12 +270,12 @@ class DebuggerTensor:
 
     @property
     def node(self) -> Node:
-        """The node whose output this is."""
+        """The node of this output."""
         return self._node
 
     @property
     def slot(self) -> int:
-        """Which output of the node, from 0."""
+        """Index of the output, from 0."""
         return self._slot
 
     @property
@@ -294,7 +294,7 @@ class DebuggerTensor:
         Returns
         -------
         ndarray or None
-            Read-only. None when the tensor was not dumped, is empty, or there is no iteration. Constants have one
+            Read-only. None if the tensor was not dumped or is empty, or without an iteration. Constants have one
             value, from the dump or from the graph, in every iteration.
 
         Raises
@@ -307,7 +307,7 @@ class DebuggerTensor:
         return self._node.owner.value(self._node, self._slot, self._iteration)
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether both name the same tensor."""
+        """Return whether both refer to the same tensor."""
         if not isinstance(other, DebuggerTensor):
             return NotImplemented
         return (self._node, self._slot, self._iteration) == (other._node, other._slot, other._iteration)
@@ -316,12 +316,12 @@ class DebuggerTensor:
         return hash((self._node, self._slot, self._iteration))
 
     def __str__(self) -> str:
-        """Return rank, graph, node, slot and iteration, a line each."""
+        """Return rank, graph, node, slot and iteration, on a line each."""
         return f"{self._node}\nslot: {self._slot}\niteration: {self._iteration}"
 
 
 class DumpNodes:
-    """The nodes of a dump, built for a rank when it is first asked for.
+    """The nodes of a dump, built for each rank at first access.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ class DumpNodes:
         return list(self.dump.iterations(rank, root_graph_id))
 
     def same(self, node: Node) -> Node:
-        """Return this dump's node with the rank, graph and name of a node that may come from another dump.
+        """Return this dump's node with the rank, graph and name of a node that may belong to another dump.
 
         Raises
         ------
@@ -368,28 +368,28 @@ class DumpNodes:
         """
         if node.owner is self:
             return node
-        found = None
+        same = None
         if node.rank in self.dump.ranks:
             self.of_rank(node.rank)
-            found = self._by_name[node.rank].get((node.graph_name, node.source.name))
-        if found is None:
+            same = self._by_name[node.rank].get((node.graph_name, node.source.name))
+        if same is None:
             raise DebuggerParamValueError(
                 f"The node {node.name} of rank {node.rank} in {node.graph_name} is not in the dump {self.dump.path};"
                 " select nodes with the same DumpAnalyzer."
             )
-        return found
+        return same
 
     def input_nodes(self, node: Node) -> list[Node]:
-        """Return the nodes that a node takes its inputs from, one for each input."""
+        """Return the producers of a node's inputs, one for each input."""
         sources = [edge.source for edge in inputs_shown(node.source)]
         return [self._node(node.rank, node.parent, source) for source in sources if source in node.parent]
 
     def output_nodes(self, node: Node) -> list[Node]:
-        """Return the nodes that take an output of a node, in topological order, one for each input fed."""
+        """Return the consumers of a node's outputs, in topological order, one for each input fed."""
         return list(self._outputs_of_rank(node.rank).get(node, ()))
 
     def file(self, node: Node, slot: int, iteration: int) -> TensorFile | None:
-        """Return the file of an output, None when it was not dumped."""
+        """Return the file of an output, None if it was not dumped."""
         if node.rank not in self.dump.ranks:
             return None
         return self.dump.at(node.rank, node.root_graph_id, iteration, node.source.name, slot, "output")
@@ -405,13 +405,13 @@ class DumpNodes:
         return self._files[node.rank].get((node.graph_name, node.source.name), [])
 
     def file_with_value(self, node: Node, slot: int, iteration: int | None) -> TensorFile | None:
-        """Return the file that holds the elements of an output; that of a constant belongs to no iteration."""
+        """Return the file that contains the elements of an output; a constant has one file for all iterations."""
         if iteration is None:
             return None
         return self.file(node, slot, CONSTANTS if node.source.is_constant else iteration)
 
     def value(self, node: Node, slot: int, iteration: int) -> NDArray[Any] | None:
-        """Return the elements of an output, None when there are none.
+        """Return the elements of an output, None if there are none.
 
         Raises
         ------
@@ -420,9 +420,9 @@ class DumpNodes:
         """
         from tensight.dumps import read_tensor
 
-        found = self.file_with_value(node, slot, iteration)
-        if found is not None:
-            array = np.asarray(read_tensor(found))
+        file = self.file_with_value(node, slot, iteration)
+        if file is not None:
+            array = np.asarray(read_tensor(file))
             return array if array.size else None
         return _immediate(node.source.value) if node.source.is_constant else None
 
@@ -441,14 +441,14 @@ class DumpNodes:
 
 
 def inputs_shown(node: graph.Node) -> tuple[graph.Edge, ...]:
-    """Return the inputs that the original shows: of an ``Assign`` with three inputs not the parameter assigned to."""
+    """Return the inputs that the original shows: without the assigned parameter for an ``Assign`` with three inputs."""
     if node.type == "Assign" and len(node.inputs) == ASSIGN_INPUTS:
         return node.inputs[1:]
     return node.inputs
 
 
 def _immediate(value: object) -> NDArray[Any] | None:
-    """Return a value written into the graph as an array; None for what is no number (a monad, text, a type)."""
+    """Return a value stored in the graph as an array; None if it is not a number (a monad, text, a type)."""
     if isinstance(value, TensorValue):
         return _tensor(value)
     if isinstance(value, (bool, int, float)):
@@ -459,7 +459,7 @@ def _immediate(value: object) -> NDArray[Any] | None:
 
 
 def _tensor(value: TensorValue) -> NDArray[Any] | None:
-    """Return a tensor written into the graph, None when its elements are missing or do not fit its shape."""
+    """Return a tensor stored in the graph; None if elements are missing or do not fit its shape."""
     try:
         dtype = np.dtype(value.dtype) if value.dtype else None
     except TypeError:

@@ -1,4 +1,4 @@
-"""The parser of the drop-in API: finds the files of operators by their code, converts device files, exports graphs."""
+"""The parser of the drop-in API: finds files of operators by their code, converts device files, exports graphs."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class OpDevicePath:
         Parameters
         ----------
         path : OpPath
-            They replace those of the same iteration.
+            Replace those of the same iteration.
         """
         self._paths[path.iteration] = path
 
     def iteration(self, iteration: int) -> OpPath | None:
-        """Return the files of an iteration, None if it was not dumped or not asked for.
+        """Return the files of an iteration, None if it was not dumped or not requested.
 
         Parameters
         ----------
@@ -100,12 +100,12 @@ class OpPathManager:
         Parameters
         ----------
         path : OpDevicePath
-            They replace those of the same rank.
+            Replace those of the same rank.
         """
         self._paths[path.rank_id] = path
 
     def rank(self, rank_id: int) -> OpDevicePath | None:
-        """Return the files of a rank, None if there is no such rank or it was not asked for.
+        """Return the files of a rank, None if it does not exist or was not requested.
 
         Parameters
         ----------
@@ -120,17 +120,17 @@ class OpPathManager:
 
 
 class DumpParser:
-    """A dump to find files in, to convert, or to export.
+    """A dump whose files can be found, converted and exported.
 
     Parameters
     ----------
     dump_dir : str or path-like
-        The folder that holds ``rank_0``, ``rank_1``, …
+        The folder that contains ``rank_0``, ``rank_1``, …
 
     Raises
     ------
     RankDirNotFound
-        The folder is no dump.
+        The folder is not a dump.
     """
 
     def __init__(self, dump_dir: Path) -> None:
@@ -140,8 +140,8 @@ class DumpParser:
     def convert_all_data_to_host(self) -> list[str]:
         """Convert the files of an asynchronous Ascend dump to npy files beside them; no vendor toolkit is needed.
 
-        Files of an earlier conversion are replaced. What could not be converted is also listed in
-        ``convert_failed_files_summary.txt`` in the dump.
+        Files of an earlier conversion are replaced. Failures are also listed in ``convert_failed_files_summary.txt`` in
+        the dump.
 
         Returns
         -------
@@ -151,7 +151,7 @@ class DumpParser:
         Raises
         ------
         ValueError
-            The dump is a synchronous one, whose files need no conversion.
+            The dump is synchronous; its files need no conversion.
         """
         from tensight.dumps.convert import convert_in_place
 
@@ -166,18 +166,18 @@ class DumpParser:
         rank_ids: Container[int] | None = None,
         iterations: Container[int] | None = None,
     ) -> dict[str, OpPathManager]:
-        """Find the files of the operators that come from some lines of code.
+        """Find the files of operators by their lines of code.
 
         Parameters
         ----------
         qs : str
-            What to find in the lines of `Node.stack`; upper and lower case are the same.
+            Text to find in the lines of `Node.stack`, case-insensitive.
         use_regex : bool
             Whether it is a regular expression.
         rank_ids : list of int, optional
-            Which ranks; all by default.
+            The ranks; by default all.
         iterations : list of int, optional
-            Which iterations; all by default.
+            The iterations; by default all.
 
         Returns
         -------
@@ -185,15 +185,15 @@ class DumpParser:
             By full name of the operator.
         """
         matches = match_text(qs, use_regex, case_sensitive=False)
-        found: dict[str, OpPathManager] = {}
+        managers: dict[str, OpPathManager] = {}
         for rank in self._dump.ranks:
             if rank_ids is not None and rank not in rank_ids:
                 continue
             for node in self._nodes.of_rank(rank):
                 if any(matches(str(line)) for line in node.stack):
-                    manager = found.setdefault(node.source.full_name, OpPathManager(node.source.full_name))
+                    manager = managers.setdefault(node.source.full_name, OpPathManager(node.source.full_name))
                     manager.add(self._files_of(node, iterations))
-        return found
+        return managers
 
     def export_xlsx(self, output_dir: Path | None = None) -> str:
         """Write the graphs of all ranks to a workbook; see `DumpAnalyzer.export_graphs`.
@@ -201,14 +201,14 @@ class DumpParser:
         Parameters
         ----------
         output_dir : str or path-like, optional
-            Where to; the current folder by default. It is made if it does not exist.
+            Target folder, created if missing; by default the current folder.
         """
         from tensight.analysis.workbook import export_workbook
 
         return export_workbook(self._dump, output_dir)
 
     def _files_of(self, node: Node, iterations: Container[int] | None) -> OpDevicePath:
-        """Return all files of a node in the chosen iterations, those of repeated executions included."""
+        """Return all files of a node in the selected iterations, including those of repeated executions."""
         paths = OpDevicePath(node.rank)
         for iteration in self._nodes.iterations(node.rank):
             if iterations is None or iteration in iterations:
@@ -217,5 +217,5 @@ class DumpParser:
             path = paths.iteration(file.iteration)
             if path is not None:
                 listed = path.inputs if file.io == "input" else path.outputs
-                listed.extend(os.fspath(one.path) for one in (*reversed(file.older), file))
+                listed.extend(os.fspath(version.path) for version in (*reversed(file.older), file))
         return paths

@@ -1,4 +1,4 @@
-"""Statistics in the arrangement of the original: as MindSpore wrote them, computed from values, and summed up."""
+"""Statistics in the original's format: as MindSpore wrote them, computed from values, and summarized."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ StatisticRow: TypeAlias = "dict[str, str]"
 StatisticsByTensor: TypeAlias = "dict[str, list[StatisticRow]]"
 
 _WITHOUT_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
-"""Names of types that are none of NumPy's."""
+"""Names of types that NumPy does not have."""
 
 COLUMNS = {
     "Op Type": "op_type",
@@ -45,7 +45,7 @@ COLUMNS = {
     "Positive Inf Count": "positive_inf_count",
     "Zero Count": "zero_count",
 }
-"""Column titles of a statistics file, and the attributes of `TensorStatistic`."""
+"""Column titles of a statistics file, with the attributes of `TensorStatistic`."""
 
 SUMMARY_COLUMNS = (
     "op_type",
@@ -62,18 +62,18 @@ SUMMARY_COLUMNS = (
 
 @dataclass(slots=True)
 class TensorStatistic:
-    """Statistics of one tensor, under the original's names.
+    """Statistics of a tensor, under the original's names.
 
     Attributes
     ----------
     op_type, op_name : str
-        The node's name without scope, and what stands before ``-op`` in it.
+        The part before ``-op`` of the node's name without scope, and that whole name.
     task_id, stream_id, time_stamp : int
         From the tensor's file name.
     io : str
         ``output``.
     slot : int
-        Which output.
+        Index of the output.
     data_size : int
         Bytes.
     data_type : numpy.dtype or str
@@ -117,7 +117,7 @@ ComputedStatistics: TypeAlias = "dict[int, dict[int, dict[str, list[TensorStatis
 
 @dataclass(slots=True)
 class _Summary:
-    """How many statistics of one tensor, over ranks and iterations, show what; and in how many runs of an iteration."""
+    """Numbers of statistics of a tensor, over ranks and iterations, with anomalies; and of runs of an iteration."""
 
     op_type: str
     op_name: str
@@ -130,7 +130,7 @@ class _Summary:
     runs: set[tuple[int, int]] = field(default_factory=set)
 
     def add(self, cells: Mapping[str, Any], run: tuple[int, int], overflow_value: float) -> None:
-        """Count one statistic of the tensor."""
+        """Count a statistic of the tensor."""
         infinite = _integer(cells.get("Negative Inf Count")) + _integer(cells.get("Positive Inf Count")) > 0
         nan = _integer(cells.get("NaN Count")) > 0
         bounds = (_real(cells.get("Max Value")), _real(cells.get("Min Value")))
@@ -155,14 +155,14 @@ def read_statistics(dump: Dump, rank: int, iteration: int) -> StatisticsByTensor
     FileNotFoundError
         No graph has the file.
     DumpError
-        A file is no statistics file.
+        A file is not a statistics file.
     """
     from tensight.dumps.statistic_csv import read_statistics as read_rows
     from tensight.dumps.storage import open_storage
     from tensight.errors import MissingFileError
 
     storage = open_storage(dump.path)
-    found: StatisticsByTensor = {}
+    statistics: StatisticsByTensor = {}
     missing: list[str] = []
     for graph_id in dump.graph_ids(rank):
         path = f"rank_{rank}/{dump.metadata.net_name}/{graph_id}/{iteration}/statistic.csv"
@@ -173,31 +173,31 @@ def read_statistics(dump: Dump, rank: int, iteration: int) -> StatisticsByTensor
             missing.append(where)
             continue
         for row in read_rows(StringIO(text, newline=""), where=where, problems=[]):
-            found.setdefault(f"{row.op_name}:{row.io}:{row.slot}", []).append(dict(row.row))
+            statistics.setdefault(f"{row.op_name}:{row.io}:{row.slot}", []).append(dict(row.row))
     if len(missing) == len(dump.graph_ids(rank)):
         raise FileNotFoundError(
             f"No statistics were dumped for rank {rank} in iteration {iteration}; there is no {' or '.join(missing)}."
             " They are written on Ascend and GPU when saved_data is 'statistic' or 'full'."
         )
-    return found
+    return statistics
 
 
 def compute_statistics(nodes: DumpNodes, analysis: Analysis, tensors: Iterable[DebuggerTensor]) -> ComputedStatistics:
-    """Compute statistics of tensors; one without a value has a statistic with count 0.
+    """Compute statistics of tensors; a tensor without a value has a statistic with count 0.
 
     Returns
     -------
     dict
         ``{rank: {iteration: {"Conv2D-op1:output:0": [TensorStatistic]}}}``.
     """
-    wanted = [(tensor, nodes.file_with_value(tensor.node, tensor.slot, tensor.iteration)) for tensor in tensors]
-    files = [file for _, file in wanted if file is not None]
+    tensor_files = [(tensor, nodes.file_with_value(tensor.node, tensor.slot, tensor.iteration)) for tensor in tensors]
+    files = [file for _, file in tensor_files if file is not None]
     rows = analysis.rows_of(files)
     if files:
         analysis.statistics(rows)
     row_of = iter(rows.tolist())
     computed: ComputedStatistics = {}
-    for tensor, file in wanted:
+    for tensor, file in tensor_files:
         statistic = _identified(tensor, file)
         if file is not None:
             _fill_from_table(statistic, analysis, next(row_of))
@@ -220,10 +220,10 @@ def write_statistics(statistics: Mapping[int, Mapping[int, Any]], out_path: str)
         The folder.
     """
     for rank, iterations in statistics.items():
-        for iteration, found in iterations.items():
+        for iteration, of_iteration in iterations.items():
             folder = os.path.join(out_path, str(rank), str(iteration))
             os.makedirs(folder, exist_ok=True)
-            lists = found.values() if isinstance(found, Mapping) else [found]
+            lists = of_iteration.values() if isinstance(of_iteration, Mapping) else [of_iteration]
             cells = (_cells(statistic) for of_tensor in lists for statistic in of_tensor)
             lines = ([row.get(title, "") for title in COLUMNS] for row in cells)
             _write_csv(os.path.join(folder, "statistics.csv"), COLUMNS, lines)
@@ -249,7 +249,7 @@ def write_summary(statistics: Mapping[int, Mapping[int, Any]], overflow_value: f
 
 
 def _identified(tensor: DebuggerTensor, file: TensorFile | None) -> TensorStatistic:
-    """Return a statistic that only says which tensor it is about."""
+    """Return a statistic that only identifies its tensor."""
     name = tensor.node.name.rpartition("/")[2]
     return TensorStatistic(
         op_type=name.partition("-op")[0],
@@ -273,7 +273,7 @@ def _fill_from_table(statistic: TensorStatistic, analysis: Analysis, row: int) -
 
 
 def _fill_from_graph(statistic: TensorStatistic, tensor: DebuggerTensor) -> None:
-    """Take the value of a constant that is written into the graph; other tensors without a file have none."""
+    """Use the value of a constant that is stored in the graph; other tensors without a file have none."""
     from tensight import tensors
 
     value = tensor.value()
@@ -283,19 +283,19 @@ def _fill_from_graph(statistic: TensorStatistic, tensor: DebuggerTensor) -> None
     _fill(statistic, tensors.statistics(value).as_row())
 
 
-def _fill(statistic: TensorStatistic, found: Mapping[str, Any]) -> None:
-    statistic.data_size = int(found["size_bytes"])
-    statistic.count = int(found["count"])
-    statistic.negative_zero_count = int(found["negative_count"])
-    statistic.positive_zero_count = int(found["positive_count"])
-    statistic.zero_count = int(found["zero_count"])
-    statistic.nan_count = int(found["nan_count"])
-    statistic.negative_inf_count = int(found["neg_inf_count"])
-    statistic.positive_inf_count = int(found["pos_inf_count"])
-    if not math.isnan(found["mean"]):
-        statistic.max_value = float(found["max"])
-        statistic.min_value = float(found["min"])
-        statistic.avg_value = float(found["mean"])
+def _fill(statistic: TensorStatistic, row: Mapping[str, Any]) -> None:
+    statistic.data_size = int(row["size_bytes"])
+    statistic.count = int(row["count"])
+    statistic.negative_zero_count = int(row["negative_count"])
+    statistic.positive_zero_count = int(row["positive_count"])
+    statistic.zero_count = int(row["zero_count"])
+    statistic.nan_count = int(row["nan_count"])
+    statistic.negative_inf_count = int(row["neg_inf_count"])
+    statistic.positive_inf_count = int(row["pos_inf_count"])
+    if not math.isnan(row["mean"]):
+        statistic.max_value = float(row["max"])
+        statistic.min_value = float(row["min"])
+        statistic.avg_value = float(row["mean"])
 
 
 def _cells(statistic: TensorStatistic | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -313,13 +313,13 @@ def _write_csv(path: str, titles: Iterable[str], lines: Iterable[Iterable[object
 
 
 def _integer(cell: object, default: int = 0) -> int:
-    """Read a count; a column that was not dumped, or is empty, counts as the default."""
+    """Read a count; a missing or empty column counts as the default."""
     text = str(cell).strip() if cell is not None else ""
     return int(float(text)) if text else default
 
 
 def _real(cell: object) -> float:
-    """Read a maximum or minimum; that of a bool tensor reads True or False."""
+    """Read a maximum or minimum; for a bool tensor the cell is True or False."""
     text = str(cell).strip() if cell is not None else ""
     if text in ("True", "False"):
         return float(text == "True")

@@ -1,4 +1,4 @@
-"""The verdicts of checks, corrected where the original's arithmetic decides otherwise than exact arithmetic."""
+"""The verdicts of checks, corrected where the original's arithmetic decides differently than exact arithmetic."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NO_PREVIOUS = 4
 """The error code of a tensor whose value in the previous iteration is missing."""
 
 MOST_SUMMED_ONE_BY_ONE = 20_000
-"""The original sums larger tensors in parts, whose rounding nobody can repeat."""
+"""The original sums larger tensors in parts, whose rounding cannot be reproduced."""
 
 _ROUNDING = 8 * np.finfo(np.float64).eps
 
 
 @dataclass(slots=True)
 class Verdicts:
-    """What a check says about each of some tensors; every array has shape (tensors,).
+    """The verdicts of a check on several tensors; every array has shape (tensors,).
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Verdicts:
     actual : dict of str to ndarray of float64
         Actual values by parameter.
     parameter_hit : dict of str to ndarray of bool
-        Which parameters hit.
+        Whether each parameter hit.
     """
 
     reported: NDArray[np.bool_]
@@ -52,12 +52,12 @@ class Verdicts:
 
 
 def has_unusual_tolerances(parameters: Mapping[str, float]) -> bool:
-    """Tell whether a tolerance of the original is none to our statistics: negative, infinite or NaN.
+    """Return whether a tolerance is not valid for our statistics: negative, infinite or NaN.
 
     Parameters
     ----------
     parameters : mapping of str to float
-        Of a condition of the drop-in API.
+        Parameters of a condition of the drop-in API.
     """
     tolerances = [parameters[name] for name in ("rtol", "atol") if name in parameters]
     return not all(0 <= tolerance < math.inf for tolerance in tolerances)
@@ -68,7 +68,7 @@ def verdicts(
     parameters: Mapping[str, float],
     check: ConditionCheck,
     files: Sequence[TensorFile],
-    found: Evaluation,
+    evaluation: Evaluation,
 ) -> Verdicts:
     """Return the verdicts of the original, given those of exact arithmetic.
 
@@ -77,26 +77,26 @@ def verdicts(
     analysis : Analysis
         The analysis that evaluated the check.
     parameters : mapping of str to float
-        Of the condition, as they were given.
+        Parameters of the condition, as given.
     check : ConditionCheck
         The check.
     files : sequence of TensorFile
         The tensors.
-    found : Evaluation
+    evaluation : Evaluation
         Its verdicts, with ``non_finite="report"``.
     """
     from tensight.watchpoints import Status
 
     result = Verdicts(
-        reported=found.reported.copy(),
-        empty=found.status == Status.EMPTY,
-        error_code=found.error_code.astype(np.int32),
-        actual={name: np.array(values, np.float64) for name, values in found.actual.items()},
-        parameter_hit={name: np.array(values, np.bool_) for name, values in found.parameter_hit.items()},
+        reported=evaluation.reported.copy(),
+        empty=evaluation.status == Status.EMPTY,
+        error_code=evaluation.error_code.astype(np.int32),
+        actual={name: np.array(values, np.float64) for name, values in evaluation.actual.items()},
+        parameter_hit={name: np.array(values, np.bool_) for name, values in evaluation.parameter_hit.items()},
     )
     rows = analysis.rows_of(files)
     _sum_one_by_one(analysis, check, files, rows, result)
-    different = np.flatnonzero(found.status == Status.DIFFERENT_SIZE).tolist()
+    different = np.flatnonzero(evaluation.status == Status.DIFFERENT_SIZE).tolist()
     _miss_empty_previous(analysis, files, different, result)
     if "rtol" in parameters:
         _compare_elements(analysis, parameters, files, rows, result)
@@ -104,7 +104,7 @@ def verdicts(
 
 
 def has_elements(file: TensorFile | None) -> bool:
-    """Tell whether a tensor can be read and is not empty; the original treats all others as not dumped."""
+    """Return whether a tensor can be read and is not empty; the original treats all others as not dumped."""
     from tensight.dumps import tensor_header
     from tensight.errors import TensorFileError
 
@@ -127,7 +127,7 @@ def running_mean(values: NDArray[np.float64]) -> float:
 def _sum_one_by_one(
     analysis: Analysis, check: ConditionCheck, files: Sequence[TensorFile], rows: NDArray[np.int64], result: Verdicts
 ) -> None:
-    """Repeat the original's rounding of means that lie so near a threshold that rounding decides."""
+    """Reproduce the original's rounding of means that are so near a threshold that rounding decides."""
     from tensight.dumps import read_tensor
 
     thresholds = {t.name: t for t in check.thresholds if t.quantity.name in ("mean", "abs_mean")}
@@ -135,7 +135,7 @@ def _sum_one_by_one(
         return
     table = analysis.known.rows[rows]
     magnitude = np.maximum(np.abs(table["min"]), np.abs(table["max"]))
-    # Of equal elements every rounding gives the same mean.
+    # For equal elements every rounding gives the same mean.
     open_rows = (table["min"] < table["max"]) & (table["count"] <= MOST_SUMMED_ONE_BY_ONE) & (result.error_code == 0)
     near = np.zeros(len(rows), np.bool_)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -154,7 +154,7 @@ def _sum_one_by_one(
 def _miss_empty_previous(
     analysis: Analysis, files: Sequence[TensorFile], different: Sequence[int], result: Verdicts
 ) -> None:
-    """Say of a previous value that is empty or cannot be read that there is none."""
+    """Report a missing previous value where it is empty or cannot be read."""
     for row in different:
         if not has_elements(analysis.dump.previous(files[row])):
             result.reported[row] = True
@@ -168,10 +168,10 @@ def _compare_elements(
     rows: NDArray[np.int64],
     result: Verdicts,
 ) -> None:
-    """Compare element by element where no statistic tells what the original's arithmetic gives.
+    """Compare element by element where statistics do not determine the result of the original's arithmetic.
 
     Every finite element counts as unchanged where the previous one is infinite. Negative, infinite and NaN tolerances
-    are taken as they are, too.
+    are also used as they are.
     """
     from tensight import tensors
     from tensight.dumps import read_segments

@@ -1,7 +1,7 @@
-"""The search of hyper-parameters: Optuna chooses, trials run under the debugger, and those that fall ill are dropped.
+"""Hyper-parameter search: Optuna chooses values, trials run under the debugger, and unhealthy trials end early.
 
-A script that is tried reads what was chosen for it with `HyperConfig`, or gets it on its command line. What drives the
-search is in the modules of this package; they are imported when a search runs, and never in a training.
+A script reads the chosen values with `HyperConfig`, or takes them from its command line. The other modules of this
+package run the search; they are imported when a search runs, and never in a training.
 """
 
 from __future__ import annotations

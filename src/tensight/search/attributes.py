@@ -1,4 +1,4 @@
-"""Names of the attributes that trials and studies have in the storage."""
+"""Names of the attributes of trials and studies in the storage."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 def command_words(command: str, values: Mapping[str, object]) -> list[str]:
     """Return the words of a command with the values of a trial.
 
-    A word that needs a value which the trial does not have is left out; if it is nothing but that value, so is the
-    option before it.
+    A word that needs a value which the trial does not have is left out. If the word consists of that value only, the
+    option before it is left out, too.
 
     Parameters
     ----------
     command : str
-        As a person types it, with placeholders.
+        As a user types it, with placeholders.
     values : mapping of str to value
     """
     words: list[str] = []

@@ -1,4 +1,4 @@
-"""The configuration of a search: the original's YAML as it is, and what goes beyond it.
+"""The configuration of a search: the original's YAML, and our extensions of it.
 
 Each error names the file, the nested key, what is wrong with it, and what to write instead.
 """
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 LARGEST_FILE = 1 << 20
-"""Bytes of a configuration."""
+"""Maximum size of a configuration in bytes."""
 
 MOST_CHOICES = 1000
 
 SYSTEM_PARAMETERS = {"learning_rate": "float", "batch_size": "int", "epoch": "int"}
-"""What the original calls system-defined, with the type of each."""
+"""The system-defined parameters of the original, with their types."""
 
 OWN_PLACEHOLDERS = ("summary_dir", "trial")
-"""What a command may name beside the parameters: the folder and the number of the trial."""
+"""Placeholders of a command beside the parameters: the folder and the number of the trial."""
 
 PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
-"""``{name}``; ``{{name}}`` is what it says."""
+"""``{name}``; ``{{name}}`` is the literal text ``{name}``."""
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,100}")
 _STUDY = re.compile(r"[^/\x00-\x1f]{1,200}")
 _RECORD = re.compile(r"full|ring:[1-9][0-9]{0,5}")
 Value = bool | int | float | str
-"""Of a hyper-parameter."""
+"""A value of a hyper-parameter."""
 
 
 class ConfigurationError(InputError):
-    """A configuration of a search cannot be used; the message has one line for each thing that is wrong."""
+    """The configuration of a search cannot be used; the message has one line for each problem."""
 
     code = "configuration-invalid"
 
@@ -67,7 +67,7 @@ def _wrong(sentence: str) -> NoReturn:
 
 def _number(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        _wrong(f"{_short(value)} is no finite number")
+        _wrong(f"{_short(value)} is not a finite number")
     return value
 
 
@@ -75,7 +75,7 @@ Number = Annotated[int | float, BeforeValidator(_number)]
 
 
 class _Part(BaseModel):
-    """A mapping of the configuration; other keys than those that it has are refused."""
+    """A mapping of the configuration; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
 
@@ -84,22 +84,22 @@ class Parameter(_Part):
     """A hyper-parameter: a range, or a list of values."""
 
     bounds: tuple[Number, Number] | None = None
-    """From the first to below the second."""
+    """Lower bound (included) and upper bound (excluded)."""
     choice: tuple[StrictBool | StrictInt | StrictFloat | StrictStr, ...] | None = None
     type: Literal["int", "float"] | None = None
-    """Of the values; needed with bounds."""
+    """Type of the values; required with bounds."""
     log: bool = False
-    """Whether the logarithm is spread evenly between the bounds."""
+    """Whether to sample the logarithm uniformly between the bounds."""
     source: Literal["system_defined", "user_defined"] | None = None
-    """The original's; by default decided by the name."""
+    """As in the original; by default decided by the name."""
     when: dict[str, Any] = Field(default_factory=dict)
-    """Values of other parameters under which this one is there at all."""
+    """Values of other parameters for which this parameter exists."""
 
     @field_validator("bounds", mode="before")
     @classmethod
     def _two_numbers(cls, value: object) -> object:
         if value is not None and (not isinstance(value, list | tuple) or len(value) != 2):
-            _wrong(f"{_short(value)} is no pair of numbers; write [low, high], and high itself is left out")
+            _wrong(f"{_short(value)} is not a pair of numbers; write [low, high], where high itself is excluded")
         return tuple(value) if isinstance(value, list) else value
 
     @field_validator("choice", mode="before")
@@ -108,15 +108,15 @@ class Parameter(_Part):
         if value is None:
             return None
         if not isinstance(value, list | tuple) or not value:
-            _wrong(f"{_short(value)} is no list of values; write for example [16, 32, 64]")
+            _wrong(f"{_short(value)} is not a list of values; write for example [16, 32, 64]")
         if len(value) > MOST_CHOICES:
             _wrong(f"there are {len(value):,} values, and {MOST_CHOICES:,} is the most; give bounds")
-        for one in value:
-            if not isinstance(one, Value) or (isinstance(one, float) and not math.isfinite(one)):
-                _wrong(f"{_short(one)} is no value of a hyper-parameter; give numbers, texts, true or false")
-        twice = next((one for index, one in enumerate(value) if _is_in(one, value[:index])), None)
+        for choice in value:
+            if not isinstance(choice, Value) or (isinstance(choice, float) and not math.isfinite(choice)):
+                _wrong(f"{_short(choice)} is not a value of a hyper-parameter; give numbers, texts, true or false")
+        twice = next((choice for index, choice in enumerate(value) if _is_in(choice, value[:index])), None)
         if twice is not None:
-            _wrong(f"{_short(twice)} is there twice; leave it out once")
+            _wrong(f"{_short(twice)} occurs twice; remove one")
         return tuple(value)
 
     @model_validator(mode="after")
@@ -129,17 +129,17 @@ class Parameter(_Part):
 
 
 class TunerArguments(_Part):
-    """How the next values are chosen."""
+    """How the tuner chooses values."""
 
     method: Literal["ucb", "pi", "ei"] | None = None
-    """The original's acquisition function of ``gp``. Optuna's is the logarithm of the expected improvement."""
+    """The original's acquisition function of ``gp``. Optuna uses the logarithm of the expected improvement."""
     seed: int | None = Field(default=None, ge=0, lt=2**32)
     startup_trials: int | None = Field(default=None, ge=1, le=10_000)
-    """Trials that are chosen at random before the method begins."""
+    """Number of random trials before the method begins."""
 
 
 class Tuner(_Part):
-    """Who chooses the next values."""
+    """The method that chooses the next values."""
 
     name: Literal["gp", "tpe", "cmaes", "random", "grid"] = "tpe"
     args: TunerArguments = TunerArguments()
@@ -151,27 +151,27 @@ class Tuner(_Part):
 
 
 class Pruner(_Part):
-    """Who ends trials early that are worse than others were at the same step; of several targets, nobody does."""
+    """Ends trials early that are worse than others at the same step; not used with several targets."""
 
     name: Literal["median", "hyperband", "none"] = "median"
     startup_trials: int | None = Field(default=None, ge=0, le=10_000)
-    """``median``: trials that are not judged; by default 2, or 5 if the debugger sees no loss."""
+    """``median``: number of trials that are never pruned; by default 2, or 5 if the debugger sees no loss."""
     warmup_steps: int = Field(default=0, ge=0)
-    """``median``: steps of a trial in which it is not judged."""
+    """``median``: number of steps of a trial before it can be pruned."""
     min_steps: int = Field(default=1, ge=1)
-    """``hyperband``: steps that every trial may do."""
+    """``hyperband``: minimum number of steps of a trial."""
     max_steps: int | None = Field(default=None, ge=1)
-    """``hyperband``: steps of a whole trial; by default those of the first one."""
+    """``hyperband``: number of steps of a complete trial; by default that of the first trial."""
     reduction: int = Field(default=3, ge=2, le=100)
-    """``hyperband``: one of so many goes on."""
+    """``hyperband``: one of this many trials goes on."""
 
 
 class From(_Part):
-    """Where the values of a target are read; one of the keys."""
+    """Source of the values of a target; exactly one of the keys."""
 
     pattern: str | None = None
-    """A regular expression that finds the value in what the training prints: its group ``value``, or its only one; the
-    group ``step`` if lines name steps."""
+    """A regular expression that matches the value in the output of the training: its group ``value``, or its only
+    group; the group ``step`` if lines name steps."""
     json_lines: str | None = None
     """A file in which each line is a JSON object."""
     events: str | None = None
@@ -189,7 +189,7 @@ class From(_Part):
         try:
             groups = re.compile(value)
         except re.error as error:
-            _wrong(f"is no regular expression: {error}")
+            _wrong(f"is not a regular expression: {error}")
         unnamed = groups.groups - len(groups.groupindex)
         if "value" not in groups.groupindex and unnamed != 1:
             _wrong("has no group `value`; write for example 'accuracy: (?P<value>[0-9.]+)'")
@@ -202,20 +202,20 @@ class From(_Part):
             what = " and ".join(given) or "nothing"
             _wrong(f"names {what}; name one of pattern, json_lines, events or agent")
         if self.key is not None and given[0] not in ("json_lines", "events"):
-            _wrong(f"key means nothing for {given[0]}; leave it out")
+            _wrong(f"key has no effect with {given[0]}; leave it out")
         return self
 
 
 class Target(_Part):
-    """What the search makes small or large."""
+    """A quantity that the search minimizes or maximizes."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     goal: Literal["minimize", "maximize"] | None = None
-    """By default what is measured is minimized, as the original does."""
+    """Minimized by default, as in the original."""
     group: Literal["system_defined", "metric"] | None = None
-    """The original's; by default decided by the name."""
+    """As in the original; by default decided by the name."""
     source: From | None = Field(default=None, alias="from")
-    """By default what the training wrote into the folder of the trial, as the original reads it."""
+    """By default what the training wrote into the folder of the trial, as in the original."""
     take: Literal["last", "best"] = "last"
     """Which value of a trial counts."""
 
@@ -237,28 +237,28 @@ class Target(_Part):
 
 
 class Configuration(_Part):
-    """A search, as a person has written it down."""
+    """A search as the user has configured it."""
 
     command: str
-    """The training; ``{learning_rate}`` stands for the value of a parameter."""
+    """The training command; ``{learning_rate}`` is replaced by the value of that parameter."""
     summary_base_dir: str
-    """Folder of the search: the storage, and a folder for each trial."""
+    """Folder of the search; contains the storage, and a folder for each trial."""
     target: Target | None = None
     targets: tuple[Target, ...] | None = None
-    """Several, instead of `target`."""
+    """Several targets, instead of `target`."""
     parameters: dict[str, Parameter]
     tuner: Tuner = Tuner()
     pruner: Pruner = Pruner()
     name: str | None = None
-    """Of the study in the storage; by default ``search``."""
+    """Name of the study in the storage; by default ``search``."""
     trials: int | None = Field(default=None, ge=1, le=1_000_000)
-    """How many the search does; `--trials` goes before."""
+    """Number of trials; `--trials` takes precedence."""
     watch: Literal["prune", "note", "off"] = "prune"
     """Whether trials run under the debugger, and whether an error that it sees ends them."""
     record: str = ""
-    """What is kept of each trial's tensors: ``ring:K`` for the last K steps, or ``full``."""
+    """Which tensors of each trial are recorded: ``ring:K`` for the last K steps, or ``full`` for all."""
     timeout_s: float | None = Field(default=None, gt=0, strict=False)
-    """Seconds after which a trial is ended; it has failed then."""
+    """Seconds after which a trial is ended and counts as failed."""
 
     @field_validator("watch", mode="before")
     @classmethod
@@ -288,14 +288,14 @@ class Configuration(_Part):
     @classmethod
     def _is_a_recording(cls, value: str) -> str:
         if value and not _RECORD.fullmatch(value):
-            _wrong(f'{_short(value)} is no recording; write "ring:20" for the last 20 steps, or "full"')
+            _wrong(f'{_short(value)} is not a recording; write "ring:20" for the last 20 steps, or "full"')
         return value
 
     @field_validator("targets", mode="before")
     @classmethod
     def _several(cls, value: object) -> object:
         if value is not None and (not isinstance(value, list | tuple) or not value):
-            _wrong(f"{_short(value)} is no list of targets; write each with a dash, its name and its goal")
+            _wrong(f"{_short(value)} is not a list of targets; write each with a dash, its name and its goal")
         return tuple(value) if isinstance(value, list) else value
 
     @field_validator("parameters", mode="before")
@@ -307,12 +307,12 @@ class Configuration(_Part):
 
     @property
     def all_targets(self) -> tuple[Target, ...]:
-        """One target, or several."""
+        """The targets: one, or several."""
         return self.targets or ((self.target,) if self.target is not None else ())
 
     @property
     def effective_pruner(self) -> Pruner:
-        """Who ends trials early. Of a grid all results are wanted: nobody does there, unless that was asked for."""
+        """The pruner to use. A grid is not pruned by default, because all its results are of interest."""
         if self.tuner.name == "grid" and "pruner" not in self.model_fields_set:
             return Pruner(name="none")
         return self.pruner
@@ -329,7 +329,7 @@ def read_configuration(path: str | os.PathLike[str]) -> Configuration:
     Raises
     ------
     ConfigurationError
-        It cannot be used; a line for each thing that is wrong.
+        It cannot be used; the message has one line for each problem.
     """
     try:
         with open(path, "rb") as file:
@@ -337,7 +337,7 @@ def read_configuration(path: str | os.PathLike[str]) -> Configuration:
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror or error}; name the YAML file of the search") from None
     if len(content) > LARGEST_FILE:
-        raise ConfigurationError(f"{path}: is larger than {LARGEST_FILE:,} bytes, and no configuration of a search")
+        raise ConfigurationError(f"{path}: is larger than {LARGEST_FILE:,} bytes; no configuration is that large")
     return parse_configuration(content, str(path))
 
 
@@ -348,14 +348,14 @@ def parse_configuration(content: bytes | str, source: str) -> Configuration:
     ----------
     content : bytes or str
     source : str
-        The file, for messages.
+        The file name, for messages.
 
     Raises
     ------
     ConfigurationError
-        It cannot be used; a line for each thing that is wrong.
+        It cannot be used; the message has one line for each problem.
     """
-    # The server shows searches without what reads such files.
+    # The server shows searches without installing what reads YAML.
     from tensight.search.yaml_documents import InvalidYamlError, read_document
 
     try:
@@ -373,11 +373,11 @@ def parse_configuration(content: bytes | str, source: str) -> Configuration:
     return configuration
 
 
-# --- what pydantic says, in words ---
+# --- pydantic's errors as sentences ---
 
 
 def _sentence(error: ErrorDetails) -> str:
-    """Return the nested key with what is wrong there, in one line."""
+    """Return the nested key and its problem in one line."""
     location = list(error["loc"])
     kind, given = error["type"], error["input"]
     context: dict[str, Any] = dict(error.get("ctx") or {})
@@ -396,7 +396,7 @@ def _sentence(error: ErrorDetails) -> str:
 
 
 _EXPECTED = {
-    "string_type": "write a text",
+    "string_type": "write a string",
     "int_type": "write a whole number",
     "float_type": "write a number",
     "bool_type": "write true or false",
@@ -431,7 +431,7 @@ _MODELS: dict[str, type[BaseModel]] = {
 
 
 def _keys_of(location: list[str | int]) -> str:
-    """Return a sentence with the keys that there are at a location."""
+    """Return a sentence that lists the keys allowed at a location."""
     path = [str(key) for key in location if not isinstance(key, int)]
     if path[:1] == ["parameters"]:
         model: type[BaseModel] = Parameter
@@ -443,19 +443,19 @@ def _keys_of(location: list[str | int]) -> str:
     return f"there are {', '.join(names)}"
 
 
-# --- what several keys say together ---
+# --- rules about several keys ---
 
 
 def _wrong_targets(configuration: Configuration) -> list[str]:
     if configuration.target is not None and configuration.targets is not None:
-        return ["targets: there is a target, too; write one of both"]
+        return ["targets: there is also a target; write only one of them"]
     targets = configuration.all_targets
     if not targets:
         return ["target: is missing; write the name and the goal of what is measured"]
     wrong = []
     names = [target.name for target in targets]
     if len(set(names)) < len(names):
-        wrong.append("targets: two have one name; give each its own")
+        wrong.append("targets: two have the same name; give each its own")
     is_pruned = "pruner" in configuration.model_fields_set and configuration.pruner.name != "none"
     if len(targets) > 1 and is_pruned:
         wrong.append("pruner.name: Optuna prunes searches with one target only; write none, or one target")
@@ -471,9 +471,9 @@ def _wrong_parameters(configuration: Configuration) -> list[str]:
             taken = "is taken" if name in OWN_PLACEHOLDERS else "has other characters than letters, digits and _"
             wrong.append(f"parameters.{_short(name)}: the name {taken}; choose another one")
             continue
-        found = _wrong_range(name, parameter) or _wrong_system_parameter(name, parameter)
-        found = found or _wrong_condition(name, configuration.parameters)
-        wrong += [f"parameters.{name}{found}"] if found else []
+        problem = _wrong_range(name, parameter) or _wrong_system_parameter(name, parameter)
+        problem = problem or _wrong_condition(name, configuration.parameters)
+        wrong += [f"parameters.{name}{problem}"] if problem else []
     is_gridless = [name for name, parameter in configuration.parameters.items() if _has_endless_grid(name, parameter)]
     if configuration.tuner.name == "grid" and is_gridless and not wrong:
         wrong.append(f"parameters.{is_gridless[0]}.bounds: a grid has no floats between bounds; give a choice")
@@ -485,21 +485,21 @@ def _has_endless_grid(name: str, parameter: Parameter) -> bool:
 
 
 def type_of(name: str, parameter: Parameter) -> str | None:
-    """Return "int" or "float", what the values are; None if that is not said and not known by the name."""
+    """Return "int" or "float", the type of the values; None if neither given nor implied by the name."""
     return parameter.type or SYSTEM_PARAMETERS.get(name if parameter.source != "user_defined" else "")
 
 
 def _wrong_range(name: str, parameter: Parameter) -> str:
-    """Return what is wrong with bounds or choices of any parameter, with the key; empty if nothing is."""
+    """Return the problem with the bounds or choices of any parameter, with the key; empty if there is none."""
     kind = type_of(name, parameter)
     if parameter.choice is not None:
         if parameter.log:
-            return ".log: means something for bounds only; leave it out"
+            return ".log: applies to bounds only; leave it out"
         numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in parameter.choice)
         if parameter.type is not None and not numbers:
-            return f".type: is {parameter.type}, but choices are no numbers; leave the type out"
+            return f".type: is {parameter.type}, but choices are not numbers; leave the type out"
         if kind == "int" and any(isinstance(value, float) for value in parameter.choice):
-            return ".choice: holds numbers with a fraction, but the type is int"
+            return ".choice: contains numbers with a fraction, but the type is int"
         return ""
     low, high = parameter.bounds or (0, 1)
     if kind is None:
@@ -514,7 +514,7 @@ def _wrong_range(name: str, parameter: Parameter) -> str:
 
 
 def _wrong_system_parameter(name: str, parameter: Parameter) -> str:
-    """Return what is wrong with a parameter that the original knows by its name."""
+    """Return the problem with a parameter whose name the original defines; empty if there is none."""
     if parameter.source == "system_defined" and name not in SYSTEM_PARAMETERS:
         return f".source: only {', '.join(SYSTEM_PARAMETERS)} are system-defined; write user_defined"
     if parameter.source == "user_defined" or name not in SYSTEM_PARAMETERS:
@@ -533,14 +533,14 @@ def _wrong_system_parameter(name: str, parameter: Parameter) -> str:
     if name == "learning_rate":
         if min(numbers) <= 0:
             return f".{key}: a learning rate is above 0; give such, {other}"
-        # The upper bound itself is never chosen.
+        # The upper bound is never chosen.
         if max(numbers) > 1 or (max(numbers) == 1 and parameter.choice):
             return f".{key}: a learning rate is below 1; give such, {other}"
     return ""
 
 
 def _wrong_condition(name: str, parameters: Mapping[str, Parameter]) -> str:
-    """Return what is wrong with `when`."""
+    """Return the problem with `when`; empty if there is none."""
     for other, values in parameters[name].when.items():
         if other not in parameters:
             return f".when.{other}: there is no such parameter; name one of {', '.join(parameters)}"
@@ -550,7 +550,7 @@ def _wrong_condition(name: str, parameters: Mapping[str, Parameter]) -> str:
         for value in as_values(values):
             if not _is_in(value, choice):
                 return (
-                    f".when.{other}: {_short(value)} is not among its choices; there are {', '.join(map(str, choice))}"
+                    f".when.{other}: {_short(value)} is not among its choices; they are {', '.join(map(str, choice))}"
                 )
     if _leads_to(name, name, parameters, set()):
         return ".when: leads back to itself; a parameter cannot depend on itself"
@@ -569,22 +569,22 @@ def _leads_to(goal: str, name: str, parameters: Mapping[str, Parameter], seen: s
 
 
 def as_values(given: object) -> tuple[Any, ...]:
-    """Return the values of a condition: a list, or one."""
+    """Return the values of a condition: a list, or a single value."""
     return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
 def _wrong_placeholders(configuration: Configuration) -> list[str]:
-    known = [*configuration.parameters, *OWN_PLACEHOLDERS]
+    names = [*configuration.parameters, *OWN_PLACEHOLDERS]
     named = [match["name"] for match in PLACEHOLDER.finditer(configuration.command) if match["name"]]
-    wrong = next((name for name in named if name not in known), None)
+    wrong = next((name for name in named if name not in names), None)
     if wrong is None:
         return []
-    there = ", ".join(known)
-    return [f"command: {{{wrong}}} is no parameter; there are {there}. Write {{{{{wrong}}}}} for the braces themselves"]
+    there = ", ".join(names)
+    return [f"command: {{{wrong}}} is not a parameter; choose from {there}. Write {{{{{wrong}}}}} for literal braces"]
 
 
 def _is_in(value: object, values: tuple[object, ...] | list[object]) -> bool:
-    """Whether a value is among others; 1, 1.0 and true are three."""
+    """Whether a value is among others; 1, 1.0 and true are three different values."""
     return any(type(value) is type(other) and value == other for other in values)
 
 

@@ -1,10 +1,10 @@
-"""Ends what a search has started when the search itself is killed; run as a script, by any Python.
+"""Ends the processes of a search if the search itself is killed; run as a script, by any Python.
 
-The search writes a line ``add PID`` for each process group, ``remove PID`` when that has ended, ``folder PATH`` for a
-temporary folder, and ``end`` when it has ended everything itself. When it goes away before that, in whatever manner,
-the end of the input is read, and what is left is ended: the groups, and every process that has inherited the mark of
-the search, its first argument, in the environment variable `MARK`. A child of the search holds its end of the pipe
-until it is a program of its own, so none is missed between its start and the line that names it.
+The search writes a line ``add PID`` for each process group, ``remove PID`` when the group has ended, ``folder PATH``
+for a temporary folder, and ``end`` when it has ended everything itself. If the search goes away earlier, for whatever
+reason, the guard reads the end of its input and ends what is left: the groups, and every process that has inherited
+the mark of the search, the guard's first argument, in the environment variable `MARK`. A child of the search keeps its
+end of the pipe open until it executes its own program, so none is missed between its start and its ``add`` line.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import sys
 import time
 
 MARK = "TENSIGHT_SEARCH_MARK"
-"""Variable of all processes that a search starts."""
+"""Environment variable of all processes that a search starts."""
 
 GRACE_S = 5.0
 
 
 def guard(mark: str) -> None:
-    """Read until the search has gone, then end what it has left.
+    """Read until the search has gone, then end the processes that it has left.
 
     Parameters
     ----------
     mark : str
-        What the processes of the search have in the variable `MARK`.
+        Value of the variable `MARK` in the processes of the search.
     """
     groups: set[int] = set()
     folders: set[str] = set()
@@ -54,15 +54,15 @@ def guard(mark: str) -> None:
 
 
 def _marked(mark: str) -> set[int]:
-    """Return the process groups of all processes that have inherited the mark; none where there is no /proc."""
-    wanted = f"{MARK}={mark}".encode()
+    """Return the process groups of all processes that have inherited the mark; empty without /proc."""
+    variable = f"{MARK}={mark}".encode()
     groups: set[int] = set()
     with contextlib.suppress(OSError):
         for name in os.listdir("/proc"):
             with contextlib.suppress(OSError, ValueError):
                 process = int(name)
                 with open(f"/proc/{process}/environ", "rb") as file:
-                    if wanted in file.read().split(b"\0"):
+                    if variable in file.read().split(b"\0"):
                         groups.add(os.getpgid(process))
     return groups
 
@@ -84,6 +84,6 @@ def _is_there(group: int) -> bool:
 
 
 if __name__ == "__main__":
-    # Ctrl-C is for the search, which ends its trials itself.
+    # Ctrl-C is meant for the search, which ends its trials itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     guard(sys.argv[1])

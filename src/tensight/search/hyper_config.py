@@ -1,4 +1,4 @@
-"""What a trial is told: its hyper-parameters and its folder, in an environment variable, as the original tells them."""
+"""The hyper-parameters and the folder of a trial, passed in an environment variable as the original does."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 VARIABLE = "MINDINSIGHT_HYPER_CONFIG"
 LARGEST = 100_000
-"""Characters of the variable."""
+"""Maximum number of characters of the variable."""
 
 PARAMS, SUMMARY_DIR, LINEAGE = "params", "summary_dir", "custom_lineage_data"
 
 
 class Params(dict[str, Any]):
-    """The hyper-parameters of a trial, by attribute and, as the original's, by key.
+    """The hyper-parameters of a trial, by attribute and, as in the original, by key.
 
-    A parameter that is called like a method of `dict`, such as ``values``, is there by key only.
+    A parameter with the name of a method of `dict`, such as ``values``, is available by key only.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -50,12 +50,12 @@ class HyperConfig:
     summary_dir : str or None
         The folder of the trial.
     custom_lineage_data : dict or None
-        What a summary of MindSpore is to note of the trial.
+        What MindSpore's summary should record about the trial.
 
     Raises
     ------
     InputError
-        ``MINDINSIGHT_HYPER_CONFIG`` holds something else than a search writes.
+        ``MINDINSIGHT_HYPER_CONFIG`` was not written by a search.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class HyperConfig:
         self._summary_dir = data.get(SUMMARY_DIR)
         self._lineage = _mapping(data, LINEAGE)
         if not isinstance(self._summary_dir, str | None):
-            raise InputError(f"{VARIABLE}: {SUMMARY_DIR} is no text; start the trial with `tensight search`")
+            raise InputError(f"{VARIABLE}: {SUMMARY_DIR} is not a string; start the trial with `tensight search`")
 
     @property
     def params(self) -> Params:
@@ -84,7 +84,7 @@ class HyperConfig:
 
     @property
     def custom_lineage_data(self) -> dict[str, Any] | None:
-        """What a summary of MindSpore is to note of the trial; None outside a search."""
+        """What MindSpore's summary should record about the trial; None outside a search."""
         return self._lineage
 
 
@@ -112,14 +112,14 @@ def _read(text: str | None) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise InputError(f"{VARIABLE} is no JSON: {error}; start the trial with `tensight search`") from None
+        raise InputError(f"{VARIABLE} is not JSON: {error}; start the trial with `tensight search`") from None
     if not isinstance(data, dict):
-        raise InputError(f"{VARIABLE} is no JSON object; start the trial with `tensight search`")
+        raise InputError(f"{VARIABLE} is not a JSON object; start the trial with `tensight search`")
     return data
 
 
 def _mapping(data: dict[str, Any], key: str) -> dict[str, Any] | None:
     value = data.get(key)
     if not isinstance(value, dict | None):
-        raise InputError(f"{VARIABLE}: {key} is no JSON object; start the trial with `tensight search`")
+        raise InputError(f"{VARIABLE}: {key} is not a JSON object; start the trial with `tensight search`")
     return value

@@ -1,11 +1,11 @@
-"""Which trials may be lost, though nothing in them is wrong by itself: they train nothing, or less than anybody wants.
+"""Detection of trials that break nothing but learn nothing, or too little to be of interest.
 
 The recommended watchpoints find what breaks a training. Between wide bounds most bad trials break nothing: their
-learning rate is so small that nothing moves, or the network has died and lets no gradient through. Here stands what a
-search watches for in addition to the recommended set.
+learning rate is so small that nothing moves, or the network has died and lets no gradient through. This module
+defines the additional watchpoints of a search.
 
-A training that gets nowhere ends where it is. So such a trial is lost only if where it is, is bad: what it is compared
-with is in `Study.rank`.
+A training that makes no progress ends where it is, so such a trial is lost only if its target or loss is bad already.
+`Study.rank` makes that comparison.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ GETS_NOWHERE: Mapping[str, str] = {
     WEIGHTS_STILL: "weights stand still",
     GRADIENTS_ZERO: "gradients stay zero",
 }
-"""Conditions of a training that gets nowhere, each in words, if they hit on all tensors that are watched for them.
+"""Conditions of a training that makes no progress, if they hit on all watched tensors, each with a description.
 
-All of them: of two networks against each other, the one that has won has no gradients for a while.
+All of them are required: of two adversarial networks, the one that has won has no gradients for a while.
 """
 
 LATE = 0.5
-"""Share of the steps of a trial after which nothing is a loss any more: what it has reached by then counts."""
+"""Share of the steps of a trial after which it no longer counts as lost: what it has reached by then counts."""
 
 LEAST_MOVED = 0.03
-"""Of its own size, what a weight matrix moves at least in a trial that trains, all its updates taken together.
+"""The minimum distance that a weight matrix moves in a trial that learns, relative to its size, over all its updates.
 
-Chosen on 360 trials of the scripts in `benchmarks/searched`, trained to their end by a recorder that is not kept: 15
-moved less. That is no proof of being bad: a network that is near its goal when it begins, as one that is fine-tuned,
-needs no more.
+Chosen on 360 trials of the scripts in `benchmarks/searched`, trained to their end and measured by a recorder that is
+not in the repository: 15 moved less. Moving less does not prove that a trial is bad: a network that starts near its
+optimum, as in fine-tuning, needs no more.
 """
 
 BEGINNING = 0.1
-"""Share of the steps of a trial after which a warm-up is over as a rule."""
+"""Share of the steps of a trial after which a warm-up is usually over."""
 
 LEAST_STEPS = 10
-"""That something lasts before it counts, so that no single batch and no warm-up from zero ends a trial."""
+"""Steps in a row that a condition must hold, so that neither a single batch nor a warm-up from zero ends a trial."""
 
 
 @dataclass(frozen=True)
 class LostWatchpoint:
-    """A watchpoint that a search sets beside the recommended ones.
+    """A watchpoint that a search sets in addition to the recommended ones.
 
     Attributes
     ----------
     name : str
-        For people.
+        Shown to users.
     condition : str
     on : str
-        Which tensors.
+        The selected tensors.
     persistence : int
-        In how many steps in a row it must hold.
+        Number of steps in a row in which it must hit.
     parameters : dict of str to float
         Thresholds.
     """
@@ -73,26 +73,26 @@ class LostWatchpoint:
 
 
 def gradients_zero() -> LostWatchpoint:
-    """Return what finds networks through which no gradient gets: those of all matrices are nothing but zeros."""
+    """Return the watchpoint for networks without gradients: those of all matrices are zero."""
     return LostWatchpoint(
         "gradients stay zero", GRADIENTS_ZERO, "matrix_gradients", LEAST_STEPS, {"zero_percentage_ge": 100.0}
     )
 
 
 def is_late(step: int, whole_steps: int | None) -> bool:
-    """Whether a trial has done so much that it is not ended for getting nowhere.
+    """Whether a trial has done so many steps that it is not ended for making no progress.
 
     Parameters
     ----------
     step : int
     whole_steps : int or None
-        Of the whole trial; None if that is not known.
+        Number of steps of the whole trial; None if unknown.
     """
     return whole_steps is not None and step > half_of(whole_steps)
 
 
 def half_of(steps: int) -> int:
-    """Return the last step of a trial that is not late, of so many in all."""
+    """Return the last step at which a trial with this number of steps is not late."""
     return int(LATE * steps)
 
 
@@ -102,35 +102,35 @@ def beginning_of(steps: int) -> int:
     Parameters
     ----------
     steps : int
-        Of the whole trial.
+        Number of steps of the whole trial.
     """
     return max(LEAST_STEPS, math.ceil(BEGINNING * steps))
 
 
 def weights_still(steps: int) -> LostWatchpoint:
-    """Return what finds trainings in which no weight matrix would move by `LEAST_MOVED` to the end.
+    """Return the watchpoint for trainings in which no weight matrix would move by `LEAST_MOVED` before the end.
 
-    In each step of the beginning every matrix changes so little that at this pace it never gets anywhere. Only the
-    beginning is judged: a learning rate that falls to zero at the end is meant to.
+    It hits if every matrix changes that little in each step of the beginning. Only the beginning is checked, because a
+    learning rate that decays to zero at the end is intended.
 
     Parameters
     ----------
     steps : int
-        Of the whole trial, as others had them.
+        Number of steps of the whole trial, as observed in other trials.
     """
     pace = {"abs_mean_update_ratio_lt": LEAST_MOVED / steps}
     return LostWatchpoint("weights stand still", WEIGHTS_STILL, "matrices", beginning_of(steps), pace)
 
 
 def gets_on(condition: str, steps: int) -> LostWatchpoint:
-    """Return what finds that a training gets somewhere again, of which a condition said that it gets nowhere.
+    """Return the watchpoint that detects when a training makes progress again.
 
     Parameters
     ----------
     condition : str
-        One of `GETS_NOWHERE`.
+        The condition of `GETS_NOWHERE` that had hit.
     steps : int
-        Of the whole trial, as others had them.
+        Number of steps of the whole trial, as observed in other trials.
     """
     if condition == GRADIENTS_ZERO:
         return LostWatchpoint("gradients are back", "tensor_too_large", "matrix_gradients", 1, {"abs_mean_gt": 0.0})

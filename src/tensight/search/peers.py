@@ -1,4 +1,4 @@
-"""How a trial compares with the others of its study, as they were read at one moment."""
+"""Comparison of a trial with the others of its study, as they were read at one moment."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ if TYPE_CHECKING:
     from tensight.search.configuration import Configuration
 
 LEAST_OTHERS, LEAST_BETTER = 2, 3
-"""Other trials with which one that gets nowhere is compared, and that must be better before it counts as bad.
+"""Minimum number of other trials for the comparison of one without progress, and of those that must be better.
 
-Of two or three, all must be. A trial from the better half of a search is worse than two others picked at random in one
-case of twelve, than three in one of thirty-two, and than three of four in one of eleven.
+Of two or three, all must be better. A trial from the better half of a search is worse than two others picked at random
+in one case of twelve, than three in one of thirty-two, and than three of four in one of eleven.
 """
 
 
 class Peers:
-    """All trials of a study, for one that is compared with them.
+    """All trials of a study, compared with one of them.
 
     Parameters
     ----------
     configuration : Configuration
     number : int
-        Of the trial that is compared.
+        Number of the trial to compare.
     trials : sequence of FrozenTrial
-        All of the study.
+        All trials of the study.
     """
 
     def __init__(self, configuration: Configuration, number: int, trials: Sequence[FrozenTrial]) -> None:
         self._configuration = configuration
         self._trials = trials
-        self._others = [one for one in trials if one.number != number and not one.user_attrs.get(SET_ASIDE)]
+        self._others = [trial for trial in trials if trial.number != number and not trial.user_attrs.get(SET_ASIDE)]
 
     @cached_property
     def complete(self) -> list[FrozenTrial]:
-        """Those that came to their end."""
+        """Trials that have completed."""
         from optuna.trial import TrialState
 
         return [trial for trial in self._trials if trial.state == TrialState.COMPLETE]
 
     def is_before_end(self, step: int) -> bool:
-        """Return whether a trial that has come to a step has more to do, as far as complete ones tell."""
+        """Return whether a trial at this step has more steps to do, according to the complete trials."""
         return any(trial.last_step is not None and trial.last_step > step for trial in self.complete)
 
     def is_spared(self, step: int, value: float, loss: float | None) -> bool:
         """Return whether the trial goes on although Optuna's median pruner would end it.
 
-        That pruner compares with complete trials only, which it has let through itself: the more it ends, the better
-        they are. So a trial must be worse than half of all that came as far, too. Targets of the first steps say
-        little: its loss, if the debugger sees one, must say the same.
+        That pruner compares with complete trials only, which it has let through itself: the more it prunes, the better
+        those are. So the trial must also be worse than half of all trials that came this far. Targets of the first
+        steps say little, so the loss, if the debugger sees it, must also be worse.
 
         Parameters
         ----------
         step : int
         value : float
-            Of the target at that step.
+            Value of the target at that step.
         loss : float or None
-            What the debugger sees in the training at that time.
+            The loss that the debugger sees at that time.
         """
         pruner = self._configuration.effective_pruner
         if pruner.name != "median" or not math.isfinite(value):
@@ -82,14 +82,14 @@ class Peers:
         return not losses or not _is_worse_than_half(loss, losses)
 
     def rank(self, step: int, value: float) -> str | None:
-        """Return how many others are better, if the trial, which gets nowhere, is lost; else None.
+        """Return how many other trials are better if this trial, which makes no progress, is lost; else None.
 
-        It is lost if its target is worse than half of those of all trials that came as far, and these are not too few.
+        It is lost if its target is worse than that of half of all trials that came this far, and those are enough.
 
         Parameters
         ----------
         step : int
-            As the target is reported; the last one of complete trials ends none.
+            As the target is reported; no trial is ended at the last step of complete trials.
         value : float
         """
         if not self.is_before_end(step) or self._needs_not_move():
@@ -102,7 +102,7 @@ class Peers:
         Parameters
         ----------
         loss : float
-            That the debugger has seen in the middle of the trial.
+            The loss that the debugger saw in the middle of the trial.
         """
         reports = any(len(trial.intermediate_values) > 1 for trial in self.complete)
         if reports or self._needs_not_move():
@@ -111,9 +111,9 @@ class Peers:
         return _rank(loss, [other for other in kept if other is not None])
 
     def _needs_not_move(self) -> bool:
-        """Whether a trial has got nowhere, and come out better than half of the complete ones.
+        """Whether a trial has made no progress, and ended better than half of the complete ones.
 
-        Weights that were trained before need not move, and the good trials may be those in which they hardly do.
+        Pretrained weights need not move, and the good trials may be those in which they hardly move.
         """
         goodness = [-self._signed(trial.values[0]) for trial in self.complete]
         for index, trial in enumerate(self.complete):
@@ -123,13 +123,13 @@ class Peers:
         return False
 
     def _signed(self, value: float) -> float:
-        """Return a value of the first target so that small ones are good, and what is no number is bad."""
+        """Return a value of the first target with the sign that makes small values good; NaN becomes bad."""
         if not math.isfinite(value):
             return math.inf
         return value if self._configuration.all_targets[0].direction == "minimize" else -value
 
     def _signed_values(self, step: int) -> list[float]:
-        """Return the targets that other trials which came to a step had there, or before if none was reported there."""
+        """Return the targets of other trials that came to a step: at that step, or the last one before it."""
         values = []
         for trial in self._others:
             if trial.last_step is not None and trial.last_step >= step:
@@ -140,12 +140,12 @@ class Peers:
 
 
 def _is_worse_than_half(value: float, others: Sequence[float]) -> bool:
-    """Whether a value is larger than half of others, or no number."""
+    """Whether a value is larger than half of the others, or NaN."""
     return not value <= median(others)
 
 
 def _rank(value: float, others: Sequence[float]) -> str | None:
-    """Return than how many others a value is larger, if those are half and not too few; else None."""
+    """Return how many others a value is larger than, if these are at least half and enough; else None."""
     better = sum(other < value for other in others)
     are_enough = len(others) >= LEAST_OTHERS and better >= min(LEAST_BETTER, len(others))
     if not are_enough or not _is_worse_than_half(value, others):

@@ -1,4 +1,4 @@
-"""Searches in a folder that somebody else runs or has run: what came of them, read without changing anything."""
+"""Searches in a folder that another process runs or has run, read without changing anything."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ NEEDED = ("optuna", "yaml")
 """Modules of the extra `search` that reading needs."""
 
 LOCKED_FOR_S = 5
-"""A worker that writes is waited for so long."""
+"""Seconds to wait for a worker that is writing."""
 
 
 def require_search(*more: str) -> None:
-    """Raise InputError if what a search needs is not installed: that for reading one, and more modules."""
+    """Raise InputError if a module is not installed that reading a search needs, or one of `more`."""
     missing = [name for name in (*NEEDED, *more) if importlib.util.find_spec(name) is None]
     if missing:
         are_missing = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
@@ -41,14 +41,14 @@ def require_search(*more: str) -> None:
 
 
 def list_studies(folder: Path, name: str) -> list[SearchRecord]:
-    """Return the searches of a folder at a glance; one with a problem if its database cannot be read.
+    """Return summaries of the searches of a folder; one with a problem if its database cannot be read.
 
     Parameters
     ----------
     folder : Path
-        Holds the database.
+        Contains the database.
     name : str
-        What the names of the records begin with.
+        Prefix of the names of the records.
     """
     modified = _modified(folder)
     try:
@@ -61,14 +61,14 @@ def list_studies(folder: Path, name: str) -> list[SearchRecord]:
 
 
 def read_study(folder: Path, study: str) -> SearchResult:
-    """Return what has come of a search so far.
+    """Return the state and the results of a search.
 
     Raises
     ------
     StudyStorageError
-        The database cannot be read, or holds no such study of `tensight search`.
+        The database cannot be read, or contains no such study of `tensight search`.
     InputError
-        What a search needs is not installed.
+        A module that searches need is not installed.
     """
     require_search()
     from tensight.search.results import read_result
@@ -121,7 +121,7 @@ def _reading(folder: Path, storage: optuna.storages.RDBStorage, name: str) -> tu
             " it; `tensight search --config` on it adds that"
         )
     try:
-        # As JSON, in which a pair is a list.
+        # Via JSON, where a pair is a list.
         configuration = Configuration.model_validate_json(json.dumps(written))
     except ValidationError as error:
         what = error.errors()[0]["msg"]
@@ -135,7 +135,7 @@ def _opened(folder: Path) -> Iterator[optuna.storages.RDBStorage]:
     import sqlalchemy
 
     path = folder / SEARCH_DATABASE
-    # "?" and "%" may be in the names of folders.
+    # Folder names may contain "?" and "%".
     url = f"sqlite:///file:{quote(str(path.absolute()))}?mode=ro&uri=true"
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = None

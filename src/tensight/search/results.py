@@ -1,4 +1,4 @@
-"""What came of a search, as one record for the terminal, for `--json`, and for other programs."""
+"""The results of a search, as one record for the terminal, for `--json`, and for other programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def read_result(configuration: Configuration, study: StudyReading) -> SearchResult:
-    """Return what has come of a study so far."""
+    """Return the state and the results of a study."""
     best = study.best()
     return SearchResult(
         study=configuration.study_name,
@@ -48,7 +48,7 @@ def yaml_text(params: dict[str, Value]) -> str:
 
 
 def state_of(trial: FrozenTrial) -> TrialState:
-    """Return what has become of a trial, in our words."""
+    """Return the state of a trial in our terms."""
     name = trial.state.name.lower()
     return cast("TrialState", "failed" if name == "fail" else name)
 
@@ -77,7 +77,7 @@ def _trial_result(trial: FrozenTrial) -> TrialResult:
         values=tuple(trial.values) if state == "complete" else (),
         reason=kept.get(REASON, ""),
         illness=None if ill is None else TrialIllness(**ill),
-        warnings=tuple(TrialIllness(**one) for one in kept.get(WARNINGS, ())),
+        warnings=tuple(TrialIllness(**warning) for warning in kept.get(WARNINGS, ())),
         began=None if trial.datetime_start is None else trial.datetime_start.timestamp(),
         duration_s=None if trial.duration is None else trial.duration.total_seconds(),
         exit_code=kept.get(EXIT_CODE),
@@ -89,9 +89,9 @@ def _trial_result(trial: FrozenTrial) -> TrialResult:
 
 
 def _command(configuration: Configuration, trial: FrozenTrial) -> str:
-    """Return the command of a trial; the folder is the one that it had.
+    """Return the command of a trial, with the folder that it had.
 
-    What the command does not name is in the environment, for scripts that ask `HyperConfig`.
+    Parameters that the command does not name are in the environment, for scripts that use `HyperConfig`.
     """
     folder = trial.user_attrs.get(FOLDER, "")
     values = {**trial.params, "trial": trial.number, "summary_dir": folder}

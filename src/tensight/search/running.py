@@ -1,4 +1,4 @@
-"""The run of a search: asks for trials, runs some at a time, and keeps what came of each."""
+"""Runs a search: asks for trials, runs several at a time, and stores their outcomes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from tensight.search.targets import Reading
 
 CHECK_EVERY_S, CHECK_FOR_NEWS_EVERY_S = 0.05, 0.005
-"""How often each trial is polled, and how often it is checked whether one has news, for which it is polled sooner."""
+"""Intervals between polls of each trial, and between checks for news, which cause an earlier poll."""
 
 ASK_AGAIN_EVERY_S = 1.0
-"""Whether a trial is to be tried again, of which none was left."""
+"""Seconds between requests for a trial while there is none."""
 
 OTHERS_RUN = "other workers run the last trials; waiting, in case one of them dies (Ctrl-C ends this one)"
 
@@ -44,7 +44,7 @@ class Debugger:
     ----------
     server : Server
     host, port : str, int
-        Where trainings attach.
+        Address to which trainings attach.
     """
 
     server: Server
@@ -69,7 +69,7 @@ class Ended:
 
 
 class Search:
-    """Runs trials of a study until there are as many as wanted.
+    """Runs trials of a study until it has enough.
 
     Parameters
     ----------
@@ -78,11 +78,11 @@ class Search:
     base : Path
         Folder of the search.
     resolve : callable
-        Makes a program with its arguments out of the words of a command.
+        Returns a program with its arguments for the words of a command.
     debugger : Debugger or None
-        None without.
+        None to run without the debugger.
     guard : Guard
-        What ends trials when the search is killed.
+        Ends the trials if the search is killed.
     """
 
     def __init__(
@@ -105,23 +105,23 @@ class Search:
         self._next_ask = 0.0
 
     def run(self, most: int, jobs: int, ended: Callable[[Ended], None], notify: Callable[[str], None]) -> None:
-        """Run trials until the study has as many as wanted.
+        """Run trials until the study has enough.
 
         Parameters
         ----------
         most : int
-            How many it shall have in all, those of other workers and of earlier runs included.
+            Number of trials of the study in all, including those of other workers and of earlier runs.
         jobs : int
-            How many run at a time.
+            Number of trials that run at a time.
         ended : callable
             Called with each trial that has ended.
         notify : callable
-            Called with what else a person must know.
+            Called with notices for the user.
 
         Raises
         ------
         KeyboardInterrupt
-            The person has stopped it; what ran has been ended, and will be tried again.
+            The user has stopped the search; running trials were ended, and will be tried again.
         """
         self._study.fill_grid()
         pause = threading.Event()
@@ -147,7 +147,7 @@ class Search:
             self._stop()
 
     def _wait(self, pause: threading.Event) -> None:
-        """Wait until it is time to poll again: what a trial does after it was to be ended is for nothing."""
+        """Wait until it is time to poll again; a trial that should end only wastes time until then."""
         end = time.monotonic() + CHECK_EVERY_S
         while time.monotonic() < end and not any(trial.has_news() for trial, _ in self._active):
             pause.wait(CHECK_FOR_NEWS_EVERY_S)
@@ -161,7 +161,7 @@ class Search:
             try:
                 trial = self._process(suggestion)
             except OSError as error:
-                # One command that cannot be started is one result, as any other failure.
+                # A command that cannot be started is a failed trial, as any other failure.
                 outcome = Outcome(reason=f"it cannot be started: {error.strerror or error}")
                 self._study.tell(suggestion, outcome)
                 ended(Ended(suggestion, outcome, 0.0))
@@ -199,7 +199,7 @@ class Search:
                 ended(Ended(suggestion, outcome, time.monotonic() - began))
 
     def _judge(self, trial: TrialProcess, readings: list[Reading]) -> str:
-        """Report intermediate values, and return why the trial is ended; empty if it is not."""
+        """Report intermediate values, and return why to end the trial; empty to let it go on."""
         for reading in readings:
             is_pruned = self._study.report(trial.suggestion, reading.step, reading.value, trial.recent_loss())
             reason = self._judge_lost(trial, reading)
@@ -211,7 +211,7 @@ class Search:
         return self._judge_lost(trial, None)
 
     def _judge_lost(self, trial: TrialProcess, reading: Reading | None) -> str:
-        """Return why a trial that gets nowhere is ended: its target, or where none is given its loss, is bad, too."""
+        """Return why to end a trial without progress: its target, or without targets its loss, is bad, too."""
         watch = trial.watch
         if watch is None or not watch.may_be_lost:
             return ""
@@ -234,7 +234,7 @@ class Search:
             self._study.heartbeat([trial.suggestion for trial, _ in self._active])
 
     def _stop(self) -> None:
-        """End what still runs, and have it tried again."""
+        """End the running trials, and queue them again."""
         for trial, _ in self._active:
             trial.end()
             self._study.set_aside(trial.suggestion.number, "the search was stopped", again=True)
@@ -242,31 +242,31 @@ class Search:
 
 
 class Guard:
-    """A process that ends what a search has started when the search is killed.
+    """A process that ends everything that a search has started if the search is killed.
 
     Parameters
     ----------
     process : Popen
-        It reads what it is told.
+        Reads the lines that the search writes.
     """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def add(self, group: int) -> None:
-        """Have a process group ended with the search."""
+        """Register a process group, which is ended if the search is killed."""
         self._tell(f"add {group}")
 
     def remove(self, group: int) -> None:
-        """Leave a process group alone, which has ended."""
+        """Unregister a process group that has ended."""
         self._tell(f"remove {group}")
 
     def add_folder(self, folder: Path) -> None:
-        """Have a temporary folder removed with the search."""
+        """Register a temporary folder, which is removed if the search is killed."""
         self._tell(f"folder {folder}")
 
     def end(self) -> None:
-        """Leave everything alone: the search has ended."""
+        """End the guard and leave everything as it is: the search has ended."""
         self._tell("end")
 
     def _tell(self, line: str) -> None:
@@ -278,7 +278,7 @@ class Guard:
 
 @contextlib.contextmanager
 def guarded() -> Iterator[Guard]:
-    """Have processes that are started within the context ended when this process is killed."""
+    """End the processes started within the context if this process is killed."""
     mark = uuid.uuid4().hex
     process = subprocess.Popen(  # noqa: S603 - ourselves
         [sys.executable, "-I", "-S", str(Path(guard.__file__)), mark],

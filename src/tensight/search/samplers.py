@@ -1,4 +1,4 @@
-"""Optuna's samplers and pruners, as a configuration asks for them."""
+"""Optuna's samplers and pruners for a configuration."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from tensight.search.configuration import Configuration, Pruner, Tuner
 
 STARTUP_WITH_LOSS, STARTUP_WITHOUT_LOSS = 2, 5
-"""Complete trials before the median pruner ends any: fewer if the loss that the debugger sees may object."""
+"""Complete trials before the median pruner ends any: fewer if the debugger's loss can spare a trial."""
 
 NO_TORCH = "tuner.name: gp of Optuna needs PyTorch, which is not installed here; tpe is used instead"
 
 
 def notices_about(configuration: Configuration) -> list[str]:
-    """Return what a person must know of a search that is not done as they may think, one line each."""
+    """Return notices, one line each, where a search differs from what the user may expect."""
     tuner = configuration.tuner
     notices = [NO_TORCH] if _is_replaced(tuner) else []
     if tuner.args.method is not None:
@@ -37,13 +37,13 @@ def _is_replaced(tuner: Tuner) -> bool:
 
 
 def make_sampler(tuner: Tuner, seed: int | None) -> optuna.samplers.BaseSampler:
-    """Return who chooses the next values.
+    """Return the sampler that chooses the next values.
 
     Parameters
     ----------
     tuner : Tuner
     seed : int or None
-        Goes before the one of the configuration.
+        Takes precedence over that of the configuration.
     """
     from optuna import samplers
 
@@ -54,16 +54,16 @@ def make_sampler(tuner: Tuner, seed: int | None) -> optuna.samplers.BaseSampler:
     if name == "gp":
         return samplers.GPSampler(seed=seed, warn_independent_sampling=False, **startup)
     if name == "tpe":
-        # Trials that run meanwhile count as bad ones, so that several workers do not all try the same.
+        # Running trials count as bad ones, so that several workers do not all try the same values.
         return samplers.TPESampler(seed=seed, constant_liar=True, **startup)
     if name == "cmaes":
         return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False, **startup)
-    # The combinations of a grid wait in the storage when the first trial begins.
+    # The combinations of a grid are in the queue before the first trial begins.
     return samplers.RandomSampler(seed=seed)
 
 
 def make_pruner(pruner: Pruner) -> optuna.pruners.BasePruner:
-    """Return who ends trials that are worse than others."""
+    """Return the pruner that ends bad trials."""
     from optuna import pruners
 
     if pruner.name == "median":

@@ -1,4 +1,4 @@
-"""The space of a search: which values a trial gets, and every combination of a grid."""
+"""The search space: the values of a trial, and every combination of a grid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_COMBINATIONS = 100_000
 
 
 def suggest(trial: optuna.Trial, parameters: Mapping[str, Parameter]) -> dict[str, Value]:
-    """Return the values of a trial; parameters whose condition is not met are left out."""
+    """Return the values of a trial without parameters whose condition is not met."""
     values: dict[str, Value] = {}
     for name in in_order(parameters):
         if is_met(parameters[name], values):
@@ -29,28 +29,28 @@ def suggest(trial: optuna.Trial, parameters: Mapping[str, Parameter]) -> dict[st
 
 def _value(trial: optuna.Trial, name: str, parameter: Parameter) -> Value:
     if parameter.choice is not None:
-        # Optuna takes None, too, which no configuration holds.
+        # Optuna also accepts None, which a configuration never contains.
         value: Value = trial.suggest_categorical(name, parameter.choice)  # type: ignore[assignment]
         return value
     low, high = parameter.bounds or (0, 1)
     if type_of(name, parameter) == "int":
         first, last = integers(parameter)
         return trial.suggest_int(name, first, last, log=parameter.log)
-    # The upper bound itself is left out, as the original does.
+    # The upper bound is excluded, as in the original.
     return trial.suggest_float(name, low, math.nextafter(high, low), log=parameter.log)
 
 
 def integers(parameter: Parameter) -> tuple[int, int]:
-    """Return the first and the last integer within the bounds, of which the upper one is left out."""
+    """Return the first and the last integer within the bounds; the upper bound is excluded."""
     low, high = parameter.bounds or (0, 1)
     return math.ceil(low), math.ceil(high) - 1
 
 
 def is_met(parameter: Parameter, values: Mapping[str, Value]) -> bool:
-    """Whether the condition of a parameter is met by the values of others."""
+    """Whether the values of other parameters meet the condition of a parameter."""
     return all(
-        other in values and any(_same(values[other], value) for value in as_values(wanted))
-        for other, wanted in parameter.when.items()
+        other in values and any(_same(values[other], value) for value in as_values(values_needed))
+        for other, values_needed in parameter.when.items()
     )
 
 
@@ -59,7 +59,7 @@ def _same(a: object, b: object) -> bool:
 
 
 def in_order(parameters: Mapping[str, Parameter]) -> list[str]:
-    """Return the names of all parameters, each after those that its condition asks for."""
+    """Return the names of all parameters, each after those that its condition depends on."""
     ordered: list[str] = []
     while len(ordered) < len(parameters):
         ordered += [
@@ -71,12 +71,12 @@ def in_order(parameters: Mapping[str, Parameter]) -> list[str]:
 
 
 def combinations(parameters: Mapping[str, Parameter]) -> list[dict[str, Value]]:
-    """Return every combination of values that a grid has; what a condition leaves out is not varied.
+    """Return every combination of values of a grid; parameters excluded by a condition are not varied.
 
     Raises
     ------
     InputError
-        There are too many.
+        There are too many combinations.
     """
     every: list[dict[str, Value]] = [{}]
     for name in in_order(parameters):

@@ -1,4 +1,4 @@
-"""The database of a search: made at once or not at all, and written by several workers in turn."""
+"""The database of a search: created atomically, and shared by several workers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ OPENED_WITHIN = 5
 """Attempts to open a database."""
 
 AGAIN_AFTER_S = 0.2
-"""Between two of them."""
+"""Seconds between two attempts."""
 
 _LOCKED_FOR_S = 100
-"""Several workers write to a file of SQLite in turn; each waits so long for the others."""
+"""Seconds that a worker waits for others that write to a file of SQLite."""
 
 
 class StudyStorageError(TensightError):
@@ -33,14 +33,14 @@ class StudyStorageError(TensightError):
 
 
 def open_storage(url: str, heartbeat_every_s: int, grace_s: int) -> optuna.storages.RDBStorage:
-    """Open the database of a search, and make it if there is none.
+    """Open the database of a search, or create it.
 
     Parameters
     ----------
     url : str
-        As SQLAlchemy names databases.
+        As a URL of SQLAlchemy.
     heartbeat_every_s, grace_s : int
-        Seconds between two heartbeats of a worker, and without any until its trial counts as lost.
+        Seconds between two heartbeats of a worker, and without a heartbeat until its trial counts as lost.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def open_storage(url: str, heartbeat_every_s: int, grace_s: int) -> optuna.stora
             ValueError,
         ) as error:
             attempts -= 1
-            # Of workers that begin at once, one makes the tables of a server, and others find them half made.
+            # If workers begin together, one creates the tables on a server, and others find them incomplete.
             if not isinstance(error, sqlalchemy.exc.DBAPIError) or not attempts:
                 what = str(error).splitlines()[0][:300]
                 raise StudyStorageError(f"{without_password(url)}: the storage cannot be opened: {what}") from None
@@ -71,7 +71,7 @@ def open_storage(url: str, heartbeat_every_s: int, grace_s: int) -> optuna.stora
 
 
 def without_password(url: str) -> str:
-    """Return the address of a database as people may see it."""
+    """Return the address of a database for display."""
     import sqlalchemy
 
     try:
@@ -109,15 +109,15 @@ def _storage(url: str, **options: Any) -> optuna.storages.RDBStorage:
 
 
 def _make_at_once(path: Path) -> None:
-    """Make a database that has all its tables and indexes as soon as it is there.
+    """Create a database that has all its tables and indexes as soon as the file exists.
 
-    Optuna makes them one by one and takes those that it finds for complete: if it is killed before the index that
-    keeps names of studies unique, the next search makes a second study of the same name, and none can open either.
+    Optuna creates them one by one, and assumes that existing tables are complete. If it is killed before the index that
+    keeps the names of studies unique, the next search creates a second study of this name, and neither can be opened.
     """
     if path.exists():
         return
-    # Another worker may have been faster. Where files have no second names, Optuna makes it in its place; where nothing
-    # can be written, it says so.
+    # Another worker may have been faster. Without hard links, Optuna creates the file at its final path; if the folder
+    # cannot be written, Optuna reports that.
     with (
         contextlib.suppress(OSError),
         tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder,
@@ -130,10 +130,10 @@ def _make_at_once(path: Path) -> None:
 
 
 def _lock_before_reading(engine: sqlalchemy.Engine) -> None:
-    """Have each transaction of SQLite lock the database when it begins.
+    """Let each transaction of SQLite lock the database at its beginning.
 
-    Optuna gives a trial to a worker by reading its state FOR UPDATE, which SQLite does not know: of two workers both
-    would read that it waits, and both would run it.
+    Optuna assigns a trial to a worker by reading its state FOR UPDATE, which SQLite does not support: two workers could
+    both read that a trial waits, and both run it.
     """
     from sqlalchemy import event
 
@@ -145,5 +145,5 @@ def _lock_before_reading(engine: sqlalchemy.Engine) -> None:
 
     event.listen(engine, "connect", leave_beginning_to_us)
     event.listen(engine, "begin", begin)
-    # Those that are open already began as Python does.
+    # Connections that are open already have Python's behaviour.
     engine.dispose()

@@ -1,6 +1,6 @@
-"""The study of a search in its storage: which trial is next, what came of each, and whose worker has died.
+"""The study of a search in its storage: the next trials, their outcomes, and trials whose worker has died.
 
-Several workers, on several machines, may work on one study. Each trial is given to one of them by the storage.
+Several workers, on several machines, may work on one study. The storage assigns each trial to one of them.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ if TYPE_CHECKING:
 
 HEARTBEAT_EVERY_S = 10
 GRACE_S = 120
-"""A trial of another machine of which nothing was heard for so long counts as lost."""
+"""Seconds without a heartbeat after which a trial of another machine counts as lost."""
 
 MOST_ATTEMPTS = 3
-"""A trial whose worker died is tried so often."""
+"""Number of times that a trial is tried if its workers die."""
 
 _LONGEST_TEXT = 2000
-"""Characters of an attribute that every database takes."""
+"""Characters of an attribute that every database accepts."""
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A trial that is to be run.
+    """A trial to run.
 
     Attributes
     ----------
     trial : optuna.Trial
     values : dict of str to value
-        Of its parameters.
+        Values of its parameters.
     """
 
     trial: optuna.Trial
@@ -73,18 +73,18 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a trial.
+    """The outcome of a trial.
 
     Attributes
     ----------
     values : tuple of float
-        Of the targets; empty if it was pruned, or has failed.
+        Values of the targets; empty if the trial was pruned or has failed.
     is_pruned : bool
-        Whether it was ended because it was bad; otherwise, without values, it has failed.
+        Whether it was ended because it was bad. A trial without values that was not pruned has failed.
     reason : str
         Why it was pruned or has failed.
     attributes : dict of str to value
-        What else is kept of it.
+        Further attributes to store.
     """
 
     values: tuple[float, ...] = ()
@@ -94,13 +94,13 @@ class Outcome:
 
 
 class StudyReading:
-    """What a study of Optuna holds; nothing is written.
+    """Read access to a study of Optuna.
 
     Parameters
     ----------
     configuration : Configuration
     url : str
-        Of the storage.
+        URL of the storage.
     study : optuna.Study
     """
 
@@ -115,20 +115,20 @@ class StudyReading:
         return without_password(self.url)
 
     def trials(self) -> list[FrozenTrial]:
-        """Return the trials that count, in the order of their numbers."""
+        """Return the trials that count, ordered by number."""
         return [trial for trial in self._study.get_trials(deepcopy=False) if not trial.user_attrs.get(SET_ASIDE)]
 
     def best(self) -> list[FrozenTrial]:
-        """Return the best trial; of several targets, those than which no other is better in all."""
+        """Return the best trial; with several targets, the Pareto-optimal ones."""
         try:
             return self._study.best_trials if len(self._study.directions) > 1 else [self._study.best_trial]
         except ValueError:
             return []
 
     def importance(self) -> dict[str, float]:
-        """Return how much each parameter matters, as Optuna estimates; empty if there are too few trials.
+        """Return how much each parameter matters, as Optuna estimates it; empty if there are too few trials.
 
-        Of several targets it is the mean.
+        With several targets it is the mean over them.
         """
         from optuna.importance import get_param_importances
         from optuna.trial import TrialState
@@ -139,31 +139,31 @@ class StudyReading:
         targets = range(len(self._study.directions))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # What cannot be estimated, as of parameters that never changed, is not said.
+            # Importance cannot always be estimated, for example of parameters that never changed.
             with contextlib.suppress(ValueError, RuntimeError):
                 for target in targets:
-                    found = get_param_importances(self._study, target=partial(_value_of, target))
-                    for name, share in found.items():
+                    shares = get_param_importances(self._study, target=partial(_value_of, target))
+                    for name, share in shares.items():
                         sums[name] = sums.get(name, 0.0) + share / len(targets)
                 return dict(sorted(sums.items(), key=lambda item: -item[1]))
         return {}
 
 
 class Study(StudyReading):
-    """A study of Optuna, made or opened.
+    """A study of Optuna, created or opened.
 
     Parameters
     ----------
     configuration : Configuration
     url : str
-        Of the storage, as SQLAlchemy names databases.
+        URL of the storage, as in SQLAlchemy.
     must_exist : bool
-        Whether a study that is not there is an error.
+        Whether a missing study is an error.
 
     Raises
     ------
     StudyStorageError
-        The storage cannot be opened, or holds another study of this name.
+        The storage cannot be opened, or contains another study of this name.
     """
 
     def __init__(self, configuration: Configuration, url: str, *, must_exist: bool = False) -> None:
@@ -186,7 +186,7 @@ class Study(StudyReading):
             study = optuna.load_study(study_name=name, storage=self._storage, pruner=pruner)
         except KeyError:
             raise StudyStorageError(
-                f"{without_password(url)}: there is no study {name!r}; `tensight search --config` makes one"
+                f"{without_password(url)}: there is no study {name!r}; `tensight search --config` creates one"
             ) from None
         if [direction.name.lower() for direction in study.directions] != directions:
             raise StudyStorageError(
@@ -194,17 +194,17 @@ class Study(StudyReading):
                 " write another `name` into the configuration"
             )
         if not must_exist:
-            # Who looks at it elsewhere has no file of the configuration.
+            # Readers on other machines do not have the file of the configuration.
             written = configuration.model_dump(mode="json", by_alias=True, exclude_defaults=True)
             if study.user_attrs.get(CONFIGURATION) != written:
                 study.set_user_attr(CONFIGURATION, written)
         study.sampler = make_sampler(configuration.tuner, _seed(configuration, study, is_new=is_new))
         return study
 
-    # --- which trial is next ---
+    # --- the next trial ---
 
     def fill_grid(self) -> None:
-        """Have each combination of a grid wait for its trial, unless it has one, or was lost too often."""
+        """Queue a trial for each combination of a grid that neither has one nor was lost too often."""
         if self._configuration.tuner.name != "grid":
             return
         # Another worker may do the same at the same time: of two trials of a combination the later one is never run.
@@ -221,12 +221,12 @@ class Study(StudyReading):
                 self._study.enqueue_trial(values, user_attrs={COMBINATION: index})
 
     def ask(self, most: int) -> Suggestion | None:
-        """Return the next trial; None if there are as many as wanted, or a grid has no more.
+        """Return the next trial; None if there are enough, or the grid has no more.
 
         Parameters
         ----------
         most : int
-            How many trials the study shall have in all.
+            Number of trials of the study in all.
         """
         from optuna.trial import TrialState
 
@@ -244,7 +244,7 @@ class Study(StudyReading):
 
     def _begin(self) -> optuna.Trial:
         worker = _this_worker()
-        # A trial that is begun has no worker for a moment: if this one dies then, others know that it was asking.
+        # A trial has no worker for a moment after it begins: if this worker dies then, others know that it was asking.
         asking = f"{ASKING} {worker['host']} {worker['pid']} {id(self)}"
         self._study.set_user_attr(asking, worker)
         with warnings.catch_warnings():
@@ -257,17 +257,17 @@ class Study(StudyReading):
         return trial
 
     def _superfluous(self, number: int, most: int) -> str:
-        """Return why a trial that was begun is not wanted, because of other workers; empty if it is."""
+        """Return why other workers made a new trial superfluous; empty if they did not."""
         *earlier, trial = self._study.get_trials(deepcopy=False)[: number + 1]
         if _counted(earlier) >= most:
-            return "as many trials as wanted were begun by others"
+            return "other workers have begun enough trials"
         if self._configuration.tuner.name != "grid":
             return ""
         combination = trial.user_attrs.get(COMBINATION)
         if combination is None:
-            return "all combinations of the grid were begun by others"
-        others = [one for one in earlier if one.user_attrs.get(COMBINATION) == combination]
-        if all(one.user_attrs.get(SET_ASIDE) for one in others):
+            return "other workers have begun all combinations of the grid"
+        others = [other for other in earlier if other.user_attrs.get(COMBINATION) == combination]
+        if all(other.user_attrs.get(SET_ASIDE) for other in others):
             return ""
         return "another trial has this combination of the grid"
 
@@ -281,12 +281,12 @@ class Study(StudyReading):
         except ValueError as error:
             self._study.tell(trial, state=TrialState.FAIL)
             raise StudyStorageError(
-                f"{self.shown_url}: the parameters are others than those of the study"
+                f"{self.shown_url}: the parameters differ from those of the study"
                 f" {self._study.study_name!r} ({error}); write another `name` into the configuration"
             ) from None
 
     def others_run(self, most: int) -> bool:
-        """Whether other workers run trials of the wanted ones, which would be tried again if those workers died."""
+        """Whether other workers still run trials that count, which would be tried again if those workers died."""
         from optuna.trial import TrialState
 
         trials = self._study.get_trials(deepcopy=False)
@@ -299,17 +299,17 @@ class Study(StudyReading):
         return self._storage.get_trial_id_from_study_id_trial_number(study, number)
 
     def counted(self) -> int:
-        """Return how many trials there are that have ended, or run."""
+        """Return the number of trials that run or have ended."""
         return _counted(self._study.get_trials(deepcopy=False))
 
     def whole_steps(self) -> int | None:
-        """Return the most steps that a complete trial had, as the debugger counts them; None if that is not known."""
+        """Return the maximum number of steps of a complete trial, as the debugger counts them; None if unknown."""
         return max((trial.user_attrs.get(STEPS, 0) for trial in self._complete()), default=0) or None
 
-    # --- what came of it ---
+    # --- outcomes ---
 
     def note(self, suggestion: Suggestion, name: str, value: Any) -> None:
-        """Keep an attribute of a trial that runs; of one that was set aside meanwhile nothing is kept."""
+        """Store an attribute of a running trial; ignored if the trial was set aside meanwhile."""
         from optuna.exceptions import UpdateFinishedTrialError
 
         with contextlib.suppress(UpdateFinishedTrialError):
@@ -324,7 +324,7 @@ class Study(StudyReading):
         step : int
         value : float
         loss : float or None
-            What the debugger sees in the training at that time; it may object.
+            The loss that the debugger sees at that time, which may prevent pruning.
         """
         if len(self._configuration.all_targets) > 1:
             return False
@@ -338,19 +338,19 @@ class Study(StudyReading):
             peers = self._peers(suggestion)
             is_worse = peers.is_before_end(step) and not peers.is_spared(step, value, loss)
         if loss is not None and math.isfinite(loss):
-            # Whatever is written takes time, in which a trial that is to be ended goes on.
+            # Writing takes time, during which a trial that should end goes on; so this comes last.
             self._losses.setdefault(suggestion.number, {})[str(step)] = loss
             self.note(suggestion, LOSSES, self._losses[suggestion.number])
         return is_worse
 
     def rank(self, suggestion: Suggestion, step: int, value: float) -> str | None:
-        """Return how many other trials are better, if one that gets nowhere is lost; else None; see `Peers.rank`."""
+        """Return how many other trials are better if a trial without progress is lost; else None; see `Peers.rank`."""
         if len(self._configuration.all_targets) > 1:
             return None
         return self._peers(suggestion).rank(step, value)
 
     def rank_of_loss(self, suggestion: Suggestion, loss: float) -> str | None:
-        """Return the same where no trial reports a target before its end; see `Peers.rank_of_loss`."""
+        """Return the same if no trial reports a target before its end; see `Peers.rank_of_loss`."""
         if len(self._configuration.all_targets) > 1:
             return None
         return self._peers(suggestion).rank_of_loss(loss)
@@ -364,7 +364,7 @@ class Study(StudyReading):
         return self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
 
     def tell(self, suggestion: Suggestion, outcome: Outcome) -> None:
-        """Keep what came of a trial; if its worker was thought to be dead, and it was tried again, nothing is kept."""
+        """Store the outcome of a trial, unless its worker was taken for dead and the trial was tried again."""
         from optuna.trial import TrialState
 
         for name, value in {**outcome.attributes, REASON: outcome.reason}.items():
@@ -374,14 +374,14 @@ class Study(StudyReading):
             self._study.tell(suggestion.trial, list(outcome.values) or None, state=state)
 
     def set_aside(self, number: int, reason: str, *, again: bool = False) -> None:
-        """Mark a trial that runs as one that does not count; two that do so at once do it once.
+        """Mark a running trial as one that does not count; idempotent, also for two workers at once.
 
         Parameters
         ----------
         number : int
         reason : str
         again : bool
-            Have its values tried once more.
+            Queue its values again.
         """
         from optuna.exceptions import UpdateFinishedTrialError
         from optuna.trial import TrialState
@@ -405,18 +405,18 @@ class Study(StudyReading):
     def _running(self, number: int) -> FrozenTrial | None:
         from optuna.trial import TrialState
 
-        trial = next((one for one in self._study.get_trials(deepcopy=False) if one.number == number), None)
+        trial = next((trial for trial in self._study.get_trials(deepcopy=False) if trial.number == number), None)
         return trial if trial is not None and trial.state == TrialState.RUNNING else None
 
     # --- workers ---
 
     def heartbeat(self, suggestions: Sequence[Suggestion]) -> None:
-        """Let other machines know that trials are still being run."""
+        """Tell other machines that trials are still running."""
         for suggestion in suggestions:
             self._storage.record_heartbeat(self._id_of(suggestion.number))
 
     def give_up_lost(self) -> None:
-        """Have trials tried again whose worker has died: on this machine at once, on others after a while."""
+        """Queue trials again whose worker has died: on this machine at once, on others after a grace period."""
         from optuna.trial import TrialState
 
         running = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
@@ -427,7 +427,7 @@ class Study(StudyReading):
                 self.set_aside(trial.number, "its worker has died", again=True)
 
     def _orphans(self, running: Sequence[FrozenTrial]) -> set[int]:
-        """Return the numbers of trials whose worker has died before it could write down that they are its own."""
+        """Return the numbers of trials whose worker has died before it could store its name in them."""
         from optuna.trial import TrialState
 
         nameless = {trial.number for trial in running if WORKER not in trial.user_attrs}
@@ -436,14 +436,14 @@ class Study(StudyReading):
         asking = [worker for name, worker in self._study.user_attrs.items() if name.startswith(ASKING) and worker]
         if not asking or not all(_is_gone(worker) for worker in asking):
             return set()
-        # Who had asked before that was read, and is alive, has written its name by now.
+        # A worker that had asked before that was read, and is alive, has stored its name by now.
         now = self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         return {trial.number for trial in now if trial.number in nameless and WORKER not in trial.user_attrs}
 
     def _silent(self) -> set[int]:
         """Return the numbers of trials that have sent no heartbeat for too long, by the clock of the database."""
         study = self._storage.get_study_id_from_name(self._study.study_name)
-        # The public function of Optuna ends them itself, those of this machine that are there, too.
+        # Optuna's public function would end them itself, including those of this machine that still run.
         stale = self._storage._get_stale_trial_ids(study)
         return {self._storage.get_trial_number_from_id(trial) for trial in stale}
 
@@ -453,7 +453,7 @@ def _value_of(target: int, trial: FrozenTrial) -> float:
 
 
 def _seed(configuration: Configuration, study: optuna.Study, *, is_new: bool) -> int | None:
-    """Return the seed for this worker: that of the configuration, if it begins the study, and else another one."""
+    """Return the seed for this worker: that of the configuration if it begins the study, otherwise a different one."""
     seed = configuration.tuner.args.seed
     if seed is None or is_new:
         return seed
@@ -473,7 +473,7 @@ def _this_worker() -> dict[str, Any]:
 def _is_lost(trial: FrozenTrial, silent: set[int]) -> bool:
     worker = trial.user_attrs.get(WORKER)
     if worker is None:
-        # Killed between the first two things that are kept of a trial.
+        # The worker was killed before it could store its name in the trial.
         begun = trial.datetime_start
         return begun is not None and datetime.now() - begun > timedelta(seconds=GRACE_S)
     return _is_gone(worker) or (worker["host"] != socket.gethostname() and trial.number in silent)

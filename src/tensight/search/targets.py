@@ -1,4 +1,4 @@
-"""Where the values of a target are read while a trial runs, and when it has ended."""
+"""Sources of the values of a target, read while a trial runs and when it has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20
 _LONGEST_LINE = 1 << 16
-"""Bytes; a longer line is passed over."""
+"""Bytes; longer lines are skipped."""
 
 _STEP_KEYS = ("step", "global_step", "iteration", "epoch")
 
@@ -38,7 +38,7 @@ class TargetReader(ABC):
     Attributes
     ----------
     is_quick : bool
-        Whether reading new values takes so little that it may be done all the time.
+        Whether reading new values is cheap enough to do it all the time.
     """
 
     is_quick = False
@@ -47,12 +47,12 @@ class TargetReader(ABC):
         self.readings: list[Reading] = []
 
     def new(self, *, ended: bool = False) -> list[Reading]:
-        """Return the values that have come since this was called last.
+        """Return the values that have arrived since the last call.
 
         Parameters
         ----------
         ended : bool
-            The trial has ended: what is there now is all.
+            The trial has ended: no more values will arrive.
         """
         before = len(self.readings)
         self._read(ended=ended)
@@ -65,7 +65,7 @@ class TargetReader(ABC):
     @property
     @abstractmethod
     def where(self) -> str:
-        """Where the values are looked for, for a person who finds none."""
+        """Where the values were expected, for a user who has none."""
 
     def _add(self, step: int | None, value: float) -> None:
         self.readings.append(Reading(len(self.readings) + 1 if step is None else step, value))
@@ -83,7 +83,7 @@ class TargetReader(ABC):
 
 
 class _Tail:
-    """The lines of a file that grows."""
+    """The lines of a growing file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -91,7 +91,7 @@ class _Tail:
         self._rest = b""
 
     def lines(self, *, ended: bool) -> list[str]:
-        """Return the lines that are complete now; at the end the last one, too."""
+        """Return the new complete lines; at the end of the trial also an incomplete last line."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._position)
@@ -107,7 +107,7 @@ class _Tail:
 
 
 class PatternReader(TargetReader):
-    """What a regular expression finds in the output of a trial."""
+    """Matches of a regular expression in the output of a trial."""
 
     is_quick = True
 
@@ -130,7 +130,7 @@ class PatternReader(TargetReader):
 
     @property
     def where(self) -> str:
-        """Where the values are looked for."""
+        """Where the values were expected."""
         return f"the pattern {self._pattern.pattern!r} found nothing in what it printed"
 
 
@@ -157,12 +157,12 @@ class JsonLinesReader(TargetReader):
 
     @property
     def where(self) -> str:
-        """Where the values are looked for."""
+        """Where the values were expected."""
         return f"no line of {self._path} has a number called {self._key!r}"
 
 
 class EventsReader(TargetReader):
-    """A scalar in event files of TensorBoard or MindSpore, or what MindSpore notes of the whole training."""
+    """A scalar in event files of TensorBoard or MindSpore, or in MindSpore's lineage of the training."""
 
     def __init__(self, folder: Path, key: str, *, is_loss: bool) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ class EventsReader(TargetReader):
 
     @property
     def where(self) -> str:
-        """Where the values are looked for."""
+        """Where the values were expected."""
         return self._wrong or f"nothing in {self._folder} is called {self._key!r}"
 
 
@@ -211,7 +211,7 @@ class AgentReader(TargetReader):
 
     @property
     def where(self) -> str:
-        """Where the values are looked for."""
+        """Where the values were expected."""
         return "the debugger saw no loss"
 
 
@@ -222,19 +222,19 @@ def make_reader(
     fill: Callable[[str], str],
     losses: Callable[[], Sequence[tuple[int, float]]],
 ) -> TargetReader:
-    """Return what reads the values of a target in a trial.
+    """Return the reader for the values of a target in a trial.
 
     Parameters
     ----------
     target : Target
     summary_dir : Path
-        Of the trial.
+        Folder of the trial.
     output : Path
-        What it prints.
+        The file with the output of the trial.
     fill : callable
-        Puts the values of the trial into a text with placeholders.
+        Replaces placeholders in a text with the values of the trial.
     losses : callable
-        Returns steps and losses that the debugger knows.
+        Returns steps and losses that the debugger has seen.
     """
     source = target.source
     is_loss = target.name == "loss" and (source is None or source.key is None)

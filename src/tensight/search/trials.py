@@ -1,4 +1,4 @@
-"""One trial: a process group of its own, what it prints, what it reaches, and how it ends."""
+"""A trial: its process group, its output, its values, and its end."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from tensight.search.watching import Watch
 
 OUTPUT = "output.log"
-"""In the folder of a trial: what it printed."""
+"""File in the folder of a trial: its output."""
 
 RECORDING = "recording"
-"""In the folder of a trial: the steps that were recorded."""
+"""Folder in the folder of a trial: the recorded steps."""
 
 END_WITHIN_S = 5.0
-"""After SIGTERM; then it is killed."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 LINES_KEPT = 8
 _TAIL_BYTES = 8192
 
 
 def custom_lineage(values: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the values that SummaryCollector is to note, because it does not know them itself."""
+    """Return the values that SummaryCollector should record, because it does not know them itself."""
     return {name: value for name, value in values.items() if name not in SYSTEM_PARAMETERS}
 
 
 class TrialProcess:
-    """A trial that runs.
+    """A running trial.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class TrialProcess:
     base : Path
         Folder of the search.
     resolve : callable
-        Makes a program with its arguments out of the words of a command.
+        Returns a program with its arguments for the words of a command.
     watch : Watch or None
         The debugger's view; None without the debugger.
 
@@ -99,13 +99,13 @@ class TrialProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # It is ended with all that it starts, and Ctrl-C is for the search.
+                # All that it starts is ended with it, and Ctrl-C is meant for the search.
                 start_new_session=True,
             )
 
     @property
     def output(self) -> Path:
-        """The file of what it prints."""
+        """The file with the output."""
         return self.folder / OUTPUT
 
     @property
@@ -115,7 +115,7 @@ class TrialProcess:
 
     def _environment(self) -> dict[str, str]:
         values = self.suggestion.values
-        # What it prints is read while it runs.
+        # The output is read while the trial runs.
         environment = {"PYTHONUNBUFFERED": "1", **os.environ}
         environment[VARIABLE] = hyper_config_text(values, str(self.folder), custom_lineage(values))
         if self.watch is not None:
@@ -124,21 +124,21 @@ class TrialProcess:
 
     @property
     def _is_compared(self) -> bool:
-        """Whether anything may end it because it is worse than others."""
+        """Whether the trial may be ended because it is worse than others."""
         return self._configuration.effective_pruner.name != "none" or (self.watch is not None and self.watch.prunes)
 
     def _losses(self) -> Any:
         return [] if self.watch is None else self.watch.losses()
 
     def recent_loss(self) -> float | None:
-        """Return the mean loss since the last time, as the debugger saw it; None if it sees none, or is the target."""
+        """Return the mean loss since the last call; None if the debugger sees no loss, or if it is the target."""
         source = self._configuration.all_targets[0].source
         if self.watch is None or (source is not None and source.agent is not None):
             return None
         return self.watch.recent_loss()
 
     def has_news(self) -> bool:
-        """Return whether it has ended, or reported its target, as far as that shows without much work."""
+        """Return whether the trial has ended or reported its target, as far as a cheap check shows."""
         if self._process.poll() is not None:
             return True
         if self._ending is not None or not self._is_compared or not self._readers[0].is_quick:
@@ -151,12 +151,12 @@ class TrialProcess:
         return readings
 
     def poll(self, judge: Callable[[list[Reading]], str]) -> Outcome | None:
-        """Check how it goes; return its outcome once it has ended.
+        """Check the trial; return its outcome once it has ended.
 
         Parameters
         ----------
         judge : callable
-            Takes new values of the first target, and returns why the trial is ended, or an empty text.
+            Takes new values of the first target, and returns why to end the trial, or an empty text.
         """
         exit_code = self._process.poll()
         if self._ending is not None:
@@ -170,17 +170,17 @@ class TrialProcess:
         return None
 
     def _lost(self, judge: Callable[[list[Reading]], str]) -> Outcome | None:
-        """Return what comes of a trial that is not worth going on with."""
+        """Return the outcome of a trial that should not go on; None if it should."""
         readings = self._new_readings() if self._is_compared else []
         reason = judge(readings) if readings else ""
         if reason:
-            # Before anything else is asked: what it does from here on is for nothing.
+            # First of all: a trial that should end only wastes time from here on.
             self._tell_to_end()
         if self.watch is not None and self.watch.illness is None:
             knew = self.watch.may_be_lost
             self.watch.poll()
             if self.watch.illness is not None:
-                # It says more than that others are better.
+                # This is a better reason than that others are better.
                 reason = self.watch.illness.sentence
             elif not reason and self._is_compared and (not readings or self.watch.may_be_lost != knew):
                 reason = judge(readings[-1:])
@@ -200,19 +200,19 @@ class TrialProcess:
         return self._closed(outcome)
 
     def _ended_by_itself(self, exit_code: int, judge: Callable[[list[Reading]], str]) -> Outcome:
-        # What it has started, and not waited for, ends with it.
+        # Child processes that it did not wait for end with it.
         self._signal(signal.SIGKILL)
         if exit_code != 0:
             output = "\n".join(self.last_lines())
             how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
             return self._closed(Outcome(reason=f"{how}: {output}" if output else how), exit_code)
         if self._is_compared:
-            # Others are compared with it; it has done its work, whatever is said of it.
+            # Other trials are compared with it; this one is complete, whatever the comparison says.
             judge(self._new_readings(ended=True))
         return self._closed(self._reached(), exit_code)
 
     def _reached(self) -> Outcome:
-        """Return the outcome of a trial that has done its work."""
+        """Return the outcome of a trial that has completed."""
         values = []
         for target, reader in zip(self._configuration.all_targets, self._readers, strict=True):
             reader.new(ended=True)
@@ -244,7 +244,7 @@ class TrialProcess:
         return Outcome(outcome.values, outcome.is_pruned, outcome.reason, attributes)
 
     def last_lines(self) -> list[str]:
-        """Return the last lines that it printed."""
+        """Return the last lines of the output."""
         try:
             with self.output.open("rb") as file:
                 file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
@@ -254,7 +254,7 @@ class TrialProcess:
         return [line.rstrip() for line in text.splitlines() if line.strip()][-LINES_KEPT:]
 
     def end(self) -> None:
-        """End it, and wait for that: politely first."""
+        """End the trial and wait for its end: SIGTERM first, then SIGKILL."""
         for number, patience_s in ((signal.SIGTERM, END_WITHIN_S), (signal.SIGKILL, END_WITHIN_S)):
             self._signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -265,7 +265,7 @@ class TrialProcess:
             self.watch.close()
 
     def _tell_to_end(self) -> None:
-        """Send SIGTERM once: what ends well at a first signal may break off at a second."""
+        """Send SIGTERM once: a program that shuts down cleanly at the first signal may abort at a second."""
         if not self._is_termination_sent:
             self._is_termination_sent = True
             self._signal(signal.SIGTERM)

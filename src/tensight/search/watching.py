@@ -1,8 +1,8 @@
-"""Trials under the debugger: what its recommended watchpoints hit, and whether the trial is lost.
+"""Trials under the debugger: the hits of the recommended watchpoints, and whether the trial is lost.
 
-A trial that is hit is stopped until it is polled: it goes on at once after a warning, and is ended after an error.
-What says that a training gets nowhere is a warning, and known as long as it is true: whether it ends the trial depends
-on what others have reached.
+A trial with a hit is stopped until it is polled: it goes on at once after a warning, and is ended after an error.
+A hit that shows that the training makes no progress is a warning, and kept as long as it is true; whether it ends the
+trial depends on the results of the other trials.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ if TYPE_CHECKING:
 SURVIVABLE = frozenset({"weight_growth"})
 """Errors that do not end a trial.
 
-In a training that somebody looks after, a weight that grows tenfold in one step is worth a stop. Between wide bounds,
-good trials do it in their first steps: weights that begin small, before a normalisation or in two networks against each
-other, grow to their size at once. If it is an explosion, an overflow follows, or the target shows it.
+In a training with a user at hand, a weight that grows tenfold in one step is worth a stop. Between wide bounds,
+good trials do this in their first steps: weights that begin small, before a normalisation or in adversarial networks,
+grow to their size at once. If it is an explosion, an overflow follows, or the target shows it.
 """
 
 MOST_KEPT = 20
-"""Warnings of a trial."""
+"""Maximum number of warnings kept of a trial."""
 
 MOST_POINTS = 1000
-"""Of a loss curve; the server gives no more."""
+"""Maximum number of points of a loss curve; the server returns no more."""
 
 HALF_BEGINS = 0.8
-"""Share of the steps until a trial is late after which losses count as those of its half."""
+"""Share of the steps until a trial is late after which losses count for `half_loss`."""
 
 LOSSES_EVERY_S = 0.001
-"""Trials are compared by their loss, of each step if it costs no more than a hundredth of their time."""
+"""Seconds. Trials are compared by their loss at each step if that costs at most a hundredth of their time."""
 
 
 @dataclass(frozen=True)
 class Illness:
-    """What the debugger found in a trial.
+    """A problem that the debugger found in a trial.
 
     Attributes
     ----------
@@ -65,12 +65,12 @@ class Illness:
     severity : str
         "error" or "warning".
     node : str
-        The first in the order of execution on which it hit.
+        The first node in execution order on which it hit.
     step : int
     line : str
-        ``file:line`` of the person's code; empty if it is not known.
+        ``file:line`` of the user's code; empty if unknown.
     tensors, nodes : int
-        On how many it hit in the same step.
+        Number of tensors and nodes on which it hit in the same step.
     """
 
     condition: str
@@ -83,7 +83,7 @@ class Illness:
 
     @property
     def sentence(self) -> str:
-        """What was found, in one line."""
+        """The problem in one line."""
         where = f" ({self.line})" if self.line else ""
         more = f" and {self.tensors - 1} more" if self.tensors > 1 else ""
         return f"{self.condition} at step {self.step}: {self.node}{more}{where}"
@@ -107,33 +107,33 @@ class Watch:
     Parameters
     ----------
     server : Server
-        Where the training attaches.
+        Server to which the training attaches.
     job : str
-        The name under which it does.
+        Name under which the training attaches.
     host, port : str, int
-        Where the server listens for trainings.
+        Address on which the server listens for trainings.
     prunes : bool
-        Whether an error ends the trial, or that it gets nowhere.
+        Whether an error ends the trial, or a lack of progress.
     record : str
-        What is recorded, as `tensight run --record` takes it; empty for nothing.
+        What to record, as `tensight run --record` takes it; empty for nothing.
     whole_steps : int or None
-        Steps of a whole trial, if any has come to its end.
+        Steps of a complete trial; None if no trial has completed.
 
     Attributes
     ----------
     steps : int
-        That the training has done, as far as is known.
+        Steps that the training has done, as far as known.
     is_attached : bool
-        Whether the training has come.
+        Whether the training has attached.
     warnings : list of Illness
-        What was found and does not end the trial.
+        Problems that do not end the trial.
     illness : Illness or None
-        What ends it.
+        The problem that ends the trial.
     nowhere : Illness or None
-        What says that the training gets nowhere; None once it moves again.
+        The hit that shows that the training makes no progress; None once it progresses again.
     half_loss : float or None
-        Mean loss before its half was done; known then of a training that gets nowhere, and of others when they have
-        ended. None if the debugger saw none.
+        Mean loss just before half of the steps were done; for a training with progress it is set when that has ended.
+        None if the debugger saw no loss.
     """
 
     server: Server
@@ -151,29 +151,29 @@ class Watch:
     _session: Session | None = None
     _is_prepared: bool = False
     _recent: tuple[int, float] | None = None
-    """The last step whose loss was asked for, and the mean of those that had come."""
+    """The last step whose loss was requested, and the mean of the losses so far."""
     _ends: dict[int, int] = field(default_factory=dict)
-    """Watchpoints that are taken away, each with the step."""
+    """Watchpoints to remove, each with the step."""
     _recovery: int | None = None
-    """The watchpoint that hits when a training that gets nowhere moves again."""
+    """The watchpoint that hits when the training makes progress again."""
 
     @property
     def is_attached(self) -> bool:
-        """Whether the training has come."""
+        """Whether the training has attached."""
         return self._session is not None
 
     @property
     def session_id(self) -> str:
-        """The id of the session on the server; empty if the training has not come."""
+        """The id of the session on the server; empty if the training has not attached."""
         return "" if self._session is None else self._session.id
 
     @property
     def may_be_lost(self) -> bool:
-        """Whether the training gets nowhere, and is not late."""
+        """Whether the training makes no progress, and is not late."""
         return self.prunes and self.nowhere is not None and not is_late(self.steps, self.whole_steps)
 
     def end_as_lost(self, reason: str) -> str:
-        """Have what says that the training gets nowhere end it; return that with the other reason."""
+        """End the trial for its lack of progress; return that with the other reason."""
         assert self.nowhere is not None  # noqa: S101 - `may_be_lost` says so
         self.illness = self.nowhere
         return f"{GETS_NOWHERE[self.illness.condition]}, and {reason} ({self.illness.sentence})"
@@ -201,7 +201,7 @@ class Watch:
         return {"TENSIGHT_DEBUG": "1", **as_variables(chosen)}
 
     def poll(self) -> None:
-        """Check whether the training is stopped at a hit; note it, and let it go on unless it is lost."""
+        """Check whether the training is stopped at a hit; store the hit, and resume the training unless it is lost."""
         if self.illness is not None:
             return
         try:
@@ -213,7 +213,7 @@ class Watch:
             if record.state is State.PAUSED:
                 self._judge(self._session, record)
         except (NotFoundError, StateError, UnreachableError):
-            """It has ended meanwhile, or the server has; its exit code tells what came of it."""
+            """The training or the server has ended meanwhile; the exit code tells the outcome."""
 
     def _find(self) -> Session | None:
         return next((session for session in self.server.sessions() if session.name == self.job), None)
@@ -221,32 +221,32 @@ class Watch:
     def _judge(self, session: Session, record: SessionRecord) -> None:
         if record.hits:
             watched = {point.id: point.nodes for point in session.watchpoints()}
-            for point, found in _illnesses(list(session.hits())).items():
+            for point, illness in _illnesses(list(session.hits())).items():
                 if point == self._recovery:
                     self._moves(session)
                     continue
-                if found.severity == "error" and found.condition not in SURVIVABLE and self.prunes:
-                    self.illness = found
+                if illness.severity == "error" and illness.condition not in SURVIVABLE and self.prunes:
+                    self.illness = illness
                     return
                 if len(self.warnings) < MOST_KEPT:
-                    self.warnings.append(found)
-                if found.condition in GETS_NOWHERE and found.nodes >= watched.get(point, 0):
-                    self._gets_nowhere(session, found)
+                    self.warnings.append(illness)
+                if illness.condition in GETS_NOWHERE and illness.nodes >= watched.get(point, 0):
+                    self._gets_nowhere(session, illness)
         if not self._is_prepared:
             self._prepare(session)
         self._go_on(session, record.step)
 
-    def _gets_nowhere(self, session: Session, found: Illness) -> None:
-        """Note what says that the training gets nowhere, and watch for the end of that."""
-        if self.nowhere is not None or self.whole_steps is None or is_late(found.step, self.whole_steps):
+    def _gets_nowhere(self, session: Session, illness: Illness) -> None:
+        """Store the hit that shows a lack of progress, and watch for progress."""
+        if self.nowhere is not None or self.whole_steps is None or is_late(illness.step, self.whole_steps):
             return
-        self._recovery = self._set(session, gets_on(found.condition, self.whole_steps))
+        self._recovery = self._set(session, gets_on(illness.condition, self.whole_steps))
         if self._recovery is not None:
-            self.nowhere = found
+            self.nowhere = illness
             self._ends[self._recovery] = half_of(self.whole_steps)
 
     def _moves(self, session: Session) -> None:
-        """Note that the training moves again."""
+        """Note that the training makes progress again."""
         if self._recovery is not None:
             session.delete_watchpoints(self._recovery)
             del self._ends[self._recovery]
@@ -259,21 +259,21 @@ class Watch:
         if self.whole_steps is not None:
             point = self._set(session, weights_still(self.whole_steps))
             if point is not None:
-                # The first update is known one step later where nothing is known of the state before it.
+                # Without a state before the first update, that update is seen one step later.
                 self._ends[point] = beginning_of(self.whole_steps) + 1
 
-    def _set(self, session: Session, wanted: LostWatchpoint) -> int | None:
-        """Set a watchpoint, and return its id; None if this training cannot be watched for it."""
+    def _set(self, session: Session, watchpoint: LostWatchpoint) -> int | None:
+        """Set a watchpoint, and return its id; None if this training does not support it."""
         try:
             point = session.watch(
-                wanted.condition,
-                on=wanted.on,
+                watchpoint.condition,
+                on=watchpoint.on,
                 edits=(),
-                name=wanted.name,
+                name=watchpoint.name,
                 severity="warning",
                 enabled=True,
-                persistence=wanted.persistence,
-                **wanted.parameters,
+                persistence=watchpoint.persistence,
+                **watchpoint.parameters,
             )
         except InputError:
             return None
@@ -283,18 +283,18 @@ class Watch:
         if self._recovery is not None and self._ends.get(self._recovery, step + 1) <= step:
             self.half_loss = self._loss_before(step)
         for point in [point for point, end in self._ends.items() if end <= step]:
-            # It costs something, and a learning rate that falls is no illness.
+            # It costs time, and a learning rate that decays is not a problem.
             session.delete_watchpoints(point)
             del self._ends[point]
         session.continue_(min(self._ends.values()) - step if self._ends else -1)
 
     def _loss_before(self, step: int) -> float | None:
-        """Return the mean of the losses that came shortly before a step; None if none did."""
+        """Return the mean of the losses shortly before a step; None if there are none."""
         losses = [loss for at, loss in self.losses() if HALF_BEGINS * step < at <= step]
         return sum(losses) / len(losses) if losses else None
 
     def losses(self) -> Sequence[tuple[int, float]]:
-        """Return steps and losses as far as they are known; NaN where a loss is not finite."""
+        """Return the known steps and losses; NaN where a loss is not finite."""
         if self._session is None:
             return []
         try:
@@ -309,9 +309,9 @@ class Watch:
         ]
 
     def recent_loss(self) -> float | None:
-        """Return the mean of the losses that have come since this was called last; None if there are none at all.
+        """Return the mean of the losses that have arrived since the last call; None if there are none at all.
 
-        If none has come since, the mean is that of the last time; it is not finite if one of them is not.
+        Without new losses it is the mean of the last call. It is not finite if one of the losses is not.
         """
         last = self._recent[0] if self._recent is not None else -1
         new = [(step, loss) for step, loss in self.losses() if step > last]
@@ -320,7 +320,7 @@ class Watch:
         return None if self._recent is None else self._recent[1]
 
     def close(self) -> None:
-        """Have the server forget the session; the training has ended."""
+        """Let the server forget the session; the training has ended."""
         if self._session is None:
             return
         try:
@@ -329,26 +329,26 @@ class Watch:
                 self.half_loss = self._loss_before(half_of(self.steps))
             self._session.close()
         except TensightError:
-            """The server has forgotten it already, or notices by itself that the process is gone."""
+            """The server has forgotten it already, or notices that the process is gone."""
 
 
 def _illnesses(nodes: Sequence[NodeHits]) -> dict[int, Illness]:
-    """Return what each watchpoint found that hit, by its id, errors first.
+    """Return the problem that each watchpoint found, by its id, errors first.
 
     Parameters
     ----------
     nodes : sequence of NodeHits
-        In the order of execution.
+        In execution order.
     """
     firsts: dict[int, tuple[NodeHits, HitRecord]] = {}
     tensors: dict[int, int] = {}
     hit_nodes: dict[int, int] = {}
     for node in nodes:
-        found = [hit for tensor in node.tensors for hit in tensor.hits if hit.hit]
-        for hit in found:
+        hits = [hit for tensor in node.tensors for hit in tensor.hits if hit.hit]
+        for hit in hits:
             firsts.setdefault(hit.watchpoint, (node, hit))
             tensors[hit.watchpoint] = tensors.get(hit.watchpoint, 0) + 1
-        for point in {hit.watchpoint for hit in found}:
+        for point in {hit.watchpoint for hit in hits}:
             hit_nodes[point] = hit_nodes.get(point, 0) + 1
     illnesses = {}
     for point, (node, hit) in firsts.items():

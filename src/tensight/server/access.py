@@ -1,9 +1,9 @@
-"""Who may use the HTTP API: checked before anything else looks at a request, for WebSockets like for HTTP.
+"""Access control of the HTTP API, applied first to every request, HTTP and WebSocket.
 
-A debug server on a person's machine is reachable by every page that the person's browser shows. So a request must name
-a host that this server goes by (a page cannot make its own name point here: DNS rebinding), and if a browser says which
-page sends it, that must be one of ours (no forged requests, no cross-site WebSockets). With a token, whoever asks must
-know it too: in the ``Authorization`` header, or in the cookie that a login sets.
+Every page in a user's browser can reach a debug server on the user's machine. So a request must name a host that is
+allowed (against DNS rebinding, where a page makes its own name point here), and if the browser names the page that
+sends it, that must be ours (against forged requests and cross-site WebSockets). If there is a token, the client must
+also present it: in the ``Authorization`` header, or in the cookie that a login sets.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tensight.server.errors import BodyTooLargeError, ContentTypeError, Forbidde
 
 COOKIE = "tensight_token"
 SUBPROTOCOL = "bearer."
-"""Before the token, in the header by which a page names the protocols of a WebSocket: it can send no other header."""
+"""Prefix of the token in the WebSocket header of subprotocols, the only header that a page can set."""
 
-NO_ACCESS = "this server needs its access token, which is in the file that it named when it was started"
-WRONG_ACCESS = "the access token is not that of this server, which is in the file that it named when it was started"
+NO_ACCESS = "this server needs its access token, which is in the file named at its start"
+WRONG_ACCESS = "the access token is not that of this server, which is in the file named at its start"
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _EVERY_ADDRESS = frozenset({"0.0.0.0", "[::]"})  # noqa: S104 - compared, not bound
@@ -41,7 +41,7 @@ PAGE_POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; worker-src 'self' blob:; "
     "object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
-"""Of what browsers show or run; ``unsafe-inline`` only for styles, which scripts of the page set."""
+"""For content that browsers show or run; ``unsafe-inline`` only for styles, which scripts of the page set."""
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -53,21 +53,21 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class AccessRules:
-    """Whom the server answers.
+    """The rules for requests that the server accepts.
 
     Attributes
     ----------
     api_path : str
-        Below it everything needs the token, if there is one; ends with a slash.
+        Everything below it needs the token, if there is one; ends with a slash.
     open_paths : collection of str
-        Paths below `api_path` that need none: the login.
+        Paths below `api_path` that need no token: the login.
     token : str or None
-        None if everybody who can reach the server may use it, which is for loopback only.
+        None if everyone who can reach the server may use it, which is for loopback only.
     allowed_hosts : collection of str
-        Names and addresses by which requests may call the server, without port, beside those of the loopback.
-        ``0.0.0.0`` or ``::`` allows every address (never a name, which a stranger could make point here).
+        Accepted host names and addresses, without port, in addition to those of the loopback interface. ``0.0.0.0`` or
+        ``::`` accepts every address (but never a name, which an attacker could make point here).
     max_body_bytes : int
-        Bytes that the body of a request may have.
+        Maximum size of a request body in bytes.
     """
 
     api_path: str
@@ -78,7 +78,7 @@ class AccessRules:
 
 
 def cookie_value(token: str) -> str:
-    """Return what the cookie holds: it proves that the token was known, but is not the token.
+    """Return the value of the cookie, which proves knowledge of the token without containing it.
 
     Browsers send the cookies of a host to all of its ports, so other servers on this machine may see it.
     """
@@ -86,12 +86,12 @@ def cookie_value(token: str) -> str:
 
 
 def is_same(given: str, expected: str) -> bool:
-    """Return whether two secrets are equal, in a time that does not tell how much of them is."""
+    """Compare two secrets in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())
 
 
 class Access:
-    """Refuses requests that may not be made, bounds bodies, and adds the headers that browsers heed.
+    """Middleware that refuses forbidden requests, limits bodies, and adds security headers.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Access:
         self._cookie = cookie_value(rules.token) if rules.token is not None else ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request or WebSocket."""
+        """Handle a request or WebSocket."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -117,7 +117,7 @@ class Access:
                 receive = await self._with_whole_body(Headers(scope=scope), receive)
             await self._app(scope, receive, answer.send)
         except (ClientDisconnect, WebSocketDisconnect):
-            return  # nobody is there to be told
+            return  # the client has gone
         except TensightError as error:
             await answer.give(errors.reply_to(error, scope["path"]), receive)
         except Exception as error:
@@ -131,7 +131,7 @@ class Access:
             self._check_token(connection)
 
     def _host(self, headers: Headers) -> str:
-        """Return the host and port that the request calls, in lower case."""
+        """Return the host and port of the request, in lower case."""
         given = headers.getlist("host")
         match = _HOST.fullmatch(given[0]) if len(given) == 1 else None
         if match is None:
@@ -139,7 +139,7 @@ class Access:
         name = match["name"].lower()
         if name not in self._hosts and not (self._hosts & _EVERY_ADDRESS and _is_address(name)):
             raise ForbiddenError(
-                f"this server does not go by the name {name!r}; if it should, start it with --allowed-host {name}"
+                f"this server does not accept the host name {name!r}; to allow it, start it with --allowed-host {name}"
             )
         return given[0].lower()
 
@@ -154,16 +154,16 @@ class Access:
             return
         offered = (name for name in connection.scope.get("subprotocols", ()) if name.startswith(SUBPROTOCOL))
         offered_tokens = [name.removeprefix(SUBPROTOCOL) for name in offered]
-        if any(is_same(one, token) for one in offered_tokens):
+        if any(is_same(offered_token, token) for offered_token in offered_tokens):
             return
         if given or offered_tokens:
             raise UnauthorizedError(WRONG_ACCESS)
         raise UnauthorizedError(f"{NO_ACCESS}: send the header 'Authorization: Bearer TOKEN', or log in")
 
     async def _with_whole_body(self, headers: Headers, receive: Receive) -> Receive:
-        """Read the body of a request that changes something; it must be short, and JSON.
+        """Read the body of a request that changes something; it must be JSON and within the size limit.
 
-        A page of another site cannot send JSON without asking first, which this server never allows.
+        A page of another site cannot send JSON without a preflight request, which this server never grants.
         """
         most = self._rules.max_body_bytes
         declared = headers.get("content-length", "0")
@@ -178,7 +178,7 @@ class Access:
             body += message.get("body", b"")
             more = message.get("more_body", False)
             if len(body) > most:
-                raise BodyTooLargeError(f"the body of the request has more than {most:,} bytes, which are accepted")
+                raise BodyTooLargeError(f"the body of the request has more than {most:,} bytes, the maximum")
         media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         if body and media_type != "application/json":
             raise ContentTypeError(f"the body is declared as {media_type[:80]!r}; send JSON, as application/json")
@@ -186,7 +186,7 @@ class Access:
 
 
 class _Answer:
-    """What goes back: the application's messages with our headers, or a refusal if none has gone yet."""
+    """Sends the application's messages with our headers, or a refusal if none has been sent yet."""
 
     def __init__(self, scope: Scope, send: Send, *, is_api: bool) -> None:
         self._scope = scope
@@ -210,7 +210,7 @@ class _Answer:
             headers.setdefault("Cache-Control", "no-store")
 
     async def give(self, response: Response, receive: Receive) -> None:
-        """Send a refusal; an answer that has begun can only be broken off, which the server does."""
+        """Send a refusal; a response that has begun can only be aborted, which the server does."""
         if self._started:
             return
         if self._scope["type"] == "websocket":
@@ -220,7 +220,7 @@ class _Answer:
 
 
 def _check_origin(connection: HTTPConnection, host: str) -> None:
-    """Refuse what a browser sends on behalf of a page that is not ours."""
+    """Refuse requests that a browser sends for a page that is not ours."""
     for origin in connection.headers.getlist("origin"):
         if not _is_own_origin(origin, host, needs_tls=connection.scope["scheme"] in ("https", "wss")):
             raise ForbiddenError(f"a page of {origin[:200]!r} may not use this server; open the server's own page")
@@ -231,14 +231,14 @@ def _check_origin(connection: HTTPConnection, host: str) -> None:
 
 
 def _is_own_origin(origin: str, host: str, *, needs_tls: bool) -> bool:
-    scheme, separator, own = origin.lower().partition("://")
+    scheme, separator, address = origin.lower().partition("://")
     default = {"http": 80, "https": 443}.get(scheme)
     if default is None or not separator or (needs_tls and scheme != "https"):
         return False
-    theirs, ours = _HOST.fullmatch(own), _HOST.fullmatch(host)
+    theirs, ours = _HOST.fullmatch(address), _HOST.fullmatch(host)
     if theirs is None or ours is None or theirs["name"] != ours["name"]:
         return False
-    # Behind a proxy that ends TLS the page's scheme is not ours, so a port left out is that of the page's scheme.
+    # Behind a proxy that terminates TLS the page's scheme differs from ours, so a missing port is that of the page's.
     return int(theirs["port"] or default) == int(ours["port"] or default)
 
 
@@ -252,7 +252,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def _bracketed(host: str) -> str:
-    """Return a host as a Host header writes it: lower case, an IPv6 address in brackets."""
+    """Return a host as in a Host header: lower case, an IPv6 address in brackets."""
     host = host.strip().lower()
     if host.startswith("["):
         return host

@@ -1,4 +1,4 @@
-"""The access token: made once, kept in a file that only its owner reads."""
+"""The access token: generated once, stored in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tensight.errors import InputError
 TOKEN_NAME = "token"  # noqa: S105 - a file name
 SHORTEST, LONGEST = 16, 1024
 ALLOWED = re.compile(r"[!-~]+")
-"""What can travel in a header."""
+"""Characters allowed in a header."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """What a client must show.
+    """The secret that clients must present.
 
     Attributes
     ----------
     text : str
     file : Path
     new : bool
-        It was made just now, so nobody knows it yet.
+        It was generated just now, so clients do not know it yet.
     was_open : bool
         Other users of the machine could read the file until now.
     """
@@ -41,12 +41,12 @@ class AccessToken:
 
 
 def access_token(file: Path) -> AccessToken:
-    """Return the token that a file holds; make both if there is none.
+    """Return the token in a file; generate it if the file does not exist.
 
     Raises
     ------
     InputError
-        The file cannot be read or made, or what it holds is no token.
+        The file cannot be read or created, or does not contain a token.
     """
     try:
         try:
@@ -60,28 +60,28 @@ def access_token(file: Path) -> AccessToken:
     except OSError as error:
         raise InputError(f"the token file {file} cannot be used: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"the token file {file} holds no token: {_rule()}") from None
+        raise InputError(f"the token file {file} contains no token: {_rule()}") from None
     return AccessToken(text, file, new=True)
 
 
 def _close_to_others(file: Path) -> bool:
-    """Let only the owner read a file from now on; return whether others could."""
+    """Make a file readable by its owner only; return whether it was readable by others."""
     if not is_open_to_others(file):
         return False
-    # Of somebody else's file it stays as it is; what is said of it is true all the same.
+    # The mode of another user's file cannot be changed; the returned value is correct even then.
     with suppress(OSError):
         file.chmod(0o600)
     return True
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Whether users of the machine other than its owner may read or enter a file or folder."""
+    """Whether other users of the machine may read or enter a file or folder."""
     return path.stat().st_mode & 0o077 != 0
 
 
 def _usable(text: str, file: Path) -> str:
     if not SHORTEST <= len(text) <= LONGEST or not ALLOWED.fullmatch(text):
-        raise InputError(f"the token file {file} holds no token: {_rule()}")
+        raise InputError(f"the token file {file} contains no token: {_rule()}")
     return text
 
 

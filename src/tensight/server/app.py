@@ -1,4 +1,4 @@
-"""One process, one event loop: training processes by gRPC, people and programs by HTTP."""
+"""The server process, with one event loop: training processes connect by gRPC, clients by HTTP."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ logger = logging.getLogger(__name__)
 
 
 async def serve(settings: Settings, on_ready: Callable[[Ready], None], *, log_on_stderr: bool = True) -> None:
-    """Serve until a signal ends it.
+    """Run the server until a signal ends it.
 
     Parameters
     ----------
     settings : Settings
     on_ready : callable
-        Called once, when training processes and people can connect.
+        Called once, when training processes and clients can connect.
     log_on_stderr : bool
-        Also log to stderr, beside the file in the workspace.
+        Also log to stderr, in addition to the file in the workspace.
 
     Raises
     ------
@@ -72,7 +72,7 @@ async def serve(settings: Settings, on_ready: Callable[[Ready], None], *, log_on
 
 
 class _Process:
-    """What makes up the server process, and the order in which it comes and goes."""
+    """The parts of the server process, and the order in which they start and stop."""
 
     def __init__(self, settings: Settings, lock: WorkspaceLock) -> None:
         self._settings = settings
@@ -94,7 +94,7 @@ class _Process:
         self._http: HttpServer | None = None
 
     async def run(self, lifetime: Lifetime, on_ready: Callable[[Ready], None]) -> None:
-        """Open the ports, say so, wait for the end, and close everything."""
+        """Open the ports, announce them, wait for the end, and close everything."""
         settings = self._settings
         with open_socket(settings.host, settings.port, "--port") as http_socket:
             try:
@@ -112,7 +112,7 @@ class _Process:
         logger.info("ended")
 
     def _page(self, port: int) -> PageAddress:
-        """Return where people look at sessions."""
+        """Return the address of the page that shows sessions."""
         return PageAddress(
             here=self._http_address(reachable_host(self._settings.host), port),
             elsewhere=self._http_elsewhere(port) or "",
@@ -121,11 +121,11 @@ class _Process:
         )
 
     async def _open_debugger(self, page: PageAddress) -> str:
-        """Let training processes attach, and return where."""
+        """Accept training processes, and return the address."""
         settings = self._settings
         bounds = LiveSettings()
         drawn = settings.max_graph_node_size
-        # Who has such large graphs drawn must get them here.
+        # To draw graphs of that size, the server must also accept them.
         bounds = replace(
             bounds,
             most_drawn_nodes=drawn,
@@ -139,7 +139,7 @@ class _Process:
         host = settings.attach_host
         port = listen(self._grpc, address_text(host, settings.debugger_port), self._tls)
         if port is None:
-            # gRPC does not say why; what the system says when we try ourselves, is the reason.
+            # gRPC gives no reason; the error of our own attempt does.
             open_socket(host, settings.debugger_port, "--debugger-port").close()
             raise PortError(f"{address_text(host, settings.debugger_port)} cannot be listened on by gRPC")
         await self._grpc.start()
@@ -161,7 +161,7 @@ class _Process:
         return HttpServer(application, self._tls)
 
     async def _close(self) -> None:
-        """Stop accepting, tell the training processes that wait, close the sessions, then the connections."""
+        """Stop accepting connections, answer waiting training processes, close the sessions, then the connections."""
         if self._http is not None:
             self._http.stop()
         if self._grpc is not None and self._attachments is not None:
@@ -202,7 +202,7 @@ class _Process:
         )
 
     def _http_elsewhere(self, port: int) -> str | None:
-        """Return the address for other machines; None if it is the one for this machine."""
+        """Return the address for other machines; None if it is the same as for this machine."""
         for_all = reachable_host(self._settings.host) != self._settings.host
         return self._http_address(socket.gethostname(), port) if for_all else None
 
@@ -218,7 +218,7 @@ def _tls(settings: Settings) -> Tls | None:
 
 
 def _token(settings: Settings, host: str) -> AccessToken | None:
-    """Return the token that is needed where the server listens on a host: none where only this machine reaches it."""
+    """Return the token required on a host: None if only this machine can reach it."""
     if settings.token_file is not None:
         return access_token(settings.token_file)
     return None if is_loopback(host) else access_token(settings.workspace / TOKEN_NAME)

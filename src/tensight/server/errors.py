@@ -1,4 +1,4 @@
-"""What the HTTP API answers when something cannot be done: one table from exceptions to status, and their codes."""
+"""Error responses of the HTTP API: the mapping from exceptions to status codes, and their error codes."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ ErrorCode = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(CATA
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 LONGEST_MESSAGE = 2000
-"""Characters; a message may quote what a stranger sent."""
+"""Maximum length in characters; a message may quote untrusted input."""
 
 
 class ErrorDetail(Record):
     """What went wrong."""
 
     code: ErrorCode
-    """For programs, from the list in the reference of errors."""
+    """Error code for programs, from the list in the reference of errors."""
     message: str
-    """For a person: what was wrong, where, and what to do."""
+    """Message for the user: what was wrong, where, and what to do."""
     where: str = ""
-    """The parameter or path that it is about."""
+    """The parameter or path of the error."""
 
 
 class ErrorReply(Record):
@@ -84,21 +84,21 @@ STATUS: dict[type[TensightError], int] = {
     StorageError: 507,
     TensightError: 422,
 }
-"""The nearest base class of an exception decides."""
+"""Status by exception class; the nearest base class decides."""
 
 _CODE_OF_STATUS = {404: NotFoundError.code, 405: "method-invalid", 413: BodyTooLargeError.code}
-"""Of what is refused before any code of ours is asked."""
+"""Codes for requests that are refused before our code runs."""
 
 
 def reply(status: int, code: str, message: str, where: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an answer in the error model."""
+    """Return a response in the error format."""
     detail = ErrorDetail(code=code, message=_printable(message)[:LONGEST_MESSAGE], where=_printable(where)[:200])
     body = ErrorReply(error=detail).model_dump_json()
     return Response(body, status, headers, media_type="application/json")
 
 
 def reply_to(error: TensightError, where: str) -> Response:
-    """Return the answer to a request that Tensight refused.
+    """Return the response to a request that Tensight refused.
 
     Parameters
     ----------
@@ -112,26 +112,26 @@ def reply_to(error: TensightError, where: str) -> Response:
 
 
 def status_of(kind: type[TensightError]) -> int:
-    """Return the status of an answer that is an error of this class."""
+    """Return the status of an error response for this class."""
     return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
 
 
 def reply_to_unexpected(error: Exception, where: str) -> Response:
-    """Return the answer to a request that failed for a reason nobody thought of, and log the reason.
+    """Return the response to a request that failed unexpectedly, and log the reason.
 
-    The person learns where to look; what the exception says may concern nobody outside.
+    The user learns where to look; the message of the exception may be confidential.
     """
     logger.error("request failed", extra={"path": where}, exc_info=error)
     return reply(
         500,
         "server-failed",
-        f"the server failed ({type(error).__name__}); its log says why. The session may be used on.",
+        f"the server failed ({type(error).__name__}); see its log. The session remains usable.",
         where,
     )
 
 
 def install(app: FastAPI) -> None:
-    """Answer every exception of the application in the error model."""
+    """Convert every exception of the application to a response in the error format."""
     handlers: dict[type[Exception], Any] = {
         TensightError: _refused,
         RequestValidationError: _invalid_request,
@@ -143,18 +143,18 @@ def install(app: FastAPI) -> None:
 
 
 def documented(*kinds: type[TensightError]) -> dict[int | str, dict[str, Any]]:
-    """Return what OpenAPI says of the errors of an operation; that it may be asked badly goes without saying."""
-    wanted: dict[int, list[str]] = {}
+    """Return OpenAPI's description of the errors of an operation; invalid input is always included."""
+    descriptions: dict[int, list[str]] = {}
     for kind in (*kinds, InputError):
-        wanted.setdefault(status_of(kind), []).append((kind.__doc__ or "").strip())
+        descriptions.setdefault(status_of(kind), []).append((kind.__doc__ or "").strip())
     return {
         status: {"model": ErrorReply, "description": " ".join(dict.fromkeys(texts))}
-        for status, texts in sorted(wanted.items())
+        for status, texts in sorted(descriptions.items())
     }
 
 
 async def deny_websocket(websocket: WebSocket, response: Response) -> None:
-    """Refuse a WebSocket's handshake with an answer."""
+    """Refuse a WebSocket's handshake with a response."""
     if "websocket.http.response" in websocket.scope.get("extensions", {}):
         await websocket.send_denial_response(response)
     else:
@@ -189,7 +189,7 @@ async def _not_routed(connection: HTTPConnection, error: Exception) -> Response 
 
 
 def _methods_at(connection: HTTPConnection) -> list[str]:
-    """Return what can be done at a path; a router names the methods of only one of the routes there."""
+    """Return the methods allowed at a path; a router names those of only one of the routes there."""
     routes = connection.app.router.routes
     scopes = {method: {**connection.scope, "method": method} for method in _METHODS}
     return [
@@ -210,5 +210,5 @@ def _locations(problems: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a text that UTF-8 can carry: a path may hold bytes that are none."""
+    """Return a text that UTF-8 can encode: a path may contain undecodable bytes."""
     return text.encode("utf-8", "replace").decode()

@@ -1,8 +1,8 @@
-"""Events to those who follow a session or the server: as they happen over a WebSocket, or by asking again and again.
+"""Events of a session or the server for subscribers: pushed over a WebSocket, or polled.
 
-A follower has no queue. It remembers the number of the last event it was sent and reads on in the log, so a hundred
-followers cost a hundred numbers, and each event is written as JSON once. Who takes nothing for a while is dropped and
-can come back: the log still has what was missed, or says that it has not.
+A subscriber has no queue. The stream remembers the number of the last event sent and reads on in the log, so a hundred
+subscribers cost a hundred numbers, and each event is encoded as JSON once. A subscriber that accepts nothing for a
+while is dropped and can reconnect: the log still has the missed events, or reports that it has not.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 SLOW_CODE = 1013
-"""Close code for a follower that was dropped: try again later."""
+"""Close code for a dropped subscriber: try again later."""
 
 LONGEST_WAIT_S = 30.0
-"""Of one poll; proxies break off what takes longer."""
+"""Seconds of one poll; proxies abort longer requests."""
 
 _TEXTS_KEPT = 64
-"""Events of a log whose JSON is remembered; followers are nearly always at the newest ones."""
+"""Number of events of a log whose JSON is cached; subscribers are nearly always at the newest events."""
 
 _PAGE = 100
 _QUIET_S = 3600.0
 _FAREWELL_S = 60.0
-"""How long a dropped follower has to take what it was sent before, and the close code behind it."""
+"""Seconds for a dropped subscriber to accept what was sent before, and the close code after it."""
 
 
 class _Close(NamedTuple):
@@ -49,21 +49,21 @@ class _Close(NamedTuple):
 
 
 class EventStreams:
-    """All followers of all logs.
+    """The subscribers of all logs.
 
     Parameters
     ----------
     max_subscribers : int
-        How many may follow at once, by WebSocket or waiting poll.
+        Maximum number of subscribers, by WebSocket or waiting poll.
     slow_after_s : float
-        A follower that takes nothing for so long is dropped.
+        Seconds after which a subscriber that accepts nothing is dropped.
 
     Attributes
     ----------
     subscribers : int
-        How many follow now.
+        Current number of subscribers.
     dropped : int
-        How many were too slow so far.
+        Number of subscribers dropped so far for being too slow.
     """
 
     def __init__(self, max_subscribers: int, slow_after_s: float) -> None:
@@ -76,7 +76,7 @@ class EventStreams:
         self.dropped = 0
 
     def stop(self) -> None:
-        """Send everybody away, now and from now on: the server shuts down. From the event loop's thread."""
+        """Disconnect all subscribers and refuse new ones, at shutdown. Call it from the event loop's thread."""
         self._stopped = True
         if self._stopping is not None and not self._stopping.done():
             self._stopping.set_result(None)
@@ -87,7 +87,7 @@ class EventStreams:
         Raises
         ------
         LimitError
-            As many as allowed are waiting, or following, already.
+            The maximum number of subscribers is reached.
         """
         page = log.after(after, limit)
         if page.events or wait_s == 0 or self._stopped:
@@ -96,18 +96,18 @@ class EventStreams:
             return await self._unless_gone(log.wait_after(after, wait_s, limit), request) or log.after(after, limit)
 
     async def wait(self, request: Request, happened: asyncio.Event, wait_s: float) -> None:
-        """Wait until something has happened, the other side leaves, or a time is over.
+        """Wait until the event is set, the client disconnects, or the time is over.
 
         Raises
         ------
         LimitError
-            As many as allowed are waiting, or following, already.
+            The maximum number of subscribers is reached.
         """
         with self._subscription():
             await self._unless_gone(_within(happened, wait_s), request)
 
     async def follow(self, websocket: WebSocket, log: EventLog, after: int, *, until_closed: bool) -> None:
-        """Send a WebSocket the events after a number, each as one JSON text, until it leaves.
+        """Send the events after a number to a WebSocket, each as one JSON text, until it disconnects.
 
         Parameters
         ----------
@@ -115,14 +115,14 @@ class EventStreams:
             Not accepted yet.
         log : EventLog
         after : int
-            The last event that it has; 0 for none.
+            Number of the last event that the client has; 0 for none.
         until_closed : bool
-            Whether a ``closed`` event is the last one.
+            Whether to end after a ``closed`` event.
 
         Raises
         ------
         LimitError
-            As many as allowed are following, or waiting, already.
+            The maximum number of subscribers is reached.
         """
         with self._subscription():
             await websocket.accept(_subprotocol(websocket))
@@ -134,7 +134,7 @@ class EventStreams:
 
     @contextmanager
     def _subscription(self) -> Iterator[None]:
-        """Count as a subscriber for a while. LimitError if there are as many as allowed."""
+        """Count as a subscriber within the context. LimitError if the maximum is reached."""
         if self.subscribers >= self._most:
             raise LimitError(f"{self.subscribers} subscribers follow events already; ask again later")
         self.subscribers += 1
@@ -144,7 +144,7 @@ class EventStreams:
             self.subscribers -= 1
 
     async def _unless_gone(self, doing: Coroutine[Any, Any, Result], connection: HTTPConnection) -> Result | None:
-        """Return what is returned by `doing`, or None if the other side leaves, or the server stops, before."""
+        """Return the result of `doing`, or None if the client disconnects, or the server stops, first."""
         work = asyncio.ensure_future(doing)
         gone = asyncio.ensure_future(_gone(connection))
         try:
@@ -172,14 +172,14 @@ class EventStreams:
                 except asyncio.TimeoutError:
                     self.dropped += 1
                     logger.info("subscriber dropped", extra={"peer": websocket.client, "after": after})
-                    return _Close(SLOW_CODE, f"took no event for {self._slow_after_s:g} s; go on after {after}")
+                    return _Close(SLOW_CODE, f"accepted no event for {self._slow_after_s:g} s; continue after {after}")
                 after = event.number
                 if until_closed and event.kind == "closed":
                     return _Close(1000, "the session was closed")
-            await asyncio.sleep(0)  # a long way to catch up must not keep others waiting
+            await asyncio.sleep(0)  # catching up over many events must not block others
 
     def _text(self, log: EventLog, event: Event) -> str:
-        """Return an event as JSON; those who follow ask for the same few at nearly the same time."""
+        """Return an event as JSON; subscribers request the same few events at nearly the same time."""
         texts = self._texts.setdefault(log, OrderedDict())
         text = texts.get(event.number)
         if text is None:
@@ -195,19 +195,19 @@ async def _within(happened: asyncio.Event, wait_s: float) -> None:
 
 
 async def _gone(connection: HTTPConnection) -> None:
-    """Return when the other side has left; what it says until then is not listened to."""
+    """Return when the client has disconnected; its messages until then are ignored."""
     assert isinstance(connection, Request | WebSocket)  # noqa: S101 - there is nothing else
     while (await connection.receive())["type"] not in ("http.disconnect", "websocket.disconnect"):
         pass
 
 
 async def _close(websocket: WebSocket, close: _Close) -> None:
-    # Whoever left, or never reads again, misses nothing.
+    # A client that has left, or never reads again, misses nothing.
     with suppress(asyncio.TimeoutError, WebSocketDisconnect, RuntimeError):
         await asyncio.wait_for(websocket.close(close.code, close.reason), _FAREWELL_S)
 
 
 def _subprotocol(websocket: WebSocket) -> str | None:
-    """Return which of the protocols that were offered is spoken; browsers insist that it is one of them."""
+    """Return the accepted subprotocol; browsers require one of those that they offered."""
     offered: list[str] = websocket.scope.get("subprotocols", [])
     return next((name for name in offered if not name.startswith(SUBPROTOCOL)), offered[0] if offered else None)

@@ -1,4 +1,4 @@
-"""Examples in the description of the API: for each operation what is asked, and what is answered."""
+"""Examples in the API description: request and response of each operation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The gRPC services that training processes call: MindSpore's `debugger.EventListener`, and our `Telemetry`.
 
-Messages arrive as bytes and are parsed here, so that what is no message is answered as such and cannot break a call's
-machinery; pieces of tensors stay bytes, because parsing them would copy them.
+Messages arrive as bytes and are parsed here, so that invalid messages get a proper error and cannot break the call.
+Pieces of tensors stay bytes, because parsing them would copy them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tensight.wire.debugger_pb2 import Chunk, Heartbeat, Metadata, TensorBase, T
 from tensight.wire.telemetry_pb2 import PollRequest, StatisticsRows, ViewPiece
 
 MOST_CALLS = 4096
-"""At once, of all processes together; a process needs three or four."""
+"""Concurrent calls of all processes together; a process needs three or four."""
 MOST_CALLS_OF_A_CONNECTION = 100
 PING_EVERY_S = 10
 PING_ANSWER_WITHIN_S = 10
-"""MindSpore's client, while it computes and no call is open, looks at its connection only every five seconds."""
+"""MindSpore's client, while it computes without an open call, checks its connection only every five seconds."""
 LONGEST_PROCESS_KEY = 200
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class Call(Protocol):
-    """What a call tells of itself; gRPC's own types are not typed."""
+    """The part of a call's context that is used here; gRPC's own types are not typed."""
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]] | None: ...
     def peer(self) -> str: ...
@@ -46,18 +46,18 @@ class Call(Protocol):
 
 
 class UnparsableError(TensightError):
-    """What a process sent is no message of the protocol."""
+    """What a process sent is not a message of the protocol."""
 
 
 def grpc_server(attachments: Attachments, token: str | None) -> grpc.aio.Server:
-    """Return a server that answers training processes; it has no port yet.
+    """Return a gRPC server for training processes, without a port.
 
     Parameters
     ----------
     attachments : Attachments
-        What the processes attach to.
+        Handles the processes.
     token : str or None
-        What each call must show as its metadata ``authorization: Bearer TOKEN``; None: nothing.
+        Token that each call must send as the metadata ``authorization: Bearer TOKEN``; None for no token.
     """
     service = DebuggerService(attachments, token)
     return grpc.aio.server(
@@ -69,12 +69,12 @@ def grpc_server(attachments: Attachments, token: str | None) -> grpc.aio.Server:
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_send_message_length", -1),
             ("grpc.max_concurrent_streams", MOST_CALLS_OF_A_CONNECTION),
-            # Otherwise two servers could share a port without knowing.
+            # Otherwise two servers could share a port unnoticed.
             ("grpc.so_reuseport", 0),
-            # A machine that lost its network says nothing; without pings its calls would wait for ever.
+            # A machine that lost its network sends nothing; without pings its calls would wait forever.
             ("grpc.keepalive_time_ms", PING_EVERY_S * 1000),
             ("grpc.keepalive_timeout_ms", PING_ANSWER_WITHIN_S * 1000),
-            # Newer releases wait for this one instead, a minute by default.
+            # Newer releases wait for this timeout instead, a minute by default.
             ("grpc.http2.ping_timeout_ms", PING_ANSWER_WITHIN_S * 1000),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
@@ -85,7 +85,7 @@ def grpc_server(attachments: Attachments, token: str | None) -> grpc.aio.Server:
 
 
 def listen(server: grpc.aio.Server, address: str, tls: Tls | None) -> int | None:
-    """Open a port for a server; return its number, None if that is not possible."""
+    """Open a port for a server; return its number, or None on failure."""
     try:
         port: int = server.add_insecure_port(address) if tls is None else server.add_secure_port(address, tls.grpc)
     except RuntimeError:
@@ -94,7 +94,7 @@ def listen(server: grpc.aio.Server, address: str, tls: Tls | None) -> int | None
 
 
 class DebuggerService:
-    """All calls: who calls, whether they may, and what they send.
+    """The calls: authenticates callers, and parses what they send.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class DebuggerService:
         return grpc.stream_unary_rpc_method_handler(call, response_serializer=_serialized)
 
     async def _admit(self, context: Call) -> Caller:
-        """Return who calls; ends the call if they do not show the token."""
+        """Return the caller; abort the call if it does not present the token."""
         metadata = {str(key): value for key, value in context.invocation_metadata() or ()}
         peer = unquote(str(context.peer()))
         if self._expected is not None:
@@ -186,11 +186,11 @@ class DebuggerService:
             await _refuse(context, error)
         except Exception:
             logger.exception("a call failed", extra={"peer": caller.peer})
-            await context.abort(grpc.StatusCode.INTERNAL, "the debug server failed; its log says why")
+            await context.abort(grpc.StatusCode.INTERNAL, "the debug server failed; see its log for the reason")
 
 
 class _Messages:
-    """The messages of a stream; remembers if one was none, because whoever reads may not pass the error on."""
+    """The messages of a stream; remembers an invalid one, because the reader may not pass the error on."""
 
     def __init__(self, requests: AsyncIterator[bytes], parse: Parse) -> None:
         self._requests = requests.__aiter__()
@@ -214,7 +214,7 @@ def _parser(kind: type[AnyMessage]) -> Callable[[bytes], AnyMessage]:
         try:
             return kind.FromString(request)
         except DecodeError:
-            raise UnparsableError(f"{len(request)} bytes that are no message {kind.DESCRIPTOR.full_name}") from None
+            raise UnparsableError(f"{len(request)} bytes that are not a message {kind.DESCRIPTOR.full_name}") from None
 
     return parse
 

@@ -21,8 +21,8 @@ API = "/api/v1"
 def create_http_app(sessions_table: Sessions, *, settings: HttpSettings) -> FastAPI:
     """Return the application that serves the API and the page.
 
-    Its ``state.context`` is the `ServerContext`; ``state.context.streams.stop()`` sends subscribers away, which the
-    server has to do before it waits for its connections to end.
+    Its ``state.context`` is the `ServerContext`; ``state.context.streams.stop()`` disconnects subscribers, which the
+    server must do before it waits for its connections to end.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""uvicorn in an event loop and a process that are not its own."""
+"""uvicorn within an event loop and a process that it does not own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fastapi import FastAPI
 from tensight.server.tls import Tls
 
 FINISH_S = 3
-"""Requests, and calls of training processes, that are being answered may finish within this time."""
+"""Seconds for open requests, and calls of training processes, to finish."""
 MOST_CONNECTIONS = 2000
 LONGEST_HEADERS = 64 * 1024
 LONGEST_FRAME = 64 * 1024
-"""From a subscriber to events, who has nothing to say."""
+"""Subscribers to events have nothing to send."""
 
 
 class HttpServer(uvicorn.Server):
@@ -26,7 +26,7 @@ class HttpServer(uvicorn.Server):
     Parameters
     ----------
     application : FastAPI
-        What `create_http_app` returns.
+        Created by `create_http_app`.
     tls : Tls, optional
 
     Attributes
@@ -43,15 +43,15 @@ class HttpServer(uvicorn.Server):
             http="h11",
             ws="websockets-sansio",
             ws_max_size=LONGEST_FRAME,
-            # An event would be compressed anew for each of its hundreds of followers.
+            # An event would be compressed separately for each of its hundreds of subscribers.
             ws_per_message_deflate=False,
             lifespan="off",
             log_config=None,
             access_log=False,
-            # Who connects is who the system says, not who a header says.
+            # The client address comes from the socket, not from a header.
             proxy_headers=False,
             server_header=False,
-            # Not what the environment of another program says.
+            # Ignore environment variables of other programs.
             workers=1,
             limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=FINISH_S,
@@ -63,23 +63,23 @@ class HttpServer(uvicorn.Server):
         self._listening = asyncio.Event()
 
     async def start(self, on: socket.socket) -> None:
-        """Start serving, and return when clients are answered."""
+        """Start serving, and return when clients can connect."""
         self.running = asyncio.create_task(self.serve([on]))
         listening = asyncio.create_task(self._listening.wait())
         await asyncio.wait({listening, self.running}, return_when=asyncio.FIRST_COMPLETED)
         listening.cancel()
 
     def stop(self) -> None:
-        """Take no more connections, send subscribers away, and let the rest finish; await `running` then."""
+        """Accept no more connections, disconnect subscribers, and let requests finish; await `running` then."""
         self._application.state.context.streams.stop()
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening, and say so."""
+        """Start listening, and signal it."""
         await super().startup(sockets)
         self._listening.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to the process."""
+        """Leave signals to the process."""
         yield

@@ -1,4 +1,4 @@
-"""How the HTTP API is served."""
+"""Settings of the HTTP API."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from tensight.version import __version__
 
 @dataclass(frozen=True)
 class HttpSettings:
-    """How the API is served.
+    """Settings of the HTTP API.
 
     Attributes
     ----------
     url_path_prefix : str
-        Before every path: empty, or with a slash before each segment.
+        Prefix of every path: empty, or with a slash before each segment.
     token : str or None
-        What requests must bring; None if whoever reaches the server may use it.
+        Token that requests must present; None if everyone who reaches the server may use it.
     allowed_hosts : tuple of str
-        Names and addresses by which the server may be called, beside those of the loopback; ``0.0.0.0`` or ``::`` for
+        Accepted host names and addresses, in addition to those of the loopback interface; ``0.0.0.0`` or ``::`` accepts
         all addresses.
     max_subscribers : int
-        Most WebSockets and waiting polls at once.
+        Maximum number of WebSockets and waiting polls.
     max_body_bytes : int
-        Most bytes of a request's body.
+        Maximum size of a request body in bytes.
     slow_after_s : float
-        A subscriber that takes no event for so long is dropped.
+        Seconds after which a subscriber that accepts no event is dropped.
     version : str
-        What the server says it is.
+        Version that the server reports.
     debugger_address : str or None
-        Where training processes attach: host and port; None if they cannot.
+        Host and port to which training processes attach; None if they cannot.
     debugger_needs_token : bool
-        Whether training processes attach with an access token only.
+        Whether training processes need an access token.
     page_folder : Path
-        What the build of the page wrote.
+        Output folder of the page's build.
     """
 
     url_path_prefix: str = ""
@@ -51,6 +51,6 @@ class HttpSettings:
     page_folder: Path = BUILT_PAGE
 
     def __post_init__(self) -> None:
-        """Refuse a token that everybody knows."""
+        """Refuse an empty token."""
         if self.token == "":
             raise InputError("the token is empty; give None if no token is wanted")

@@ -1,4 +1,4 @@
-"""JSON that goes out, written from records without a detour; and JSON that comes in, read strictly."""
+"""JSON responses, written directly from records; and JSON requests, parsed strictly."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from starlette.responses import Response
 from tensight.sessions.records import Record
 
 _LONG = 2000
-"""Records; longer lists are written in a thread, which takes longer to ask than a page to write."""
+"""Number of records; longer lists are encoded in a thread, which costs more to start than encoding a page."""
 
 
 class JsonResponse(Response):
-    """Bytes that are JSON already."""
+    """A response whose content is JSON already."""
 
     media_type = "application/json"
 
 
 async def json_response(content: Record | Sequence[Record], status: int = 200) -> JsonResponse:
-    """Return records as the body of an answer."""
+    """Return records as a JSON response."""
     if isinstance(content, Sequence) and len(content) > _LONG:
         return JsonResponse(await asyncio.to_thread(json_bytes, content), status)
     return JsonResponse(json_bytes(content), status)
 
 
 def json_bytes(content: Record | Sequence[Record]) -> bytes:
-    """Return records as JSON in UTF-8; what is not a finite number is null.
+    """Return records as JSON in UTF-8; numbers that are not finite become null.
 
-    Names of files on disk may hold bytes that are no text; those show as question marks.
+    File names may contain undecodable bytes, which become question marks.
     """
     try:
         return to_json(content, inf_nan_mode="null")
@@ -51,7 +51,7 @@ def _printable(value: Any) -> Any:
 
 
 class StrictRoute(APIRoute):
-    """A route that reads bodies as JSON is defined: Python's own reader also takes NaN, and halves of characters."""
+    """A route with strict JSON bodies: Python's parser would also accept NaN, and lone surrogates."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of a request."""

@@ -1,4 +1,4 @@
-"""When a server ends: after a signal, with time to tell everybody; at a second signal, at once."""
+"""The end of a server: orderly after a signal, immediate after a second one."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from types import FrameType
 from typing import NoReturn
 
 DEADLINE_S = 10
-"""An orderly end may take so long."""
+"""Seconds for an orderly shutdown."""
 LAST_RESORT_S = 5
-"""After the deadline, for a process that does not even get to give up."""
+"""Seconds after the deadline until the system ends a process that cannot end itself."""
 
 THREADS_END_WITHIN_S = 1.0
-"""Of a server whose sessions are closed."""
+"""Seconds to wait for the threads of a server whose sessions are closed."""
 MOST_THREADS = 32
-"""At once, of work that the event loop waits for; most of them wait themselves, for a disk or for the interpreter."""
+"""Maximum number of worker threads; most of them wait, for a disk or for the interpreter."""
 
 logger = logging.getLogger(__name__)
 
 
 def allow_threads() -> None:
-    """Let sessions work in more threads than the system has processors: one that computes for long delays no others."""
+    """Allow more threads than the system has processors, so that a long computation does not delay other sessions."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MOST_THREADS, "tensight"))
 
 
 async def end_threads() -> None:
-    """End the threads of a server that has closed everything; the process, where one still computes."""
+    """End the threads of a server that has closed everything; end the process if one still computes."""
     ending = asyncio.ensure_future(asyncio.get_running_loop().shutdown_default_executor())
     await asyncio.wait({ending}, timeout=THREADS_END_WITHIN_S)
     if not ending.done():
@@ -41,17 +41,17 @@ async def end_threads() -> None:
 
 
 class Lifetime:
-    """How long a server runs.
+    """The lifetime of a server.
 
     Parameters
     ----------
     at_once : callable
-        Called before the process ends without an orderly end.
+        Called before the process ends without an orderly shutdown.
 
     Attributes
     ----------
     over : asyncio.Future
-        Done when the server is to end.
+        Done when the server should end.
     """
 
     def __init__(self, at_once: Callable[[], None]) -> None:
@@ -61,10 +61,10 @@ class Lifetime:
         self._signal = 0
 
     def obey_signals(self) -> None:
-        """End at SIGTERM, SIGINT and SIGHUP; until the process is gone, for its end may hang after the server's."""
-        # Not the loop's own handlers: they would wait for a loop that is stuck.
+        """End at SIGTERM, SIGINT and SIGHUP, until the process is gone: it may hang after the server's shutdown."""
+        # Not the event loop's handlers: they would wait for a loop that hangs.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # Under nohup the end of the terminal is not the server's.
+            # Under nohup the server survives its terminal.
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
 
@@ -72,7 +72,7 @@ class Lifetime:
         if self._signal:
             self._end_at_once(number, "a second signal")
         self._signal = number
-        # The system ends a process that does not handle this signal, even one that is stuck outside Python.
+        # The system ends a process that does not handle this signal, even one that hangs outside Python.
         signal.alarm(DEADLINE_S + LAST_RESORT_S)
         self._loop.call_soon_threadsafe(self._end)
 
@@ -85,7 +85,7 @@ class Lifetime:
         self._end_at_once(self._signal, f"it did not end within {DEADLINE_S} s")
 
     def _end_at_once(self, number: int, why: str) -> NoReturn:
-        # Not by the log: its thread may be what is stuck.
+        # Not through the log, whose thread may hang.
         os.write(sys.stderr.fileno(), f"tensight: the server was ended at once: {why}\n".encode())
         self._at_once()
         os._exit(128 + number)

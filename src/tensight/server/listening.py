@@ -1,4 +1,4 @@
-"""Sockets to listen on, and who has them if we cannot have them."""
+"""Listening sockets, and which process occupies a port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LISTENING = "0A"
 
 
 MOST_FILES = 65_536
-"""Open at once: connections, and files of tensors."""
+"""Open files at once: connections, and files of tensors."""
 
 
 class PortError(TensightError):
@@ -33,41 +33,41 @@ def open_socket(host: str, port: int, option: str) -> socket.socket:
     host : str
         Name or IP address of this machine.
     port : int
-        0 for any that is free.
+        0 for any free port.
     option : str
-        The option that chose the port, for messages.
+        The option that set the port, for messages.
 
     Raises
     ------
     PortError
-        The port is taken, or not for this user; the message says by whom, as far as that can be known.
+        The port is taken, or not allowed for this user; the message names the process that has it, if known.
     """
     family, address = _address(host, port)
     try:
         listening = socket.create_server(address, family=family, backlog=2048)
     except OSError as error:
         raise PortError(_why_not(error, host, port, option)) from None
-    # Connections inherit it. asyncio sets it only for sockets that name their protocol, which these do not, and without
-    # it every answer would wait 40 ms between its head and its body for the reader's acknowledgement.
+    # Connections inherit it. asyncio sets it only for sockets with an explicit protocol, unlike these, and without it
+    # every response would wait 40 ms between header and body for the client's acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
 
 def allow_many_connections() -> None:
-    """Raise the number of files that this process may have open, as far as it may do that itself."""
+    """Raise the limit of open files of this process, as far as it is allowed to."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine as only its own processes reach it."""
+    """Return whether a host is a loopback address of this machine."""
     try:
-        found = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        addresses = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     except OSError:
         return False
-    return bool(found) and all(ipaddress.ip_address(str(text).partition("%")[0]).is_loopback for text in found)
+    return bool(addresses) and all(ipaddress.ip_address(str(text).partition("%")[0]).is_loopback for text in addresses)
 
 
 def address_text(host: str, port: int) -> str:
@@ -76,7 +76,7 @@ def address_text(host: str, port: int) -> str:
 
 
 def reachable_host(host: str) -> str:
-    """Return where a process of this machine finds a server that is bound to a host: loopback for "all addresses"."""
+    """Return the host at which this machine reaches a server bound to a host: loopback for "all addresses"."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - only compared
 
 
@@ -99,12 +99,12 @@ def _why_not(error: OSError, host: str, port: int, option: str) -> str:
 
 
 def _holder(port: int) -> str:
-    """Return who listens on a port: only processes of the same user can be looked into."""
-    wanted = {f"socket:[{inode}]" for inode in _listening_sockets(port)}
+    """Return the process that listens on a port; only processes of the same user can be inspected."""
+    sockets = {f"socket:[{inode}]" for inode in _listening_sockets(port)}
     for process in Path("/proc").glob("[0-9]*"):
-        # It may be another user's, or end just now.
+        # It may belong to another user, or have just ended.
         with suppress(OSError):
-            if any(str(file.readlink()) in wanted for file in (process / "fd").iterdir()):
+            if any(str(file.readlink()) in sockets for file in (process / "fd").iterdir()):
                 command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
                 return f"process {process.name} ({command[:120]})"
     return "a process of another user or container"

@@ -1,6 +1,6 @@
-"""The log: one event with its fields a line, for people or as JSON, on stderr and in the workspace.
+"""The log: one line per event with its fields, as text or JSON, on stderr and in the workspace.
 
-Whoever logs only puts the event into a queue; a thread writes it, so that a slow disk stops no training.
+Logging only puts the event into a queue; a thread writes it, so that a slow disk does not stop a training.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tensight.sessions.errors import StorageError
 LOG_FOLDER, LOG_NAME = "log", "tensight.log"
 FILE_BYTES, FILES_KEPT = 10 * 2**20, 5
 MOST_WAITING = 10_000
-"""Events that wait for a disk that does not take them; more are dropped."""
+"""Events that wait for a slow disk; further ones are dropped."""
 
 _TRACEBACKS = structlog.processors.ExceptionRenderer(
-    # Values of variables are not for logs: tokens are among them.
+    # No values of variables in logs: tokens are among them.
     structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
 )
 
@@ -35,12 +35,12 @@ Event = MutableMapping[str, Any]
 
 @contextmanager
 def server_log(workspace: Path, log_format: Format, *, on_stderr: bool = True) -> Iterator[None]:
-    """Write what is logged, by `logging` or structlog, as long as the context lasts; then everything is on disk.
+    """Write everything logged with `logging` or structlog within the context; at its end all is on disk.
 
     Parameters
     ----------
     workspace : Path
-        The file is ``log/tensight.log`` in it; older ones end in ``.1``, ``.2`` …
+        The file is ``log/tensight.log`` in it; older files end in ``.1``, ``.2`` …
     log_format : {"text", "json"}
     on_stderr : bool
         Also write to stderr.
@@ -58,7 +58,7 @@ def server_log(workspace: Path, log_format: Format, *, on_stderr: bool = True) -
     listener = QueueListener(waiting, *handlers)
     root = logging.getLogger()
     level, raising = root.level, logging.raiseExceptions
-    # A full disk must not fill stderr with tracebacks about it.
+    # A full disk must not fill stderr with tracebacks.
     logging.raiseExceptions = False
     root.addHandler(entry)
     root.setLevel(logging.WARNING)
@@ -72,7 +72,7 @@ def server_log(workspace: Path, log_format: Format, *, on_stderr: bool = True) -
         root.setLevel(level)
         listener.stop()
         for handler in handlers:
-            # What a full disk did not take is lost.
+            # Events that a full disk did not accept are lost.
             with suppress(OSError):
                 handler.close()
         logging.raiseExceptions = raising
@@ -80,7 +80,7 @@ def server_log(workspace: Path, log_format: Format, *, on_stderr: bool = True) -
 
 
 class _Entry(QueueHandler):
-    """Queues events as they are; the formatters in the other thread need their fields."""
+    """Queues events unformatted; the formatters in the other thread need their fields."""
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         return record
@@ -142,14 +142,14 @@ def _configure_structlog() -> None:
 
 
 def _when(_logger: object, _method: str, event: Event) -> Event:
-    """Add the time when it was logged: this runs later, and once for each place that it is written to."""
+    """Add the time of logging: formatting happens later, and once for each handler."""
     logged = datetime.fromtimestamp(event["_record"].created, timezone.utc)
     event["timestamp"] = logged.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return event
 
 
 def _visible(_logger: object, _method: str, event: Event) -> Event:
-    """Show characters that a terminal would obey: names in the log come from strangers."""
+    """Escape control characters for terminals: names in the log are untrusted."""
     for key, value in event.items():
         if isinstance(value, str) and not value.isprintable():
             event[key] = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in value)

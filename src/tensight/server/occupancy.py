@@ -1,4 +1,4 @@
-"""Who serves a workspace: a lock that lasts as long as the process, and `server.json` with the addresses."""
+"""The lock on a workspace, held as long as the server process lives, and `server.json` with its addresses."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class OccupiedError(TensightError):
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What others need to know about a running server; kept as `server.json` in its workspace.
+    """Public facts about a running server, stored as `server.json` in its workspace.
 
     Attributes
     ----------
     pid : int
     machine : str
-        Host name of the machine where it runs: a workspace may lie on a file system of many machines.
+        Host name of the server's machine: several machines may share the file system of a workspace.
     http : str
-        Address of the web pages and of the HTTP API, with the prefix of its paths.
+        Address of the page and of the HTTP API, with the path prefix.
     debugger : str or None
-        ``host:port`` where training processes attach; None if that is switched off.
+        ``host:port`` to which training processes attach; None if disabled.
     started : float
         Seconds since 1970.
     version : str
@@ -47,7 +47,7 @@ class Announcement:
     tls_cert : str or None
         Certificate of the server, None without TLS.
     client_certificates : bool
-        Clients must show a certificate.
+        Clients must present a certificate.
     """
 
     pid: int
@@ -74,25 +74,25 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A server that answers.
+    """A server that accepts requests.
 
     Attributes
     ----------
     record : Announcement
     http_elsewhere : str or None
-        Address for other machines, if it is another one than that in the record.
+        Address for other machines, if it differs from that in the record.
     token_file : str or None
         File with the access token, None if none is needed.
     new_token : str or None
-        An access token that was made just now and that nobody knows yet.
+        An access token that was generated just now, so that clients do not know it yet.
     in_the_clear : bool
-        Other machines reach the server, and what they exchange with it is not encrypted.
+        Other machines reach the server, and the connection is not encrypted.
     token_was_open : bool
         Other users of the machine could read the token file until now.
     workspace_is_open : bool
         Other users of the machine can enter the workspace.
     debugger_token_file : str or None
-        File with the access token that training processes must show, None if they need none.
+        File with the access token for training processes, None if they need none.
     """
 
     record: Announcement
@@ -106,12 +106,12 @@ class Ready:
 
 
 class WorkspaceLock:
-    """The right to serve a workspace; the system takes it back when the process ends, however it ends.
+    """An exclusive lock on a workspace; the system releases it when the process ends, however it ends.
 
     Parameters
     ----------
     workspace : Path
-        Made if it does not exist.
+        Created if it does not exist.
 
     Raises
     ------
@@ -151,7 +151,7 @@ class WorkspaceLock:
         (self._workspace / RECORD_NAME).unlink(missing_ok=True)
 
     def release(self) -> None:
-        """Let go of the workspace."""
+        """Release the workspace."""
         self.withdraw()
         os.close(self._file)
 
@@ -159,7 +159,7 @@ class WorkspaceLock:
 def running_server(workspace: Path) -> Announcement | None:
     """Return the server that serves a workspace and is ready; None if there is none.
 
-    A `server.json` that a killed server left behind does not count: nobody holds the lock.
+    A `server.json` left behind by a killed server does not count, because the lock is free.
     """
     if not in_use(workspace):
         return None
@@ -177,7 +177,7 @@ def wait_until_free(workspace: Path, timeout_s: float) -> bool:
         with open(workspace / LOCK_NAME, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
 
-    # The system call has no time limit; the thread ends with this process.
+    # The system call has no timeout; the thread ends with this process.
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
     waiting.join(timeout_s)
@@ -185,7 +185,7 @@ def wait_until_free(workspace: Path, timeout_s: float) -> bool:
 
 
 def in_use(workspace: Path) -> bool:
-    """Tell whether a process serves a workspace, or is about to."""
+    """Return whether a process serves a workspace, or is about to."""
     try:
         with open(workspace / LOCK_NAME, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What the description of the API says beside what its operations say of themselves."""
+"""The API description beyond what the operations declare themselves."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ SUMMARY = "Debug the training of a neural network: stop it where a tensor goes w
 
 DESCRIPTION = """
 A *session* is one run being debugged: a training process that is attached, or a dump or recorded run that was opened.
-Which commands a session takes is told by its `capabilities`.
+Its `capabilities` list the commands that it accepts.
 
 Steps count from 1; step 0 is the state before the first update. A tensor has an address,
 `RANK/GRAPH/NODE:SLOT@STEP`.
 
 Everything that happens in a session is an event with a number. Follow them at `…/events/stream`, a WebSocket that sends
-each event as one JSON text, beginning after the number given as `after`; or ask for them at `…/events`. A gap between
-the last number known and the first one sent means that events are no longer known: read the session anew. A follower
-that takes nothing for some seconds is dropped with close code 1013, and may come back.
+each event as one JSON text, starting after the number `after`; or poll them at `…/events`. A gap between the last known
+number and the first one sent means that events were dropped: read the session again. A subscriber that accepts nothing
+for some seconds is disconnected with close code 1013, and may reconnect.
 
-Where the server has a token, send `Authorization: Bearer TOKEN`, or log in to get a cookie; a page may also offer the
-WebSocket protocols `tensight` and `bearer.TOKEN`. Bodies are JSON, declared as `application/json`. Every refusal has
-the same form: `{"error": {"code", "message", "where"}}`.
+If the server has a token, send `Authorization: Bearer TOKEN`, or log in to get a cookie; a page may also offer the
+WebSocket protocols `tensight` and `bearer.TOKEN`. Bodies are JSON, declared as `application/json`. Every error has the
+same format: `{"error": {"code", "message", "where"}}`.
 """
 
 TAGS = [
     {"name": "sessions", "description": "The server, its dumps and sessions, and commands to them."},
-    {"name": "graphs", "description": "What is computed: graphs, nodes, and the lines of code behind them."},
-    {"name": "watchpoints", "description": "What is watched for."},
+    {"name": "graphs", "description": "The computation: graphs, nodes, and the lines of code behind them."},
+    {"name": "watchpoints", "description": "Conditions that are checked on tensors."},
     {"name": "hits", "description": "Where watchpoints hit, and where anomalies began."},
-    {"name": "tensors", "description": "What the values are."},
-    {"name": "comparisons", "description": "What differs between two runs, and where it begins."},
-    {"name": "searches", "description": "Searches for hyper-parameters, and what came of their trials."},
-    {"name": "events", "description": "What happens, as it happens."},
+    {"name": "tensors", "description": "Values and statistics of tensors."},
+    {"name": "comparisons", "description": "Differences between two runs, and where they begin."},
+    {"name": "searches", "description": "Hyper-parameter searches, and the results of their trials."},
+    {"name": "events", "description": "Changes of sessions and of the server, as they happen."},
 ]
 
 _INTERNAL: dict[int | str, dict[str, Any]] = {
-    500: {"model": ErrorReply, "description": "The server failed; its log says why."}
+    500: {"model": ErrorReply, "description": "The server failed; its log contains the reason."}
 }
 ANY_ERRORS = documented(UnauthorizedError, ForbiddenError) | _INTERNAL
 CHANGE_ERRORS = documented(BodyTooLargeError, ContentTypeError)
@@ -60,29 +60,29 @@ _ERROR_SCHEMA = {"$ref": f"#/components/schemas/{ErrorReply.__name__}"}
 _EXAMPLES_OF_ERRORS = {
     401: (
         "unauthorized",
-        "this server needs its access token, which is in the file that it named when it was started",
+        "this server needs its access token, which is in the file named at its start",
         "",
     ),
     403: ("forbidden", "a page of 'https://example.org' may not use this server; open the server's own page", ""),
     404: ("session-unknown", "there is no session '7'; list the sessions to see which there are", "/api/v1/sessions/7"),
     409: ("not-paused", "watchpoints can be changed while the run is paused; it is running", ""),
-    413: ("body-too-large", "the body of the request has more than 1,048,576 bytes, which are accepted", ""),
+    413: ("body-too-large", "the body of the request has more than 1,048,576 bytes, the maximum", ""),
     415: ("content-type-invalid", "the body is declared as 'text/plain'; send JSON, as application/json", ""),
     416: ("range-invalid", "the file has 528 bytes; bytes=600- lies outside of it", "header.range"),
     422: ("input-invalid", "query.limit: Input should be less than or equal to 1000", "query.limit"),
     429: ("limit-exceeded", "2 dumps are open already; close one first", ""),
-    500: ("server-failed", "the server failed (ValueError); its log says why. The session may be used on.", ""),
+    500: ("server-failed", "the server failed (ValueError); see its log. The session remains usable.", ""),
     507: ("storage-failed", "the workspace cannot be written: no space left on device", ""),
 }
 
 
 def operation_id(route: APIRoute) -> str:
-    """Return the id of an operation; programs are generated from these, so they are chosen, not derived from paths."""
+    """Return the id of an operation; client generators use it, so it is chosen, not derived from the path."""
     return route.name
 
 
 def complete(app: FastAPI, *, needs_token: bool) -> None:
-    """Have the application describe itself with examples, and with what gives access.
+    """Add examples and authentication to the API description of an application.
 
     Parameters
     ----------
@@ -122,12 +122,12 @@ def _add_examples(operation: dict[str, Any]) -> None:
         operation["requestBody"]["content"]["application/json"]["example"] = request_example
     for status, response in operation["responses"].items():
         if int(status) == 400:
-            # The HTTP server's own word, in plain text.
+            # The HTTP server's own response, in plain text.
             continue
         if int(status) >= 400:
             code, message, where = _EXAMPLES_OF_ERRORS[int(status)]
             example = {"error": {"code": code, "message": message, "where": where}}
-            # Also where the operation itself answers with something else than JSON.
+            # Errors are JSON also where the operation itself responds with another type.
             response["content"] = {"application/json": {"schema": _ERROR_SCHEMA, "example": example}}
         elif response_example is not None and "application/json" in response.get("content", {}):
             response["content"]["application/json"]["example"] = response_example

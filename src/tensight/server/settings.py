@@ -23,7 +23,7 @@ from tensight.errors import InputError
 ENVIRONMENT_PREFIX = "TENSIGHT_"
 CONFIG_VARIABLE = "TENSIGHT_CONFIG"
 CONFIG_NAME = "tensight.toml"
-"""The file in the workspace that is read when no other is named."""
+"""File in the workspace that is read if no other is named."""
 PREFIX_SEGMENT = re.compile(r"[A-Za-z0-9_.-]+")
 HOST_NAME = re.compile(r"\[?[A-Za-z0-9_.:%-]+\]?")
 
@@ -38,7 +38,7 @@ FolderOrFile = Annotated[Path, AfterValidator(_absolute)]
 
 
 class Settings(BaseSettings):
-    """What a server is told when it starts; the names, defaults and ranges are the original's where it has them."""
+    """The settings of a server; names, defaults and ranges are the original's where it has them."""
 
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, env_ignore_empty=True, frozen=True, extra="forbid")
 
@@ -46,19 +46,19 @@ class Settings(BaseSettings):
     port: int = Field(8080, ge=0, le=65535)
     enable_debugger: bool = True
     debugger_host: str = ""
-    """Where training processes attach; empty: where the HTTP API is."""
+    """Host to which training processes attach; empty: the host of the HTTP API."""
     debugger_port: int = Field(50051, ge=0, le=65535)
     summary_base_dir: FolderOrFile = Path()
     offline_debugger_mem_limit: int = Field(16 * 1024, ge=6144, le=2_147_483_647)
     """MB, for all offline sessions together."""
     max_offline_debugger_session_num: int = Field(2, ge=1, le=1000)
     max_graph_node_size: int = Field(100_000, ge=1, le=2_000_000)
-    """Nodes of a graph that are drawn at most."""
+    """Maximum number of nodes of a graph that is drawn."""
     workspace: FolderOrFile = Path("~/tensight")
     url_path_prefix: str = ""
     """Empty, or with a slash before each segment: `/team/tensight`."""
     reload_interval: float = Field(3, ge=0, le=300)
-    """Seconds between two looks for new dumps."""
+    """Seconds between two searches for new dumps."""
     token_file: FolderOrFile | None = None
     tls_cert: FolderOrFile | None = None
     tls_key: FolderOrFile | None = None
@@ -75,7 +75,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the name is pydantic's
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Put options before the environment, and that before the file."""
+        """Give options precedence over the environment, and the environment over the file."""
         file = _toml_file.get()
         if file is None:
             return init_settings, env_settings
@@ -90,7 +90,7 @@ class Settings(BaseSettings):
 
     @property
     def attach_host(self) -> str:
-        """The host where training processes attach."""
+        """The host to which training processes attach."""
         return self.debugger_host or self.host
 
     @field_validator("summary_base_dir")
@@ -137,15 +137,15 @@ def load_settings(options: Mapping[str, object], config: Path | None = None) -> 
     Parameters
     ----------
     options : mapping
-        What the command line says, by field of `Settings`; what it does not say is left out.
+        Options of the command line, by field of `Settings`; omitted options are absent.
     config : Path, optional
-        A TOML file. By default the one that the variable `TENSIGHT_CONFIG` names, or `tensight.toml` in the workspace
+        A TOML file. By default the file that the variable `TENSIGHT_CONFIG` names, or `tensight.toml` in the workspace
         if there is one.
 
     Raises
     ------
     InputError
-        A value is wrong; the message names the option, variable or key that it came from, and what is allowed.
+        A value is wrong; the message names its option, variable or key, and the allowed values.
     """
     file = _config_file(options, config)
     token = _toml_file.set(file)
@@ -154,7 +154,7 @@ def load_settings(options: Mapping[str, object], config: Path | None = None) -> 
     except ValidationError as error:
         raise InputError(_explain(error, options, file)) from None
     except ValueError as error:
-        # What is not TOML; the messages of both parsers (Python's and tomli's) give line and column.
+        # Not TOML; the messages of both parsers (Python's and tomli's) give line and column.
         raise InputError(f"{file}: not a TOML file: {error}") from None
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}") from None
@@ -199,8 +199,8 @@ def _explain_one(problem: Any, options: Mapping[str, object], file: Path | None)
         return message
     field = str(problem["loc"][0])
     if field not in Settings.model_fields:
-        known = ", ".join(sorted(Settings.model_fields))
-        return f"{file}: there is no setting {field!r}; the settings are {known}"
+        names = ", ".join(sorted(Settings.model_fields))
+        return f"{file}: there is no setting {field!r}; the settings are {names}"
     shown = str(problem["input"])
     return f"{_origin(field, options, file)} is {shown[:200]!r}: {_allowed(field) or message}"
 
@@ -208,14 +208,14 @@ def _explain_one(problem: Any, options: Mapping[str, object], file: Path | None)
 def _origin(field: str, options: Mapping[str, object], file: Path | None) -> str:
     if field in options:
         return option_name(field)
-    # Like pydantic, which does not tell upper from lower case in the names of variables.
+    # Like pydantic, which ignores the case of variable names.
     if variable_name(field) in {name.upper() for name in os.environ}:
         return variable_name(field)
     return f"{field} in {file}" if file else option_name(field)
 
 
 def _allowed(field: str) -> str:
-    """Return what a field may be, for fields of which the type says it."""
+    """Return the allowed values of a field whose type determines them."""
     info = Settings.model_fields[field]
     if info.annotation is bool:
         return "must be true or false"

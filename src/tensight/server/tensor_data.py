@@ -1,4 +1,4 @@
-"""Tensors as bytes: a slice in the form that the reader wants, and whole tensors as npy files that can be resumed."""
+"""Tensors as bytes: a slice in a requested format, and whole tensors as npy files with resumable download."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ MEDIA_TYPES: dict[Form, str] = {
     "json": "application/json",
 }
 MOST_ELEMENTS = 1_000_000
-"""Of a slice; the file has no limit."""
+"""Maximum number of elements of a slice; a file has no limit."""
 MOST_JSON_ELEMENTS = 100_000
 
 PIECE_BYTES = 2**20
 _STALLED_S = 120.0
-"""A download whose reader takes nothing for so long is broken off; it can be resumed."""
+"""Seconds after which a download whose client accepts nothing is aborted; it can be resumed."""
 _SAMPLES = 64
 _SAMPLE_BYTES = 4096
 _RANGE = re.compile(r"bytes=(?P<first>[0-9]{0,18})-(?P<last>[0-9]{0,18})", re.ASCII)
@@ -46,16 +46,16 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def part_response(view: ViewResult, form: Form) -> Response:
-    """Return a slice or heat map as the body of an answer; to be called in a thread.
+    """Return a slice or heat map as a response; call it in a thread.
 
     Parameters
     ----------
     view : ViewResult
-        With an array.
+        Must contain an array.
     form : {"raw", "npy", "arrow", "json"}
         ``raw``: the elements in C order, little-endian; ``npy``: a NumPy file; ``arrow``: a stream of record batches
-        with one column ``value``; ``json``: nested lists, with ``"NaN"``, ``"Infinity"`` and ``"-Infinity"`` for what
-        JSON has no number for, and pairs for complex numbers.
+        with one column ``value``; ``json``: nested lists, with ``"NaN"``, ``"Infinity"`` and ``"-Infinity"`` for values
+        that are not JSON numbers, and pairs for complex numbers.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def _json(array: NDArray[Any]) -> bytes:
 
 
 def _with_words(array: NDArray[Any]) -> NDArray[np.object_]:
-    """Return an array of numbers, and words where JSON has no number."""
+    """Return an array of objects: numbers, and strings for values that are not JSON numbers."""
     words = array.astype(object)
     words[np.isnan(array)] = "NaN"
     words[np.isposinf(array)] = "Infinity"
@@ -132,9 +132,9 @@ _WRITERS: dict[Form, Callable[[NDArray[Any]], bytes]] = {"raw": _raw, "npy": _np
 
 
 def _plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype that a file has: NumPy's own, little-endian; it holds every value of the tensor's.
+    """Return the dtype in a file: one of NumPy's own, little-endian, that contains every value of the tensor's dtype.
 
-    NumPy would write bfloat16 and its kin as nameless bytes, and float8_e5m2 under a name that it cannot read.
+    NumPy would write bfloat16 and similar types as anonymous bytes, and float8_e5m2 under a name that it cannot read.
     """
     if dtype.isbuiltin != 2:
         return dtype.newbyteorder("<")
@@ -153,21 +153,21 @@ def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...], fortran: bool = Fa
 
 
 class TensorFile:
-    """A tensor as an npy file of which any part can be read, without holding all of it.
+    """A tensor as an npy file that can be read in parts, without holding all of it in memory.
 
     Parameters
     ----------
     array : ndarray
-        May be a map of a file.
+        May be memory-mapped.
     identity : str
-        What the tensor is called; a part of the tag.
+        Identifies the tensor; a part of the tag.
 
     Attributes
     ----------
     size_bytes : int
-        Of the file.
+        Size of the file.
     tag : str
-        Changes when the content does; in quotes, as HTTP has it.
+        Changes with the content; in quotes, as in HTTP's ETag.
     """
 
     def __init__(self, array: NDArray[Any], identity: str) -> None:
@@ -201,16 +201,16 @@ class TensorFile:
         return chosen.astype(self._dtype, copy=False).tobytes()[first - low * width : last - low * width]
 
     def _let_go(self, first: int, last: int) -> None:
-        """Give back the memory in which a part of a mapped file was read; else all of it would pile up."""
+        """Release the memory of the part of a mapped file that was read; otherwise it would accumulate."""
         begin = (self._map_offset + first) // mmap.PAGESIZE * mmap.PAGESIZE
         end = (self._map_offset + last) // mmap.PAGESIZE * mmap.PAGESIZE
         if self._map is not None and end > begin:
             self._map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
     def _tag(self, array: NDArray[Any], identity: str) -> str:
-        """Return the tag: of what the tensor is called, of the file behind it, and of samples of its content.
+        """Return the tag: a hash of the identity, of the file behind the array, and of samples of its content.
 
-        A digest of everything would read a large tensor twice.
+        A hash of the whole content would read a large tensor twice.
         """
         digest = hashlib.blake2b(identity.encode("utf-8", "replace"), digest_size=16)
         digest.update(self._header)
@@ -230,7 +230,7 @@ class TensorFile:
 
 
 def _map_behind(array: NDArray[Any]) -> tuple[mmap.mmap | None, int]:
-    """Return the map of a file that an array lies in as it is in the file, and where it begins there."""
+    """Return the file mapping that contains an array unchanged, and the offset of the array in it."""
     owner: Any = array
     while isinstance(owner, np.ndarray):
         owner = owner.base
@@ -243,7 +243,7 @@ def _map_behind(array: NDArray[Any]) -> tuple[mmap.mmap | None, int]:
 
 @dataclass(frozen=True)
 class _Part:
-    """Which bytes of a file are sent: from `start` up to `end`."""
+    """The bytes of a file to send: from `start` up to `end`."""
 
     status: int
     start: int
@@ -251,21 +251,21 @@ class _Part:
 
 
 class RangeError(InputError):
-    """The range that was asked for lies outside of the file."""
+    """The requested range lies outside of the file."""
 
     code = "range-invalid"
 
 
 class TensorFileResponse(Response):
-    """An answer that sends a file, or the range of it that was asked for, piece by piece.
+    """A response that sends a file, or the requested range of it, piece by piece.
 
     Parameters
     ----------
     file : TensorFile
     request_headers : Headers
-        Of the request: Range, If-Range, If-None-Match.
+        Headers of the request: Range, If-Range, If-None-Match.
     headers : dict
-        Further headers of the answer.
+        Further headers of the response.
 
     Raises
     ------
@@ -284,7 +284,7 @@ class TensorFileResponse(Response):
         super().__init__(status_code=self._part.status, headers=headers, media_type=MEDIA_TYPES["npy"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it; whoever leaves, or takes nothing for long, is not sent the rest."""
+        """Send it; stop if the client disconnects, or accepts nothing for long."""
         start: Message = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         await send(start)
         gone = asyncio.ensure_future(_gone(receive))
@@ -316,17 +316,17 @@ def _chosen_part(request_headers: Headers, file: TensorFile) -> _Part:
     if file.tag in (tag.strip() for tag in request_headers.get("if-none-match", "").split(",")):
         return _Part(304, 0, 0)
     if request_headers.get("if-range", file.tag) != file.tag:
-        return whole  # what the reader has is of another file
+        return whole  # the client has part of another version
     match = _RANGE.fullmatch(request_headers.get("range", "").replace(" ", ""))
     if match is None:
-        return whole  # no range, or several, or another unit: HTTP lets us send all
+        return whole  # no range, or several, or another unit: HTTP allows to send all
     first, last = (int(number) if number else None for number in match.groups())
     if first is None:
         if last is None:
             return whole
         start, end = max(file.size_bytes - last, 0), file.size_bytes
     elif last is not None and last < first:
-        return whole  # meaningless, as HTTP has it
+        return whole  # invalid according to HTTP, so ignored
     else:
         start, end = first, file.size_bytes if last is None else min(last + 1, file.size_bytes)
     if start >= end:
@@ -335,6 +335,6 @@ def _chosen_part(request_headers: Headers, file: TensorFile) -> _Part:
 
 
 def file_name(address: TensorAddress) -> str:
-    """Return what the npy file of a tensor is called; only harmless characters of the node's name are in it."""
+    """Return the file name for the npy file of a tensor; only safe characters of the node's name are kept."""
     node = _UNSAFE.sub("_", address.node.rpartition("/")[2])[-100:].lstrip(".") or "tensor"
     return f"{node}.{address.io}.{address.slot}.rank-{address.rank}.step-{address.step}.npy"

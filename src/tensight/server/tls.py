@@ -1,4 +1,4 @@
-"""TLS for the HTTP API and for gRPC, from the same certificate, with or without certificates of the clients."""
+"""TLS for the HTTP API and for gRPC, from the same certificate, with or without client certificates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensight.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What a server shows of itself, and whom it lets in.
+    """The TLS credentials of a server, and its requirements for clients.
 
     Attributes
     ----------
@@ -26,16 +26,16 @@ class Tls:
 
 
 def load_tls(certificate: Path, key: Path, client_ca: Path | None) -> Tls:
-    """Read certificate and key.
+    """Load certificate and key.
 
     Parameters
     ----------
     certificate : Path
-        PEM: the server's certificate, then those that lead to the authority.
+        PEM: the server's certificate, then the chain to the authority.
     key : Path
         PEM, not encrypted.
     client_ca : Path, optional
-        PEM: clients must show a certificate that one of these authorities signed.
+        PEM: clients must present a certificate signed by one of these authorities.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def _context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLCon
 
 
 class _EncryptedKeyError(Exception):
-    """OpenSSL would ask for a password on the terminal."""
+    """OpenSSL would prompt for a password on the terminal."""
 
 
 def _refuse_to_ask() -> str:

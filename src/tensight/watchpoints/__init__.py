@@ -1,6 +1,6 @@
-"""What counts as wrong: the catalogue of conditions, watchpoints and their hits, the recommended set, advice.
+"""The checks: the catalogue of conditions, watchpoints and their hits, the recommended set, advice.
 
-Nothing here knows how a statistic was obtained, or reads a tensor.
+This package neither reads tensors nor depends on how a statistic was obtained.
 """
 
 from __future__ import annotations

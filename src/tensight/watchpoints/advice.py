@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BilingualText(str):
-    """A text in English that can be read in Chinese, too.
+    """An English text with its Chinese translation.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class BilingualText(str):
     chinese: str
 
     def __new__(cls, english: str, chinese: str) -> Self:
-        """Return the English text, which has the Chinese one."""
+        """Create the English text, with the Chinese text as an attribute."""
         text = super().__new__(cls, english)
         text.chinese = chinese
         return text
@@ -45,7 +45,7 @@ class Advice:
     Attributes
     ----------
     titles : tuple of str
-        Name of the condition for people, in English and in Chinese.
+        Display name of the condition, in English and in Chinese.
     summary : str
         One sentence: what the condition says about the training.
     steps : tuple of str
@@ -177,7 +177,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
         "weight_too_small": Advice(
             ("Weight too small", "权重过小"),
             BilingualText(
-                "A weight has shrunk or drifted below the limit that was set, so its layer may pass on almost nothing.",
+                "A weight has shrunk or drifted below the limit that was set, so its layer may propagate almost nothing.",
                 "权重低于设定的下限，该层可能几乎不再传递信息。",
             ),
             (
@@ -375,7 +375,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
         "tensor_all_zero": Advice(
             ("Tensor all zero", "张量全为零"),
             BilingualText(
-                "A tensor consists of zeros, or of more zeros than was allowed, so it carries no information on.",
+                "All elements of a tensor are zero, or more than allowed, so it propagates no information.",
                 "张量全为零，或零值多于允许的比例，不再传递任何信息。",
             ),
             (
@@ -395,15 +395,13 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
         "unintended_zeros": Advice(
             ("Unintended zeros", "意外全零"),
             BilingualText(
-                "A tensor consists of zeros though what it was computed from does not: here the network stops carrying"
-                " anything on.",
+                "A tensor is all zero although its inputs are not: the network propagates no information from here on.",
                 "张量全为零，而其计算来源并非如此：网络从这里开始不再传递任何信息。",
             ),
             (
                 BilingualText(
-                    "Look at the inputs of the operator: a mask that is empty, or the wrong way round, a dead ReLU, dropout"
-                    " with a rate of 1, an integer division, or an index that always finds the padding makes zeros of"
-                    " them.",
+                    "Look at the inputs of the operator: an empty or inverted mask, a dead ReLU, dropout with a rate of 1,"
+                    " an integer division, or an index that always selects padding turns them into zeros.",
                     "查看该算子的输入：空掩码或取反的掩码、失活的 ReLU、比率为 1 的 dropout、整数除法，或总是取到填充值的索引，都会使结果为零。",
                 ),
                 BilingualText(
@@ -411,7 +409,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
                     "在 float16 中，小于约 6e-8 的数会舍入为零：改用 float32 计算该算子。",
                 ),
                 BilingualText(
-                    "If the zeros are meant, a branch that is switched off for a while, leave the operator out of the"
+                    "If the zeros are intended, as in a branch that is temporarily disabled, exclude the operator from the"
                     " watchpoint.",
                     "如果这些零值是有意为之（例如暂时关闭的分支），请将该算子移出监测点。",
                 ),
@@ -420,7 +418,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
         "tensor_range": Advice(
             ("Tensor range", "张量取值范围"),
             BilingualText(
-                "The values of a tensor are spread differently from what was expected.",
+                "The values of a tensor are distributed differently than expected.",
                 "张量取值的分布与预期不同。",
             ),
             (
@@ -436,8 +434,8 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
         "dead_units": Advice(
             ("Dead units", "神经元失活"),
             BilingualText(
-                "Many units of an activation function are zero for the whole batch: they pass on nothing, and no gradient"
-                " brings them back.",
+                "Many units of an activation function are zero for the whole batch: they propagate nothing, and no"
+                " gradient revives them.",
                 "激活函数的许多神经元对整个批次输出为零：不再传递任何信息，也没有梯度能使其恢复。",
             ),
             (
@@ -477,8 +475,8 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
         "weights_differ": Advice(
             ("Weights differ between ranks", "各卡权重不一致"),
             BilingualText(
-                "Ranks that train one network together hold different values of a weight: from here on each trains a"
-                " network of its own.",
+                "Ranks that train one network together have different values of a weight: from here on each trains a"
+                " different network.",
                 "共同训练一个网络的各卡持有不同的权重值：从此各卡训练的是各自的网络。",
             ),
             (
@@ -493,7 +491,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
                     "确认每张卡运行相同的算子，并且所有参数的梯度都经过归约；在封装之外调用的模块不会参与归约。",
                 ),
                 BilingualText(
-                    "If each rank gathers the weight for itself, as a running mean, leave it out of the watchpoint.",
+                    "If each rank computes the weight separately, such as a running mean, exclude it from the watchpoint.",
                     "如果该权重本来就由每张卡各自统计（例如滑动平均），请将其移出监测点。",
                 ),
             ),
@@ -501,7 +499,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
         "unintended_overflow": Advice(
             ("Unintended overflow", "意外溢出"),
             BilingualText(
-                "A tensor holds NaN or infinite elements that no mask put there.",
+                "A tensor holds NaN or infinite elements that were not written by a mask.",
                 "张量含有并非掩码写入的 NaN 或无穷大元素。",
             ),
             _OVERFLOW_STEPS,
@@ -570,7 +568,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
         ),
     }
 )
-"""Advice for each condition but the legacy ones."""
+"""Advice for each condition except the legacy ones."""
 
 _LEGACY = {"nan": "tensor_overflow", "inf": "tensor_overflow"}
 _LEGACY |= dict.fromkeys(("max_gt", "min_gt", "mean_gt"), "tensor_too_large")
@@ -584,13 +582,13 @@ def advice(subject: str | Condition | ConditionCheck) -> Advice:
     Parameters
     ----------
     subject : str, Condition or ConditionCheck
-        A condition, by its id or abbreviation or itself, or a check of it. A legacy condition has the advice of the one
-        that replaced it; a condition that a user registered has its own meaning and the general steps.
+        A condition, its id or abbreviation, or a check of it. A legacy condition has the advice of its replacement; a
+        condition that a user registered has its own meaning and the general steps.
 
     Returns
     -------
     Advice
-        Never without steps.
+        Always with at least one step.
 
     Raises
     ------
@@ -598,8 +596,10 @@ def advice(subject: str | Condition | ConditionCheck) -> Advice:
         There is no such condition.
     """
     chosen = subject.condition if isinstance(subject, ConditionCheck) else subject
-    found = condition(chosen) if isinstance(chosen, str) else chosen
-    known = ADVICE.get(_LEGACY.get(found.id, found.id))
-    if known is not None:
-        return known
-    return Advice((found.id, found.id), found.meaning or f"The condition {found.id} hit.", (_UPSTREAM, _DATA))
+    declared = condition(chosen) if isinstance(chosen, str) else chosen
+    text = ADVICE.get(_LEGACY.get(declared.id, declared.id))
+    if text is not None:
+        return text
+    return Advice(
+        (declared.id, declared.id), declared.meaning or f"The condition {declared.id} hit.", (_UPSTREAM, _DATA)
+    )

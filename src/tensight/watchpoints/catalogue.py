@@ -1,8 +1,8 @@
 """The catalogue of conditions: the original's seventeen, its legacy ones, Tensight's own, and those of users.
 
-Ids, abbreviations, wire numbers, parameters, ranges and defaults are the original's, so that a watchpoint set there
-means the same here. Two declarations differ on purpose: every condition but ``operator_overflow`` is available on a
-CPU too, and ``epsilon`` is used (the original accepts it and computes with 1e-9).
+Ids, abbreviations, wire numbers, parameters, ranges and defaults are the original's, so a watchpoint set there means
+the same here. Two declarations differ on purpose: every condition except ``operator_overflow`` is also available on a
+CPU, and ``epsilon`` is used (the original accepts it but computes with 1e-9).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _threshold(
     default: float | None = None,
     requires: tuple[str, ...] = (),
 ) -> Parameter:
-    """Declare a threshold whose name says what is compared, and how: ``abs_mean_gt``."""
+    """Declare a threshold whose name contains the quantity and the comparison: ``abs_mean_gt``."""
     quantity, _, suffix = name.rpartition("_")
     return Parameter(
         name,
@@ -223,7 +223,7 @@ _BUILT_IN: tuple[Condition, ...] = (
 
 _registry: dict[str, Condition] = {condition.id: condition for condition in _BUILT_IN}
 _names: dict[str, str] = {}
-"""Every lower-case id and abbreviation, and the id it stands for."""
+"""The condition id for every lower-case id and abbreviation."""
 
 for _condition in _BUILT_IN:
     _names[_condition.id] = _condition.id
@@ -231,11 +231,11 @@ for _condition in _BUILT_IN:
         _names[_condition.abbreviation.lower()] = _condition.id
 
 CONDITIONS: Mapping[str, Condition] = MappingProxyType(_registry)
-"""All conditions by id, a live view: the built-in ones first, then registered ones in order of registration."""
+"""All conditions by id, a live view: built-in ones first, then registered ones in order of registration."""
 
 
 def condition(name: str) -> Condition:
-    """Return the condition of that id or abbreviation, in any case ("TL", "tensor_too_large").
+    """Return the condition with this id or abbreviation, in any case ("TL", "tensor_too_large").
 
     Parameters
     ----------
@@ -245,26 +245,26 @@ def condition(name: str) -> Condition:
     Raises
     ------
     InputError
-        There is none; the message names close matches.
+        There is no such condition; the message names close matches.
     """
-    found = _names.get(name.strip().lower())
-    if found is None:
+    condition_id = _names.get(name.strip().lower())
+    if condition_id is None:
         close = difflib.get_close_matches(name.strip().lower()[:80], _names, n=3)
         advice = f"did you mean {' or '.join(close)}?" if close else f"known ones: {', '.join(_registry)}"
         raise InputError(f"there is no condition {name[:80]!r}; {advice}", code="condition-unknown")
-    return _registry[found]
+    return _registry[condition_id]
 
 
 def conditions_by_wire_number(number: int) -> tuple[Condition, ...]:
-    """Return the conditions that travel under a number, the one for tensors of every kind first; empty if unknown.
+    """Return the conditions with a wire number, the one for tensors of every kind first; empty if unknown.
 
     Parameters
     ----------
     number : int
         As in `WatchCondition.Condition` of MindSpore's protocol, or ours from 1000.
     """
-    found = [c for c in _registry.values() if c.wire_number == number]
-    return tuple(sorted(found, key=lambda c: c.target is not Target.TENSOR))
+    conditions = [c for c in _registry.values() if c.wire_number == number]
+    return tuple(sorted(conditions, key=lambda c: c.target is not Target.TENSOR))
 
 
 def register(condition: Condition) -> Condition:
@@ -288,14 +288,14 @@ def register(condition: Condition) -> Condition:
     names = [condition.id] + ([condition.abbreviation.lower()] if condition.abbreviation else [])
     for name in names:
         if name in _names:
-            raise InputError(f"the name {name!r} already stands for the condition {_names[name]}; choose another")
+            raise InputError(f"the name {name!r} already names the condition {_names[name]}; choose another")
     _registry[condition.id] = condition
     _names.update(dict.fromkeys(names, condition.id))
     return condition
 
 
 def unregister(condition_id: str) -> None:
-    """Take a registered condition out of the catalogue.
+    """Remove a registered condition from the catalogue.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def unregister(condition_id: str) -> None:
     Raises
     ------
     InputError
-        There is no such id, or it is a built-in condition.
+        There is no such id, or the condition is built in.
     """
     if condition_id not in _registry:
         raise InputError(f"there is no condition {condition_id!r} to unregister")

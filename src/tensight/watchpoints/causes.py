@@ -1,10 +1,9 @@
-"""Which hits are a reason to stop: those that are new, and do not follow from what has been reported.
+"""Decides which hits stop the training: those that are new and do not follow from earlier hits.
 
-A watchpoint that hit on a tensor when it was last checked there goes on hitting; that is reported once, and again only
-when it has cleared and come back. Each time it has to have been away twice as long as the time before, so that what
-clears and comes back every few steps is reported a few times, and not all through a training. A NaN makes everything
-NaN that is computed from it, in this step and, through the parameters that it is written into, in all later ones; that
-is one cause.
+A watchpoint that hit on a tensor when it was last checked there goes on hitting. This is reported once, and again only
+after it has cleared and come back. Each time it must have been away twice as long as the time before, so a hit that
+clears and comes back every few steps is reported a few times only. A NaN makes everything NaN that is computed from
+it, in this step and, through the parameters that it is written into, in all later steps; that is one cause.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ ONLY_NON_FINITE = frozenset({"nan_count", "inf_count", "non_finite_count", "unma
 
 
 class HitFacts(NamedTuple):
-    """What must be known of a hit.
+    """The facts about a hit that decide whether it is new.
 
     Attributes
     ----------
     watchpoint : int
     tensor : hashable
-        Which tensor it is, in whatever form.
+        The tensor, in any form.
     node : str
         Name of its node.
     is_persistent : bool
-        Whether the node keeps its value from one step to the next: a parameter, a buffer, a state of an optimizer.
+        Whether the node keeps its value from one step to the next: a parameter, a buffer, optimizer state.
     is_non_finite : bool
-        Whether the watchpoint hits on nothing but NaN and Inf.
+        Whether the watchpoint hits on NaN and Inf only.
     is_input : bool
-        Whether the node is data from outside of what is known: nothing goes into it.
+        Whether the node is input data: a tensor without known inputs.
     """
 
     watchpoint: int
@@ -48,20 +47,20 @@ class HitFacts(NamedTuple):
 
     @property
     def key(self) -> tuple[int, Hashable]:
-        """What goes on hitting: a watchpoint on a tensor."""
+        """Identifies an ongoing hit: a watchpoint on a tensor."""
         return self.watchpoint, self.tensor
 
 
 @dataclass(slots=True)
 class _Reported:
-    """A hit that was a reason to stop.
+    """A hit that stopped the training.
 
     Attributes
     ----------
     last_step : int
-        The last one in which it was there.
+        The last step with this hit.
     rest : int
-        For how many steps it has to be away to be a reason again.
+        Number of steps for which the hit must be away before it stops the training again.
     """
 
     last_step: int
@@ -69,17 +68,17 @@ class _Reported:
 
 
 class Causes:
-    """Tells new hits of a process from those that go on and those that follow from others.
+    """Separates new hits of a process from ongoing ones and from consequences of others.
 
     Parameters
     ----------
     is_persistent : callable
-        Tells of a node that is no operator whether it keeps its value from one step to the next.
+        Returns whether a node that is not an operator keeps its value from one step to the next.
     checked : callable
-        Returns the names of the nodes on which watchpoints look for NaN and Inf.
+        Returns the names of the nodes that watchpoints check for NaN and Inf.
     passes_on : callable, optional
-        Tells of an operator that is no hit whether NaN or Inf may have gone through it all the same, in this step: a
-        view is judged with what it shows, and what later operators may leave out when those have run.
+        Returns whether NaN or Inf may have passed through an operator in this step although it is not a hit: a view is
+        checked with its base, and elements that later operators may ignore are known only when those have run.
     """
 
     def __init__(
@@ -103,10 +102,10 @@ class Causes:
         self._is_poisoned = False
 
     def forget(self, watchpoint: int | None = None) -> None:
-        """Forget the hits of a watchpoint that looks for something else now, or all of them."""
-        for known in (self._ongoing, self._reported):
-            for key in [key for key in known if watchpoint is None or key[0] == watchpoint]:
-                del known[key]
+        """Forget the hits of a watchpoint whose check has changed, or all hits."""
+        for hits in (self._ongoing, self._reported):
+            for key in [key for key in hits if watchpoint is None or key[0] == watchpoint]:
+                del hits[key]
         if watchpoint is None:
             self._poisoned, self._is_poisoned = set(), False
 
@@ -116,15 +115,15 @@ class Causes:
         inputs: Mapping[str, Sequence[str]],
         running: Callable[[], Mapping[str, Sequence[str]]] | None = None,
     ) -> list[bool]:
-        """Return of the hits of a step, or of a node of it, whether they are a reason to stop.
+        """Return for each hit of a step, or of a node in it, whether it is a reason to stop.
 
         Parameters
         ----------
         hits : sequence of HitFacts
         inputs : mapping of str to sequence of str
-            What each operator of the step reads, as far as is known.
+            The inputs of each operator of the step, as far as known.
         running : callable, optional
-            Returns the same of a step that is not over, and may compute something else than those before.
+            Returns the inputs for a step in progress, whose operators may differ from those of earlier steps.
         """
         self._inputs = inputs
         for hit in hits:
@@ -143,7 +142,7 @@ class Causes:
         return marks
 
     def judge_again(self, hits: Sequence[HitFacts]) -> list[bool]:
-        """Return the same of a step that has ended and was checked once more, perhaps for other watchpoints."""
+        """Return the same for a step that has ended and was checked again, perhaps for other watchpoints."""
         marks = [hit.key in self._latest_new or hit.key not in self._ongoing for hit in hits]
         self._latest_new.update(hit.key for hit, is_new in zip(hits, marks, strict=True) if is_new)
         self._ongoing.update((hit.key, hit) for hit in hits)
@@ -155,7 +154,7 @@ class Causes:
         Parameters
         ----------
         seen : callable
-            Returns the tensors that were checked in it; what did not hit on them has cleared.
+            Returns the tensors that were checked in it; hits on them that did not recur have cleared.
         """
         self._step += 1
         if not (self._ongoing or self._now):
@@ -171,7 +170,7 @@ class Causes:
         self._now, self._sick = {}, set()
 
     def _note_reported(self) -> None:
-        """Note which hits were reasons in the step that ends, and which of those that were are there."""
+        """Store the hits that were reasons in the step that ends, and which earlier reasons recurred."""
         for key in self._new:
             earlier = self._reported.get(key)
             self._reported[key] = _Reported(self._step, 1 if earlier is None else 2 * earlier.rest)
@@ -179,7 +178,7 @@ class Causes:
             self._reported[key].last_step = self._step
 
     def _comes_back_soon(self, hit: HitFacts) -> bool:
-        """Whether a hit that was reported has not been away for long enough to be reported again."""
+        """Whether a reported hit has not been away for long enough to be reported again."""
         earlier = self._reported.get(hit.key)
         return earlier is not None and self._step - earlier.last_step < earlier.rest
 
@@ -187,24 +186,24 @@ class Causes:
         if hit.key in self._ongoing or self._comes_back_soon(hit):
             return False
         if hit.is_persistent:
-            # It is written by this step's update, or was when an earlier one poisoned it.
+            # Its NaN comes from this step's update, or from an earlier update that poisoned it.
             by_operators = any(name in self._inputs for name in self._sick)
             return not (by_operators or hit.node in self._poisoned)
         if not hit.is_non_finite and hit.node in self._sick:
             return False
         if hit.is_input:
-            # What is computed from it in this step follows from it; but it may itself come from a poisoned weight, as
-            # the latest loss does where it is summed.
+            # What is computed from it in this step follows from it. But it may come from a poisoned weight itself,
+            # as the latest loss does where losses are summed.
             return not self._poisoned
         if hit.node not in self._inputs:
-            # An operator that runs for the first time: nobody knows what went in.
+            # An operator that runs for the first time: its inputs are unknown.
             return self._sick <= {hit.node}
         return not self._inherits(hit.node)
 
     def _inherits(self, name: str) -> bool:
-        """Whether a NaN or Inf that was reported went into an operator, directly or through what is no hit."""
+        """Whether a reported NaN or Inf went into an operator, directly or through operators without a hit."""
         inputs, checked = self._inputs, self._checked()
-        if is_after_forward(name) and any(one in inputs and not is_after_forward(one) for one in self._sick):
+        if is_after_forward(name) and any(sick in inputs and not is_after_forward(sick) for sick in self._sick):
             return True
         waiting, visited = list(inputs[name]), {name}
         while waiting:
@@ -222,9 +221,9 @@ class Causes:
         return False
 
     def _is_behind(self, reported: Mapping[tuple[int, Hashable], HitFacts], hit: HitFacts) -> bool:
-        """Whether a hit is where a NaN or Inf comes from that was reported in this step before, when it was seen first.
+        """Whether a hit is the source of a NaN or Inf that was reported earlier in this step, where it was seen first.
 
-        Whether later operators leave out what an operator put out is known only when they have run.
+        Whether later operators ignore parts of an output is known only when they have run.
         """
         if not hit.is_non_finite or hit.is_persistent or hit.is_input:
             return False
@@ -240,9 +239,9 @@ class Causes:
         return False
 
     def _is_poisoned_data(self, name: str, checked: Set[str]) -> bool:
-        """Whether what an operator read of a parameter, or of data, holds a NaN or Inf that was reported."""
+        """Whether a parameter or data that an operator read contains a NaN or Inf that was reported."""
         if not self._is_persistent(name):
-            # Parts of a distributed weight, and what was computed from one in the step before, are data, too.
+            # Parts of a distributed weight, and values computed from one in the step before, count as data, too.
             return name in self._sick or bool(self._poisoned)
-        # What is known of it in this step is its value after the update; what counts is the one before.
+        # In this step only its value after the update is known; the value before it counts.
         return name in self._poisoned or (self._is_poisoned and name not in checked)

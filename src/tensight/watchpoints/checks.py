@@ -1,4 +1,4 @@
-"""A condition with its thresholds set: validated, printable as one line of text, and aware of what it needs to read."""
+"""A condition with thresholds: validated, printable as one line of text, with the statistics that it needs."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ _UNIT_RULES = {"dead_unit_percentage": dead_rule, "saturated_unit_percentage": s
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What has to be known of a tensor to evaluate a check.
+    """The facts about a tensor that a check needs.
 
     Attributes
     ----------
     statistics : bool
         The row of statistics.
     ranges : tuple of (start, end)
-        Value ranges, both ends inclusive, in which elements are counted. Rows that determine the count need no reading.
+        Value ranges, both ends inclusive, in which elements are counted. Rows that determine the count need no read.
     changes : bool
         The change since the previous step.
     atol : float
         The absolute tolerance with which the required relative tolerance must be computed.
     rtol : float or None
         The scan for changes may stop once its lower bound of the required relative tolerance exceeds this; None if it
-        must see every element (or if there is none to do).
+        must visit every element (or if there is no scan).
     overflow : bool
         Whether the device reported an overflow of the operator.
     units : tuple of UnitRule
-        What to count of each unit. Rows that determine the percentage of units need no reading.
+        Rules for counting units. Rows that determine the percentage of units need no read.
     references : tuple of str
-        What norms are compared with; see `tensight.watchpoints.references`.
+        References to compare norms with; see `tensight.watchpoints.references`.
     masks : bool
-        Whether -Inf was put there on purpose.
+        Whether -Inf was written on purpose.
     zero_provenance : bool
-        Whether a tensor that is all zero has its zeros propagated from what it was computed from.
+        Whether the zeros of an all-zero tensor were propagated from its inputs.
     ranks : bool
-        Whether the ranks hold the same.
+        Whether all ranks have the same values.
     """
 
     statistics: bool = False
@@ -79,11 +79,11 @@ class Threshold:
     name : str
         Name of the parameter.
     quantity : Quantity
-        What is compared.
+        The quantity to compare.
     comparator : Comparator
-        How.
+        How to compare it.
     value : float
-        With what, in the unit of the quantity.
+        The value to compare it with, in the unit of the quantity.
     """
 
     name: str
@@ -101,8 +101,8 @@ class ConditionCheck:
     condition : Condition or str
         The condition, its id or its abbreviation.
     values : mapping of str to number or bool
-        Values of its parameters. Hidden ones take their defaults. If no threshold is given, those with a default take
-        it.
+        Values of its parameters. Hidden parameters take their defaults. If no threshold is given, those with a default
+        take it.
     strict : bool
         False skips the tests of ranges and of companion parameters, as the original's Python API does. Names and types
         are always checked.
@@ -118,7 +118,7 @@ class ConditionCheck:
     ------
     InputError
         A parameter is unknown, of the wrong type or out of its range, a threshold lacks its companions, the range is
-        upside down, or there is no threshold at all.
+        reversed, or there is no threshold at all.
     """
 
     condition: Condition
@@ -131,9 +131,9 @@ class ConditionCheck:
         *,
         strict: bool = True,
     ) -> None:
-        found = find_condition(condition) if isinstance(condition, str) else condition
-        object.__setattr__(self, "condition", found)
-        object.__setattr__(self, "arguments", _resolve(found, values or {}, strict))
+        declared = find_condition(condition) if isinstance(condition, str) else condition
+        object.__setattr__(self, "condition", declared)
+        object.__setattr__(self, "arguments", _resolve(declared, values or {}, strict))
 
     @property
     def values(self) -> Mapping[str, float | bool]:
@@ -162,7 +162,7 @@ class ConditionCheck:
 
     @property
     def needs(self) -> Needs:
-        """What has to be known of a tensor to evaluate this check."""
+        """The facts about a tensor that this check needs."""
         quantities = self.quantities
         sources = {quantity.source for quantity in quantities}
         values = self.values
@@ -183,7 +183,7 @@ class ConditionCheck:
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
-        """The quantities that this check looks at."""
+        """The quantities that this check uses."""
         if self.condition.flag is not None:
             return (self.condition.flag,)
         return tuple(threshold.quantity for threshold in self.thresholds)
@@ -200,7 +200,7 @@ def format_value(value: float | bool) -> str:
 
 
 def _excerpt(value: object) -> str:
-    """Return a given value for a message, cut short."""
+    """Return a given value for a message, truncated."""
     return (format_value(float(value)) if isinstance(value, float) else str(value))[:80]
 
 
@@ -211,10 +211,10 @@ def _resolve(
     values = {name: _value(condition, name, value, strict) for name, value in given.items()}
     some_threshold = any(p.name in values for p in condition.checks)
     for parameter in condition.parameters:
-        wanted = parameter.kind is ParameterKind.HIDDEN or (
+        needs_default = parameter.kind is ParameterKind.HIDDEN or (
             parameter.kind is ParameterKind.CHECK and not some_threshold
         )
-        if wanted and parameter.default is not None:
+        if needs_default and parameter.default is not None:
             values.setdefault(parameter.name, parameter.default)
     if condition.checks and not any(p.name in values for p in condition.checks):
         names = ", ".join(p.name for p in condition.checks)
@@ -225,7 +225,7 @@ def _resolve(
 
 
 def _value(condition: Condition, name: str, value: object, strict: bool) -> float | bool:
-    """Return one value as float or bool, or say why it cannot be used."""
+    """Return a value as float or bool; InputError if it cannot be used."""
     parameter = condition.parameter(name)
     if parameter is None:
         raise InputError(_unknown_parameter(condition, name))
@@ -258,7 +258,7 @@ def _unknown_parameter(condition: Condition, name: str) -> str:
 
 
 def _check_companions(condition: Condition, values: Mapping[str, float | bool]) -> None:
-    """Test that SUPPORT parameters are given where a threshold needs them, and only there, and are in order."""
+    """Check that SUPPORT parameters are given where a threshold needs them, only there, and in order."""
     needed = {companion: p.name for p in condition.checks if p.name in values for companion in p.requires}
     for companion, threshold in needed.items():
         if companion not in values:

@@ -1,4 +1,4 @@
-"""Columns of statistics, as conditions look at them: one number for each tensor."""
+"""Columns of statistics for conditions: one number for each tensor."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tensight.errors import InputError
 
 
 class UnitRule(NamedTuple):
-    """When a unit of a tensor (a channel, a feature) counts: by how many of its elements lie in a range.
+    """Whether a unit of a tensor (a channel, a feature) counts: by how many of its elements lie in a range.
 
     Attributes
     ----------
     start, end : float
         The range, both ends inclusive.
     outside : bool
-        Whether elements outside of the range are meant.
+        Whether to count the elements outside of the range instead.
     percentage : float
-        So many of the unit's elements must be inside, or outside.
+        Minimum percentage of the unit's elements that must be inside, or outside.
     """
 
     start: float
@@ -37,13 +37,13 @@ Columns = Mapping[ColumnKey, NDArray[Any]]
 Keys are the field names of ``TensorStatistics`` and, where a check needs them, those of ``ChangeStatistics`` (computed
 with the check's ``needs.atol``), ``has_previous``, ``changes_comparable`` (false if the previous value has another
 number of elements; missing means all true), ``("in_range", start, end)``, ``overflowed``, ``unit_size`` (elements of a
-unit) and the percentage of units under a `UnitRule` (NaN where nobody counted), ``masked`` (-Inf was put there on
-purpose), ``propagated`` (its zeros were, if it is zero), ``("reference", name)`` (the norm that a norm is compared
-with) and ``differs`` (from another rank).
+unit) and the percentage of units under a `UnitRule` (NaN if not counted), ``masked`` (-Inf was written on purpose),
+``propagated`` (the zeros of an all-zero tensor were), ``("reference", name)`` (the norm that a norm is compared with)
+and ``differs`` (from another rank).
 
-Of some tensors only a few statistics may have been recorded: ``recorded`` is true for them (and ``exact`` for those of
-which all were, and only the values are missing), and ``("low", name)`` and
-``("high", name)`` are the smallest and the largest value that each field (and ``non_finite_count``) can have there.
+For some tensors only a few statistics may have been recorded. ``recorded`` is true for them (and ``exact`` if all
+statistics were recorded, and only the values are missing); ``("low", name)`` and ``("high", name)`` are the smallest
+and the largest value that each field (and ``non_finite_count``) can have there.
 """
 
 Arguments = Mapping[str, float | bool]
@@ -53,12 +53,12 @@ Bounds = tuple[FloatColumn, FloatColumn]
 
 
 def column(columns: Columns, key: ColumnKey) -> NDArray[Any]:
-    """Return one column, or say which one is missing.
+    """Return a column.
 
     Raises
     ------
     InputError
-        The column is absent, or is no one-dimensional array of numbers.
+        The column is missing, or is not a one-dimensional array of numbers.
     """
     values = columns.get(key)
     if values is None:
@@ -69,7 +69,7 @@ def column(columns: Columns, key: ColumnKey) -> NDArray[Any]:
 
 
 def float_column(columns: Columns, key: ColumnKey) -> FloatColumn:
-    """Return one column as float64."""
+    """Return a column as float64."""
     return column(columns, key).astype(np.float64, copy=False)
 
 
@@ -85,8 +85,8 @@ def non_finite_counts(columns: Columns) -> FloatColumn:
 
 
 def unless_propagated(columns: Columns, percentage: FloatColumn) -> FloatColumn:
-    """Return a percentage of zeros without those of tensors that are zero because what went in was: NaN."""
+    """Return a percentage of zeros, with NaN for tensors whose zeros were propagated from their inputs."""
     if "propagated" not in columns:
         return percentage
-    own: FloatColumn = np.where(column(columns, "propagated"), np.nan, percentage)
-    return own
+    kept: FloatColumn = np.where(column(columns, "propagated"), np.nan, percentage)
+    return kept

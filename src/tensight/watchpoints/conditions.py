@@ -1,4 +1,4 @@
-"""What a condition is: a name, what it is for, and thresholds on quantities of a tensor, declared as data."""
+"""Conditions as data: a name, a target, and thresholds on quantities of a tensor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tensight.watchpoints.quantities import Quantity
 
 FIRST_OWN_NUMBER = 1000
-"""From here on, numbers of conditions in the protocol are Tensight's; the original knows none of them."""
+"""From here on, numbers of conditions in the protocol are Tensight's; the original does not know them."""
 
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _ABBREVIATION = re.compile(r"[A-Za-z][A-Za-z0-9]{0,7}", re.ASCII)
@@ -42,14 +42,14 @@ ALL_PLATFORMS: frozenset[Platform] = frozenset(Platform)
 
 
 class ParameterKind(Enum):
-    """What a parameter does in its condition."""
+    """The role of a parameter in its condition."""
 
     CHECK = "check"
     """A threshold that can hit."""
     SUPPORT = "support"
-    """A value that a threshold needs beside it."""
+    """A value that a threshold also needs."""
     HIDDEN = "hidden"
-    """A value with a default that few people change."""
+    """A value with a default that users rarely change."""
 
 
 class ValueRange(Enum):
@@ -67,7 +67,7 @@ class ValueRange(Enum):
         return self is ValueRange.FALSE
 
     def contains(self, value: float | bool) -> bool:
-        """Return whether a value of the right type lies in the range; NaN lies in none."""
+        """Return whether a value of the right type lies in the range; False for NaN."""
         if self is ValueRange.FALSE:
             return value is False
         if self is ValueRange.PERCENTAGE:
@@ -89,12 +89,12 @@ class Comparator(Enum):
 
     @property
     def words(self) -> str:
-        """The comparison in a sentence."""
+        """The comparison in words."""
         return {">": "greater than", "<": "less than", "≥": "at least", "≤": "at most"}[self.value]
 
     @property
     def grows(self) -> bool:
-        """Whether a larger quantity is nearer to a hit."""
+        """Whether a larger quantity is closer to a hit."""
         return self in (Comparator.GREATER, Comparator.AT_LEAST)
 
     def compare(self, quantity: FloatColumn, threshold: float) -> BoolColumn:
@@ -110,24 +110,24 @@ class Comparator(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a condition.
+    """A parameter of a condition.
 
     Attributes
     ----------
     name : str
-        The name, as on the wire.
+        The name, as in the protocol.
     kind : ParameterKind
         Threshold, companion of a threshold, or hidden.
     values : ValueRange
-        The values it accepts.
+        The accepted values.
     default : float, bool or None
-        The value it takes when none is given; None if it is then off.
+        The value if none is given; None if the parameter is then off.
     quantity, comparator : Quantity and Comparator, or None
-        What a threshold is compared with, and how; None unless ``kind`` is CHECK.
+        The quantity and comparison of a threshold; None unless ``kind`` is CHECK.
     requires : tuple of str
         The SUPPORT parameters that must be given with it.
     ignored_by_original : bool
-        The original accepts a value and then uses the default all the same.
+        The original accepts a value but uses the default.
     """
 
     name: str
@@ -152,7 +152,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A rule that says when a tensor is wrong.
+    """A rule that decides when a tensor is wrong.
 
     Attributes
     ----------
@@ -163,17 +163,17 @@ class Condition:
     target : Target
         The kind of tensor it is meant for.
     parameters : tuple of Parameter
-        In the order in which they travel on the wire.
+        In protocol order.
     flag : Quantity or None
         For a condition without thresholds: it hits when this quantity is greater than 0.
     wire_number, wire_name : int or None, str
         The value of ``WatchCondition.Condition`` in the original's protocol; None for users' own conditions.
     platforms : frozenset of Platform
-        Where it can be checked.
+        The devices on which it can be checked.
     initial_only : bool
         Only the state before the first step is checked.
     legacy : bool
-        One of the original's oldest conditions, kept for its protocol; people are offered the newer ones.
+        One of the original's oldest conditions, kept for its protocol; users are offered the newer ones.
     meaning : str
         One sentence on what a hit means, for users' own conditions; the built-in ones have theirs in ``advice``.
     """
@@ -221,11 +221,11 @@ class Condition:
         return self.wire_number is not None and self.wire_number >= FIRST_OWN_NUMBER
 
     def parameter(self, name: str) -> Parameter | None:
-        """Return the parameter of that name, or None.
+        """Return the parameter with this name, or None.
 
         Parameters
         ----------
         name : str
-            Such as ``max_gt``.
+            For example ``max_gt``.
         """
         return next((p for p in self.parameters if p.name == name), None)

@@ -1,4 +1,4 @@
-"""Checks in words: one English sentence for each."""
+"""Checks in words: an English sentence for each."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _FLAG_SENTENCES = {
     "nan_count": "hits when any element is NaN",
     "inf_count": "hits when any element is +Inf or -Inf",
     "non_finite_count": "hits when any element is NaN, +Inf or -Inf",
-    "unmasked_non_finite_count": "hits when any element is NaN, +Inf, or a -Inf that no mask put there",
-    "differs": "hits when the ranks hold different values",
+    "unmasked_non_finite_count": "hits when any element is NaN, +Inf, or a -Inf that was not written by a mask",
+    "differs": "hits when the ranks have different values",
     "overflowed": "hits when the device reported an overflow of the operator",
 }
 
 
 def describe(check: ConditionCheck) -> str:
-    """Say in one sentence when a check hits.
+    """Describe in one sentence when a check hits.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Why a check could not be made on a tensor: the bits of an error code, and their words."""
+"""Reasons why a check could not be made on a tensor: the bits of an error code, and their texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ErrorCode(IntFlag):
     NO_VALUE = 32
 
 
-# The texts are part of the original's Python API, which scripts compare with.
+# The texts are part of the original's Python API; scripts compare with them.
 _WORDS = {
     ErrorCode.NAN: "Tensor contains NaN.",
     ErrorCode.INF: "A tensor contains +/-INF.",
@@ -28,7 +28,7 @@ _WORDS = {
 
 
 def error_words(code: int) -> tuple[str, ...]:
-    """Return the text of every bit that is set in an error code, lowest bit first; unknown bits have none.
+    """Return the text of every bit that is set in an error code, lowest bit first; unknown bits are skipped.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ class Status(IntEnum):
     """Whether a check could be made on a tensor, and if not, why."""
 
     EVALUATED = 0
-    """It was made."""
+    """The check was made."""
     EMPTY = 1
     """The tensor has no elements; there is nothing to check."""
     NOT_FINITE = 2
@@ -52,17 +52,17 @@ class Evaluation:
     error_code : ndarray of int32
         ``ErrorCode`` bits. With ``non_finite="evaluate"`` the bits for NaN and Inf are information beside the verdict.
     actual : mapping of str to ndarray of float64
-        For each threshold in effect the value that was compared. Where there is none it is NaN, or with
-        ``non_finite="report"`` 0, as the original reports it. NaN also beside a hit that recorded statistics decided
-        without telling the value.
+        The value that was compared, for each threshold in effect. Without a value it is NaN, or 0 with
+        ``non_finite="report"``, as the original reports it. Also NaN for a hit that recorded statistics decided without
+        determining the value.
     parameter_hit : mapping of str to ndarray of bool
-        For each threshold in effect whether it hit.
+        Whether each threshold in effect hit.
     status : ndarray of int8
         ``Status`` of each row.
     undecided : ndarray of bool
         The columns give only bounds that leave the verdict, or the actual value of a hit, open: read the tensor for
         ``check.needs`` and evaluate again. ``hit`` is False there unless it is certain. Recorded tensors cannot be
-        read; where they leave a verdict open, ``status`` says so.
+        read; if they leave a verdict open, ``status`` is ``NOT_RECORDED``.
     non_finite : {"evaluate", "report"}
         The rule for non-finite elements that was applied.
     """
@@ -85,7 +85,7 @@ class Evaluation:
 
     @property
     def not_checked(self) -> BoolColumn:
-        """The rows of tensors with elements on which the check could not be made; ``status`` says why."""
+        """The non-empty rows on which the check could not be made; ``status`` gives the reason."""
         skipped: BoolColumn = (self.status != Status.EVALUATED) & (self.status != Status.EMPTY)
         return skipped
 
@@ -98,13 +98,13 @@ def evaluate(check: ConditionCheck, columns: Columns, *, non_finite: NonFinite =
     check : ConditionCheck
         The condition and its thresholds.
     columns : Columns
-        One array per statistic, one element per tensor; ``check.needs`` says which. A count in a value range may be
-        missing or negative ("not counted"), then the other statistics decide where they can.
+        One array per statistic, one element per tensor; ``check.needs`` names the needed ones. A count in a value range
+        may be missing or negative ("not counted"); then the other statistics decide where they can.
     non_finite : {"evaluate", "report"}
-        "evaluate": thresholds see the finite elements, and a percentage is one of them; NaN and Inf are noted in the
+        "evaluate": thresholds see the finite elements, and percentages refer to them; NaN and Inf are noted in the
         error code. "report" is the original's rule: a tensor with NaN or Inf, or without a previous value where one is
-        needed, is reported with error bits and its thresholds are not evaluated, except those conditions that look for
-        NaN and Inf themselves; and parameters that the original ignores are ignored.
+        needed, is reported with error bits and its thresholds are not evaluated, except by conditions on NaN and Inf;
+        parameters that the original ignores are ignored.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def evaluate(check: ConditionCheck, columns: Columns, *, non_finite: NonFinite =
     Raises
     ------
     InputError
-        A column is missing or has another length than the others.
+        A column is missing, or its length differs from that of the others.
     """
     if non_finite not in ("evaluate", "report"):
         raise InputError(f'non_finite must be "evaluate" or "report"; got {non_finite!r}')
@@ -123,7 +123,7 @@ def evaluate(check: ConditionCheck, columns: Columns, *, non_finite: NonFinite =
 
 
 class _Rows:
-    """The rows under evaluation: what each of them allows to evaluate, then the verdicts."""
+    """The rows under evaluation, and their verdicts."""
 
     def __init__(self, check: ConditionCheck, columns: Columns, *, report: bool) -> None:
         self._check = check
@@ -168,7 +168,7 @@ class _Rows:
             actual=actual,
             parameter_hit=parameter_hit,
             status=self._status((undecided | self._open) & ~hit),
-            # A hit shows the actual value of every threshold, so it needs those that its verdict did not.
+            # A hit shows the actual value of every threshold, so it needs also those that did not decide the verdict.
             undecided=(undecided | (unknown & hit)) & ~self._recorded,
             non_finite="report" if self._report else "evaluate",
         )
@@ -184,7 +184,7 @@ class _Rows:
         return low, high
 
     def _arguments(self) -> Arguments:
-        """Return the values in effect; under the original's rule without those that it ignores."""
+        """Return the values in effect, without those that the original ignores if its rule applies."""
         values = dict(self._check.values)
         if self._report:
             for parameter in self._check.condition.parameters:
@@ -193,7 +193,7 @@ class _Rows:
         return values
 
     def _shown(self, quantity: Quantity, value: FloatColumn, hit: BoolColumn) -> tuple[FloatColumn, BoolColumn]:
-        """Return the actual value and the threshold's own verdict as they are reported."""
+        """Return the actual value and the threshold's verdict as they are reported."""
         if not self._report:
             return value, hit
         if not quantity.shown_by_original:
@@ -235,12 +235,12 @@ class _Rows:
         return status
 
     def _where(self, name: str, comparison: Literal[">", "=="]) -> BoolColumn:
-        """Compare a column with 0; one that this check can do without may be missing, and is then false."""
+        """Compare a column with 0; a column that this check does not need may be missing, and counts as false."""
         if name not in self._columns and not self._check.needs.statistics:
             return self._none()
         values = column(self._columns, name)
-        found: BoolColumn = values > 0 if comparison == ">" else values == 0
-        return found
+        is_met: BoolColumn = values > 0 if comparison == ">" else values == 0
+        return is_met
 
     def _flags(self, name: str) -> BoolColumn:
         return column(self._columns, name).astype(np.bool_)
@@ -259,7 +259,7 @@ class _Rows:
 
 
 def _verdicts(threshold: Threshold, low: FloatColumn, high: FloatColumn) -> tuple[BoolColumn, BoolColumn]:
-    """Return whether a quantity between two bounds hits for certain, and whether it may hit."""
+    """Return whether a quantity between two bounds certainly hits, and whether it may hit."""
     at_low = threshold.comparator.compare(low, threshold.value)
     at_high = threshold.comparator.compare(high, threshold.value)
     return (at_low, at_high) if threshold.comparator.grows else (at_high, at_low)

@@ -28,14 +28,14 @@ _TOKEN = re.compile(
 
 
 def parse_check(text: str) -> ConditionCheck:
-    """Read a check from its text.
+    """Parse a check.
 
     Parameters
     ----------
     text : str
-        A condition's id or abbreviation, in any case, and its parameters in parentheses: ``name=number``, with
-        exponents if wanted, ``true`` or ``false``, separated by commas. The parentheses may be left out when there are
-        no parameters.
+        A condition's id or abbreviation, in any case, and its parameters in parentheses, separated by commas:
+        ``name=number``, with or without exponent, ``true`` or ``false``. The parentheses are optional without
+        parameters.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def parse_check(text: str) -> ConditionCheck:
     Raises
     ------
     InputError
-        The text cannot be read (the message points at the character), the condition or a parameter is unknown, or a
+        The text cannot be parsed (the message points at the character), the condition or a parameter is unknown, or a
         value is out of its range.
 
     Examples
@@ -61,23 +61,23 @@ def parse_check(text: str) -> ConditionCheck:
 
 
 def parse_watch(text: str) -> tuple[ConditionCheck, int]:
-    """Read a check and its persistence: ``tensor_all_zero persist=3`` holds in three steps in a row before it hits.
+    """Parse a check and its persistence: ``tensor_all_zero persist=3`` must hit in three steps in a row.
 
     Parameters
     ----------
     text : str
-        A check as `parse_check` reads it, with ``persist=N`` behind it or without.
+        A check as for `parse_check`, optionally followed by ``persist=N``.
 
     Returns
     -------
     check : ConditionCheck
     persistence : int
-        1 if the text names none.
+        1 if the text gives none.
 
     Raises
     ------
     InputError
-        As for `parse_check`, or the persistence is no whole number from 1.
+        As for `parse_check`, or the persistence is not a whole number from 1.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def _require_readable(text: str) -> None:
 
 
 class _Parser:
-    """Reads tokens from left to right; ``kind``, ``lexeme`` and ``start`` describe the one under the eye."""
+    """Reads tokens from left to right; ``kind``, ``lexeme`` and ``start`` describe the current one."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -111,9 +111,9 @@ class _Parser:
 
     def check(self) -> tuple[Condition, dict[str, float | bool]]:
         name = self._take("word", "the name of a condition")
-        found = condition(name)
+        named = condition(name)
         values = self._parameters() if self.lexeme == "(" else {}
-        return found, values
+        return named, values
 
     def persistence(self) -> int:
         """Read ``persist=3`` if it comes next."""
@@ -130,7 +130,7 @@ class _Parser:
         return int(lexeme)
 
     def end(self) -> None:
-        """Refuse whatever else is there."""
+        """Refuse further text."""
         if self.kind != "end":
             self._fail("the end" if self._text.find("(") >= 0 else "'('")
 
@@ -163,9 +163,9 @@ class _Parser:
         self._advance()
         return float(lexeme) if word not in ("true", "false") else word == "true"
 
-    def _take(self, kind: str, wanted: str) -> str:
+    def _take(self, kind: str, expected: str) -> str:
         if self.kind != kind:
-            self._fail(wanted)
+            self._fail(expected)
         lexeme = self.lexeme
         self._advance()
         return lexeme
@@ -180,13 +180,13 @@ class _Parser:
         self.kind, self.lexeme = match.lastgroup, match[match.lastgroup]
         self.start, self._next = match.start(match.lastgroup), match.end()
 
-    def _fail(self, wanted: str) -> NoReturn:
-        found = "the end of the text" if self.kind == "end" else repr(self.lexeme)
-        self._fail_at(self.start, f"expected {wanted}, found {found}")
+    def _fail(self, expected: str) -> NoReturn:
+        lexeme = "the end of the text" if self.kind == "end" else repr(self.lexeme)
+        self._fail_at(self.start, f"expected {expected}, found {lexeme}")
 
     def _fail_at(self, position: int, what: str) -> NoReturn:
         shown = "".join(c if c.isprintable() else "?" for c in self._text)
-        # A long text is shown around the place, so that the mark stays under it.
+        # Of a long text, an excerpt around the position is shown, so that the mark stays below it.
         first = max(0, position - 60)
         excerpt, mark = shown[first : position + 40], " " * (position - first) + "^"
         raise InputError(f"cannot read the check: {what} at character {position + 1}\n  {excerpt}\n  {mark}")

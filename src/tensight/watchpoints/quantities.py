@@ -1,8 +1,8 @@
-"""What a condition compares with its threshold: one number per tensor, from columns of statistics.
+"""The quantities that conditions compare with thresholds: one number per tensor, from columns of statistics.
 
-A quantity is computed for many tensors at once. Where the columns determine it only within bounds (a value range that
-was not counted, a comparison that stopped early), it is the pair of its smallest and largest possible value; the
-tensor has to be read again only if a threshold lies between the two.
+A quantity is computed for many tensors at once. If the columns only bound it (a value range that was not counted, a
+comparison that stopped early), it is the pair of its smallest and largest possible value; the tensor must be read
+again only if a threshold lies between the two.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DEFAULT_EPSILON = 1e-9
 
 
 class Source(Enum):
-    """Where a quantity comes from, that is, what has to be read to know it."""
+    """The source of a quantity: what must be read to compute it."""
 
     STATISTICS = "statistics"
     RANGE = "range"
@@ -54,26 +54,26 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number per tensor that a threshold is compared with.
+    """A number per tensor, compared with a threshold.
 
     Attributes
     ----------
     name : str
         The name in the catalogue, for example ``abs_mean``.
     formula : str
-        The mathematics, as the reference page prints it.
+        The formula, as printed on the reference page.
     words : str
-        The quantity in a sentence: "the largest element".
+        The quantity in words: "the largest element".
     compute : callable
         ``compute(columns, arguments)`` returns a float64 array of shape (rows,), NaN where there is no value; or a
         pair of such arrays, the smallest and the largest value that the columns allow. It must be a module-level
-        function, so that a check can travel to another process. NumPy warnings are silenced while it runs.
+        function, so that a check can be pickled. NumPy warnings are silenced while it runs.
     columns : tuple of str
-        The columns it cannot do without.
+        The required columns.
     source : Source
-        What has to be read to know it.
+        What must be read to compute it.
     shown_by_original : bool
-        False if the original hits on it without reporting an actual value or a parameter that hit.
+        False if the original's hits on it have neither an actual value nor a parameter that hit.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Quantity:
     shown_by_original: bool = True
 
     def bounds(self, columns: Columns, arguments: Arguments) -> Bounds:
-        """Return the smallest and the largest value that the columns allow: the same array twice if they tell it.
+        """Return the smallest and the largest value that the columns allow: the same array twice if they determine it.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ def _unintended_zero_percentage(columns: Columns, arguments: Arguments) -> Float
 def _range_percentage(columns: Columns, arguments: Arguments) -> Bounds:
     start, end = value_range(arguments)
     if start == -np.inf and end == np.inf:
-        # The original has no percentage for a range without bounds; a check made by our own rules always has both.
+        # The original has no percentage for a range without bounds; checks by our rules always have both bounds.
         nothing = np.full(len(column(columns, "count")), np.nan)
         return nothing, nothing
     low, high = range_count_bounds(columns, start, end)
@@ -205,7 +205,7 @@ def _update_ratio(columns: Columns, arguments: Arguments) -> Bounds:
 def _required_rtol(columns: Columns, _: Arguments) -> Bounds:
     required = np.where(_comparable(columns), float_column(columns, "required_rtol"), np.nan)
     unknown = _comparable(columns) & ~_complete(columns)
-    # Stopped early: what was seen so far is a lower bound. Nothing seen (NaN): anything is possible.
+    # Stopped early: the value so far is a lower bound. Nothing seen (NaN): anything is possible.
     low = np.where(unknown & np.isnan(required), 0.0, required)
     return low, np.where(unknown, np.inf, required)
 
@@ -258,7 +258,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             Quantity(
                 "required_rtol",
                 "smallest r with abs(x - p) ≤ atol + r · abs(p) for every element",
-                "the relative tolerance (beside an absolute one of {atol}) within which every element"
+                "the relative tolerance (with an absolute one of {atol}) within which every element"
                 " equals its previous value",
                 _required_rtol,
                 ("has_previous", "required_rtol"),
@@ -300,8 +300,8 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
             ),
             Quantity(
                 "unmasked_non_finite_count",
-                "count(NaN) + count(±Inf), without what masks and what is left out",
-                "the number of NaN and ±Inf elements that nobody put there",
+                "count(NaN) + count(±Inf), without masks and ignored elements",
+                "the number of NaN and ±Inf elements that were not written on purpose",
                 _unmasked_count,
                 NON_FINITE,
                 Source.MASKS,
@@ -349,12 +349,12 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         )
     }
 )
-"""The quantities of the built-in conditions, by name; users' own conditions may bring further ones."""
+"""The quantities of the built-in conditions, by name; users' conditions may add further ones."""
 
 OF_ZEROS = frozenset({"unintended_zero_percentage", "dead_unit_percentage", "depth_ratio"})
-"""Quantities in which zeros do not count that an operator only hands on."""
+"""Quantities that ignore zeros which an operator only propagates."""
 
 REFERENCES: Mapping[str, str] = MappingProxyType(
     {"norm_growth": PREVIOUS, "norm_surge": EARLIER, "depth_ratio": LAST_LAYER}
 )
-"""What the norms of these quantities are compared with."""
+"""The references with which the norms of these quantities are compared."""

@@ -1,8 +1,8 @@
-"""How many elements of a tensor lie in a value range, as far as its row of statistics tells.
+"""The number of elements of a tensor in a value range, as far as its row of statistics determines it.
 
-A row holds the smallest and the largest finite element and how many are negative, zero and positive. That often
-determines the count in a range (all inside, none inside, a bound at zero), and always bounds it; only the rest has to
-be read again.
+A row contains the smallest and the largest finite element and the numbers of negative, zero and positive elements.
+These often determine the count in a range (all inside, none inside, a bound at zero), and always bound it; only the
+remaining tensors must be read again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SMALLEST = 5e-324  # the positive float64 nearest to 0: nothing lies between th
 
 
 def value_range(arguments: Mapping[str, float | bool]) -> tuple[float, float]:
-    """Return the range a check counts in, ``(start, end)``, both inclusive; a bound that is not given is infinite."""
+    """Return the range of a check, ``(start, end)``, both inclusive; a bound that is not given is infinite."""
     start = arguments.get("range_start_inclusive", -np.inf)
     end = arguments.get("range_end_inclusive", np.inf)
     return float(start), float(end)
@@ -35,7 +35,7 @@ def range_count_bounds(
     ----------
     columns : Columns
         The counts, ``min`` and ``max`` of each tensor, shape (rows,). If ``("in_range", start, end)`` is among them,
-        its non-negative entries are taken as the answer; negative or NaN entries mean "not counted".
+        its non-negative entries are the result; negative or NaN entries mean "not counted".
     start, end : float
         The range, both ends inclusive; either may be infinite. NaN never lies in a range, +Inf only if ``end`` is +Inf,
         -Inf only if ``start`` is -Inf.
@@ -50,14 +50,14 @@ def range_count_bounds(
     if counted is None:
         return low, high
     counted = counted.astype(np.float64)
-    known = counted >= 0
-    return np.where(known, counted, low), np.where(known, counted, high)
+    is_counted = counted >= 0
+    return np.where(is_counted, counted, low), np.where(is_counted, counted, high)
 
 
 def range_count_from_statistics(
     columns: Mapping[Any, NDArray[Any]], start: float, end: float
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Count the elements in a range without reading the tensors, where their statistics determine it.
+    """Count the elements in a range where statistics determine the count, without reading tensors.
 
     Parameters
     ----------
@@ -71,11 +71,11 @@ def range_count_from_statistics(
     counts : ndarray of int64, shape (rows,)
         The count where it is known, -1 elsewhere.
     known : ndarray of bool, shape (rows,)
-        False where the tensor has to be read.
+        False where the tensor must be read.
     """
     low, high = range_count_bounds(columns, start, end)
-    known = low == high
-    return np.where(known, low, -1).astype(np.int64), known
+    is_exact = low == high
+    return np.where(is_exact, low, -1).astype(np.int64), is_exact
 
 
 def _bounds_from_statistics(
@@ -88,8 +88,8 @@ def _bounds_from_statistics(
     if not start <= end:
         nothing = np.zeros(len(zero))
         return nothing, nothing
-    # Every class of elements lies between known limits: the negative ones from min to below zero, or to max if all are
-    # negative; the positive ones likewise. A class is inside, outside, or cut by the range.
+    # Each class of elements has known limits: negative elements lie between min and zero (excluded), or between min and
+    # max if all are negative; positive ones likewise. A class is inside, outside, or cut by the range.
     certain = zero * (start <= 0.0 <= end) + neg_inf * (start == -np.inf) + pos_inf * (end == np.inf)
     negatives_end = np.where(zero + positive > 0, -_SMALLEST, largest)
     positives_start = np.where(zero + negative > 0, _SMALLEST, smallest)

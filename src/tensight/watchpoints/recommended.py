@@ -1,11 +1,11 @@
-"""The recommended watchpoints: a set that suits most trainings, with thresholds that nobody has to choose.
+"""The recommended watchpoints: a set with thresholds that suit most trainings.
 
-It is the original's set, in its order, with two watchpoints that the original declares and can never create, because it
+It is the original's set, in its order, with two watchpoints that the original declares but never creates, because it
 cannot tell which weights are trainable: ``weight_not_changed`` and ``weight_change_too_small``.
 
-A training process with Tensight's agent in it gets another set. It judges hidden layers, unit by unit, compares norms
-with each other instead of with fixed numbers, and asks that what it finds lasts, so that it can be left on in a
-training that goes well.
+A training process with Tensight's agent gets a different set. It checks hidden layers unit by unit, compares norms with
+each other instead of with fixed numbers, and requires that a problem persists, so that it can be left on in a healthy
+training.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class Recommendation:
     Attributes
     ----------
     name : str
-        The name under which its hits are shown; the original's.
+        The display name of its hits, as in the original.
     check : ConditionCheck
-        What counts as wrong.
+        The check.
     selection : Selector
-        Which tensors are watched.
+        The watched tensors.
     severity : Severity
         ERROR if a hit breaks the training, WARNING if it may have a harmless cause.
     in_original : bool
-        False for what the original declares and never creates.
+        False for watchpoints that the original declares but never creates.
     persistence : int
-        In how many steps in a row it must hold before it is a hit.
+        Number of steps in a row in which the check must hit.
     harmless : str
-        When a hit is expected and means nothing; empty if never.
+        When a hit is expected and harmless; empty if never.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Recommendation:
 
     @property
     def initial_only(self) -> bool:
-        """Whether it looks only at the state before the first step."""
+        """Whether it checks only the state before the first step."""
         return self.check.condition.initial_only
 
 
@@ -142,20 +142,20 @@ RECOMMENDED: tuple[Recommendation, ...] = (
 """The recommended set, in the original's order."""
 
 _LASTS = 5
-"""Steps after which a state of the network is no accident of a batch or of the first updates."""
+"""Steps after which a state of the network is not an accident of one batch or of the first updates."""
 
 _STAYS = 10
-"""Steps after which a weight that is still the same is not trained: longer than any warm-up from zero stands still."""
+"""Steps after which an unchanged weight is not trained: longer than a warm-up from zero leaves weights unchanged."""
 
 _WHERE_LITTLE_IS_LEFT = 0.01
-"""A unit is saturated where the slope of its function is less than this part of the largest."""
+"""A unit is saturated where the slope of its function is less than this share of the maximum."""
 
 _DEAD = 75
-"""Units, in percent, of which nobody can say that chance has turned them off.
+"""Percentage of dead units that cannot be due to chance.
 
-Where all samples still look alike to a layer, as they do to the last ones of a network that has just begun, each of its
-units is either on for all of them or off for all of them: about half of them are off, in a narrow layer now and then
-two thirds.
+If all samples still look alike to a layer, as they do to the last layers of a network that has just started training,
+each of its units is either on for all samples or off for all of them. About half of the units are off then, and
+occasionally two thirds in a narrow layer.
 """
 
 _TANH_LIMIT = math.sqrt(1 - _WHERE_LITTLE_IS_LEFT)
@@ -189,7 +189,7 @@ LIVE_RECOMMENDED: tuple[Recommendation, ...] = (
     ),
     Recommendation(
         "recommend_weight_not_changed_watchpoint",
-        # Vectors may stand still by construction: the gradient of a bias before a normalisation is zero.
+        # Vectors may be constant by construction: the gradient of a bias before a normalisation is zero.
         ConditionCheck("weight_not_changed", {"rtol": 0, "atol": 0}),
         Selector.parse("matrices"),
         in_original=False,
@@ -250,9 +250,9 @@ def recommended(*conditions: str, as_original: bool = False) -> tuple[Recommenda
     Parameters
     ----------
     *conditions : str
-        Ids or abbreviations of conditions; all of them if none is given.
+        Ids or abbreviations of conditions; all if none is given.
     as_original : bool
-        Leave out what the original never creates.
+        Leave out the watchpoints that the original never creates.
 
     Returns
     -------
@@ -264,11 +264,11 @@ def recommended(*conditions: str, as_original: bool = False) -> tuple[Recommenda
     InputError
         There is no such condition.
     """
-    wanted = {condition(name).id for name in conditions}
+    condition_ids = {condition(name).id for name in conditions}
     return tuple(
         spec
         for spec in RECOMMENDED
-        if (not wanted or spec.check.condition.id in wanted) and (spec.in_original or not as_original)
+        if (not condition_ids or spec.check.condition.id in condition_ids) and (spec.in_original or not as_original)
     )
 
 
@@ -285,15 +285,15 @@ def recommended_watchpoints(
     Parameters
     ----------
     first_id : int
-        The id of the first one.
+        The id of the first watchpoint.
     initial : bool
-        Include what looks only at the state before the first step.
+        Include watchpoints that check only the state before the first step.
     platform : Platform or None
         Leave out what cannot be checked on this kind of device; None leaves out nothing.
     as_original : bool
-        Leave out what the original never creates.
+        Leave out the watchpoints that the original never creates.
     live : bool
-        The set for a running training with Tensight's agent.
+        Return the set for a running training with Tensight's agent.
 
     Returns
     -------

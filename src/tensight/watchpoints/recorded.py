@@ -1,7 +1,7 @@
-"""Quantities of tensors of which only some statistics were recorded: between which bounds each of them lies.
+"""Bounds of quantities for tensors with only some recorded statistics.
 
-Such tensors cannot be read again. Their rows come with a smallest and a largest possible value of each statistic, and a
-condition that lies outside of the bounds is decided all the same.
+Such tensors cannot be read again. Their rows have a smallest and a largest possible value of each statistic, and a
+condition whose threshold lies outside of the bounds can still be decided.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from tensight.watchpoints.columns import BoolColumn
 
 RECORDED = "recorded"
-"""The column that tells which rows have bounds; without it none has."""
+"""Column that marks rows with bounds; without it no row has bounds."""
 
 EXACT = "exact"
-"""The column that tells which of these rows have all statistics, of scanned values that nobody has kept."""
+"""Column that marks those of these rows that have all statistics, computed from values that were not kept."""
 
 LOW, HIGH = "low", "high"
-"""First parts of the keys of the columns of bounds, as in ``("low", "max")``."""
+"""First parts of the keys of bound columns, as in ``("low", "max")``."""
 
 
 def recorded_bounds(quantity: Quantity, columns: Columns, arguments: Arguments, computed: Bounds) -> Bounds:
@@ -34,13 +34,13 @@ def recorded_bounds(quantity: Quantity, columns: Columns, arguments: Arguments, 
     Parameters
     ----------
     quantity : Quantity
-        What is compared with a threshold.
+        The quantity to compare with a threshold.
     columns : Columns
         With `RECORDED` and the bounds.
     arguments : mapping
-        The values of the check.
+        The parameters of the check.
     computed : pair of float64 arrays, shape (rows,)
-        What the quantity is by its own formula; kept for the rows that are not recorded.
+        The quantity by its own formula, used for rows that are not recorded.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def recorded_bounds(quantity: Quantity, columns: Columns, arguments: Arguments, 
 
 
 def may_be_without_value(quantity: Quantity, columns: Columns) -> BoolColumn:
-    """Tell of which tensors it is not known whether they have a finite element, without which there is no quantity."""
+    """Return the tensors that may have no finite element, and so no value of the quantity, shape (rows,)."""
     if quantity.name in _COUNTS:
         return np.zeros(len(at_least(columns, "count")), np.bool_)
     fewest, most = _finite(columns)
@@ -62,12 +62,12 @@ def may_be_without_value(quantity: Quantity, columns: Columns) -> BoolColumn:
 
 
 def at_least(columns: Columns, name: str) -> FloatColumn:
-    """Return the smallest value that a statistic can have."""
+    """Return the smallest possible value of a statistic."""
     return float_column(columns, (LOW, name))
 
 
 def at_most(columns: Columns, name: str) -> FloatColumn:
-    """Return the largest value that a statistic can have."""
+    """Return the largest possible value of a statistic."""
     return float_column(columns, (HIGH, name))
 
 
@@ -83,15 +83,15 @@ def _statistic(name: str) -> _Rule:
 
 
 def _generic(quantity: Quantity, columns: Columns, _: Arguments, computed: Bounds) -> Bounds:
-    """Keep the formula's value where all statistics that it needs are recorded; else nothing is known."""
-    known: BoolColumn = np.full(len(computed[0]), quantity.source is Source.STATISTICS)
+    """Return the formula's value where all its statistics are recorded; elsewhere it is unbounded."""
+    is_recorded: BoolColumn = np.full(len(computed[0]), quantity.source is Source.STATISTICS)
     if quantity.source is Source.REFERENCE and EXACT in columns:
-        known = known | columns[EXACT].astype(np.bool_)
+        is_recorded = is_recorded | columns[EXACT].astype(np.bool_)
     for name in quantity.columns:
         if (LOW, name) in columns:
             low, high = _both(columns, name)
-            known = known & ((low == high) | (np.isnan(low) & np.isnan(high)))
-    return np.where(known, computed[0], -np.inf), np.where(known, computed[1], np.inf)
+            is_recorded = is_recorded & ((low == high) | (np.isnan(low) & np.isnan(high)))
+    return np.where(is_recorded, computed[0], -np.inf), np.where(is_recorded, computed[1], np.inf)
 
 
 def _as_computed(_quantity: Quantity, _columns: Columns, _arguments: Arguments, computed: Bounds) -> Bounds:
@@ -99,12 +99,12 @@ def _as_computed(_quantity: Quantity, _columns: Columns, _arguments: Arguments, 
 
 
 def _change(_quantity: Quantity, columns: Columns, _arguments: Arguments, computed: Bounds) -> Bounds:
-    """How far a tensor moved does not follow from its statistics, unless its content is the same."""
+    """Return 0 to infinity, because statistics do not determine a change, unless the content is the same."""
     nothing = np.zeros(len(at_least(columns, "count")))
     if EXACT not in columns:
         return nothing, nothing + np.inf
-    known = columns[EXACT].astype(np.bool_) & columns["changes_comparable"].astype(np.bool_)
-    return np.where(known, computed[0], 0.0), np.where(known, computed[1], np.inf)
+    is_unchanged = columns[EXACT].astype(np.bool_) & columns["changes_comparable"].astype(np.bool_)
+    return np.where(is_unchanged, computed[0], 0.0), np.where(is_unchanged, computed[1], np.inf)
 
 
 def _inf_count(_quantity: Quantity, columns: Columns, _arguments: Arguments, _computed: Bounds) -> Bounds:
@@ -115,7 +115,7 @@ def _inf_count(_quantity: Quantity, columns: Columns, _arguments: Arguments, _co
 
 def _max_min(_quantity: Quantity, columns: Columns, _arguments: Arguments, _computed: Bounds) -> Bounds:
     narrow = at_least(columns, "max") - at_most(columns, "min")
-    # inf - inf: nothing is known. Without finite elements both are NaN and stay so.
+    # inf - inf gives no bound. Without finite elements both are NaN and stay so.
     narrow = np.where(np.isnan(narrow) & ~np.isnan(at_least(columns, "max")), 0.0, np.maximum(narrow, 0.0))
     return narrow, at_most(columns, "max") - at_least(columns, "min")
 
@@ -154,14 +154,14 @@ def _range_percentage(_quantity: Quantity, columns: Columns, arguments: Argument
     )
     low, high = np.zeros_like(smallest[0]), np.zeros_like(smallest[0])
     for name, (first, last), sign in classes:
-        # Elements below zero do not reach it, so that a range that ends, or begins, at zero has none of them.
+        # Elements below zero do not reach zero, so a range that ends or begins at zero contains none of them.
         inside = (start <= first) & (last <= end)
         outside = (last < start) | (end < first)
         outside |= (end <= 0 if sign > 0 else start >= 0) if sign else False
         low += np.where(inside & ~outside, at_least(columns, name), 0.0)
         high += np.where(outside, 0.0, at_most(columns, name))
     _, most = _finite(columns)
-    # The extremes are elements themselves: each that certainly lies in the range, or out of it, counts as one.
+    # The extremes are elements: each that certainly lies inside, or outside, counts as one.
     any_inside = _within(smallest, start, end) | _within(largest, start, end)
     out_above = (largest[0] > end) | (largest[1] < start)
     out_below = (smallest[1] < start) | (smallest[0] > end)
@@ -177,7 +177,7 @@ def _within(bounds: Bounds, start: float, end: float) -> BoolColumn:
 
 
 _COUNTS = frozenset({"nan_count", "inf_count", "non_finite_count", "unmasked_non_finite_count", "overflowed"})
-"""Quantities that every tensor has."""
+"""Quantities with a value for every tensor."""
 
 _BOUNDS: Mapping[str, _Rule] = {
     "max": _statistic("max"),

@@ -1,7 +1,7 @@
-"""What a selector means: one evaluation for a training process, a session and a dump.
+"""Evaluation of selectors, shared by training processes, sessions and dumps.
 
-A training process asks about nodes as they appear, before it knows any graph; a session and a dump have the graphs. All
-of them ask the same rule about the same facts.
+A training process checks nodes as they appear, before it knows a graph; sessions and dumps have the graphs. All of
+them apply the same rule to the same facts.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _WITHOUT_LAYERS = {
 
 
 class NodeFacts(NamedTuple):
-    """What a selector may ask of a node itself.
+    """The facts about a node that selectors use.
 
     Attributes
     ----------
     name : str
         Full name.
     type : str
-        Of the operator; ``Parameter``, ``Const``.
+        Type of the operator, or ``Parameter`` or ``Const``.
     kind : str
-        As of `tensight.graph.LayerNode`: ``operator``, ``weight`` for a parameter that is trained, ``frozen``,
-        ``data``, ``constant``.
+        As in `tensight.graph.LayerNode`: ``operator``, ``weight`` for a trained parameter, ``frozen``, ``data``,
+        ``constant``.
     """
 
     name: str
@@ -49,21 +49,21 @@ class NodeFacts(NamedTuple):
 
 
 def matcher(selector: Selector, layers: Layers) -> Callable[[NodeFacts], bool]:
-    """Return the rule that decides of each node whether a selector means it.
+    """Return a predicate that decides whether a selector includes a node.
 
     Parameters
     ----------
     selector : Selector
-        Which tensors are meant.
+        The selector.
     layers : Layers
-        Of all graphs of the rank together; needed only if `needs_layers` says so.
+        Layers of all graphs of the rank together; needed only if `needs_layers` is true.
     """
     named = _named_by_layers(selector.kind, layers)
     if named is not None:
         return lambda node: node.kind != "constant" and node.name in named
     functions = {activation_name(name) or name.lower() for name in selector.names}
     types = {name.lower() for name in selector.names}
-    # As in RE2, with which a session looks for names.
+    # As in RE2, which sessions use for name searches.
     pattern = text_pattern(selector.argument if selector.kind is SelectorKind.NAME else "", ascii_classes=True)
 
     def activation(node: NodeFacts) -> str:
@@ -85,7 +85,7 @@ def matcher(selector: Selector, layers: Layers) -> Callable[[NodeFacts], bool]:
 
 
 def _named_by_layers(kind: SelectorKind, layers: Layers) -> Collection[str] | None:
-    """Return the names of what a selector means if its kind alone tells them; else None."""
+    """Return the names of the selected nodes if the kind alone determines them; else None."""
     if kind is SelectorKind.HIDDEN:
         return layers.hidden
     if kind is SelectorKind.MATRICES:
@@ -96,18 +96,18 @@ def _named_by_layers(kind: SelectorKind, layers: Layers) -> Collection[str] | No
 
 
 def needs_layers(selector: Selector) -> bool:
-    """Whether what a selector means depends on how the network is layered.
+    """Whether a selector depends on the layers of the network.
 
     Parameters
     ----------
     selector : Selector
-        Which tensors are meant.
+        The selector.
     """
     return selector.kind not in _WITHOUT_LAYERS
 
 
 def layers_of_graphs(graphs: Sequence[Graph]) -> Layers:
-    """Return how the network is layered that all graphs of a rank together compute.
+    """Return the layers of the network that all graphs of a rank compute together.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def node_facts(node: Node, trained: Collection[str]) -> NodeFacts:
 
 
 def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = ()) -> frozenset[str]:
-    """Return the names of the nodes of a graph that a selector means.
+    """Return the names of the nodes of a graph that a selector includes.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = (
     selector : Selector
         The rule.
     graphs : sequence of Graph
-        All graphs of the rank: a weight that one of them trains is a weight in the others, too. Without, this one.
+        All graphs of the rank: a weight that one of them trains is also a weight in the others. By default this graph.
     """
     every = graphs or (graph,)
     layers = layers_of_graphs(every) if needs_layers(selector) else Layers()
@@ -151,7 +151,7 @@ def selected_nodes(graph: Graph, selector: Selector, graphs: Sequence[Graph] = (
     named = _named_by_layers(selector.kind, layers)
     if selector.kind in (SelectorKind.WEIGHTS, SelectorKind.TRAINABLE_WEIGHTS):
         named = trained
-    # In a large graph they are few.
+    # In a large graph these are few.
     nodes = graph.nodes if named is None else [graph.node(name) for name in named if name in graph]
     matches = matcher(selector, layers)
     return frozenset(node.name for node in nodes if matches(node_facts(node, trained)))

@@ -1,6 +1,6 @@
-"""How many units of a tensor are dead or saturated: a unit is a channel of a picture, a feature of anything else.
+"""Percentage of dead or saturated units of a tensor; a unit is a channel of an image, or a feature of other tensors.
 
-Units are counted by whoever has the elements. What statistics of the whole tensor tell often suffices: one with few
+Units are counted where the elements are available. Statistics of the whole tensor often suffice: a tensor with few
 zeros cannot have many units that are zero everywhere.
 """
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from tensight.watchpoints.columns import Arguments, Bounds, Columns, FloatColumn
 
 UNIT_SIZE = 8
-"""Elements that a unit must have to be judged: a batch of few samples says little about it."""
+"""Minimum number of elements of a unit: a batch of few samples says little about it."""
 
 ALL_OF_UNIT = 100.0
 MOST_OF_UNIT = 90.0
 
 
 def dead_rule(arguments: Arguments) -> UnitRule:
-    """Return when a unit is dead."""
+    """Return the rule for dead units."""
     return UnitRule(0.0, 0.0, False, float(arguments.get("zeros_of_unit", ALL_OF_UNIT)))
 
 
 def saturated_rule(arguments: Arguments) -> UnitRule:
-    """Return when a unit is saturated."""
+    """Return the rule for saturated units."""
     return UnitRule(*value_range(arguments), True, float(arguments.get("outside_of_unit", MOST_OF_UNIT)))
 
 
@@ -48,8 +48,8 @@ def _unit_percentage(columns: Columns, rule: UnitRule, arguments: Arguments) -> 
     low, high = _from_statistics(columns, rule)
     counted = columns.get(rule)
     if counted is not None:
-        known = ~np.isnan(counted)
-        low, high = np.where(known, counted, low), np.where(known, counted, high)
+        is_counted = ~np.isnan(counted)
+        low, high = np.where(is_counted, counted, low), np.where(is_counted, counted, high)
     if "unit_size" in columns:
         is_large_enough = float_column(columns, "unit_size") >= float(arguments.get("unit_size", UNIT_SIZE))
         low, high = np.where(is_large_enough, low, np.nan), np.where(is_large_enough, high, np.nan)
@@ -70,7 +70,7 @@ def _from_statistics(columns: Columns, rule: UnitRule) -> Bounds:
 
 
 def _most_outside(columns: Columns, rule: UnitRule, elements: FloatColumn) -> FloatColumn:
-    """Bound how many elements lie outside of a range by how far they are from its middle, all together."""
+    """Bound the number of elements outside of a range, by the total squared distance of all from its middle."""
     middle, reach = (rule.start + rule.end) / 2, (rule.end - rule.start) / 2
     if not (np.isfinite(middle) and reach > 0):
         return elements

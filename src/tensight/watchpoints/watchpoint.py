@@ -1,4 +1,4 @@
-"""A watchpoint: a check, and which tensors it watches; and its hits."""
+"""Watchpoints: a check and the tensors that it watches; and their hits."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ if TYPE_CHECKING:
 
 
 class Severity(Enum):
-    """How bad a hit is: an error breaks the training, a warning may have a harmless cause."""
+    """Severity of a hit: an error breaks the training, a warning may have a harmless cause."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
 class SelectorKind(Enum):
-    """The ways to say which tensors are watched."""
+    """The ways to select tensors."""
 
     ALL = "all"
-    """Every tensor, constants excepted."""
+    """Every tensor except constants."""
     WEIGHTS = "weights"
-    """Parameters that are trained: an optimizer updates them, or they require a gradient."""
+    """Trained parameters: an optimizer updates them, or they require a gradient."""
     TRAINABLE_WEIGHTS = "trainable_weights"
-    """The same."""
+    """The same as `WEIGHTS`."""
     GRADIENTS = "gradients"
     """Outputs of operators of the backward pass."""
     ACTIVATIONS = "activations"
     """Outputs of all activation functions."""
     ACTIVATION = "activation"
-    """Outputs of the activation functions named: ``activation:relu,reluv2``, op types in lower case."""
+    """Outputs of certain activation functions: ``activation:relu,reluv2``, operator types in lower case."""
     HIDDEN = "hidden"
-    """Outputs of forward operators that come from weights and go into further ones."""
+    """Outputs of forward operators that depend on weights and go into further operators with weights."""
     HIDDEN_ACTIVATION = "hidden_activation"
-    """Those of them that are activation functions named: ``hidden_activation:tanh``."""
+    """Hidden outputs of certain activation functions: ``hidden_activation:tanh``."""
     MATRICES = "matrices"
-    """Trained weights of two or more dimensions."""
+    """Trained weights with two or more dimensions."""
     INNER_MATRICES = "inner_matrices"
-    """Those that no good reason lets begin at zero: everything passes their layers on its way to further ones."""
+    """Matrices without a good reason to start at zero: all data passes through their layers to further ones."""
     MATRIX_GRADIENTS = "matrix_gradients"
-    """Their gradients, as an optimizer reads them."""
+    """Gradients of matrices, as an optimizer reads them."""
     NAME = "name"
-    """Tensors whose node name a regular expression finds: ``name:conv1.*weight``."""
+    """Tensors whose node name matches a regular expression: ``name:conv1.*weight``."""
     TYPE = "type"
-    """Outputs of operators of the types named: ``type:MatMul,Conv2D``."""
+    """Outputs of operators of certain types: ``type:MatMul,Conv2D``."""
 
 
 _WITH_ARGUMENT = {SelectorKind.ACTIVATION, SelectorKind.HIDDEN_ACTIVATION, SelectorKind.NAME, SelectorKind.TYPE}
@@ -65,24 +65,24 @@ _AMBIGUOUS = re.compile(r"\{,\d*\}|\[\[:\w+:\]")
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which tensors of a graph a watchpoint watches; resolving it against a graph is left to whoever holds one.
+    """The tensors that a watchpoint watches; `tensight.watchpoints.selection` applies it to a graph.
 
     Attributes
     ----------
     kind : SelectorKind
         The rule.
     argument : str
-        What the rule looks for; empty for the kinds that need nothing.
+        Argument of the rule; empty for kinds without one.
     """
 
     kind: SelectorKind
     argument: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a rule without its argument, or with one too many, and a regular expression that is none."""
+        """Refuse a missing or superfluous argument, and an invalid regular expression."""
         if bool(self.argument) != (self.kind in _WITH_ARGUMENT):
-            wanted = "needs an" if self.kind in _WITH_ARGUMENT else "takes no"
-            raise InputError(f"the selector {self.kind.value!r} {wanted} argument after a colon")
+            rule = "needs an" if self.kind in _WITH_ARGUMENT else "takes no"
+            raise InputError(f"the selector {self.kind.value!r} {rule} argument after a colon")
         if self.kind is SelectorKind.NAME:
             text_pattern(self.argument)
             ambiguous = _AMBIGUOUS.search(self.argument)
@@ -94,12 +94,12 @@ class Selector:
 
     @classmethod
     def parse(cls, text: str) -> Selector:
-        """Read a selector from its text, ``kind`` or ``kind:argument``.
+        """Parse a selector of the form ``kind`` or ``kind:argument``.
 
         Parameters
         ----------
         text : str
-            Such as ``gradients`` or ``type:Conv2d``.
+            For example ``gradients`` or ``type:Conv2d``.
 
         Raises
         ------
@@ -110,8 +110,8 @@ class Selector:
         try:
             kind = SelectorKind(name.strip().lower())
         except ValueError:
-            known = ", ".join(k.value + (":…" if k in _WITH_ARGUMENT else "") for k in SelectorKind)
-            raise InputError(f"there is no selector {text[:80]!r}; known ones: {known}") from None
+            kinds = ", ".join(k.value + (":…" if k in _WITH_ARGUMENT else "") for k in SelectorKind)
+            raise InputError(f"there is no selector {text[:80]!r}; known ones: {kinds}") from None
         return cls(kind, argument)
 
     @property
@@ -124,10 +124,10 @@ class Selector:
 
 
 ALL_TENSORS = Selector(SelectorKind.ALL)
-"""Selects every tensor but constants."""
+"""Selects every tensor except constants."""
 
 MOST_PERSISTENCE = 1_000_000
-"""Steps in a row that a watchpoint can ask for."""
+"""Maximum persistence of a watchpoint in steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +139,16 @@ class Watchpoint:
     id : int
         A number from 1, unique among the watchpoints of a run.
     name : str
-        A name for people; empty if it has none.
+        Display name; empty if it has none.
     check : ConditionCheck
-        What counts as wrong.
+        The check.
     selection : Selector
-        Which tensors are watched.
+        The watched tensors.
     severity : Severity
-        How bad its hits are; lists show errors first.
+        Severity of its hits; lists show errors first.
     persistence : int
-        In how many steps in a row the condition must hold on a tensor before it is a hit. Steps in which the tensor was
-        not seen do not count.
+        Number of steps in a row in which the condition must hold on a tensor before it is a hit. Steps in which the
+        tensor was not seen do not count.
     """
 
     id: int
@@ -159,7 +159,7 @@ class Watchpoint:
     persistence: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse an id that the protocol could not carry, and a persistence that could never be reached."""
+        """Refuse an id that the protocol cannot carry, and a persistence that cannot be reached."""
         if not 1 <= self.id < 2**31:
             raise InputError(f"the id of a watchpoint must be from 1 to {2**31 - 1}; got {self.id}")
         if not 1 <= self.persistence <= MOST_PERSISTENCE:
@@ -169,7 +169,7 @@ class Watchpoint:
 
     @property
     def text(self) -> str:
-        """The check, and the persistence if there is one, as a line that ``parse_watch`` reads back."""
+        """The check, with the persistence if it is not 1, as a line that ``parse_watch`` reads back."""
         return self.check.text if self.persistence == 1 else f"{self.check.text} persist={self.persistence}"
 
     def __str__(self) -> str:
@@ -183,15 +183,15 @@ class Hit:
     Attributes
     ----------
     tensor : object
-        The tensor, in whatever form the caller addresses it.
+        The tensor, in any form.
     watchpoint : Watchpoint
         The watchpoint.
     hit : bool
-        Whether the check hit; False if it is reported only because it could not be made.
+        Whether the check hit; False if it is reported only because the check could not be made.
     error_code : int
-        ``ErrorCode`` bits: why the check could not be made, or beside a hit, that the tensor has NaN or Inf too.
+        ``ErrorCode`` bits: why the check could not be made, or with a hit, that the tensor also has NaN or Inf.
     actual : mapping of str to float
-        For each threshold in effect the value of the tensor.
+        The value of the tensor, for each threshold in effect.
     parameters_hit : tuple of str
         The thresholds that hit, in the declared order.
     """
@@ -205,7 +205,7 @@ class Hit:
 
     @property
     def error_words(self) -> tuple[str, ...]:
-        """The error code in words, one sentence per bit."""
+        """The texts of the error code, one sentence per bit."""
         return error_words(self.error_code)
 
 
@@ -224,12 +224,12 @@ def hits(watchpoint: Watchpoint, evaluation: Evaluation, tensors: Sequence[Any])
     Returns
     -------
     list of Hit
-        One per reported row, in the order of the rows.
+        One per reported row, in row order.
 
     Raises
     ------
     InputError
-        There are not as many tensors as rows.
+        The numbers of tensors and rows differ.
     """
     if len(tensors) != len(evaluation.hit):
         raise InputError(f"{len(evaluation.hit)} rows were evaluated, but {len(tensors)} tensors given")

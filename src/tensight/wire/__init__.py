@@ -1,7 +1,7 @@
-"""Runs in motion: the messages between a training process and the debug server, and what they mean.
+"""The messages between a training process and the debug server, and their conversion.
 
-The messages themselves are in `debugger_pb2` and `telemetry_pb2`. What is read from a message is checked here: it is a
-plain object within known bounds, or a `WireError`.
+The messages themselves are in `debugger_pb2` and `telemetry_pb2`. Everything read from a message is checked here: it
+becomes a plain object within known bounds, or a `WireError`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Statistics of many tensors in one message, in columns.
 
-A training process writes its rows as they lie in memory; nothing is done for each of them in Python. The server reads
-them with the bounds and checks of every other message.
+A training process writes its rows as they are in memory, without a Python operation for each. The server reads them
+with the bounds and checks of every other message.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ if TYPE_CHECKING:
     from tensight.wire.tensor_pieces import Io
 
 MOST_BLOCK_ROWS = 200_000
-"""Rows of one message; so many need some 20 MB, which is more than a message may have."""
+"""Maximum rows of a message; that many need some 20 MB, which exceeds the limit of a message."""
 
 MOST_MEASURES = 64
-"""Of a row: more than any version will have."""
+"""Measures of a row: more than any version will have."""
 
 MOST_DECLARED = 1_000_000
-"""Tensors that one stream may give a number to."""
+"""Maximum number of tensors that a stream may declare."""
 
 MOST_DECLARED_CHARACTERS = 256 * 2**20
-"""In the names of all of them."""
+"""Maximum number of characters in all their names."""
 
 
 class BlockTensor(NamedTuple):
-    """A tensor that rows of a block are about.
+    """A tensor that rows of a block refer to.
 
     Attributes
     ----------
     number : int
-        That rows name it by, for as long as the stream of messages goes on, or until another has it.
+        The number in rows, valid until the stream ends, or until another tensor has it.
     graph, node : str
         The node's full name.
     slot : int
     io : {"output", "input"}
     position : int
-        Position in the order of execution.
+        Position in the execution order.
     """
 
     number: int
@@ -83,7 +83,7 @@ def block_message(
     ----------
     iteration : int
     declared : iterable of BlockTensor
-        Those that no earlier message of the stream has declared as they are now.
+        Tensors whose declaration is new or has changed since an earlier message of the stream.
     tensors : array of int, shape (n,)
         Number of the tensor of each row.
     data_types : array of int, shape (n,)
@@ -93,7 +93,7 @@ def block_message(
     numbers : array of float64, shape (n, len(MEASURES))
         NaN where there is no finite element.
     hashes : array of uint64, shape (n,)
-        Of the content.
+        Hashes of the content.
     """
     block = StatisticsBlock(
         tensors=tensors.tolist(),
@@ -106,29 +106,29 @@ def block_message(
     )
     block.declared.extend(
         BlockTensorMessage(
-            number=one.number,
-            graph=encoded(one.graph),
-            node=encoded(one.node),
-            slot=one.slot,
-            input=one.io == "input",
-            position=one.position,
+            number=tensor.number,
+            graph=encoded(tensor.graph),
+            node=encoded(tensor.node),
+            slot=tensor.slot,
+            input=tensor.io == "input",
+            position=tensor.position,
         )
-        for one in declared
+        for tensor in declared
     )
     return StatisticsRows(iteration=iteration, block=block)
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedBlock:
-    """Rows of statistics of one iteration, in columns; no row contradicts itself.
+    """Rows of statistics of one iteration, in columns; each row is consistent.
 
     Attributes
     ----------
     iteration : int
     tensors : list of BlockTensor
-        Of each row.
+        The tensor of each row.
     dtypes : list of str
-        Names; empty for a type that has none here.
+        Names; empty for a type without a name here.
     shapes : list of tuple of int
     sizes : array of int64, shape (n,)
         In bytes.
@@ -165,19 +165,19 @@ class ReceivedBlock:
         )
 
     def statistics(self) -> Iterator[ReceivedStatistics]:
-        """Yield the rows one by one, as if each had come alone."""
+        """Yield the rows one by one, as if each had come in a separate message."""
         columns = zip(
             *(self.dtypes, self.shapes, self.sizes.tolist()),
             *(self.counts.tolist(), self.numbers.tolist(), self.hashes.tolist()),
             strict=True,
         )
         for dtype, shape, size, counts, numbers, content_hash in columns:
-            known = dict(zip((*COUNTS, *MEASURES), (*counts, *numbers), strict=True))
-            yield ReceivedStatistics(dtype, shape, size, known, content_hash or None, partial=False)
+            values = dict(zip((*COUNTS, *MEASURES), (*counts, *numbers), strict=True))
+            yield ReceivedStatistics(dtype, shape, size, values, content_hash or None, partial=False)
 
 
 class BlockReader:
-    """Reads the blocks of one stream, which name tensors by numbers that earlier blocks declared."""
+    """Reads the blocks of a stream, which refer to tensors by numbers that earlier blocks declared."""
 
     def __init__(self) -> None:
         self._declared: dict[int, BlockTensor] = {}
@@ -190,7 +190,7 @@ class BlockReader:
         Raises
         ------
         WireError
-            Its columns do not fit together, a tensor is not declared or cannot be, or numbers contradict each other.
+            Columns are inconsistent, a tensor is not declared or cannot be, or numbers contradict each other.
         """
         block = message.block
         self._declare(block)
@@ -218,20 +218,20 @@ class BlockReader:
         )
 
     def _declare(self, block: StatisticsBlock) -> None:
-        for one in block.declared:
-            if one.number < 0 or one.slot < 0:
-                raise WireError(f"a block declares tensor {one.number} of slot {one.slot}; both count from 0")
+        for message in block.declared:
+            if message.number < 0 or message.slot < 0:
+                raise WireError(f"a block declares tensor {message.number} of slot {message.slot}; both count from 0")
             tensor = BlockTensor(
-                number=one.number,
-                graph=name(one.graph),
-                node=name(one.node),
-                slot=one.slot,
-                io="input" if one.input else "output",
-                position=one.position,
+                number=message.number,
+                graph=name(message.graph),
+                node=name(message.node),
+                slot=message.slot,
+                io="input" if message.input else "output",
+                position=message.position,
             )
-            former = self._declared.get(one.number)
+            former = self._declared.get(message.number)
             self._characters += _characters(tensor) - (0 if former is None else _characters(former))
-            self._declared[one.number] = tensor
+            self._declared[message.number] = tensor
         if len(self._declared) > MOST_DECLARED or self._characters > MOST_DECLARED_CHARACTERS:
             raise WireError(
                 f"a stream declares {len(self._declared):,} tensors, with {self._characters:,} characters in their"
@@ -245,16 +245,16 @@ class BlockReader:
         return tensor
 
     def _kind(self, data_type: int, shape: tuple[int, ...]) -> tuple[str, int]:
-        """Return name and element size of a type; steps have the same ones again and again."""
-        known = self._kinds.get((data_type, shape))
-        if known is None:
+        """Return name and element size of a type, cached because they recur in every step."""
+        kind = self._kinds.get((data_type, shape))
+        if kind is None:
             dtype = numpy_dtype(data_type)
             item_bytes = dtype.itemsize if dtype is not None else 1
             shape_of(shape, item_bytes)
-            known = (dtype_name(dtype) if dtype is not None else "", item_bytes)
+            kind = (dtype_name(dtype) if dtype is not None else "", item_bytes)
             if len(self._kinds) < MOST_DECLARED:
-                self._kinds[data_type, shape] = known
-        return known
+                self._kinds[data_type, shape] = kind
+        return kind
 
 
 def _characters(tensor: BlockTensor) -> int:
@@ -273,7 +273,7 @@ def _shapes(block: StatisticsBlock) -> list[tuple[int, ...]]:
     start = 0
     for dimensions in block.dimensions:
         if not 0 <= dimensions <= MOST_DIMENSIONS:
-            raise WireError(f"a tensor has {dimensions:,} dimensions; {MOST_DIMENSIONS} is the most")
+            raise WireError(f"a tensor has {dimensions:,} dimensions; at most {MOST_DIMENSIONS} are accepted")
         shapes.append(tuple(dims[start : start + dimensions]))
         start += dimensions
     if start != len(dims):
@@ -282,7 +282,7 @@ def _shapes(block: StatisticsBlock) -> list[tuple[int, ...]]:
 
 
 def _checked(counts: NDArray[np.int64], shapes: Sequence[tuple[int, ...]]) -> NDArray[np.int64]:
-    """Refuse counts that no tensor has; the kinds of elements add up to all of them."""
+    """Refuse impossible counts: the counts by kind of element must add up to the number of elements."""
     elements = np.array([math.prod(shape) for shape in shapes], np.int64)
     possible = ((counts >= 0) & (counts <= elements[:, None])).all(axis=1) & (counts[:, 0] == elements)
     wrong = ~possible | (counts[:, 1:].sum(axis=1, dtype=np.float64) != elements)
@@ -296,16 +296,16 @@ def _checked(counts: NDArray[np.int64], shapes: Sequence[tuple[int, ...]]) -> ND
 
 
 def _measures(sent: bytes, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the measures, NaN where no element is finite, whatever arrived there.
+    """Return the measures, with NaN in rows without finite elements, whatever was received.
 
-    An older process sends fewer for each row than there are here, and a newer one more; new ones come last.
+    An older process sends fewer measures per row, and a newer one more; new ones come last.
     """
     rows = len(counts)
     each = len(sent) // (8 * rows) if rows else 0
     if len(sent) != 8 * rows * each or (rows and not len(FIRST_MEASURES) <= each <= MOST_MEASURES):
         raise WireError(f"the numbers of a block have {len(sent):,} bytes; its rows need {8 * len(MEASURES) * rows:,}")
     numbers = np.full((rows, len(MEASURES)), np.nan)
-    known = min(each, len(MEASURES))
-    numbers[:, :known] = np.frombuffer(sent, "<f8").reshape(rows, each)[:, :known]
+    columns = min(each, len(MEASURES))
+    numbers[:, :columns] = np.frombuffer(sent, "<f8").reshape(rows, each)[:, :columns]
     numbers[counts[:, 4:].sum(axis=1) == 0] = np.nan
     return numbers

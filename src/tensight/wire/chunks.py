@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def chunks(data: bytes | bytearray | memoryview, size_bytes: int = CHUNK_BYTES) -> Iterator[memoryview]:
-    """Yield content in pieces, without copying it; no content is one empty piece, so that there is a last one.
+    """Yield content in pieces, without copying it; empty content is one empty piece, so that there is a last piece.
 
     Parameters
     ----------
     data : bytes-like
     size_bytes : int
-        Of every piece but the last.
+        Size of every piece except the last.
     """
     view = memoryview(data).cast("B")
     for start in range(0, max(len(view), 1), size_bytes):

@@ -1,4 +1,4 @@
-"""What the server tells a training process: replies and commands."""
+"""Messages from the server to a training process: replies and commands."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def ok(message: str = "") -> EventReply:
-    """Return the reply that a message arrived; from `WaitCMD`, that there is nothing to do and to ask again."""
+    """Return the reply that a message has arrived; from `WaitCMD`, that there is nothing to do and to ask again."""
     return EventReply(status=EventReply.OK, message=_shortened(message))
 
 
 def failed(message: str) -> EventReply:
-    """Return the reply that a message could not be used, and why."""
+    """Return the reply that a message could not be used, with the reason."""
     return EventReply(status=EventReply.FAILED, message=_shortened(message))
 
 
@@ -32,30 +32,30 @@ def _shortened(message: str) -> bytes:
 
 
 def version_reply(matched: bool, message: str = "") -> EventReply:
-    """Return the reply to `SendMetadata`: whether the process is understood."""
+    """Return the reply to `SendMetadata`: whether the server supports the process."""
     return EventReply(status=EventReply.OK, version_matched=matched, message=_shortened(message))
 
 
 def run_step(steps: int = 1, *, more: bool = False) -> EventReply:
-    """Return the command to run; only agents that count steps themselves are told of more than one.
+    """Return the command to run; more than one step is only for agents that count steps themselves.
 
     Parameters
     ----------
     steps : int
-        -1 for no end.
+        -1 for no limit.
     more : bool
-        Further steps follow at once, so that nobody looks at the values of these.
+        Further steps follow at once, so the values of these are not inspected.
     """
     return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"step", run_steps=steps, more=more))
 
 
 def run_node(node: str = "") -> EventReply:
-    """Return the command to run to the next operator, or (agents with that ability) to the one of that full name."""
+    """Return the command to run to the next operator, or (for agents with that ability) to the one with a full name."""
     return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"node", node_name=encoded(node)))
 
 
 def run_back(node: str = "") -> EventReply:
-    """Return the command to go back to the operator before, or to the one of that full name; see `Abilities.back`."""
+    """Return the command to go back to the previous operator, or to the one with a full name; see `Abilities.back`."""
     return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"node", node_name=encoded(node), back=True))
 
 
@@ -80,5 +80,5 @@ def view_command(tensors: Iterable[TensorProto], level: Level = "value") -> Even
 
 
 def views_command(views: Iterable[ViewRequest]) -> EventReply:
-    """Return the command to compute views where the tensors live; see `view_request`."""
+    """Return the command to compute views in the training process; see `view_request`."""
     return EventReply(status=EventReply.OK, view_cmd=ViewCMD(views=views))

@@ -1,4 +1,4 @@
-"""Element types and shapes as they travel."""
+"""Element types and shapes in messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LARGEST_TENSOR_BYTES = 2**63 - 1
 
 @lru_cache(maxsize=128)
 def numpy_dtype(data_type: int) -> np.dtype[Any] | None:
-    """Return the dtype, little endian, of the elements of a DataType; None if it has no elements of whole bytes."""
+    """Return the little-endian dtype of a DataType; None if its elements are not whole bytes."""
     if data_type in _COMPLEX:
         return _COMPLEX[data_type]
     name = numpy_dtype_name(data_type)
@@ -35,32 +35,32 @@ def numpy_dtype(data_type: int) -> np.dtype[Any] | None:
 
 
 def data_type_of(dtype: np.dtype[Any] | str) -> int:
-    """Return the DataType number of a dtype, whatever its byte order, or of its name; 0 if it has none."""
+    """Return the DataType number of a dtype with any byte order, or of a dtype's name; 0 if it has none."""
     name = dtype if isinstance(dtype, str) else dtype_name(dtype)
     number = _NUMBERS.get(name) or data_type_number(f"DT_{name.upper()}")
     return number if number is not None and numpy_dtype(number) is not None else 0
 
 
 def shape_of(dims: Iterable[int], item_bytes: int = 1) -> tuple[int, ...]:
-    """Return the shape of a tensor that a peer sent.
+    """Validate and return the shape of a received tensor.
 
     Parameters
     ----------
     dims : iterable of int
     item_bytes : int
-        Of one element; unknown sizes count as 1.
+        Size of an element; unknown sizes count as 1.
 
     Raises
     ------
     WireError
-        No tensor has such a shape: more than 64 dimensions, a negative one, or more bytes than can be addressed.
+        The shape is impossible: more than 64 dimensions, a negative one, or more bytes than can be addressed.
     """
     shape = tuple(dims)
     if len(shape) > MOST_DIMENSIONS:
-        raise WireError(f"a tensor has {len(shape):,} dimensions; {MOST_DIMENSIONS} is the most")
+        raise WireError(f"a tensor has {len(shape):,} dimensions; at most {MOST_DIMENSIONS} are accepted")
     if any(length < 0 for length in shape):
         raise WireError(f"a tensor has the shape {list(shape)}; no dimension can be negative")
-    # zeros left out: NumPy refuses such shapes even where there is no element
+    # without zeros: NumPy refuses such shapes even if there are no elements
     if math.prod(length or 1 for length in shape) * item_bytes > _LARGEST_TENSOR_BYTES:
         raise WireError(f"a tensor has the shape {list(shape)}; that many elements cannot be addressed")
     return shape

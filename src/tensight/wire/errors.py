@@ -1,4 +1,4 @@
-"""What can be wrong with a message."""
+"""Errors in messages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from tensight.errors import TensightError
 
 
 class WireError(TensightError):
-    """A message of a peer makes no sense, or something cannot be said in the protocol."""
+    """A message of a peer is invalid, or something cannot be expressed in the protocol."""
 
     code = "message-invalid"

@@ -1,6 +1,6 @@
-"""Numbers of a training that are no tensors of its graphs: its loss, learning rates, the norm of its gradients.
+"""Scalars of a training that are not tensors of its graphs: loss, learning rates, gradient norm.
 
-They travel as tensors with one element, of a graph that has a name of its own; so no peer needs another message.
+They are sent as tensors with one element, of a graph with a reserved name, so no new message is needed.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 GRAPH = "tensight.scalars"
 _FIRST_NUMBER = 2**24
-"""Beyond all slot ids of tensors."""
+"""Above all slot ids of tensors."""
 
 _FLOAT64 = data_type_of("float64")
 
 
 class Scalar(NamedTuple):
-    """A number of a training at a step.
+    """A scalar of a training at a step.
 
     Attributes
     ----------
     name : str
         ``loss``, ``learning_rate``, ``gradient_norm``.
     slot : int
-        Which of several: backward passes of a step, groups of parameters.
+        Index among several: backward passes of a step, parameter groups.
     value : float
     """
 
@@ -46,13 +46,13 @@ class Scalar(NamedTuple):
 
 
 def scalars_message(iteration: int, scalars: Sequence[Scalar]) -> StatisticsRows:
-    """Return numbers of an iteration as a message."""
-    declared = [BlockTensor(_FIRST_NUMBER + at, GRAPH, one.name, one.slot) for at, one in enumerate(scalars)]
-    values = np.array([one.value for one in scalars], np.float64)
+    """Return scalars of an iteration as a message."""
+    declared = [BlockTensor(_FIRST_NUMBER + at, GRAPH, scalar.name, scalar.slot) for at, scalar in enumerate(scalars)]
+    values = np.array([scalar.value for scalar in scalars], np.float64)
     return block_message(
         iteration,
         declared,
-        np.array([one.number for one in declared], np.int64),
+        np.array([tensor.number for tensor in declared], np.int64),
         np.full(len(scalars), _FLOAT64, np.int64),
         [()] * len(scalars),
         _counts(values),
@@ -62,7 +62,7 @@ def scalars_message(iteration: int, scalars: Sequence[Scalar]) -> StatisticsRows
 
 
 def split_scalars(block: ReceivedBlock) -> tuple[list[Scalar], list[int]]:
-    """Return the numbers among the rows of a block, and the rows that are tensors."""
+    """Return the scalars among the rows of a block, and the rows that are tensors."""
     scalars: list[Scalar] = []
     tensors: list[int] = []
     for row, tensor in enumerate(block.tensors):

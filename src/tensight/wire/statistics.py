@@ -1,9 +1,9 @@
 """Statistics of tensors in messages.
 
-MindSpore sends few numbers, in single precision, and not all of them are what they say. Up to 2.1 extremes and mean are
-those of the finite elements; later Inf takes part and NaN makes all of them NaN. Newer versions count infinite elements
-among the positive and negative ones too. From 20,000 elements on the mean is that of the first piece. What such a
-message does not tell for certain is not known here. Tensight's agents send everything, in double precision.
+MindSpore sends few numbers, in single precision, and not all of them are what they claim. Up to 2.1 extremes and mean
+are those of the finite elements; later they include Inf, and a NaN makes all of them NaN. Newer versions also count
+infinite elements as positive and negative ones. From 20,000 elements on the mean is that of the first piece. Numbers
+that such a message does not determine are unknown here. Tensight's agents send everything, in double precision.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tensight.wire.tensor_pieces import Io
 
 MEAN_BELOW = 20_000
-"""Elements below which MindSpore's mean is right in every version."""
+"""Number of elements below which MindSpore's mean is right in every version."""
 
 _MOST_ELEMENTS = 2**63 - 1
 _LARGEST_SINGLE = 3.4028234663852886e38
@@ -55,9 +55,9 @@ class ReceivedBase:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedStatistics:
-    """What a process told of a tensor.
+    """Statistics of a tensor as received from a process.
 
-    Its counts and measures are attributes, too, None where one is not known.
+    Its counts and measures are also attributes, None if unknown.
 
     Attributes
     ----------
@@ -65,10 +65,10 @@ class ReceivedStatistics:
     shape : tuple of int
     size_bytes : int
     known : mapping of str to number
-        Of `tensors.COUNTS` and `tensors.MEASURES` those that are known.
+        The known ones of `tensors.COUNTS` and `tensors.MEASURES`.
     content_hash : int or None
     partial : bool
-        Whether anything is not known.
+        Whether anything is unknown.
     """
 
     dtype: str
@@ -86,7 +86,7 @@ class ReceivedStatistics:
 
     @property
     def whole(self) -> TensorStatistics | None:
-        """The same as statistics without gaps; None if there are any."""
+        """The same as complete statistics; None if anything is missing."""
         if self.partial:
             return None
         numbers: dict[str, Any] = {**self.known, "content_hash": self.content_hash}
@@ -103,7 +103,7 @@ class ReceivedRow:
     slot : int
     io : {"output", "input"}
     position : int
-        Position in the order of execution.
+        Position in the execution order.
     statistics : ReceivedStatistics or None
         None if the process has no such tensor.
     """
@@ -117,7 +117,7 @@ class ReceivedRow:
 
 
 def base_of(dtype: str, shape: tuple[int, ...], size_bytes: int) -> TensorBase:
-    """Return type and size of a tensor as a message; a dtype that the protocol lacks is left out."""
+    """Return type and size of a tensor as a message; a dtype that the protocol lacks is omitted."""
     return TensorBase(data_type=data_type_of(dtype), shape=shape, data_size=size_bytes)
 
 
@@ -127,7 +127,7 @@ def received_base(message: TensorBase) -> ReceivedBase | None:
     Raises
     ------
     WireError
-        There can be no such tensor.
+        There cannot be such a tensor.
     """
     dtype = numpy_dtype(message.data_type)
     shape = shape_of(message.shape, dtype.itemsize if dtype else 1)
@@ -140,12 +140,12 @@ def received_base(message: TensorBase) -> ReceivedBase | None:
 
 
 def missing_base() -> TensorBase:
-    """Return the word that there is no such tensor."""
+    """Return the message that there is no such tensor."""
     return TensorBase(shape=[0])
 
 
 def missing_summary() -> TensorSummary:
-    """Return the word that there is no such tensor."""
+    """Return the message that there is no such tensor."""
     nothing = Statistics(max_value=-math.inf, min_value=math.inf)
     return TensorSummary(tensor_base=TensorBase(), statistics=nothing)
 
@@ -157,7 +157,7 @@ def summary_of(statistics: TensorStatistics, complete: bool = True) -> TensorSum
     ----------
     statistics : TensorStatistics
     complete : bool
-        Add what only Tensight understands; else no more than MindSpore would send.
+        Include fields that only Tensight reads; otherwise only what MindSpore would send.
     """
     row = statistics
     message = Statistics(
@@ -183,7 +183,7 @@ def summary_of(statistics: TensorStatistics, complete: bool = True) -> TensorSum
 
 
 def _single(value: float) -> float:
-    """Return a number in the range of single precision: a finite one stays finite."""
+    """Clip a number to the range of single precision, so that a finite one stays finite."""
     return max(-_LARGEST_SINGLE, min(_LARGEST_SINGLE, value)) if math.isfinite(value) else value
 
 
@@ -193,7 +193,7 @@ def received_statistics(message: TensorSummary) -> ReceivedStatistics | None:
     Raises
     ------
     WireError
-        There can be no such tensor, or its numbers contradict each other.
+        There cannot be such a tensor, or its numbers contradict each other.
     """
     base = received_base(message.tensor_base)
     if base is None:
@@ -210,7 +210,7 @@ def received_row(message: StatisticsRow) -> ReceivedRow:
     Raises
     ------
     WireError
-        There can be no such slot, name or tensor, or its numbers contradict each other.
+        There cannot be such a slot, name or tensor, or its numbers contradict each other.
     """
     if message.slot < 0:
         raise WireError(f"a row of statistics is of slot {message.slot}; slots count from 0")
@@ -232,7 +232,7 @@ def _complete(base: ReceivedBase, numbers: Statistics) -> ReceivedStatistics:
             f"statistics of a tensor of shape {list(base.shape)} count {numbers.count:,} elements, {total:,} by kind"
         )
     some = counts["zero_count"] + counts["negative_count"] + counts["positive_count"] > 0
-    # An older process does not know the newest.
+    # An older process does not send the newest measures.
     newer = {**dict.fromkeys(_WITHOUT_FIELD, math.nan), **dict(zip(_WITHOUT_FIELD, numbers.measures, strict=False))}
     sent = {**{each: float(getattr(numbers, each)) for each in FIRST_MEASURES}, **newer}
     return ReceivedStatistics(
@@ -246,11 +246,11 @@ def _complete(base: ReceivedBase, numbers: Statistics) -> ReceivedStatistics:
 
 
 _WITHOUT_FIELD = tuple(name for name in MEASURES if name not in FIRST_MEASURES)
-"""Measures that have no field of the message, in the order of its ``measures``; the first ones have one."""
+"""Measures without a field in the message, in the order of its ``measures``; the first ones have a field."""
 
 
 def _counts(numbers: Statistics) -> dict[str, Any]:
-    """Return the counts under their right names: the two that say "zero" are of elements below and above zero."""
+    """Return the counts under correct names: the two called "zero" are of elements below and above zero."""
     return {
         "nan_count": numbers.nan_count,
         "neg_inf_count": numbers.neg_inf_count,
@@ -262,16 +262,16 @@ def _counts(numbers: Statistics) -> dict[str, Any]:
 
 
 def _partial(base: ReceivedBase, numbers: Statistics) -> ReceivedStatistics:
-    known: dict[str, float] = {"count": numbers.count}
+    values: dict[str, float] = {"count": numbers.count}
     counts = _finite_counts(numbers)
     if counts is not None:
         extremes_and_mean = zip(("min", "max", "mean"), _extremes_and_mean(numbers, counts), strict=True)
-        known |= {**counts, **{each: value for each, value in extremes_and_mean if value is not None}}
-    return ReceivedStatistics(base.dtype, base.shape, base.size_bytes, known)
+        values |= {**counts, **{each: value for each, value in extremes_and_mean if value is not None}}
+    return ReceivedStatistics(base.dtype, base.shape, base.size_bytes, values)
 
 
 def _finite_counts(numbers: Statistics) -> dict[str, Any] | None:
-    """Return the counts, those below and above zero without infinite elements; None if they do not add up."""
+    """Return the counts with those below and above zero without infinite elements; None if they are inconsistent."""
     counts = _counts(numbers)
     infinite = counts["neg_inf_count"] + counts["pos_inf_count"]
     surplus = sum(counts.values()) - numbers.count
@@ -284,7 +284,7 @@ def _finite_counts(numbers: Statistics) -> dict[str, Any] | None:
 
 
 def _extremes_and_mean(numbers: Statistics, counts: dict[str, int]) -> tuple[float | None, float | None, float | None]:
-    """Return min, max and mean of the finite elements: NaN if there are none, None where they are not known."""
+    """Return min, max and mean of the finite elements: NaN if there are none, None if unknown."""
     zeros, negative, positive = counts["zero_count"], counts["negative_count"], counts["positive_count"]
     finite = zeros + negative + positive
     if not finite:

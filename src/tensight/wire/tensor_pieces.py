@@ -1,4 +1,4 @@
-"""Tensors in messages: asking for one, reading the pieces that come, and cutting one into pieces."""
+"""Tensors in messages: requests, reading pieces, and cutting a tensor into pieces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tensight.graph import Node
 
 PREVIOUS = b"prev"
-"""`TensorProto.iter` of the value in the step before."""
+"""`TensorProto.iter` of the value in the previous step."""
 
 Io = Literal["output", "input"]
 
@@ -32,24 +32,24 @@ _SCALARS = frozenset({_DATA_TYPE, _FINISHED, _TRUNCATE})
 _TEXTS = frozenset({_NODE_NAME, _SLOT, _CONTENT, _ITER, _GRAPH, _IO})
 
 _MOST_FIELDS = 1_000
-"""A message of millions of tiny fields would keep the reader busy for seconds; a real one has ten, and 64 dims."""
+"""Millions of tiny fields would keep the reader busy for seconds; a real message has ten, and 64 dims."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorRequest:
-    """Which tensor a message is about.
+    """The tensor that a message is about.
 
     Attributes
     ----------
     node : str
-        Full name of the node as its process knows it.
+        Full name of the node in its process.
     slot : int
     previous : bool
-        The value in the step before.
+        Whether the value of the previous step is meant.
     truncate : bool
         Only the part of `node` after its last slash counts.
     graph : str
-        Empty where a process knows its nodes without.
+        Empty if a process does not need it to identify nodes.
     io : {"output", "input"}
     """
 
@@ -63,7 +63,7 @@ class TensorRequest:
 
 @dataclass(frozen=True, slots=True)
 class TensorPiece:
-    """A piece of a tensor, or the word that there is none.
+    """A piece of a tensor, or the message that there is none.
 
     Attributes
     ----------
@@ -74,9 +74,9 @@ class TensorPiece:
     data_type : int
         DataType number of the elements.
     content : memoryview
-        A piece of the elements, a view of the message: C order, little endian.
+        A piece of the elements, as a view of the message: C order, little-endian.
     finished : bool
-        This is the last piece.
+        Whether this is the last piece.
     """
 
     node: str
@@ -92,17 +92,17 @@ class TensorPiece:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the process says that it has no such value."""
+        """Whether the process reports that it has no such value."""
         return self.finished and not (self.content or self.data_type or self.dims)
 
     @property
     def request(self) -> TensorRequest:
-        """Which tensor this is a piece of."""
+        """The tensor of this piece."""
         return TensorRequest(self.node, self.slot, self.previous, self.truncate, self.graph, self.io)
 
 
 def tensor_piece(raw: bytes | memoryview) -> TensorPiece:
-    """Read a serialized TensorProto without copying its content.
+    """Parse a serialized TensorProto without copying its content.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def tensor_piece(raw: bytes | memoryview) -> TensorPiece:
     Raises
     ------
     WireError
-        The bytes are no TensorProto, or no tensor has such a shape, slot or name.
+        The bytes are not a TensorProto, or no tensor has such a shape, slot or name.
     """
     values: dict[int, int] = {}
     texts: dict[int, memoryview] = {}
@@ -133,7 +133,7 @@ def tensor_piece(raw: bytes | memoryview) -> TensorPiece:
             if len(dims) > MOST_DIMENSIONS:
                 raise WireError(f"a tensor has more than {MOST_DIMENSIONS} dimensions")
     except ProtobufFormatError as error:
-        raise WireError(f"a message is no piece of a tensor: {error}") from error
+        raise WireError(f"a message is not a piece of a tensor: {error}") from error
     data_type = _signed(values.get(_DATA_TYPE, 0), 32)
     dtype = numpy_dtype(data_type)
     return TensorPiece(
@@ -151,7 +151,7 @@ def tensor_piece(raw: bytes | memoryview) -> TensorPiece:
 
 
 def _packed(content: memoryview) -> Iterator[int]:
-    """Read numbers one after the other, one more than a tensor may have at most."""
+    """Yield packed numbers, up to one more than a tensor may have."""
     position, end = 0, len(content)
     for _ in range(MOST_DIMENSIONS + 1):
         if position == end:
@@ -161,38 +161,38 @@ def _packed(content: memoryview) -> Iterator[int]:
 
 
 def _signed(value: int, bits: int) -> int:
-    """Read the lowest bits of a number as a signed integer, as protobuf does."""
+    """Interpret the lowest bits of a number as a signed integer, as protobuf does."""
     value &= 2**bits - 1
     return value - 2**bits if value >> (bits - 1) else value
 
 
 def tensor_request(node: Node, slot: int, *, previous: bool = False, graph: str = "", io: Io = "output") -> TensorProto:
-    """Ask for a tensor.
+    """Return a request for a tensor.
 
     Parameters
     ----------
     node : Node
     slot : int
     previous : bool
-        Ask for its value in the step before.
+        Request its value in the previous step.
     graph : str
-        Name of the graph that has the node.
+        Name of the graph that contains the node.
     io : {"output", "input"}
     """
     full_name = node.full_name or node.name
-    # MindSpore takes only what follows the last slash of such a name, unless the slash is a part of the name
+    # MindSpore uses only the part after the last slash of such a name, unless the slash belongs to the name
     truncate = not node.is_operator and "/" not in full_name
     request = TensorRequest(full_name, slot, previous, truncate, graph, io)
     return TensorProto(**_fields_of(request))
 
 
 def received_request(message: TensorProto) -> TensorRequest:
-    """Read which tensor a server asks for.
+    """Parse a server's request for a tensor.
 
     Raises
     ------
     WireError
-        There can be no such slot or name.
+        There cannot be such a slot or name.
     """
     return TensorRequest(
         name(message.node_name),
@@ -205,18 +205,18 @@ def received_request(message: TensorProto) -> TensorRequest:
 
 
 def tensor_messages(request: TensorRequest, array: NDArray[Any] | None) -> Iterator[TensorProto]:
-    """Answer a request: yield the tensor in pieces, or the word that there is none.
+    """Yield the response to a request: the tensor in pieces, or the message that there is none.
 
     Parameters
     ----------
     request : TensorRequest
     array : ndarray or None
-        Any dtype that `data_type_of` knows.
+        Any dtype that `data_type_of` supports.
 
     Raises
     ------
     WireError
-        The dtype cannot travel.
+        The dtype cannot be sent.
     """
     echo = _fields_of(request)
     if array is None:
@@ -235,12 +235,12 @@ def tensor_messages(request: TensorRequest, array: NDArray[Any] | None) -> Itera
 
 
 def array_content(array: NDArray[Any]) -> tuple[memoryview, int]:
-    """Return the elements of an array as they travel, C order and little endian, and their DataType.
+    """Return the elements of an array for messages, C order and little-endian, and their DataType.
 
     Raises
     ------
     WireError
-        The dtype cannot travel.
+        The dtype cannot be sent.
     """
     data_type = data_type_of(array.dtype)
     dtype = numpy_dtype(data_type)
@@ -251,7 +251,7 @@ def array_content(array: NDArray[Any]) -> tuple[memoryview, int]:
 
 
 def _fields_of(request: TensorRequest) -> dict[str, Any]:
-    """Return the fields of a TensorProto that say which tensor it is."""
+    """Return the fields of a TensorProto that identify the tensor."""
     return {
         "node_name": encoded(request.node),
         "slot": str(request.slot).encode(),

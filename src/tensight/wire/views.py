@@ -1,4 +1,4 @@
-"""Views that a training process computes: asking for them, and the answers in pieces."""
+"""Views that a training process computes: requests, and responses in pieces."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LONGEST_WORD = 40
 
 @dataclass(frozen=True, slots=True)
 class RequestedView:
-    """What a server asks a process for.
+    """A view requested by the server.
 
     Attributes
     ----------
@@ -51,15 +51,15 @@ class RequestedView:
 
 @dataclass(frozen=True, slots=True)
 class AssembledView:
-    """The answer to one request.
+    """The response to a request.
 
     Attributes
     ----------
     index : int
-        Which of the requests.
+        Index of the request.
     result : ViewResult or None
     error : str
-        Why there is none.
+        Why there is no result.
     """
 
     index: int
@@ -70,7 +70,7 @@ class AssembledView:
 def view_request(
     tensor: TensorProto, view: View, which: Which = "current", iteration: int | None = None
 ) -> ViewRequest:
-    """Ask for a view of a tensor; see `tensor_request`, whose `previous` plays no part here.
+    """Return a request for a view of a tensor; see `tensor_request`, whose `previous` is ignored here.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def view_request(
 
 
 def view_of(message: ViewRequest) -> RequestedView:
-    """Read what a server asks for.
+    """Parse a server's request for a view.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def view_of(message: ViewRequest) -> RequestedView:
     """
     which = text(message.which, _LONGEST_WORD)
     if which not in ("current", "previous", "difference"):
-        raise WireError(f"a view of the {which!r} tensor is asked for; there is none")
+        raise WireError(f"a view of an unknown tensor is requested: {which!r}")
     try:
         view = View(
             kind=cast("ViewKind", text(message.kind, _LONGEST_WORD)),
@@ -116,18 +116,18 @@ def view_of(message: ViewRequest) -> RequestedView:
             limit=message.limit,
         )
     except InputError as error:
-        raise WireError(f"a view is asked for that there is not: {error}") from error
+        raise WireError(f"an unknown view is requested: {error}") from error
     iteration = message.iteration if message.HasField("iteration") else None
     return RequestedView(received_request(message.tensor), view, cast("Which", which), iteration)
 
 
 def view_pieces(index: int, result: ViewResult) -> Iterator[ViewPiece]:
-    """Yield the answer to the request at position `index`, in pieces that any gRPC peer accepts.
+    """Yield the response to the request at position `index`, in pieces that any gRPC peer accepts.
 
     Raises
     ------
     WireError
-        The dtype of the array cannot travel.
+        The dtype of the array cannot be sent.
     """
     first = ViewPiece(
         index=index,
@@ -155,12 +155,12 @@ def view_pieces(index: int, result: ViewResult) -> Iterator[ViewPiece]:
 
 
 def view_failure(index: int, reason: str) -> ViewPiece:
-    """Return the answer that there is no view, and why."""
+    """Return the response that there is no view, with the reason."""
     return ViewPiece(index=index, error=encoded(reason) or b"no reason given", finished=True)
 
 
 class ViewAssembler:
-    """Puts the answers to some requests together, holding no more than what was asked for.
+    """Assembles the responses to some requests, storing no more than was requested.
 
     Parameters
     ----------
@@ -175,20 +175,20 @@ class ViewAssembler:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Places of the requests that have no complete answer yet."""
+        """Indices of the requests without a complete response."""
         return tuple(index for index in range(len(self._views)) if index not in self._done)
 
     def add(self, piece: ViewPiece) -> AssembledView | None:
-        """Take in a piece; return the view that it completes, if it does.
+        """Add a piece; return the view if it is now complete.
 
         Raises
         ------
         WireError
-            The piece answers nothing that was asked for, or does not fit the request or the pieces before it.
+            The piece does not belong to a request, or does not fit the request or the pieces before it.
         """
         index = piece.index
         if not 0 <= index < len(self._views) or index in self._done:
-            raise WireError(f"a view arrives at position {index}; {len(self._views)} were asked for, each once")
+            raise WireError(f"a view arrives at position {index}; {len(self._views)} were requested, each once")
         if piece.error:
             self._done.add(index)
             self._begun.pop(index, None)
@@ -209,7 +209,7 @@ class ViewAssembler:
 
 @dataclass(slots=True)
 class _Begun:
-    """A view of which the first piece is there."""
+    """A view whose first piece has arrived."""
 
     result: ViewResult
     dtype: np.dtype[Any] | None
@@ -228,7 +228,7 @@ class _Begun:
 
 
 def _begin(view: View, piece: ViewPiece) -> _Begun:
-    """Read what the first piece tells; refuse what is not an answer to the request."""
+    """Parse the first piece; refuse it if it does not match the request."""
     shape = shape_of(piece.tensor.shape)
     dtype = numpy_dtype(piece.tensor.data_type)
     if view.kind in SEARCHES and not piece.dims and not piece.data_type:
@@ -254,7 +254,7 @@ def _array_type(
     """Return dtype and shape of the array that follows."""
     dtype = numpy_dtype(piece.data_type)
     if dtype is None:
-        raise WireError(f"a view has elements of the DataType {piece.data_type}, which is none of numbers")
+        raise WireError(f"a view has elements of the DataType {piece.data_type}, which is not numeric")
     dims = shape_of(piece.dims, dtype.itemsize)
     if view.kind == "heat_map":
         if dtype != np.float32 or len(dims) != 2 or dims[0] > view.rows or dims[1] > view.columns:
@@ -265,7 +265,7 @@ def _array_type(
             raise WireError(f"a map of {view.rows} x {view.columns} slices arrives as {dtype} {list(dims)}")
         return dtype, dims
     if view.kind in SEARCHES and any(isinstance(entry, slice) for entry in index):
-        raise WireError("one element was searched for, and several arrive")
+        raise WireError("one element was requested, and several arrive")
     ranges = (entry.indices(length) for entry, length in zip(index, shape, strict=True) if isinstance(entry, slice))
     chosen = tuple(len(range(*each)) for each in ranges)
     if dims != chosen or math.prod(dims) > view.limit:
@@ -276,7 +276,7 @@ def _array_type(
 def _statistics(summary: TensorSummary) -> TensorStatistics:
     received = received_statistics(summary)
     if received is None or received.whole is None:
-        raise WireError("statistics were asked for and arrive incomplete; views come from Tensight's agents")
+        raise WireError("requested statistics arrive incomplete; views come from Tensight's agents")
     return received.whole
 
 

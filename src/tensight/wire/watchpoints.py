@@ -1,4 +1,4 @@
-"""Watchpoints on their way to a training process, and hits on their way back."""
+"""Messages for watchpoints that are sent to a training process, and for hits that it reports."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def set_command(
     ----------
     watchpoint : Watchpoint
     nodes : iterable of (graph name, Node)
-        What is watched; constants are left out, they cannot be.
+        The watched nodes; constants are left out, because they cannot be watched.
     rank : int
-        Of the process.
+        Rank of the process.
     selection : str
-        A selector that stands for the nodes, for agents whose nodes appear as they run.
+        A selector in place of the nodes, for agents whose nodes appear as they run.
     most_bytes : int
-        Size of the command that the process accepts.
+        Maximum size of a command that the process accepts.
 
     Raises
     ------
@@ -101,16 +101,16 @@ def _condition_message(watchpoint: Watchpoint) -> WatchCondition:
             message.params.add(name=parameter.name.encode(), disabled=True)
         else:
             message.params.add(name=parameter.name.encode(), value=float(value))
-            message.value = float(value)  # of the last one that is set: all that MindSpore 1.0 looked at
+            message.value = float(value)  # the last one that is set: the only one that MindSpore 1.0 used
     return message
 
 
-# --- the training's side: what was set ---
+# --- the training's side: watchpoints ---
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedWatchpoint:
-    """What a watchpoint looks for and on which nodes, before any node is known.
+    """A watchpoint as received: its check and its nodes, before any node is known.
 
     Attributes
     ----------
@@ -121,11 +121,11 @@ class ReceivedWatchpoint:
     check : ConditionCheck or None
         None if no threshold is set: such a watchpoint never hits.
     selector : Selector or None
-        The rule that stands for nodes.
+        The rule in place of names.
     names : frozenset of str
         Full names of nodes.
     tails : dict of str to str
-        The same by what comes after the last slash: a parameter may be named with a scope before it.
+        The names by the part after the last slash: parameters may be named with a scope before it.
     persistence : int
         Steps in a row.
     """
@@ -140,7 +140,7 @@ class ReceivedWatchpoint:
 
     @property
     def flag(self) -> Quantity | None:
-        """The quantity that hits by being greater than 0, of a condition without thresholds."""
+        """The quantity that hits if greater than 0, for a condition without thresholds."""
         return None if self.check is None else self.check.condition.flag
 
     @property
@@ -150,7 +150,7 @@ class ReceivedWatchpoint:
 
     @property
     def compares_ranks(self) -> bool:
-        """Whether the server compares hashes, and nothing is checked here."""
+        """Whether the server compares hashes, so that the process checks nothing."""
         return self.check is not None and self.check.needs.ranks
 
     @property
@@ -160,7 +160,7 @@ class ReceivedWatchpoint:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it only asks if a tensor is the same, bit for bit: then its hash answers."""
+        """Whether it only checks bit equality, for which the hash suffices."""
         if self.check is None or not self.compares_steps:
             return False
         values = self.check.values
@@ -169,12 +169,12 @@ class ReceivedWatchpoint:
 
 
 def received_watchpoint(command: SetCMD) -> ReceivedWatchpoint:
-    """Read the command that sets a watchpoint.
+    """Parse the command that sets a watchpoint.
 
     Raises
     ------
     InputError, WireError
-        The condition, a parameter, the selection, a name or the persistence cannot be used.
+        The condition, a parameter, the selection, a name or the persistence is invalid.
     """
     selection = text(command.selection, _LONGEST_SELECTION).strip()
     if len(command.watch_nodes) > MOST_NAMES:
@@ -202,13 +202,15 @@ def _read_check(message: WatchCondition) -> ConditionCheck | None:
             " has",
             code="condition-unknown",
         )
-    found = conditions[0]
+    condition = conditions[0]
     given = {text(parameter.name, _LONGEST_PARAMETER_NAME): parameter for parameter in message.params}
-    values = {key: _value(found, key, one.value) for key, one in given.items() if not one.disabled}
-    if found.checks and not any(parameter.name in values for parameter in found.checks):
+    values = {
+        key: _value(condition, key, parameter.value) for key, parameter in given.items() if not parameter.disabled
+    }
+    if condition.checks and not any(parameter.name in values for parameter in condition.checks):
         return None
     # The original's Python API sets values outside of the ranges, too.
-    return ConditionCheck(found, values, strict=False)
+    return ConditionCheck(condition, values, strict=False)
 
 
 def _value(condition: Condition, parameter: str, value: float) -> float | bool:
@@ -216,7 +218,7 @@ def _value(condition: Condition, parameter: str, value: float) -> float | bool:
     return bool(value) if declared is not None and declared.values.is_boolean else value
 
 
-# --- what hit ---
+# --- hits ---
 
 
 class ReceivedParameter(NamedTuple):
@@ -226,12 +228,12 @@ class ReceivedParameter(NamedTuple):
     ----------
     name : str
     disabled : bool
-        The watchpoint does not use it; the other fields then mean nothing.
+        The watchpoint does not use it; the other fields are then meaningless.
     value : float
-        What was set.
+        The threshold.
     hit : bool
     actual : float
-        What the tensor has; 0 where the process computes none.
+        The value of the tensor; 0 if the process computes none.
     """
 
     name: str
@@ -248,21 +250,21 @@ class ReceivedHit:
     Attributes
     ----------
     node : str
-        Full name, as the process knows the node.
+        Full name of the node in its process.
     slot : int
     io : {"output", "input"}
     graph : str
-        Empty from MindSpore's own client, which does not say.
+        Empty from MindSpore's own client, which does not send it.
     watchpoint : int
         Its id.
     condition : int
         The condition's number in the protocol.
     error_code : int
-        Bits of `ErrorCode`; unknown ones are kept.
+        Bits of `ErrorCode`; unknown bits are kept.
     parameters : tuple of ReceivedParameter
         In the order of the message.
     iteration : int or None
-        Of its step, if the process did not stop for it: it was reported before, or follows from what was.
+        Iteration of its step, if the process did not stop for it, because the hit is not new.
     """
 
     node: str
@@ -277,12 +279,12 @@ class ReceivedHit:
 
 
 def received_hit(message: WatchpointHit) -> ReceivedHit:
-    """Read a hit.
+    """Parse a hit.
 
     Raises
     ------
     WireError
-        There can be no such slot or name, or there are far too many parameters.
+        There cannot be such a slot or name, or there are far too many parameters.
     """
     parameters = message.watch_condition.params
     if len(parameters) > MOST_PARAMETERS:
@@ -305,9 +307,9 @@ def received_hit(message: WatchpointHit) -> ReceivedHit:
 
 
 def _iteration(digits: bytes) -> int | None:
-    """Return the iteration of a hit; MindSpore's own client names none."""
+    """Return the iteration of a hit; MindSpore's own client sends none."""
     if not digits:
         return None
     if not (digits.isdigit() and len(digits) <= _MOST_DIGITS):
-        raise WireError(f"{text(digits, _MOST_DIGITS)!r} is no iteration of a hit")
+        raise WireError(f"{text(digits, _MOST_DIGITS)!r} is not the iteration of a hit")
     return int(digits)

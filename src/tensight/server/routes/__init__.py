@@ -1,1 +1,1 @@
-"""What can be asked for at which path, by subject."""
+"""The operations of the HTTP API, by subject."""

@@ -1,4 +1,4 @@
-"""Two runs that are compared: what is asked, how far it is, and what was found."""
+"""Comparisons of two runs: request, progress, and results."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from tensight.tensors.views import View
 router = APIRouter(prefix="/comparisons", tags=["comparisons"], route_class=StrictRoute, responses=ANY_ERRORS)
 
 MOST_SCOPES = 64
-"""Scopes whose added errors are in one answer."""
+"""Maximum number of scopes with added errors in one response."""
 
 FOUND = documented(NotFoundError)
 DONE = documented(NotFoundError, StateError)
@@ -68,11 +68,11 @@ class CompareRuns(ComparisonOptions):
     """Two runs, and what counts as equal."""
 
     a: str = Field(min_length=1, max_length=LONGEST_NAME)
-    """The reference: id of a session, or `name` in the list of dumps."""
+    """The reference run: id of a session, or `name` in the list of dumps."""
     b: str = Field(min_length=1, max_length=LONGEST_NAME)
-    """The run that is compared with it; may be the same."""
+    """The run to compare with it; may be the same."""
     fresh: bool = False
-    """Compare anew, and forget an earlier comparison of the same runs with the same options."""
+    """Compare again, and discard an earlier comparison of the same runs with the same options."""
 
 
 async def _comparison(
@@ -84,9 +84,9 @@ async def _comparison(
 
 Current = Annotated[Comparison, Depends(_comparison)]
 ComparedRank = Annotated[
-    int | None, Query(ge=0, le=LARGEST, description="By default the first that was compared.", examples=[0])
+    int | None, Query(ge=0, le=LARGEST, description="By default the first compared rank.", examples=[0])
 ]
-SideOf = Annotated[Side, Query(description="Whose names are used.")]
+SideOf = Annotated[Side, Query(description="The run whose names are used.")]
 
 
 async def _address_in_a(
@@ -95,7 +95,7 @@ async def _address_in_a(
         Query(
             min_length=1,
             max_length=LONGEST_NAME,
-            description="Address of the tensor in A, as the list of operators gives it.",
+            description="Address of the tensor in A, as in the list of operators.",
             examples=["0/kernel_graph_0/Default/network/conv1/Conv2D-op1:0@2"],
         ),
     ],
@@ -108,7 +108,7 @@ async def _address_in_b(
         str,
         Query(
             max_length=LONGEST_NAME,
-            description="Address of the tensor in B; empty for the one that A's was compared with.",
+            description="Address of the tensor in B; empty for the counterpart of A's tensor.",
             examples=["0/kernel_graph_0/Default/network/conv1/Conv2D-op1:0@2"],
         ),
     ] = "",
@@ -118,13 +118,13 @@ async def _address_in_b(
 
 InA = Annotated[TensorAddress, Depends(_address_in_a)]
 InB = Annotated[TensorAddress | None, Depends(_address_in_b)]
-Which = Annotated[WhichRun, Query(description="The tensor of A, that of B, or B minus A.")]
+Which = Annotated[WhichRun, Query(description="The tensor of A, its counterpart in B, or B minus A.")]
 
 
 @router.get("", response_model=list[ComparisonRecord], summary="List the comparisons")
 async def list_comparisons(context: Context) -> JsonResponse:
-    """Return all comparisons that are kept, the oldest first."""
-    return await json_response([one.record() for one in context.sessions.comparisons.all()])
+    """Return all comparisons in the server, oldest first."""
+    return await json_response([comparison.record() for comparison in context.sessions.comparisons.all()])
 
 
 @router.post(
@@ -135,11 +135,11 @@ async def list_comparisons(context: Context) -> JsonResponse:
     responses=CHANGE_ERRORS | documented(NotFoundError, StateError, LimitError),
 )
 async def compare_runs(context: Context, request: CompareRuns) -> JsonResponse:
-    """Begin to compare two runs; the comparison of the same runs with the same options is returned if there is one.
+    """Start to compare two runs, or return the existing comparison of the same runs with the same options.
 
-    The answer comes at once; `comparison` events of the server tell how far it is. A training that is attached is
-    compared as far as it has reported, while it is paused. One comparison is made at a time, others wait, and of those
-    that are done the newest eight are kept.
+    The response comes at once; `comparison` events of the server report the progress. An attached training is compared
+    while it is paused, with what it has reported so far. One comparison runs at a time, others wait, and the newest
+    eight finished ones are kept.
     """
     options = ComparisonOptions.model_validate(request.model_dump(exclude={"a", "b", "fresh"}))
     comparison = await context.sessions.comparisons.compare(request.a, request.b, options, fresh=request.fresh)
@@ -148,7 +148,7 @@ async def compare_runs(context: Context, request: CompareRuns) -> JsonResponse:
 
 @router.get("/{comparison_id}", response_model=ComparisonRecord, summary="Describe a comparison", responses=FOUND)
 async def get_comparison(comparison: Current) -> JsonResponse:
-    """Return how far a comparison is, and for each rank what was found."""
+    """Return the progress of a comparison, and for each rank the results."""
     return await json_response(comparison.record())
 
 
@@ -159,7 +159,7 @@ async def get_comparison(comparison: Current) -> JsonResponse:
     responses=CHANGE_ERRORS | FOUND,
 )
 async def close_comparison(context: Context, comparison: Current) -> Response:
-    """Stop a comparison that is being made, or forget one that is done."""
+    """Cancel a comparison, or discard a finished one."""
     context.sessions.comparisons.close(comparison.id)
     return Response(status_code=204)
 
@@ -174,7 +174,7 @@ async def list_compared_operators(
     comparison: Current,
     rank: ComparedRank = None,
     step: Annotated[
-        int | None, Query(ge=0, le=LARGEST, description="By default all that were compared.", examples=[1])
+        int | None, Query(ge=0, le=LARGEST, description="By default all compared steps.", examples=[1])
     ] = None,
     phase: Annotated[ComparedPhase | None, Query(description="Only this part of the step.")] = None,
     query: Annotated[
@@ -190,11 +190,11 @@ async def list_compared_operators(
     sort: Annotated[
         Literal["position", "added", "relative", "name"], Query(description="`position`: order of execution.")
     ] = "position",
-    descending: Annotated[bool, Query(description="The largest first.")] = False,
+    descending: Annotated[bool, Query(description="Largest first.")] = False,
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> JsonResponse:
-    """Return pairs of operators, each with how far what it read and wrote is apart."""
+    """Return pairs of operators, each with the differences of its inputs and outputs."""
     choice = OperatorChoice(step, phase, query, name, only, sort, descending)
     page = await comparison.operators(rank, choice, offset, limit)
     return JsonResponse(await asyncio.to_thread(json_bytes, page))
@@ -215,7 +215,7 @@ async def list_unmatched(
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> JsonResponse:
-    """Return operators and parameters without a counterpart, in the last step that was compared."""
+    """Return operators and parameters without a counterpart, in the last compared step."""
     return await json_response(await comparison.unmatched(rank, side, kind, query, offset, limit))
 
 
@@ -230,22 +230,22 @@ async def get_added_errors(
     rank: ComparedRank = None,
     step: Annotated[
         int | None,
-        Query(ge=0, le=LARGEST, description="By default the one of the finding, else the last.", examples=[1]),
+        Query(ge=0, le=LARGEST, description="By default that of the finding, else the last.", examples=[1]),
     ] = None,
     side: SideOf = "a",
     scope: Annotated[
         list[str] | None,
         Query(
             max_length=MOST_SCOPES,
-            description="Paths of scopes, as the tree gives them; by default the root.",
+            description="Paths of scopes, as in the tree; by default the root.",
             examples=[["", "Default"]],
         ),
     ] = None,
 ) -> JsonResponse:
-    """Return by how much what is directly below some scopes differs, to colour a tree or a graph.
+    """Return the added errors of the entries directly below some scopes, to colour a tree or a graph.
 
-    An operator's added error is the error of its output beyond that of its inputs; a scope has the largest of all
-    operators anywhere below it. Operators of which nothing was compared are left out.
+    An operator's added error is the error of its output beyond that of its inputs; a scope has the maximum over all
+    operators in it, at any depth. Operators without compared tensors are left out.
     """
     return await json_response(await comparison.added_errors(rank, step, side, scope or [""]))
 
@@ -254,15 +254,17 @@ async def get_added_errors(
 async def get_compared_losses(
     comparison: Current,
     rank: ComparedRank = None,
-    points: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Of each curve, at most.", examples=[400])] = 400,
+    points: Annotated[
+        int, Query(ge=1, le=MOST_ROWS, description="Maximum number of points of a curve.", examples=[400])
+    ] = 400,
 ) -> JsonResponse:
-    """Return both loss curves over the steps that both have, and what their difference points to."""
+    """Return both loss curves over their common steps, and the likely cause of their difference."""
     return await json_response(await comparison.losses(rank, points))
 
 
 @router.get("/{comparison_id}/setups", response_model=ComparedSetups, summary="Compare the set-ups", responses=DONE)
 async def get_compared_setups(comparison: Current) -> JsonResponse:
-    """Return what differs around the trainings: versions, flags, seeds, hyper-parameters, first batches and weights."""
+    """Return the differences in versions, flags, seeds, hyper-parameters, first batches and initial weights."""
     return await json_response(await comparison.setups())
 
 
@@ -279,7 +281,7 @@ async def get_compared_values(
     limit: MostElements = 100_000,
     form: FormOfPart = "json",
 ) -> Response:
-    """Return a part of a tensor of A, of the one of B with its axes as A has them, or of B minus A."""
+    """Return a part of a tensor of A, of its counterpart in B with A's order of axes, or of B minus A."""
     return await _part(comparison, a, b, View("values", slice_, tolerance, limit=limit), which, form)
 
 
@@ -300,7 +302,7 @@ async def get_compared_heat_map(
     columns: MapColumns = 256,
     form: FormOfPart = "json",
 ) -> Response:
-    """Return a matrix of cells, each the element of largest magnitude under it; what is not finite stays visible."""
+    """Return a matrix of cells, each the element of largest magnitude in it; non-finite elements take precedence."""
     return await _part(comparison, a, b, View("heat_map", slice_, tolerance, rows, columns), which, form)
 
 
@@ -321,7 +323,7 @@ async def get_compared_slices(
     columns: SliceMapColumns = 128,
     form: FormOfPart = "json",
 ) -> Response:
-    """Return a map of the slices that differ in the dimensions to which `slice` gives an index; as of one tensor."""
+    """Return a map of the slices that differ in the dimensions with an index in `slice`; as for a single tensor."""
     return await _part(comparison, a, b, View("slices", slice_, tolerance, rows, columns), which, form)
 
 
@@ -336,9 +338,9 @@ async def get_compared_element(
         Literal["first", "largest", "next", "previous"],
         Query(
             description=(
-                "`first`: the first NaN or infinity, or where there is none the element of largest magnitude; "
+                "`first`: the first NaN or infinity, or if there is none the element of largest magnitude; "
                 "`largest`: the finite element of largest magnitude; `next`, `previous`: the nearest NaN or infinity "
-                "behind or before the element that `slice` names."
+                "after or before the element that `slice` names."
             )
         ),
     ] = "largest",
@@ -346,9 +348,9 @@ async def get_compared_element(
     slice_: Annotated[Slice, Query(alias="slice")] = "",
     tolerance: Tolerance = 0.0,
 ) -> JsonResponse:
-    """Return where an element is, such as the one in which both tensors are farthest apart."""
-    found = await comparison.view(a, b, View(find, slice_, tolerance), which)
-    return await json_response(element_record(a, found.result))
+    """Return the position of an element, such as that with the largest difference."""
+    compared = await comparison.view(a, b, View(find, slice_, tolerance), which)
+    return await json_response(element_record(a, compared.result))
 
 
 @router.get(
@@ -366,9 +368,9 @@ async def get_compared_histogram(
     tolerance: Tolerance = 0.0,
     bins: Bins = 40,
 ) -> JsonResponse:
-    """Return how many finite elements lie in each of a number of bins; by default of the whole tensor."""
-    found = await comparison.view(a, b, View("histogram", slice_, tolerance, bins=bins), which)
-    return await json_response(histogram_record(a, found.result))
+    """Return the number of finite elements in each bin; by default of the whole tensor."""
+    compared = await comparison.view(a, b, View("histogram", slice_, tolerance, bins=bins), which)
+    return await json_response(histogram_record(a, compared.result))
 
 
 @router.get(
@@ -380,18 +382,18 @@ async def get_compared_histogram(
 async def get_compared_statistics(
     comparison: Current, a: InA, b: InB, slice_: Annotated[Slice, Query(alias="slice")] = ""
 ) -> JsonResponse:
-    """Return the statistics of both tensors and of B minus A; where values are missing, what was recorded of them."""
+    """Return the statistics of both tensors and of B minus A; without values, the recorded statistics."""
     return await json_response(await comparison.statistics(a, b, slice_))
 
 
 async def _part(
     comparison: Comparison, a: TensorAddress, b: TensorAddress | None, view: View, which: WhichRun, form: FormOfPart
 ) -> Response:
-    found = await comparison.view(a, b, view, which)
-    return await asyncio.to_thread(_part_response, found, form)
+    compared = await comparison.view(a, b, view, which)
+    return await asyncio.to_thread(_part_response, compared, form)
 
 
-def _part_response(found: ComparedView, form: FormOfPart) -> Response:
-    response = part_response(found.result, form)
-    response.headers["X-Tensight-Layout"] = found.layout
+def _part_response(compared: ComparedView, form: FormOfPart) -> Response:
+    response = part_response(compared.result, form)
+    response.headers["X-Tensight-Layout"] = compared.layout
     return response

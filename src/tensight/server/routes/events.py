@@ -1,4 +1,4 @@
-"""Events: what clients of a session, or of the server, must know."""
+"""Events: changes of a session, or of the server, for clients."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from tensight.sessions.records import EventPage
 
 router = APIRouter(tags=["events"], responses=ANY_ERRORS | documented(LimitError))
 
-After = Annotated[
-    int, Query(ge=0, le=2**53, description="Number of the last event that is known; 0 for none.", examples=[0])
-]
+After = Annotated[int, Query(ge=0, le=2**53, description="Number of the last known event; 0 for none.", examples=[0])]
 Wait = Annotated[
     float,
     Query(ge=0, le=LONGEST_WAIT_S, description="Seconds to wait for an event if there is none yet.", examples=[0]),
@@ -49,8 +47,8 @@ async def list_events(
 ) -> JsonResponse:
     """Return the events after a number; wait for one if there is none yet.
 
-    Events are numbered without gaps. Ask again after `last`. If `missed` is true, some are no longer known: read the
-    session anew.
+    Events are numbered without gaps. Ask again after `last`. If `missed` is true, some are no longer available: read
+    the session again.
     """
     return await json_response(await context.streams.poll(request, session.events, after, wait_s, limit))
 

@@ -1,4 +1,4 @@
-"""What is computed: graphs, nodes, and the lines of code behind them."""
+"""The computation: graphs, nodes, and the lines of code behind them."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ from tensight.sessions.records import (
 router = APIRouter(prefix="/sessions/{session_id}", tags=["graphs"], responses=ANY_ERRORS | SESSION_ERRORS)
 
 MOST_OPENED = 500
-"""Scopes of a picture that are open; their paths must fit into an address."""
+"""Maximum number of open scopes of a picture; their paths must fit into a URL."""
 
 TOO_LONG: dict[int | str, dict[str, Any]] = {
     400: {
-        "description": "The address is longer than 64 KiB: fewer scopes can be open at once.",
+        "description": "The URL is longer than 64 KiB: fewer scopes can be open at once.",
         "content": {"text/plain": {"schema": {"type": "string"}}},
     }
 }
-"""What the HTTP server says itself, before anybody has looked at what is asked."""
+"""Response of the HTTP server itself, before the application sees the request."""
 
 Kind = Literal["", "operator", "parameter", "constant", "weight", "gradient", "activation"]
 
@@ -72,7 +72,7 @@ async def get_tree(
         str,
         Query(
             max_length=LONGEST_NAME,
-            description="Only this graph; by default all of the rank as one program.",
+            description="Only this graph; by default all graphs of the rank as one program.",
             examples=["kernel_graph_0"],
         ),
     ] = "",
@@ -81,7 +81,7 @@ async def get_tree(
     offset: Offset = 0,
     limit: Limit = 1000,
 ) -> JsonResponse:
-    """Return the scopes and nodes directly below a scope; with a watchpoint, also how far it watches them."""
+    """Return the scopes and nodes directly below a scope; with a watchpoint, also how many nodes it watches."""
     page = await session.tree(rank, graph, scope, watchpoint=watchpoint, offset=offset, limit=limit)
     return await json_response(page)
 
@@ -91,21 +91,21 @@ async def search_nodes(
     session: CurrentSession,
     name: Annotated[Text, Query(description="Part of the name, or a regular expression.", examples=["conv"])] = "",
     op_type: Annotated[
-        Text, Query(alias="type", description="Type of the operator, in any case.", examples=["MatMul"])
+        Text, Query(alias="type", description="Type of the operator, case-insensitive.", examples=["MatMul"])
     ] = "",
-    kind: Annotated[Kind, Query(description="What the node is, or what role its tensor has.")] = "",
+    kind: Annotated[Kind, Query(description="Kind of the node, or role of its tensor.")] = "",
     stack: Annotated[
         str, Query(max_length=255, description="Part of `file:line code` of its stack.", examples=["network.py"])
     ] = "",
     rank: AnyRank = None,
     graph: AnyGraph = "",
     regex: Annotated[bool, Query(description="`name` is a regular expression.")] = False,
-    case_sensitive: Annotated[bool, Query(description="Upper and lower case of `name` differ.")] = False,
+    case_sensitive: Annotated[bool, Query(description="Match `name` case-sensitively.")] = False,
     watchpoint: Watchpoint = None,
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> JsonResponse:
-    """Find the nodes that match all that is given; with a watchpoint, each says whether that watches it."""
+    """Find the nodes that match all criteria; with a watchpoint, each with whether it is watched."""
     page = await session.search(
         name=name,
         op_type=op_type,
@@ -126,7 +126,7 @@ async def search_nodes(
 async def get_nodes_meant(
     session: CurrentSession, name: NodeName, step: Step, rank: Rank = 0, graph: AnyGraph = ""
 ) -> JsonResponse:
-    """Return the node that a name or the end of one means; a weight before the states that an optimizer keeps of it."""
+    """Return the node with a name, or with a name that ends so; a weight precedes the optimizer states of it."""
     return await json_response(await session.nodes_meant(name, rank, graph, step))
 
 
@@ -139,7 +139,7 @@ async def get_node(
     graph: GraphName = "",
     follow: Follow = False,
 ) -> JsonResponse:
-    """Return all that the graph says about a node: inputs, outputs, consumers, attributes, stack."""
+    """Return what the graph contains about a node: inputs, outputs, consumers, attributes, stack."""
     return await json_response(await session.node(rank, graph, name, step=step, follow=follow))
 
 
@@ -158,11 +158,9 @@ async def get_level(
         list[Annotated[str, Field(max_length=LONGEST_NAME)]] | None,
         Query(alias="open", max_length=MOST_OPENED, description="A scope within it that is open, too; repeatable."),
     ] = None,
-    beside: Annotated[
-        bool, Query(description="Draw the parameters and constants that drawn operators read one by one.")
-    ] = False,
+    beside: Annotated[bool, Query(description="Draw each parameter and constant that a drawn operator reads.")] = False,
     watchpoint: Watchpoint = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description="How many entries of a scope at most.")] = 1500,
+    limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description="Maximum number of entries of a scope.")] = 1500,
 ) -> JsonResponse:
     """Return the entries of a scope, its neighbours outside, and the edges between them."""
     level = await session.level(rank, graph, scope, limit, opened=opened or (), beside=beside, watchpoint=watchpoint)
@@ -173,21 +171,21 @@ async def get_level(
 async def get_relations(
     session: CurrentSession,
     address: Address,
-    hops: Annotated[int, Query(ge=1, le=20, description="How many edges up and down.")] = 1,
-    limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description="How many nodes at most.")] = 200,
+    hops: Annotated[int, Query(ge=1, le=20, description="Number of edges up and down.")] = 1,
+    limit: Annotated[int, Query(ge=1, le=MOST_ENTRIES, description="Maximum number of nodes.")] = 200,
 ) -> JsonResponse:
-    """Return a tensor's node with what feeds it and what reads that output, with the hits on each."""
+    """Return the node of a tensor, its producers, and the consumers of that output, with the hits on each."""
     return await json_response(await session.relations(address, hops, limit))
 
 
 @router.get("/sources", response_model=SourcePage, summary="List the lines of code")
 async def list_sources(
     session: CurrentSession,
-    query: Annotated[Text, Query(description="Part of `file:line code`, in any case.", examples=["conv"])] = "",
+    query: Annotated[Text, Query(description="Part of `file:line code`, case-insensitive.", examples=["conv"])] = "",
     offset: Offset = 0,
     limit: Limit = 10,
 ) -> JsonResponse:
-    """Return the files and lines that made nodes, the person's own before those of libraries."""
+    """Return the files and lines that created nodes, the user's code before libraries."""
     return await json_response(await session.sources(query, offset, limit))
 
 
@@ -202,11 +200,14 @@ async def get_source(
     file: Annotated[
         str,
         Query(
-            min_length=1, max_length=LONGEST_NAME, description="Path as the sources list it.", examples=["network.py"]
+            min_length=1,
+            max_length=LONGEST_NAME,
+            description="Path as in the list of sources.",
+            examples=["network.py"],
         ),
     ],
 ) -> PlainTextResponse:
-    """Return the text of a file, as the training process sent it; files of this machine are not read."""
+    """Return the text of a file as the training process sent it; files of this machine are not read."""
     text = await session.source_text(file)
     return PlainTextResponse(text.encode("utf-8", "replace"))
 
@@ -215,5 +216,5 @@ async def get_source(
 async def list_executions(
     session: CurrentSession, rank: Rank = 0, offset: Offset = 0, limit: Limit = 100
 ) -> JsonResponse:
-    """Return the steps of a rank with the graphs that ran in them, as far as the run recorded it."""
+    """Return the steps of a rank with the graphs that ran in them, as far as recorded."""
     return await json_response(await session.executions(rank, offset, limit))

@@ -1,4 +1,4 @@
-"""A run at a glance: all tensors over all steps, and the steps on a line."""
+"""Overviews of a run: all tensors over all steps, and the steps on a line."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ router = APIRouter(
 )
 
 MOST_LOCATED = 64
-"""Tensors whose rows are told in one answer."""
+"""Maximum number of tensors with rows in one response."""
 
 ColumnsAtMost = Annotated[
-    int, Query(ge=1, le=MOST_ROWS, description="How many columns at most; neighbouring steps merge.", examples=[400])
+    int, Query(ge=1, le=MOST_ROWS, description="Maximum number of columns; neighbouring steps merge.", examples=[400])
 ]
 
 
@@ -31,37 +31,40 @@ ColumnsAtMost = Annotated[
 async def get_overview(
     session: CurrentSession,
     rank: Rank = 0,
-    statistic: Annotated[OverviewStatistic, Query(description="What the cells hold.")] = "abs_mean",
-    query: Annotated[Text, Query(description="Part of the name of the node, in any case.", examples=["conv"])] = "",
+    statistic: Annotated[OverviewStatistic, Query(description="Statistic in the cells.")] = "abs_mean",
+    query: Annotated[
+        Text, Query(description="Part of the name of the node, case-insensitive.", examples=["conv"])
+    ] = "",
     offset: Offset = 0,
-    limit: Annotated[int, Query(ge=1, le=LARGEST, description="How many tensors at most.", examples=[400])] = LARGEST,
+    limit: Annotated[int, Query(ge=1, le=LARGEST, description="Maximum number of tensors.", examples=[400])] = LARGEST,
     rows: Annotated[
-        int, Query(ge=1, le=MOST_ROWS, description="How many rows at most; neighbouring tensors merge.", examples=[400])
+        int,
+        Query(ge=1, le=MOST_ROWS, description="Maximum number of rows; neighbouring tensors merge.", examples=[400]),
     ] = 400,
     columns: ColumnsAtMost = 400,
     first_step: Annotated[int, Query(ge=0, le=LARGEST, description="From this step on.", examples=[0])] = 0,
     last_step: Annotated[int, Query(ge=0, le=LARGEST, description="Up to this step.", examples=[100])] = LARGEST,
     read: Annotated[
-        bool, Query(description="Read, for about a second, what has not been read yet of a dump; see `unread`.")
+        bool, Query(description="Spend about a second on reading unread tensors of a dump; see `unread`.")
     ] = False,
     locate: Annotated[
         list[str] | None,
         Query(
             max_length=MOST_LOCATED,
-            description="Addresses of tensors whose rows are told.",
+            description="Addresses of tensors whose rows are returned.",
             examples=[["0/kernel_graph_0/Default/Conv2D-op3:0@2"]],
         ),
     ] = None,
 ) -> JsonResponse:
-    """Return a statistic of tensors in execution order by steps, with what is not finite and what hit."""
+    """Return a statistic of tensors in execution order by steps, with non-finite values and hits."""
     choice = OverviewChoice(statistic, query, offset, limit, rows, columns, first_step, last_step, tuple(locate or ()))
-    # As many numbers as a large list of records.
+    # As many numbers as in a large list of records.
     return JsonResponse(await asyncio.to_thread(json_bytes, await session.overview(rank, choice, read=read)))
 
 
 @router.get("/timeline", response_model=Timeline, summary="Show the steps on a line")
 async def get_timeline(session: CurrentSession, rank: Rank = 0, columns: ColumnsAtMost = 400) -> JsonResponse:
-    """Return the steps of a rank: hits, what is known of each, which graph ran, and the loss."""
+    """Return the steps of a rank: hits, what is known about each, which graph ran, and the loss."""
     return JsonResponse(await asyncio.to_thread(json_bytes, await session.timeline(rank, columns)))
 
 
@@ -69,7 +72,9 @@ async def get_timeline(session: CurrentSession, rank: Rank = 0, columns: Columns
 async def get_curves(
     session: CurrentSession,
     rank: Rank = 0,
-    points: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Of each curve, at most.", examples=[400])] = 400,
+    points: Annotated[
+        int, Query(ge=1, le=MOST_ROWS, description="Maximum number of points of a curve.", examples=[400])
+    ] = 400,
 ) -> JsonResponse:
-    """Return the numbers of a training over its steps that are known whatever is watched."""
+    """Return the curves of a training over its steps that are recorded regardless of watchpoints."""
     return JsonResponse(await asyncio.to_thread(json_bytes, await session.curves(rank, points)))

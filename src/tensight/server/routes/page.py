@@ -1,4 +1,4 @@
-"""The page: what the build of ui/ wrote, at the prefix. Each of its views is this one address with another query."""
+"""The page: the build of ui/, served at the prefix. All its views have this one path, with different queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUILT_PAGE = Path(__file__).parents[1] / "page"
 _FOR_EVER = "public, max-age=31536000, immutable"
 _ASK_EACH_TIME = "no-cache"
 _MEDIA_TYPES = {
-    # Browsers run no script of another type, and what the machine's own table says is not ours.
+    # Browsers refuse scripts of another type, and the machine's own table may be wrong.
     ".css": "text/css",
     ".html": "text/html",
     ".ico": "image/x-icon",
@@ -47,16 +47,16 @@ _NOT_BUILT = """<!doctype html>
 
 
 def page_routes(prefix: str, folder: Path) -> list[Route]:
-    """Return the routes of the page: itself, the files beside it, and the assets, whose names tell their contents.
+    """Return the routes of the page: the page, the files beside it, and the assets, whose names contain their hash.
 
-    The page holds no data, so it needs no token; what it asks the API for does.
+    The page contains no data, so it needs no token; its requests to the API do.
 
     Parameters
     ----------
     prefix : str
-        Before every path.
+        Prefix of every path.
     folder : Path
-        What was built; the page says so if it was not.
+        Output folder of the build; without it the page explains how to build it.
     """
     beside = _Files(folder, caching=_ASK_EACH_TIME)
     assets = _Files(folder / "assets", caching=_FOR_EVER)
@@ -77,7 +77,7 @@ def page_routes(prefix: str, folder: Path) -> list[Route]:
         Route(f"{prefix}/{{name}}", file, methods=["GET"]),
     ]
     if prefix:
-        # The page names what belongs to it relative to its own address, which has to end with the slash.
+        # The page refers to its assets relative to its own path, which must end with the slash.
         routes.append(Route(prefix, _add_slash, methods=["GET"]))
     return routes
 
@@ -87,16 +87,16 @@ def _page(file: Path, request: Request) -> Response:
         page = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return HTMLResponse(_NOT_BUILT, 503, {"Cache-Control": "no-store"})
-    # Of its contents: the names of assets in it change, its length does not, and packagers set times as they like.
+    # A hash of the contents: the names of assets in it change, its length does not, and packagers set arbitrary times.
     tag = f'"{hashlib.sha256(page).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": _ASK_EACH_TIME, "Content-Security-Policy": _policy(request)}
-    known = (one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(","))
-    return Response(status_code=304, headers=headers) if tag in known else HTMLResponse(page, headers=headers)
+    tags = (text.strip().removeprefix("W/") for text in request.headers.get("if-none-match", "").split(","))
+    return Response(status_code=304, headers=headers) if tag in tags else HTMLResponse(page, headers=headers)
 
 
 def _policy(request: Request) -> str:
-    """Return what the page may load: not every browser counts WebSockets of its own host as its own."""
-    # This is what `Access` let pass. A policy cannot name an IPv6 address.
+    """Return the content security policy: some browsers do not count WebSockets of the same host as same-origin."""
+    # The host passed the check in `Access`. A policy cannot contain an IPv6 address.
     host = request.headers["host"]
     websockets = "" if host.startswith("[") else f" ws://{host} wss://{host}"
     return f"{PAGE_POLICY}; connect-src 'self'{websockets}"
@@ -108,13 +108,13 @@ async def _add_slash(request: Request) -> Response:
 
 
 class _Files(StaticFiles):
-    """Files of one folder, which need not be there; the compressed one beside a file is sent where that is accepted.
+    """Files of a folder, which may be missing; the compressed variant of a file is sent if the client accepts it.
 
     Parameters
     ----------
     folder : Path
     caching : str
-        What browsers may keep.
+        Value of the Cache-Control header.
     """
 
     def __init__(self, folder: Path, *, caching: str) -> None:
@@ -124,7 +124,7 @@ class _Files(StaticFiles):
     def file_response(
         self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        """Return one of the files, or that the browser has it."""
+        """Return a file, or 304 if the browser has it."""
         path = Path(full_path)
         headers = {"Cache-Control": self._caching, "Vary": "Accept-Encoding"}
         request_headers = Headers(scope=scope)

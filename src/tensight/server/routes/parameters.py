@@ -1,4 +1,4 @@
-"""The parameters that operations share, with their bounds; what reaches a session has passed them."""
+"""Parameters that operations share, with their bounds; sessions receive validated values only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 1000
 MOST_ENTRIES = 5000
-"""Of a scope that is drawn, or of a relationship graph."""
+"""Maximum number of entries of a drawn scope, or of nodes of a relationship graph."""
 LONGEST_NAME = 4096
 LONGEST_QUERY = 1000
 LARGEST = 2**31 - 1
@@ -31,7 +31,7 @@ _SLOT_AT_END = re.compile(r":(?:input\.)?[0-9]{1,9}", re.ASCII)
 
 @dataclass(frozen=True)
 class ServerContext:
-    """What operations need, beside their parameters.
+    """Objects that operations need in addition to their parameters.
 
     Attributes
     ----------
@@ -80,8 +80,8 @@ Follow = Annotated[
     bool,
     Query(
         description=(
-            "Take the node from the graph that ran in the step, where that is another variant of the program than the "
-            "graph that is named."
+            "Take the node from the graph that ran in the step, if that is another variant of the program than "
+            "the named graph."
         )
     ),
 ]
@@ -94,7 +94,7 @@ NodeName = Annotated[
     Query(
         min_length=1,
         max_length=LONGEST_NAME,
-        description="Name of the node, as the tree and searches give it.",
+        description="Name of the node, as in the tree and in searches.",
         examples=["Default/network/conv1/Conv2D-op1"],
     ),
 ]
@@ -116,31 +116,31 @@ async def _step(
         Query(
             ge=0,
             le=LARGEST,
-            description="Counts from 1, 0 is the state before the first; by default the one shown.",
+            description="Counts from 1, 0 is the state before the first; by default the current step.",
             examples=[1],
         ),
     ] = None,
 ) -> int | None:
     if "iteration" in request.query_params:
-        # Left out, it would be answered with another step than was meant.
+        # An ignored parameter would return another step than intended.
         raise InputError("there is no parameter 'iteration': ask for the step, which counts from 1")
     return step
 
 
 Step = Annotated[int | None, Depends(_step)]
-Offset = Annotated[int, Query(ge=0, le=2**31, description="How many to skip.", examples=[0])]
-Limit = Annotated[int, Query(ge=1, le=MOST_ROWS, description="How many at most.", examples=[100])]
+Offset = Annotated[int, Query(ge=0, le=2**31, description="Number of entries to skip.", examples=[0])]
+Limit = Annotated[int, Query(ge=1, le=MOST_ROWS, description="Maximum number of entries.", examples=[100])]
 Text = Annotated[str, Query(max_length=LONGEST_QUERY)]
 WhichTensor = Annotated[
     Literal["current", "previous", "difference"],
-    Query(description="The tensor, the same tensor one step before, or the first minus the second."),
+    Query(description="The tensor, the same tensor one step before, or the tensor minus the earlier one."),
 ]
 Tolerance = Annotated[
     float,
     Query(
         ge=0,
         le=1,
-        description="For a difference: what is within this share of the largest difference counts as none.",
+        description="For a difference: elements within this share of the largest difference count as equal.",
         examples=[0.01],
     ),
 ]
@@ -149,7 +149,7 @@ Slice = Annotated[
     Query(
         max_length=4096,
         description=(
-            "Which part: one entry for each dimension, an index or `start:end` or `start:end:step`. "
+            "The part: one entry for each dimension, an index or `start:end` or `start:end:step`. "
             "Empty for the last two dimensions and index 0 of the others, cut to `limit` elements."
         ),
         examples=["[0, :, 0:8]"],
@@ -166,8 +166,8 @@ async def _address(
             max_length=LONGEST_NAME,
             description=(
                 "Address of the tensor: `RANK/GRAPH/NODE:SLOT@STEP`, for an input `…:input.SLOT@STEP`. "
-                "Without `@STEP` the step that is shown. The graph may be left out (`RANK//NODE:SLOT`): then it is the "
-                "one that ran in the step; so it is where another variant of the program ran in it than the one named."
+                "Without `@STEP` the current step. The graph may be left out (`RANK//NODE:SLOT`): then it is the one "
+                "that ran in the step, as it is if another variant of the program than the named graph ran in the step."
             ),
             examples=["0/kernel_graph_0/Default/network/conv1/Conv2D-op1:0@2"],
         ),

@@ -1,4 +1,4 @@
-"""Searches for hyper-parameters: which there are, and what has come of one."""
+"""Hyper-parameter searches: the list, and the results of one."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ router = APIRouter(prefix="/searches", tags=["searches"], route_class=StrictRout
 @router.get("", response_model=list[SearchRecord], summary="List the searches")
 async def list_searches(
     context: Context,
-    refresh: Annotated[bool, Query(description="Look at the disk, even if that was done just now.")] = False,
+    refresh: Annotated[bool, Query(description="Search the disk, even if the list is recent.")] = False,
 ) -> JsonResponse:
-    """Return the searches for hyper-parameters below the base directory, by name.
+    """Return the hyper-parameter searches below the base directory, by name.
 
-    `tensight search` keeps one in the file `search.db` of its `summary_base_dir`; the file is only read.
+    `tensight search` keeps a search in the file `search.db` of its `summary_base_dir`; the file is only read.
     """
-    found = await context.sessions.searches(refresh)
-    return JsonResponse(await asyncio.to_thread(_listed, found))
+    searches = await context.sessions.searches(refresh)
+    return JsonResponse(await asyncio.to_thread(_listed, searches))
 
 
 @router.get(
@@ -51,35 +51,37 @@ async def get_search(
 ) -> JsonResponse:
     """Return parameters, targets, all trials, the best ones, and how much each parameter matters.
 
-    A search that goes on may be asked for again and again.
+    The search may still run, so the result may change.
     """
     folder, _, study = name.rpartition("/")
-    found = next((one for one in await context.sessions.searches() if one.name == folder), None)
-    if found is None:
-        found = next((one for one in await context.sessions.searches(refresh=True) if one.name == folder), None)
-    if found is None or not study:
+    search = next((candidate for candidate in await context.sessions.searches() if candidate.name == folder), None)
+    if search is None:
+        search = next(
+            (candidate for candidate in await context.sessions.searches(refresh=True) if candidate.name == folder), None
+        )
+    if search is None or not study:
         raise NotFoundError(f"there is no search {name[:200]!r}; list the searches to see their names")
-    recordings = await context.sessions.recordings_below(found.path)
-    return JsonResponse(await asyncio.to_thread(_result, found, study, recordings))
+    recordings = await context.sessions.recordings_below(search.path)
+    return JsonResponse(await asyncio.to_thread(_result, search, study, recordings))
 
 
-def _name(found: FoundSearch) -> str:
-    return found.name
+def _name(search: FoundSearch) -> str:
+    return search.name
 
 
-def _listed(found: list[FoundSearch]) -> bytes:
-    records = [record for one in sorted(found, key=_name) for record in list_studies(one.path, one.name)]
+def _listed(searches: list[FoundSearch]) -> bytes:
+    records = [record for search in sorted(searches, key=_name) for record in list_studies(search.path, search.name)]
     return json_bytes(records)
 
 
-def _result(found: FoundSearch, study: str, recordings: dict[Path, str]) -> bytes:
-    result = read_study(found.path, study)
-    trials = tuple(_with_recording(found, trial, recordings) for trial in result.trials)
+def _result(search: FoundSearch, study: str, recordings: dict[Path, str]) -> bytes:
+    result = read_study(search.path, study)
+    trials = tuple(_with_recording(search, trial, recordings) for trial in result.trials)
     return json_bytes(result.model_copy(update={"trials": trials}))
 
 
-def _with_recording(found: FoundSearch, trial: TrialResult, recordings: dict[Path, str]) -> TrialResult:
-    # The folder may have been moved, or be on another machine: what counts is what lies beside the database.
-    folder = found.path / PurePath(trial.summary_dir).name / RECORDING
+def _with_recording(search: FoundSearch, trial: TrialResult, recordings: dict[Path, str]) -> TrialResult:
+    # The folder may have been moved, or be on another machine: the path beside the database counts.
+    folder = search.path / PurePath(trial.summary_dir).name / RECORDING
     name = recordings.get(folder, "") if trial.summary_dir else ""
     return trial.model_copy(update={"recording": name}) if name else trial

@@ -31,26 +31,26 @@ router = APIRouter(tags=["sessions"], route_class=StrictRoute, responses=ANY_ERR
 
 
 class Limits(Record):
-    """How much can be asked for at once."""
+    """Upper limits of requests."""
 
     rows: int = MOST_ROWS
-    """Of a page."""
+    """Entries of a page."""
     entries: int = MOST_ENTRIES
-    """Of a drawn scope or a relationship graph."""
+    """Entries of a drawn scope or a relationship graph."""
     elements: int = MOST_ELEMENTS
-    """Of a slice."""
+    """Elements of a slice."""
     json_elements: int = MOST_JSON_ELEMENTS
-    """Of a slice as JSON."""
+    """Elements of a slice as JSON."""
     body_bytes: int
-    """Of a request."""
+    """Bytes of a request."""
     subscribers: int
-    """Followers of events, all together."""
+    """Subscribers to events, all together."""
     wait_s: float = LONGEST_WAIT_S
-    """For an event, in one request."""
+    """Seconds to wait for an event, in one request."""
 
 
 class ServerRecord(Record):
-    """What the server is."""
+    """Facts about the server."""
 
     name: Literal["tensight"] = "tensight"
     version: str
@@ -58,37 +58,37 @@ class ServerRecord(Record):
     started: float
     uptime_s: float
     debugger_address: str | None
-    """Host and port where training processes attach; None if the server takes none."""
+    """Host and port to which training processes attach; None if the server accepts none."""
     debugger_needs_token: bool
-    """Whether they attach with the server's access token only."""
+    """Whether training processes need the server's access token."""
     sessions: int
     subscribers: int
     last_event: int
-    """Number of the newest of the server's events."""
+    """Number of the server's newest event."""
     limits: Limits
 
 
 class Login(Record):
-    """What a browser logs in with."""
+    """Credentials of a browser."""
 
     token: str = Field(min_length=1, max_length=1000)
-    """The server printed it when it was started."""
+    """The server printed it at its start."""
 
 
 class OpenDump(Record):
-    """Which dump to open."""
+    """The dump to open."""
 
     dump: str = Field(min_length=1, max_length=LONGEST_NAME)
     """Its `name` in the list of dumps."""
     fresh: bool = False
-    """A session of its own, for a script: at step 0, without watchpoints of earlier sessions, and its own are not kept.
-    It is closed 10 s after the last who held it has left, or, if nobody ever held it, after 10 minutes in which nothing
-    was asked of it."""
+    """A separate session for a script: at step 0, without watchpoints of earlier sessions, and its own are not kept.
+    It is closed 10 s after the last client that held it has left, or, if it was never held, after 10 minutes without a
+    request."""
 
 
 @router.get("/server", response_model=ServerRecord, summary="Describe the server")
 async def get_server(context: Context) -> JsonResponse:
-    """Return its version, its limits, and where training processes attach."""
+    """Return the server's version, limits, and the address for training processes."""
     settings = context.settings
     now = time.time()
     return await json_response(
@@ -108,10 +108,10 @@ async def get_server(context: Context) -> JsonResponse:
 
 @router.post("/login", status_code=204, summary="Log a browser in", responses=CHANGE_ERRORS)
 async def log_in(context: Context, login: Login, request: Request) -> Response:
-    """Set a cookie that stands for the token, which pages cannot read and other sites cannot use.
+    """Set a cookie that represents the token; pages cannot read it and other sites cannot use it.
 
-    Programs send the token itself with each request, as `Authorization: Bearer TOKEN`. Without a token on the server
-    nobody needs to log in, and nothing is set.
+    Programs send the token itself with each request, as `Authorization: Bearer TOKEN`. If the server has no token,
+    no login is needed, and no cookie is set.
     """
     response = Response(status_code=204)
     token = context.settings.token
@@ -132,9 +132,9 @@ async def log_in(context: Context, login: Login, request: Request) -> Response:
 
 @router.get("/conditions", response_model=list[ConditionRecord], summary="List the conditions")
 async def list_conditions() -> JsonResponse:
-    """Return all conditions that can be watched for, with their parameters and advice.
+    """Return all conditions for watchpoints, with their parameters and advice.
 
-    Whether one is available in a certain session is told by that session's list.
+    The list of a session tells whether each is available there.
     """
     return await json_response(condition_records())
 
@@ -142,7 +142,7 @@ async def list_conditions() -> JsonResponse:
 @router.get("/dumps", response_model=list[DumpRecord], summary="List the dumps", responses=documented(StorageError))
 async def list_dumps(
     context: Context,
-    refresh: Annotated[bool, Query(description="Look at the disk, even if that was done just now.")] = False,
+    refresh: Annotated[bool, Query(description="Search the disk, even if the list is recent.")] = False,
 ) -> JsonResponse:
     """Return the dumps below the base directory and the recorded runs, by name."""
     return await json_response(await context.sessions.dumps(refresh))
@@ -150,7 +150,7 @@ async def list_dumps(
 
 @router.get("/sessions", response_model=list[SessionRecord], summary="List the sessions")
 async def list_sessions(context: Context) -> JsonResponse:
-    """Return all sessions, the oldest first."""
+    """Return all sessions, oldest first."""
     return await json_response([session.record() for session in context.sessions.all()])
 
 
@@ -162,7 +162,7 @@ async def list_sessions(context: Context) -> JsonResponse:
     responses=CHANGE_ERRORS | documented(NotFoundError, LimitError, DumpError, StorageError, StateError),
 )
 async def open_dump(context: Context, dump: OpenDump) -> JsonResponse:
-    """Open a dump or a recorded run as a session; one that is open already keeps it, unless a fresh one is wanted."""
+    """Open a dump or a recorded run as a session, or return the session that has it open, unless `fresh` is set."""
     session = await context.sessions.open_dump(dump.dump, fresh=dump.fresh)
     return await json_response(session.record(), 201)
 
@@ -174,7 +174,7 @@ async def open_dump(context: Context, dump: OpenDump) -> JsonResponse:
     responses=documented(NotFoundError),
 )
 async def get_session(session: CurrentSession) -> JsonResponse:
-    """Return what is known of a session at a glance, and what can be done in it now."""
+    """Return a summary of a session, with the commands that it accepts now."""
     return await json_response(session.record())
 
 
@@ -189,10 +189,10 @@ async def hold_session(
     session: CurrentSession,
     request: Request,
     wait_s: Annotated[
-        float, Query(ge=0, le=LONGEST_WAIT_S, description="Seconds after which it answers.", examples=[0])
+        float, Query(ge=0, le=LONGEST_WAIT_S, description="Seconds until the response.", examples=[0])
     ] = LONGEST_WAIT_S,
 ) -> Response:
-    """Keep a session that was opened fresh open until this answers, or the connection breaks; then ask again."""
+    """Keep a fresh session open until the response, or until the connection breaks; then hold it again."""
     lease = session.lease
     if lease is None:
         raise StateError("only a session that was opened fresh needs to be held; others stay until they are closed")
@@ -208,7 +208,7 @@ async def hold_session(
     responses=CHANGE_ERRORS | documented(NotFoundError, StateError, StorageError),
 )
 async def close_session(context: Context, session_id: SessionId) -> Response:
-    """Close a dump, or forget a training that has ended. What was recorded can be opened again."""
+    """Close a dump, or forget a training that has ended. Recorded runs can be opened again."""
     await context.sessions.close(session_id)
     return Response(status_code=204)
 
@@ -222,7 +222,7 @@ async def close_session(context: Context, session_id: SessionId) -> Response:
 async def send_command(session: CurrentSession, command: Command) -> JsonResponse:
     """Start, stop or move the run.
 
-    The answer comes when the command is accepted, not when it is done: follow the session's events for that.
+    The response comes when the command is accepted, not when it is done: follow the session's events for that.
     """
     return await json_response(await session.command(command))
 
@@ -235,5 +235,5 @@ async def send_command(session: CurrentSession, command: Command) -> JsonRespons
     responses=documented(NotFoundError),
 )
 async def list_session_conditions(session: CurrentSession) -> JsonResponse:
-    """Return all conditions, each with whether it can be watched for in this session now."""
+    """Return all conditions, each with whether it can be checked in this session now."""
     return await json_response(session.conditions())

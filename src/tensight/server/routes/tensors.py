@@ -1,4 +1,4 @@
-"""What the values are: statistics, slices, pictures, distributions, and whole tensors as files."""
+"""Values of tensors: statistics, slices, pictures, distributions, and whole tensors as files."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ _PART_HEADERS = {
     "X-Tensight-Shape": ("Shape of the body, with commas; empty for a single number.", "3,4"),
     "X-Tensight-Tensor-Dtype": ("Type of the elements of the whole tensor.", "float32"),
     "X-Tensight-Tensor-Shape": ("Shape of the whole tensor.", "32,3,4"),
-    "X-Tensight-Slice": ("The part that is sent.", "[0, 0:3, 0:4]"),
+    "X-Tensight-Slice": ("The part in the response.", "[0, 0:3, 0:4]"),
 }
 PART: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The elements, in the form asked for.",
+        "description": "The elements, in the requested format.",
         "headers": {
             name: {"description": text, "schema": {"type": "string"}, "example": example}
             for name, (text, example) in _PART_HEADERS.items()
@@ -95,9 +95,9 @@ PART: dict[int | str, dict[str, Any]] = {
     }
 }
 _FILE_HEADERS = {
-    "ETag": "Changes when the content does; give it as `If-Range` to resume a download.",
-    "Accept-Ranges": "`bytes`: a part can be asked for with `Range`.",
-    "Content-Disposition": "What the file is called.",
+    "ETag": "Changes with the content; send it as `If-Range` to resume a download.",
+    "Accept-Ranges": "`bytes`: a part can be requested with `Range`.",
+    "Content-Disposition": "Name of the file.",
 }
 FILE: dict[int | str, dict[str, Any]] = {
     status: {
@@ -105,21 +105,21 @@ FILE: dict[int | str, dict[str, Any]] = {
         "headers": {name: {"description": what, "schema": {"type": "string"}} for name, what in _FILE_HEADERS.items()},
         "content": {MEDIA_TYPES["npy"]: {"schema": {"type": "string", "format": "binary"}}},
     }
-    for status, text in {200: "The file.", 206: "The part of the file that `Range` asked for."}.items()
+    for status, text in {200: "The file.", 206: "The part of the file that `Range` requested."}.items()
 }
 FILE[304] = {"description": "The file is still the one that `If-None-Match` names."}
 FILE[416] = {"model": ErrorReply, "description": RangeError.__doc__}
 
 _REQUEST_HEADERS = {
     "Range": (
-        "Which bytes: `bytes=0-1023`, `bytes=1024-`, `bytes=-100`; several ranges are answered with all.",
+        "The bytes: `bytes=0-1023`, `bytes=1024-`, `bytes=-100`; for several ranges the whole file is sent.",
         "bytes=0-",
     ),
     "If-Range": (
-        "The tag of the file that `Range` goes on with; if it is another by now, all of it is sent.",
+        "The tag of the file that `Range` continues; if it has changed, the whole file is sent.",
         '"5d41"',
     ),
-    "If-None-Match": ("The tag of the file that is there already; it is not sent again.", '"5d41"'),
+    "If-None-Match": ("The tag of the file that the client has; it is not sent again.", '"5d41"'),
 }
 FILE_REQUEST: dict[str, Any] = {
     "parameters": [
@@ -141,17 +141,17 @@ FormOfPart = Annotated[
         alias="format",
         description=(
             "`raw`: elements in C order, little-endian; `npy`: a NumPy file; `arrow`: an IPC stream with one column; "
-            "`json`: nested lists, with words for what is no number."
+            "`json`: nested lists, with strings for values that are not JSON numbers."
         ),
     ),
 ]
 
-MostElements = Annotated[int, Query(ge=1, le=MOST_ELEMENTS, description="How many elements at most.")]
-MapRows = Annotated[int, Query(ge=1, le=MOST_CELLS, description="How many rows of cells at most.")]
-MapColumns = Annotated[int, Query(ge=1, le=MOST_CELLS, description="How many columns of cells at most.")]
-SliceMapRows = Annotated[int, Query(ge=1, le=MOST_SLICES, description="How many rows of cells at most.")]
-SliceMapColumns = Annotated[int, Query(ge=1, le=MOST_SLICES, description="How many columns of cells at most.")]
-Bins = Annotated[int, Query(ge=1, le=MOST_BINS, description="How many bins of equal width.")]
+MostElements = Annotated[int, Query(ge=1, le=MOST_ELEMENTS, description="Maximum number of elements.")]
+MapRows = Annotated[int, Query(ge=1, le=MOST_CELLS, description="Maximum number of rows of cells.")]
+MapColumns = Annotated[int, Query(ge=1, le=MOST_CELLS, description="Maximum number of columns of cells.")]
+SliceMapRows = Annotated[int, Query(ge=1, le=MOST_SLICES, description="Maximum number of rows of cells.")]
+SliceMapColumns = Annotated[int, Query(ge=1, le=MOST_SLICES, description="Maximum number of columns of cells.")]
+Bins = Annotated[int, Query(ge=1, le=MOST_BINS, description="Number of bins of equal width.")]
 
 
 class TensorStatisticsRecord(Record):
@@ -159,15 +159,15 @@ class TensorStatisticsRecord(Record):
 
     address: str
     statistics: Statistics
-    """Of what was asked for."""
+    """Statistics of the requested tensor or difference."""
     current: Statistics | None = None
-    """For a difference: of the tensor."""
+    """For a difference: statistics of the tensor."""
     previous: Statistics | None = None
-    """For a difference: of the tensor one step before."""
+    """For a difference: statistics of the tensor one step before."""
 
 
 def element_record(address: TensorAddress, view: ViewResult) -> ElementRecord:
-    """Return where the element is that was looked for; without index and value if there is none."""
+    """Return the record of an element search; without index and value if there is no such element."""
     record = ElementRecord(address=str(address))
     if view.array is None:
         return record
@@ -176,11 +176,11 @@ def element_record(address: TensorAddress, view: ViewResult) -> ElementRecord:
 
 
 def histogram_record(address: TensorAddress, view: ViewResult) -> HistogramRecord:
-    """Return a histogram. UnavailableError if none was computed."""
-    found = view.histogram
-    if found is None:
+    """Return the record of a histogram. UnavailableError if none was computed."""
+    histogram = view.histogram
+    if histogram is None:
         raise UnavailableError(f"no histogram of {address} was computed")
-    return HistogramRecord(counts=tuple(found.counts.tolist()), edges=tuple(found.edges.tolist()))
+    return HistogramRecord(counts=tuple(histogram.counts.tolist()), edges=tuple(histogram.edges.tolist()))
 
 
 @router.get("/tensors", response_model=list[TensorRecord], summary="List the tensors of a node")
@@ -192,7 +192,7 @@ async def list_tensors(
     graph: GraphName = "",
     follow: Follow = False,
 ) -> JsonResponse:
-    """Return the inputs and outputs of a node with their statistics, and whether their values can be seen."""
+    """Return the inputs and outputs of a node with their statistics, and whether their values are available."""
     if follow or not graph:
         iteration = None if step is None else iteration_of(step)
         graph = await asyncio.to_thread(session.graph_of, rank, node, graph, iteration)
@@ -235,7 +235,7 @@ async def get_heat_map(
     columns: MapColumns = 256,
     form: FormOfPart = "json",
 ) -> Response:
-    """Return a matrix of cells, each the element of largest magnitude under it; what is not finite stays visible."""
+    """Return a matrix of cells, each the element of largest magnitude in it; non-finite elements take precedence."""
     view = View("heat_map", slice_, tolerance, rows, columns)
     return await asyncio.to_thread(part_response, await session.view(address, view, which), form)
 
@@ -256,11 +256,11 @@ async def get_slices(
     columns: SliceMapColumns = 128,
     form: FormOfPart = "json",
 ) -> Response:
-    """Return a map of the slices that differ in the dimensions to which `slice` gives an index; by default all but two.
+    """Return a map of the slices that differ in the dimensions with an index in `slice`; by default all but two.
 
-    The last of these dimensions goes across, those before it go down. There are three planes: the element of largest
-    magnitude of each cell (NaN and infinities first), the number of NaN and infinities, and the number, in C order, of
-    the slice that the element is in.
+    The last of these dimensions is horizontal, the others are vertical. There are three planes: the element of largest
+    magnitude of each cell (NaN and infinities first), the number of NaN and infinities, and the number, in C order,
+    of the slice that contains the element.
     """
     view = View("slices", slice_, tolerance, rows, columns)
     return await asyncio.to_thread(part_response, await session.view(address, view, which), form)
@@ -279,9 +279,9 @@ async def get_element(
         Literal["first", "largest", "next", "previous"],
         Query(
             description=(
-                "`first`: the first NaN or infinity, or where there is none the element of largest magnitude; "
+                "`first`: the first NaN or infinity, or if there is none the element of largest magnitude; "
                 "`largest`: the finite element of largest magnitude; `next`, `previous`: the nearest NaN or infinity "
-                "behind or before the element that `slice` names, beginning anew at the other end of the tensor."
+                "after or before the element that `slice` names, continued at the other end of the tensor."
             )
         ),
     ] = "first",
@@ -289,7 +289,7 @@ async def get_element(
     slice_: Annotated[Slice, Query(alias="slice")] = "",
     tolerance: Tolerance = 0.0,
 ) -> JsonResponse:
-    """Return where in a tensor an element is; elements are in C order."""
+    """Return the position of an element in a tensor, in C order."""
     view = await session.view(address, View(find, slice_, tolerance), which)
     return await json_response(element_record(address, view))
 
@@ -308,7 +308,7 @@ async def get_histogram(
     tolerance: Tolerance = 0.0,
     bins: Bins = 40,
 ) -> JsonResponse:
-    """Return how many finite elements lie in each of a number of bins; by default of the whole tensor."""
+    """Return the number of finite elements in each bin; by default of the whole tensor."""
     view = await session.view(address, View("histogram", slice_, tolerance, bins=bins), which)
     return await json_response(histogram_record(address, view))
 
@@ -355,9 +355,9 @@ async def get_history(session: CurrentSession, address: Address) -> JsonResponse
 )
 @router.head("/tensor/file", response_class=Response, include_in_schema=False)
 async def get_file(session: CurrentSession, address: Address, request: Request) -> Response:
-    """Send a whole tensor as an npy file, however large it is, or the part that `Range` asks for.
+    """Send a whole tensor as an npy file, however large, or the part that `Range` requests.
 
-    Types that NumPy does not know are sent as float32 (int8 for integers), which holds all their values.
+    Types that NumPy does not have are sent as float32 (int8 for integers), which contains all their values.
     """
     array = await session.value(address)
     file = await asyncio.to_thread(TensorFile, array, f"{session.id}/{session.created}/{address}")
@@ -378,11 +378,13 @@ async def list_statistics(
     session: CurrentSession,
     step: Step,
     rank: AnyRank = None,
-    query: Annotated[Text, Query(description="Part of the name of the node, in any case.", examples=["conv"])] = "",
+    query: Annotated[
+        Text, Query(description="Part of the name of the node, case-insensitive.", examples=["conv"])
+    ] = "",
     sort: Annotated[
         str, Query(max_length=40, description="Name of a column: `position`, `max`, `nan_count`…", examples=["max"])
     ] = "position",
-    descending: Annotated[bool, Query(description="The largest first.")] = False,
+    descending: Annotated[bool, Query(description="Largest first.")] = False,
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> JsonResponse:

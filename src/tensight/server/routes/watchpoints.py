@@ -1,4 +1,4 @@
-"""What is watched for, and where it hit."""
+"""Watchpoints and their hits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Number = Annotated[int, Path(ge=1, le=LARGEST, description="Number of the watchp
 
 
 class _WatchpointNumber(Convertor[str]):
-    """A number in a path; what is none is another path, such as that of the recommended watchpoints."""
+    """A number in a path; anything else is another path, such as that of the recommended watchpoints."""
 
     regex = "[0-9]{1,10}"
 
@@ -63,15 +63,15 @@ register_url_convertor("watchpoint_number", _WatchpointNumber())
 
 
 class Recommendation(Record):
-    """Whether the recommended watchpoints are wanted."""
+    """Whether to create the recommended watchpoints."""
 
     accept: bool
-    """False: they are not, and will not be offered again in this session."""
+    """False: do not create them, and do not offer them again in this session."""
 
 
 @router.get("/watchpoints", response_model=list[WatchpointRecord], summary="List the watchpoints")
 async def list_watchpoints(session: CurrentSession) -> JsonResponse:
-    """Return the watchpoints by number, each with how many nodes it watches and how often it hit."""
+    """Return the watchpoints by number, each with its numbers of watched nodes and of hits."""
     return await json_response(session.watchpoints())
 
 
@@ -83,7 +83,7 @@ async def list_watchpoints(session: CurrentSession) -> JsonResponse:
     responses=EDIT_ERRORS,
 )
 async def create_watchpoint(session: CurrentSession, spec: WatchpointSpec) -> JsonResponse:
-    """Watch for a condition. It is checked from the next step on; recheck to have it checked on this one."""
+    """Create a watchpoint. It is checked from the next step on; recheck to check the current step, too."""
     _require_numbers(spec.parameters)
     return await json_response(await session.create_watchpoint(spec), 201)
 
@@ -112,13 +112,13 @@ async def list_recommended_watchpoints(session: CurrentSession) -> JsonResponse:
     responses=EDIT_ERRORS,
 )
 async def recommend_watchpoints(session: CurrentSession, recommendation: Recommendation) -> JsonResponse:
-    """Create the recommended watchpoints, or note that they are not wanted; those that are there already stay."""
+    """Create the recommended watchpoints, or decline them; existing ones stay."""
     return await json_response(await session.recommend(recommendation.accept))
 
 
 @router.get(ONE, response_model=WatchpointRecord, summary="Describe a watchpoint")
 async def get_watchpoint(session: CurrentSession, number: Number) -> JsonResponse:
-    """Return one watchpoint."""
+    """Return a watchpoint."""
     return await json_response(_watchpoint(session, number))
 
 
@@ -129,14 +129,14 @@ async def get_watchpoint(session: CurrentSession, number: Number) -> JsonRespons
     responses=EDIT_ERRORS,
 )
 async def change_watchpoint(session: CurrentSession, number: Number, change: WatchpointChange) -> JsonResponse:
-    """Change its parameters, name, nodes or severity, or switch it on or off; what is not given stays."""
+    """Change its parameters, name, nodes or severity, or enable or disable it; omitted fields stay."""
     _require_numbers(change.parameters or {})
     return await json_response(await session.change_watchpoint(number, change))
 
 
 @router.delete(ONE, status_code=204, summary="Delete a watchpoint", responses=EDIT_ERRORS)
 async def delete_watchpoint(session: CurrentSession, number: Number) -> Response:
-    """Delete one watchpoint; its number is not used again."""
+    """Delete a watchpoint; its number is not reused."""
     await session.delete_watchpoints([number])
     return Response(status_code=204)
 
@@ -148,12 +148,13 @@ async def list_hits(
     graph: AnyGraph = "",
     watchpoint: Watchpoint = None,
     focus: Annotated[
-        str, Query(max_length=LONGEST_NAME, description="Name of a node: the page that has it, whatever `offset` is.")
+        str,
+        Query(max_length=LONGEST_NAME, description="Return the page that contains this node, whatever `offset` is."),
     ] = "",
     offset: Offset = 0,
     limit: Limit = 10,
 ) -> JsonResponse:
-    """Return the nodes with hits in the step shown, in the order of execution; `limit` and `offset` count nodes."""
+    """Return the nodes with hits in the current step, in execution order; `limit` and `offset` count nodes."""
     page = await session.hits(rank=rank, graph=graph, watchpoint=watchpoint, focus=focus, offset=offset, limit=limit)
     return await json_response(page)
 
@@ -166,17 +167,17 @@ async def list_hits(
     responses=documented(StateError),
 )
 async def list_origins(session: CurrentSession) -> JsonResponse:
-    """Name, for each kind of anomaly, the first operator that showed it, and the line of code behind that."""
+    """Return, for each kind of anomaly, the first operator that showed it, and the line of code behind that."""
     return await json_response(await session.origins())
 
 
 def _watchpoint(session: Session, number: int) -> WatchpointRecord:
-    found = next((one for one in session.watchpoints() if one.id == number), None)
-    if found is None:
+    watchpoint = next((record for record in session.watchpoints() if record.id == number), None)
+    if watchpoint is None:
         raise NotFoundError(
             f"there is no watchpoint {number}; list the watchpoints to see which there are", code="watchpoint-unknown"
         )
-    return found
+    return watchpoint
 
 
 def _require_numbers(parameters: dict[str, float | bool]) -> None:
