@@ -319,14 +319,12 @@ class Attachments:
     def _require_room(self, caller: Caller) -> None:
         attached = [process for session in self._online.values() for process in session.live]
         if len(attached) >= self._settings.most_processes:
-            raise LimitError(
-                f"{len(attached)} training processes are attached, which is all that there can be; end some"
-            )
+            raise LimitError(f"{len(attached)} training processes are attached, which is the maximum; end some")
         of_host = sum(process.caller.host == caller.host for process in attached)
         if of_host >= self._settings.most_processes_of_a_host:
             raise LimitError(
-                f"{of_host} training processes are attached from {caller.host}, which is all that there can be of one"
-                " machine; end some"
+                f"{of_host} training processes are attached from {caller.host}, which is the maximum for one machine;"
+                " end some"
             )
 
     async def _join(self, session: LiveSession, caller: Caller, identity: Identity) -> TrainingProcess:

@@ -50,7 +50,7 @@ _SILENT_S = 2.0
 
 
 def _replaced() -> EventReply:
-    return wire.failed("another WaitCMD of the same process took the place of this one")
+    return wire.failed("another WaitCMD of the same process replaced this one")
 
 
 _MOST_NOTICES = 20
@@ -470,7 +470,7 @@ class TrainingProcess:
                 except wire.WireError as error:
                     senseless = error
         if senseless is not None:
-            self.session.warn(f"rank {self.rank} reported hits that make no sense: {senseless}")
+            self.session.warn(f"rank {self.rank} reported invalid hits: {senseless}")
         self.report([hit for hit in hits if hit.iteration is None])
         await self.session.reported.note(self, [hit for hit in hits if hit.iteration is not None])
         return wire.ok()
@@ -663,7 +663,7 @@ class TrainingProcess:
     def _miss(self) -> None:
         # A process in a container has ids of its own: while it keeps calling, the missing id is another process's.
         if not self.is_waiting and time.time() - self.last_seen >= _SILENT_S:
-            self.lose("the process has ended without a word: it was killed, or it crashed")
+            self.lose("the process has ended unexpectedly: it was killed, or it crashed")
 
     def _invalidate_sent(self) -> None:
         """Mark everything sent to the process as uncertain."""

@@ -428,7 +428,9 @@ class RunController:
 
     def _continue(self, command: Command) -> None:
         if command.steps == 0:
-            raise InputError("0 steps are none; give a number of steps, or -1 until something stops the training")
+            raise InputError(
+                "cannot continue by 0 steps; give a number of steps, or -1 until something stops the training"
+            )
         done = max(process.done for process in self._session.live)
         every = command.stop_on == "every"
         self._start(Steps(None if command.steps < 0 else done + command.steps, stops_each_step=every))
@@ -436,7 +438,7 @@ class RunController:
 
     def _pause(self, _: Command) -> None:
         if self._plan is None or not self._session.live:
-            raise StateError(f"nothing runs that could be paused; the session is {self._session.state.value}")
+            raise StateError(f"nothing is running; the session is {self._session.state.value}")
         running = [
             process
             for process in self._session.live
@@ -511,7 +513,7 @@ class RunController:
             graph_and_node = process.graphs.node(command.graph, command.node)
             if graph_and_node is not None:
                 if not graph_and_node[1].is_operator:
-                    raise InputError(f"{command.node[:200]!r} is no operator, so the training never stops at it")
+                    raise InputError(f"{command.node[:200]!r} is not an operator, so the training never stops at it")
                 targets[process] = graph_and_node[1].full_name or graph_and_node[1].name
         if not targets:
             raise NotFoundError(

@@ -407,9 +407,9 @@ class LiveSession(Session):
             if names:
                 more = f" and {len(names) - 1} more" if len(names) > 1 else ""
                 self.warn(
-                    f"rank {rank}: after step {process.step} {names[0]}{more} hold NaN or Inf, so what is computed from"
-                    " now on does, too, and what was wrong before cannot be told any more; to have the operator named,"
-                    " run the training again with every operator captured (--capture ops)"
+                    f"rank {rank}: after step {process.step} {names[0]}{more} contain NaN or Inf; all later results"
+                    " will, too, which hides the original cause. To find the operator, run the training again with"
+                    " every operator captured (--capture ops)"
                 )
 
     def editable(self) -> None:

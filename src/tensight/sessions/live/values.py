@@ -226,7 +226,7 @@ class ArrivingTensor:
     async def why_incomplete(self) -> TensightError:
         """Return why the tensor is incomplete, after its last piece."""
         await self._written()
-        missing = f"{self._missing_bytes:,} bytes" if self._missing_bytes else "the word that it is complete"
+        missing = f"{self._missing_bytes:,} bytes" if self._missing_bytes else "the end marker"
         return self.error or wire.WireError(f"{self._name} ends before its end; {missing} did not come")
 
     def discard(self) -> None:
@@ -272,7 +272,7 @@ class ArrivingTensor:
                 free = os.statvfs(folder)
                 if free.f_bavail * free.f_frsize < self._missing_bytes_at_first:
                     raise StorageError(
-                        f"{folder}: {self._name} needs {self._missing_bytes_at_first:,} bytes, and there is not as much"
+                        f"{folder}: {self._name} needs {self._missing_bytes_at_first:,} bytes, but there is not enough"
                         " space left; delete old runs, or choose another --workspace"
                     )
                 self._writer = self._recorder.new_tensor(self._dtype, self._dims)
