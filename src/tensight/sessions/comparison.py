@@ -442,9 +442,9 @@ class Comparison:
 
 def _given(result: RunComparison, step: int, first: int) -> list[ComparedTensor]:
     """Return the weights and inputs that were compared before a step."""
-    given = [*result.weights, *result.data] if step == first else []
-    names = {tensor.name_a for tensor in given}
-    return given + [tensor for tensor in result.tensors if step == result.step and tensor.name_a not in names]
+    tensors = [*result.weights, *result.data] if step == first else []
+    names = {tensor.name_a for tensor in tensors}
+    return tensors + [tensor for tensor in result.tensors if step == result.step and tensor.name_a not in names]
 
 
 def _chosen(result: RunComparison, choice: OperatorChoice) -> list[tuple[int, Compared]]:

@@ -218,7 +218,7 @@ class _Search:
         self.searches: list[FoundSearch] = []
 
     def folders_of_dumps(self) -> Iterator[tuple[str, Path]]:
-        """Yield relative name and path of each folder that may hold a dump, those nearest to the top first."""
+        """Yield relative name and path of each folder that may contain a dump, those nearest to the top first."""
         waiting = deque([("", 0)])
         while waiting:
             name, level = waiting.popleft()

@@ -190,14 +190,14 @@ class _Picture:
         keys = ((source * len(self.rows) + target) * 2 + edges.control)[drawn]
         first_of = drawn.nonzero()[0]
         unique_keys, firsts, amounts = np.unique(keys, return_index=True, return_counts=True)
-        made = []
+        graph_edges = []
         for key, first, amount in zip(
             unique_keys[:MOST_EDGES].tolist(), firsts.tolist(), amounts.tolist(), strict=False
         ):
             ends, control = divmod(key, 2)
             at, to = divmod(ends, len(self.rows))
             producer = self._index.order[int(edges.source[first_of[first]])]
-            made.append(
+            graph_edges.append(
                 GraphEdge(
                     source=self._path(self.rows[at]),
                     target=self._path(self.rows[to]),
@@ -206,7 +206,7 @@ class _Picture:
                     label=edge_label(producer) if amount == 1 and not control else "",
                 )
             )
-        return tuple(made), len(unique_keys) <= MOST_EDGES
+        return tuple(graph_edges), len(unique_keys) <= MOST_EDGES
 
     def _path(self, row: Row) -> str:
         return row.path if isinstance(row, Stretch) else self._index.order[row].name

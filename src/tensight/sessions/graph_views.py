@@ -286,7 +286,7 @@ class ProgramView(TreeView):
     ran: frozenset[str] = frozenset()
 
     def shown(self, position: int) -> tuple[GraphIndex, Node]:
-        """Return the graph in which a node is shown, and the node of that graph."""
+        """Return the graph in which a node is shown, and the node in that graph."""
         return self.index.shown(position, self.ran)
 
     def graphs_of(self, row: Row) -> tuple[str, ...]:

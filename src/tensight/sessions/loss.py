@@ -72,7 +72,7 @@ def with_reported_loss(
     loss: tuple[str, Mapping[int, tuple[float | None, int]]] | None,
     reported: Mapping[tuple[str, int], Sequence[tuple[int, float]]],
 ) -> tuple[str, Mapping[int, tuple[float | None, int]]] | None:
-    """Return the loss, with values that the training reported added; the address is empty if there is no loss tensor.
+    """Return the loss, completed by values that the training reported; without a loss tensor, the address is empty.
 
     Parameters
     ----------

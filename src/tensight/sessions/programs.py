@@ -174,12 +174,12 @@ class Program:
         if not is_unlike:
             yield from (holders,) if self._is_kept(name, holders) else self._coloured(holders)
             return
-        alike: dict[tuple[str, bytes], Holders] = {}
+        masks: dict[tuple[str, bytes], Holders] = {}
         for number in _bits(holders):
             node = self.graphs[number].node(name)
             key = (node.type, node.raw_value)
-            alike[key] = alike.get(key, 0) | 1 << number
-        for mask in alike.values():
+            masks[key] = masks.get(key, 0) | 1 << number
+        for mask in masks.values():
             yield from self._pieces(name, mask, is_unlike=False)
 
     def _is_kept(self, name: str, holders: Holders) -> bool:

@@ -33,7 +33,7 @@ def user_line(node: Node | None) -> Frame | None:
 
 
 def node_of_use(graph: Graph, node: Node, position: Callable[[Node], int]) -> Node | None:
-    """Return the operator whose line of code stands for a node without one.
+    """Return the operator whose line of code represents a node without one.
 
     For a parameter, it is the first operator of the forward pass that reads it; for a gradient, the first that reads
     its parameter. None if there is no such operator with a line.

@@ -80,14 +80,14 @@ def ordered(rows: StepRows, query: str = "", sort: str = "position", *, descendi
         texts = [f"{node} {kind}".lower() for node, kind in zip(rows.texts("node"), rows.texts("type"), strict=True)]
         chosen = np.array([all(word in text for word in words) for text in texts], np.bool_)
     has_none = np.zeros(len(keys), np.bool_) if sort in TEXTS else np.isnan(keys)
-    there, without = np.flatnonzero(chosen & ~has_none), np.flatnonzero(chosen & has_none)
-    order = np.argsort(keys[there], kind="stable")
+    with_value, without_value = np.flatnonzero(chosen & ~has_none), np.flatnonzero(chosen & has_none)
+    order = np.argsort(keys[with_value], kind="stable")
     if descending and sort == "position":
         order = order[::-1]
     elif descending:
         # Reversed twice, so that equal rows stay in execution order.
-        order = len(there) - 1 - np.argsort(keys[there][::-1], kind="stable")[::-1]
-    return np.concatenate([there[order], without])
+        order = len(with_value) - 1 - np.argsort(keys[with_value][::-1], kind="stable")[::-1]
+    return np.concatenate([with_value[order], without_value])
 
 
 def needed(sort: str) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ class KnownSteps:
 
 def timeline(known_steps: KnownSteps, columns: int) -> Timeline:
     """Return the timeline of a rank with at most `columns` columns."""
-    hits = {step: _tensors_with_hits(of, known_steps.rank) for step, of in known_steps.hits.items()}
+    hits = {step: _tensors_with_hits(step_hits, known_steps.rank) for step, step_hits in known_steps.hits.items()}
     statistics, values = _steps(known_steps.statistics), _steps(known_steps.values)
     ends = [int(steps.max(initial=0)) for steps in (statistics, values, _steps(hits))]
     last = max(known_steps.last, known_steps.present, *ends)

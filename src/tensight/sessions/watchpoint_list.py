@@ -167,10 +167,10 @@ class WatchpointList:
         self._require_room(1)
         self._require_new_name(spec.name)
         number = self._last_id + 1
-        made = _from_spec(number, spec)
-        self._watchpoints[number] = made
+        watchpoint = _from_spec(number, spec)
+        self._watchpoints[number] = watchpoint
         self._last_id = number
-        return made
+        return watchpoint
 
     def change(self, number: int, change: WatchpointChange) -> SessionWatchpoint:
         """Change a watchpoint; fields of `change` that are None stay unchanged.
@@ -239,9 +239,9 @@ class WatchpointList:
         """
         self._require_room(len(recommended))
         added = self.offered(recommended)
-        for made in added:
-            self._watchpoints[made.id] = made
-            self._last_id = made.id
+        for watchpoint in added:
+            self._watchpoints[watchpoint.id] = watchpoint
+            self._last_id = watchpoint.id
         return added
 
     # --- their nodes ---
@@ -377,8 +377,8 @@ class WatchpointList:
 
     @property
     def _file(self) -> str:
-        of = self.name if self.network is None else f"{self.name}\0{self.network}"
-        return f"{WATCHPOINTS}/{hashlib.sha256(of.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
+        key = self.name if self.network is None else f"{self.name}\0{self.network}"
+        return f"{WATCHPOINTS}/{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
 
     def _load(self) -> None:
         workspace = self._workspace

@@ -320,10 +320,10 @@ class Attachments:
         attached = [process for session in self._online.values() for process in session.live]
         if len(attached) >= self._settings.most_processes:
             raise LimitError(f"{len(attached)} training processes are attached, which is the maximum; end some")
-        of_host = sum(process.caller.host == caller.host for process in attached)
-        if of_host >= self._settings.most_processes_of_a_host:
+        host_count = sum(process.caller.host == caller.host for process in attached)
+        if host_count >= self._settings.most_processes_of_a_host:
             raise LimitError(
-                f"{of_host} training processes are attached from {caller.host}, which is the maximum for one machine;"
+                f"{host_count} training processes are attached from {caller.host}, the maximum for one machine;"
                 " end some"
             )
 
@@ -421,10 +421,12 @@ class Attachments:
             return is_at_step and (process.is_live or process.state is State.LOST)
 
         attached = [process for session in self._online.values() for process in session.processes.values()]
-        alike = [candidate for candidate in attached if candidate.identity.may_be_same(identity) and may_be(candidate)]
+        candidates = [
+            candidate for candidate in attached if candidate.identity.may_be_same(identity) and may_be(candidate)
+        ]
         # Preferred, of several on one device: broken connection, then given up, then running, then waiting.
         return min(
-            alike,
+            candidates,
             key=lambda candidate: (
                 candidate.is_connected and candidate.is_live,
                 candidate.is_connected,
@@ -445,11 +447,11 @@ class Attachments:
         self._by_peer = {peer: process for peer, process in self._by_peer.items() if not process.session.is_closing}
 
 
-def _bounded(of_strangers: dict[str, _Item]) -> dict[str, _Item]:
+def _bounded(entries: dict[str, _Item]) -> dict[str, _Item]:
     """Make room for an entry of an unidentified caller; the oldest entries are dropped first."""
-    while len(of_strangers) >= _MOST_STRANGERS:
-        of_strangers.pop(next(iter(of_strangers)))
-    return of_strangers
+    while len(entries) >= _MOST_STRANGERS:
+        entries.pop(next(iter(entries)))
+    return entries
 
 
 def _refusal(message: str) -> Receipt:

@@ -159,8 +159,8 @@ class Inspection:
         if tensor.producer.is_constant or tensor.iteration < 0:
             return None
         earlier = replace(tensor, address=replace(tensor.address, iteration=tensor.iteration - 1))
-        there = self._kept(earlier) is not None or self._may_be_requested(earlier)
-        return earlier.address if there else None
+        is_available = self._kept(earlier) is not None or self._may_be_requested(earlier)
+        return earlier.address if is_available else None
 
     async def view_at_source(self, address: TensorAddress, view: View, which: Which) -> ViewResult | None:
         """Return a view computed by the process; None if it cannot compute it, or the values are on disk."""

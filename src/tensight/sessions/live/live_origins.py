@@ -88,12 +88,12 @@ def refined_origins(
     rank = origin.address.rank
     if since is None or origin.address.iteration >= since:
         return [origin]
-    again = _first(origin.anomaly, store, rank, last, _around(store, rank, graphs), since)
-    if again is None or again.arrived or not again.certain:
+    refined = _first(origin.anomaly, store, rank, last, _around(store, rank, graphs), since)
+    if refined is None or refined.arrived or not refined.certain:
         return [origin]
-    again, frame = with_line(again, graphs.used), origin.user_frame
-    is_within = frame is not None and any(_is_within(other, frame) for other in again.frames)
-    return [again] if is_within else [origin, again]
+    refined, frame = with_line(refined, graphs.used), origin.user_frame
+    is_within = frame is not None and any(_is_within(other, frame) for other in refined.frames)
+    return [refined] if is_within else [origin, refined]
 
 
 def _around(store: StatisticsStore, rank: int, graphs: RankGraphs) -> Callable[[int], ReportedSteps]:

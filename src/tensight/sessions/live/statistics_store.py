@@ -387,8 +387,8 @@ class StatisticsStore:
 
     def _add_rows(self, rows: Sequence[ReportedRow]) -> None:
         # Constants do not belong to a step.
-        of_steps = [row for row in rows if row.type != CONSTANT]
-        step_columns.add_rows(self._database, of_steps, [self._ids[row.key] for row in of_steps])
+        step_rows = [row for row in rows if row.type != CONSTANT]
+        step_columns.add_rows(self._database, step_rows, [self._ids[row.key] for row in step_rows])
 
     def _add_columns(self, tensors: Sequence[ReportedTensor], block: ReceivedBlock) -> None:
         if tensors:

@@ -169,13 +169,13 @@ class DumpSource:
         tensor = find_loss(self.tensors, graphs)
         if tensor is None:
             return None
-        of_it = np.flatnonzero(self._indices == self.tensors.index(tensor))
+        positions = np.flatnonzero(self._indices == self.tensors.index(tensor))
         # Sample the steps if there are very many.
-        of_it = of_it[:: len(of_it) // MOST_LOSSES + 1]
-        rows = self._rows[of_it]
+        positions = positions[:: len(positions) // MOST_LOSSES + 1]
+        rows = self._rows[positions]
         table = self._analysis.statistics(rows)
         is_known = np.isin(table.rows["state"][rows], (KNOWN, RECORDED))
-        rows, steps = rows[is_known], self._steps[of_it][is_known]
+        rows, steps = rows[is_known], self._steps[positions][is_known]
         marks, means = marks_of(self._counts(rows)), table.rows["mean"][rows]
         values = {
             int(step): (float(mean) if np.isfinite(mean) else None, int(mark) & (NAN | INFINITE))
