@@ -348,8 +348,8 @@ class Sessions:
             listed = ", ".join(f"{session.id} ({session.name})" for session in open_sessions[:20])
             what = "sessions of scripts" if fresh else "dumps"
             raise LimitError(
-                f"{len(open_sessions)} {what} are open, which is the maximum of --max-offline-debugger-session-num "
-                f"{self._max_offline}; close one of these sessions first: {listed}"
+                f"{len(open_sessions)} {what} are open, the maximum that --max-offline-debugger-session-num "
+                f"{self._max_offline} allows; close one of these sessions first: {listed}"
             )
 
 
