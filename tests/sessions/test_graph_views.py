@@ -186,7 +186,7 @@ def test_operators_and_parameters_are_kinds_too(sick: Dump) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ({"kind": "weights"}, "no kind of node"),
+        ({"kind": "weights"}, "not a kind of node"),
         ({"name": "x" * 1001}, "the name has 1,001 characters"),
         ({"stack": "x" * 1001}, "the text of the stack"),
     ],

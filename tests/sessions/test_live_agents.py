@@ -288,7 +288,7 @@ def test_back_to_an_operator_that_there_is_not_is_refused(on_stage: Play) -> Non
         _, session, _ = await paused(stage, *NODES, "back")
         with pytest.raises(NotFoundError, match="Tanh"):
             await command(session, "previous_node", node="Default/Tanh-op9")
-        with pytest.raises(InputError, match="no operator"):
+        with pytest.raises(InputError, match="not an operator"):
             await command(session, "previous_node", node=WEIGHT)
         with pytest.raises(NotFoundError, match="rank 7"):
             await command(session, "previous_node", rank=7)

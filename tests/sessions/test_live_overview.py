@@ -143,13 +143,13 @@ def test_which_graph_ran_is_known_only_where_the_process_told_it() -> None:
     for iteration, root_id in ((5, 8), (0, 7), (1, 7), (4, 8), (3, 7), (3, 9)):
         ran.note(iteration, root_id)
     assert ran.at([-1, *range(8)]) == [None, 7, 7, None, 9, 8, 8, None, None]
-    assert ran.known() == [(0, 2, 7), (3, 4, 9), (4, 6, 8)]
+    assert ran.stretches() == [(0, 2, 7), (3, 4, 9), (4, 6, 8)]
     assert ran.page(1, 3) == [(1, 7), (2, None), (3, 9)]
     ran.note(4, 9)
-    assert ran.known() == [(0, 2, 7), (3, 5, 9), (5, 6, 8)]
+    assert ran.stretches() == [(0, 2, 7), (3, 5, 9), (5, 6, 8)]
     assert ran.unrecorded() == ([(0, 2, 7), (3, 5, 9), (5, 6, 8)], range(7))
     # It begins again at an earlier step.
     ran.advance(1, 3)
     ran.note(2, 8)
-    assert ran.known() == [(0, 1, 7), (2, 3, 8)]
+    assert ran.stretches() == [(0, 1, 7), (2, 3, 8)]
     assert ran.unrecorded() == ([(2, 3, 8)], range(1, 3))

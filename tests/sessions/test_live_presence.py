@@ -39,7 +39,7 @@ def test_a_process_that_is_killed_while_it_trains_is_lost_at_once(on_stage: Play
             session = await agent.run(3)
             process.kill()
             await until(session, State.LOST)
-            assert "without a word" in session.record().message
+            assert "ended unexpectedly" in session.record().message
 
     on_stage(scene)
 
@@ -59,7 +59,7 @@ def test_what_one_rank_was_is_said_while_the_others_go_on(on_stage: Play) -> Non
             asking = agents[0].ask(1)
             second.kill()
             await until(session, lambda: session.record().ranks[1].state is State.LOST)
-            assert session.record().message.startswith("rank 1: the process has ended without a word")
+            assert session.record().message.startswith("rank 1: the process has ended unexpectedly")
             await until(session, State.PAUSED)
             await command(session, "continue", steps=1)
             await asking

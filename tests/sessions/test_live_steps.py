@@ -263,7 +263,7 @@ def test_only_operators_of_the_graph_can_be_run_to(on_stage: Play) -> None:
             await command(session, "run_to_node", node=RELU, graph="another")
         with pytest.raises(NotFoundError, match="rank 7"):
             await command(session, "run_to_node", node=RELU, rank=7)
-        with pytest.raises(InputError, match="no operator"):
+        with pytest.raises(InputError, match="not an operator"):
             await command(session, "run_to_node", node="conv1.weight")
 
     on_stage(scene)

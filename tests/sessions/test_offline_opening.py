@@ -204,7 +204,7 @@ def test_a_dump_without_any_step_can_be_looked_at(tmp_path: Path) -> None:
         async with debugging(tmp_path) as session:
             record = session.record()
             assert (record.state, record.total_steps) == (State.PAUSED, 0)
-            assert record.message.startswith("the dump holds no step")
+            assert record.message.startswith("the dump has no steps")
             (tensor,) = [one for one in await session.tensors_of(0, "kernel_graph_0", "w") if one.io == "output"]
             assert tensor.status == "not_kept"
             with pytest.raises(StateError, match="step 0 is the last one"):

@@ -89,7 +89,7 @@ def test_runs_to_an_operator_forwards_and_back(dump_200: Path) -> None:
                 await session.command(Command(action="run_to_node", node="nothing"))
             with pytest.raises(NotFoundError, match="in graph 'other'"):
                 await session.command(Command(action="run_to_node", node=order[0], graph="other"))
-            with pytest.raises(InputError, match="is no operator"):
+            with pytest.raises(InputError, match="is not an operator"):
                 await session.command(Command(action="run_to_node", node="network.fc1.weight"))
             with pytest.raises(NotFoundError, match="no rank 4"):
                 await session.command(Command(action="run_to_node", node=order[0], rank=4))

@@ -184,7 +184,7 @@ def test_an_output_that_nobody_wrote_is_no_value(tmp_path: Path) -> None:
         async with debugging(tmp_path) as session:
             *_, output = await session.tensors_of(0, GRAPH, "Default/Adam-op1", step=1)
             assert output.status == "not_kept"
-            with pytest.raises(UnavailableError, match="operators Adam leave this output as memory was"):
+            with pytest.raises(UnavailableError, match="operators Adam leave this output uninitialized"):
                 await session.value(TensorAddress.parse(output.address))
 
     asyncio.run(ask())

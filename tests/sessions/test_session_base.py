@@ -257,7 +257,7 @@ def test_refused_writes_are_summed_up(session: StillSession, monkeypatch: pytest
     assert [session.warn_of(full) for _ in range(2)] == [True, False]
     assert [event.data["text"] for event in session.events.after(0).events] == [
         "rank 0: no space left",
-        "no space left (2 more writes failed since the last time that this was said)",
+        "no space left (2 more writes failed since the last warning)",
     ]
 
 

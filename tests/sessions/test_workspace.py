@@ -77,7 +77,7 @@ def test_what_is_no_file_of_ours_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("relative", ["../a.json", "/etc/passwd", "runs/../../a", "", "a\0b"])
 def test_no_path_leads_out_of_the_workspace(tmp_path: Path, relative: str) -> None:
     workspace = Workspace(tmp_path / "w")
-    with pytest.raises(InputError, match="no path below the workspace"):
+    with pytest.raises(InputError, match="not a path below the workspace"):
         workspace.write_json(relative, {})
 
 
@@ -130,7 +130,7 @@ def test_many_threads_get_different_ids(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("session_id", ["", "..", "1/2", "a", "²", "-1", "9" * 40])
 def test_the_folder_of_a_run_is_only_found_by_an_id(tmp_path: Path, session_id: str) -> None:
-    with pytest.raises(NotFoundError, match="no id of a session"):
+    with pytest.raises(NotFoundError, match="unknown session id"):
         Workspace(tmp_path).run_folder(session_id)
 
 

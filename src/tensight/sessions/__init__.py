@@ -1,1 +1,1 @@
-"""One person debugging one run: the state of a debugged run, live and offline behind one interface."""
+"""Debugging sessions: the state of a debugged run, live or offline, behind one interface."""

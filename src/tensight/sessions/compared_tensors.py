@@ -1,4 +1,4 @@
-"""The values of two runs that were compared, side by side, and what lies between them."""
+"""Values of two compared runs: views and statistics of their tensors and of the differences."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 WhichRun = Literal["a", "b", "difference"]
 
 _DOUBLE_BYTES = 16
-"""Of an element of both tensors in double precision."""
+"""Bytes that an element takes in both tensors in double precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class ComparedTensors:
     Parameters
     ----------
     sides : tuple of (Analysis, Analysis)
-        All statistics of both are known.
+        A and B, with all statistics computed.
     results : sequence of RunComparison
     memory : ValueMemory
     owner : str
-        For whom values are held.
+        Owner of the values in `memory`.
     """
 
     def __init__(
@@ -80,10 +80,12 @@ class ComparedTensors:
         self._tables = tuple(side.known for side in sides)
         self._indices = tuple(TensorIndex(side.dump, side.known) for side in sides)
         self._memory, self._owner = memory, owner
-        self._found = {found.rows[0]: found for found in _differences(results) if found.rows[0] != NO_ROW}
+        self._differences = {
+            difference.rows[0]: difference for difference in _differences(results) if difference.rows[0] != NO_ROW
+        }
 
     def view(self, a: TensorAddress, b: TensorAddress | None, view: View, which: WhichRun) -> ComparedView:
-        """Return a slice, picture or distribution of a tensor of A, of one of B, or of B minus A.
+        """Return a slice, picture or distribution of a tensor of A, of its counterpart in B, or of B minus A.
 
         Parameters
         ----------
@@ -96,33 +98,40 @@ class ComparedTensors:
         Raises
         ------
         NotFoundError
-            There is no such tensor, or it was compared with none.
+            There is no such tensor, or it was not compared with a tensor of B.
         UnavailableError
-            It has no values.
+            Only its statistics were recorded.
         InputError
-            The two have other shapes, so that there is no difference.
+            The shapes differ, so there is no difference.
         """
         pair = self._pair(a, b)
-        one = None if which == "b" else self._values(0, pair.rows[0])
-        other = None if which == "a" else self._in_layout_of_a(pair)
-        if one is None:
-            return ComparedView(compute_view(view, "current", other), pair.layout)
-        if other is None:
-            return ComparedView(compute_view(view, "current", one), pair.layout)
-        with self._of_one_type(one, other) as (current, previous):
+        values_a = None if which == "b" else self._values(0, pair.rows[0])
+        values_b = None if which == "a" else self._in_layout_of_a(pair)
+        if values_a is None:
+            return ComparedView(compute_view(view, "current", values_b), pair.layout)
+        if values_b is None:
+            return ComparedView(compute_view(view, "current", values_a), pair.layout)
+        with self._of_one_type(values_a, values_b) as (current, previous):
             return ComparedView(compute_view(view, "difference", previous, current), pair.layout)
 
     def statistics(self, a: TensorAddress, b: TensorAddress | None, slice_: str) -> ComparedStatistics:
-        """Return the statistics of two tensors and of their difference; without values what was recorded of them."""
+        """Return the statistics of two tensors and of their difference; without values, the recorded statistics."""
         pair = self._pair(a, b)
-        found = None if pair.difference is None else difference_record(pair.difference)
+        measures = None if pair.difference is None else difference_record(pair.difference)
         address_b = str(address_of(self._tables[1].files[pair.rows[1]]))
         if not slice_.strip() and not all(map(self._has_values, (0, 1), pair.rows)):
-            one, other = (statistics_record(*entry) for entry in zip(self._tables, pair.rows, strict=True))
-            if one is None or other is None:
-                raise UnavailableError(f"nothing is known of {a if one is None else address_b}")
+            statistics_a, statistics_b = (
+                statistics_record(*entry) for entry in zip(self._tables, pair.rows, strict=True)
+            )
+            if statistics_a is None or statistics_b is None:
+                raise UnavailableError(f"there are no statistics of {a if statistics_a is None else address_b}")
             return ComparedStatistics(
-                address=str(a), address_b=address_b, layout=pair.layout, a=one, b=other, measures=found
+                address=str(a),
+                address_b=address_b,
+                layout=pair.layout,
+                a=statistics_a,
+                b=statistics_b,
+                measures=measures,
             )
         view = View("statistics", slice_)
         return ComparedStatistics(
@@ -132,18 +141,18 @@ class ComparedTensors:
             a=_statistics(self.view(a, b, view, "a")),
             b=_statistics(self.view(a, b, view, "b")),
             difference=_statistics(self.view(a, b, view, "difference")),
-            measures=found,
+            measures=measures,
         )
 
     def _pair(self, a: TensorAddress, b: TensorAddress | None) -> _Pair:
         row_a = self._row(0, a)
-        found = self._found.get(row_a)
+        difference = self._differences.get(row_a)
         if b is None:
-            if found is None:
+            if difference is None:
                 raise NotFoundError(f"{a} was not compared with a tensor of B; name one")
-            return _Pair(found.rows, found)
+            return _Pair(difference.rows, difference)
         row_b = self._row(1, b)
-        return _Pair((row_a, row_b), found if found is not None and found.rows[1] == row_b else None)
+        return _Pair((row_a, row_b), difference if difference is not None and difference.rows[1] == row_b else None)
 
     def _row(self, side: int, address: TensorAddress) -> int:
         row = self._indices[side].row(address)
@@ -158,7 +167,7 @@ class ComparedTensors:
         file = self._tables[side].files[row]
         if file.recorded is not None:
             raise UnavailableError(
-                f"of {address_of(file)} only statistics were recorded in {'AB'[side]}, there are no values",
+                f"{address_of(file)} has no values: only statistics were recorded in {'AB'[side]}",
                 code="statistics-only",
             )
         return self._memory.read(self._owner, file)
@@ -173,37 +182,35 @@ class ComparedTensors:
         return in_layout(values, shape, pair.layout)
 
     @contextmanager
-    def _of_one_type(self, one: NDArray[Any], other: NDArray[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Give two arrays as arrays of one element type, for as long as they are needed."""
-        if one.shape != other.shape:
-            raise InputError(
-                f"the shapes differ, {one.shape} in A and {other.shape} in B: there is no difference to show"
-            )
-        if one.dtype == other.dtype:
-            yield one, other
+    def _of_one_type(self, a: NDArray[Any], b: NDArray[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Yield two arrays with a common element type; memory for conversions is reserved in this context."""
+        if a.shape != b.shape:
+            raise InputError(f"the shapes differ, {a.shape} in A and {b.shape} in B: there is no difference to show")
+        if a.dtype == b.dtype:
+            yield a, b
             return
-        size_bytes = _DOUBLE_BYTES * one.size
+        size_bytes = _DOUBLE_BYTES * a.size
         self._memory.hold(size_bytes, "the difference of tensors of two element types")
         try:
-            dtype = np.complex128 if "c" in (one.dtype.kind, other.dtype.kind) else np.float64
-            yield one.astype(dtype), other.astype(dtype)
+            dtype = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
+            yield a.astype(dtype), b.astype(dtype)
         finally:
             self._memory.release(size_bytes)
 
 
 def _differences(results: Sequence[RunComparison]) -> Iterator[TensorDifference]:
-    """Yield all differences of a comparison; outputs last, which count where a row is among both."""
+    """Yield all differences of a comparison; outputs last, which take precedence if a row is also an input."""
     for result in results:
         for tensor in (*result.weights, *result.data, *result.tensors):
             if tensor.difference is not None:
                 yield tensor.difference
         for step in result.steps:
-            yield from (found for one in step.compared for _, found in one.inputs)
-            yield from (found for one in step.compared for _, found in one.outputs)
+            yield from (difference for compared in step.compared for _, difference in compared.inputs)
+            yield from (difference for compared in step.compared for _, difference in compared.outputs)
 
 
 def _statistics(view: ComparedView) -> Statistics:
-    found = view.result.statistics
-    if found is None:
+    statistics = view.result.statistics
+    if statistics is None:
         raise UnavailableError("no statistics were computed")
-    return computed_statistics(found)
+    return computed_statistics(statistics)

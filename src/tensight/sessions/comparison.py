@@ -1,4 +1,4 @@
-"""One comparison of two runs: made in a thread of its own, and asked about for as long as it is kept."""
+"""A comparison of two runs: computed in its own thread, and queried as long as it is kept."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tensight.tensors.views import View
 
 PAIR_BYTES = 4000
-"""What a pair of operators that was compared needs, with the differences of its tensors; measured."""
+"""Bytes that a compared pair of operators takes, with the differences of its tensors; measured."""
 
 ANNOUNCE_EVERY_S = 0.5
 """Seconds between two announcements of progress."""
@@ -75,11 +75,11 @@ class ChosenRun:
     identity : tuple
         Equal for two choices of the same run in the same state.
     folder : Path
-        That holds the losses that the training reported by itself.
+        Contains the losses that the training reported.
     open : callable
-        Opens its dump; a training's that stands, with what has arrived until now.
+        Opens its dump; for a stopped training, with what has arrived so far.
     session_of : callable
-        Returns the id of the session that has it open now.
+        Returns the id of the session that has it open, if any.
     """
 
     record: ComparedRun
@@ -89,28 +89,28 @@ class ChosenRun:
     session_of: Callable[[], str | None]
 
     def record_now(self, problem: str) -> ComparedRun:
-        """Return the run with the session that has it open now, and with what could not be read of it."""
+        """Return the run with the session that has it open, and with what could not be read."""
         note = " ".join(filter(None, (self.record.note, problem)))
         return self.record.model_copy(update={"session": self.session_of(), "note": note})
 
 
 @dataclass(frozen=True)
 class OperatorChoice:
-    """Which pairs of operators are listed, and in which order.
+    """Selection and order of the listed pairs of operators.
 
     Attributes
     ----------
     step : int or None
-        From 1; None for all that were compared.
+        From 1; None for all compared steps.
     phase : {"forward", "backward", "update"} or None
     query : str
-        Words, parts of a name in either run, or of the type, in any case; all must be there.
+        Words, each part of the name in either run or of the type, case-insensitive; all must match.
     name : str
         Exact name in A; empty for all.
     only : {"all", "different", "divergent"}
     sort : {"position", "added", "relative", "name"}
     descending : bool
-        Pairs of which nothing is known come last either way.
+        Pairs without a value come last either way.
     """
 
     step: int | None = None
@@ -123,7 +123,7 @@ class OperatorChoice:
 
 
 class Comparison:
-    """Two runs that are compared. Only to be used from the event loop's thread.
+    """A comparison of two runs. Not thread-safe: use it from the event loop's thread only.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class Comparison:
     memory : ValueMemory
         Shared with all sessions on dumps.
     announce : callable
-        Told what clients must know, whenever it changes.
+        Called with the comparison when something changes that clients show.
 
     Attributes
     ----------
@@ -175,10 +175,10 @@ class Comparison:
         self._problems: dict[str, str] = {}
 
     def record(self) -> ComparisonRecord:
-        """Return the comparison at a glance."""
+        """Return a summary of the comparison."""
         what, done, total = self._progress if self.state.is_unfinished else ("", 0, 0)
         first = first_of_all(list(self._results.values())) if self._results else None
-        rank = next((one for one in self._ranks if first is not None and one.rank == first.rank), None)
+        rank = next((entry for entry in self._ranks if first is not None and entry.rank == first.rank), None)
         return ComparisonRecord(
             id=self.id,
             created=self._created,
@@ -195,10 +195,10 @@ class Comparison:
             ranks=self._ranks,
         )
 
-    # --- making it ---
+    # --- comparing ---
 
     async def compare(self) -> None:
-        """Read both runs and compare them; what goes wrong is told by the state."""
+        """Read both runs and compare them; a failure sets the state and its message."""
         try:
             self._change(ComparisonState.RUNNING)
             self._sides = await self._read("A", self._chosen[0]), await self._read("B", self._chosen[1])
@@ -207,18 +207,18 @@ class Comparison:
             )
             self._hold(PAIR_BYTES * most)
             results = await self._thread.run("comparing", lambda: self._compared(self._required()), self._stop)
-            self._release(PAIR_BYTES * (most - sum(len(step.compared) for one in results for step in one.steps)))
+            self._release(PAIR_BYTES * (most - sum(len(step.compared) for result in results for step in result.steps)))
             records = ComparisonRecords(*self._sides)
             self._ranks = await self._thread.run("comparing", lambda: tuple(map(records.rank, results)))
             self._results = {result.rank: result for result in results}
             self._change(ComparisonState.DONE)
         except StoppedError:
-            pass  # it was closed
+            pass  # closed meanwhile
         except TensightError as error:
             self._fail(str(error))
         except Exception as error:
             _log.exception("comparison %s failed", self.id)
-            self._fail(f"the comparison failed ({type(error).__name__}); the server's log says more")
+            self._fail(f"the comparison failed ({type(error).__name__}); see the server's log")
 
     async def _read(self, letter: str, run: ChosenRun) -> Analysis:
         what = f"reading {letter}"
@@ -235,7 +235,7 @@ class Comparison:
         return analysis
 
     def _operators_of(self, side: Analysis) -> int:
-        """Return how many outputs of operators a side has in the steps that are compared."""
+        """Return the number of operator outputs of a side in the compared steps."""
         steps = None if self._options.steps is None else set(self._options.steps)
         return sum(
             file.io == "output" and file.op_type != "Parameter" and (steps is None or file.step in steps)
@@ -280,7 +280,7 @@ class Comparison:
         self._change(ComparisonState.FAILED, message)
 
     def close(self) -> None:
-        """Stop what is done, and let go of both runs."""
+        """Cancel the comparison and release both runs."""
         self._stop.set()
         self._thread.close()
         self._change(ComparisonState.CLOSED)
@@ -303,12 +303,12 @@ class Comparison:
         return self._sides
 
     def _result(self, rank: int | None) -> RunComparison:
-        """Return what was found in a rank, by default in the first.
+        """Return the comparison of a rank, by default of the first.
 
         Raises
         ------
         StateError
-            It is not done.
+            The comparison is not done.
         NotFoundError
             The rank was not compared.
         """
@@ -319,7 +319,7 @@ class Comparison:
             raise NotFoundError(f"rank {rank} was not compared; compared: {', '.join(map(str, self._results))}")
         return result
 
-    # --- what was found ---
+    # --- results ---
 
     async def operators(
         self, rank: int | None, choice: OperatorChoice, offset: int, limit: int
@@ -329,10 +329,10 @@ class Comparison:
         result, records = self._result(rank), ComparisonRecords(*self._required())
 
         def page() -> ComparedOperatorPage:
-            found = _ordered(_chosen(result, choice), choice)
-            rows = tuple(records.operator(one, step) for step, one in found[offset : offset + limit])
-            first = next((position for position, (_, one) in enumerate(found) if one is result.first), None)
-            return ComparedOperatorPage(total=len(found), offset=offset, first=first, rows=rows)
+            pairs = _ordered(_chosen(result, choice), choice)
+            rows = tuple(records.operator(compared, step) for step, compared in pairs[offset : offset + limit])
+            first = next((position for position, (_, compared) in enumerate(pairs) if compared is result.first), None)
+            return ComparedOperatorPage(total=len(pairs), offset=offset, first=first, rows=rows)
 
         return await self._thread.run("listing operators", page)
 
@@ -345,7 +345,7 @@ class Comparison:
         offset: int,
         limit: int,
     ) -> UnmatchedPage:
-        """Return a page of what one run has and the other has not, in the last step that was compared."""
+        """Return a page of the operators and parameters that only one run has, in the last compared step."""
         require_page(offset, limit)
         matching = self._result(rank).matching
         operators = matching.only_a if side == "a" else matching.only_b
@@ -358,15 +358,15 @@ class Comparison:
             for name in parameters if kind != "operators" else ():
                 yield UnmatchedRow(name=name, kind="parameter")
 
-        found = [row for row in rows() if _has(words, f"{row.name} {row.type}")]
-        return UnmatchedPage(total=len(found), offset=offset, rows=tuple(found[offset : offset + limit]))
+        listed_rows = [row for row in rows() if _has(words, f"{row.name} {row.type}")]
+        return UnmatchedPage(total=len(listed_rows), offset=offset, rows=tuple(listed_rows[offset : offset + limit]))
 
     async def added_errors(self, rank: int | None, step: int | None, side: Side, scopes: Sequence[str]) -> AddedErrors:
-        """Return by how much what is directly below some scopes differs, in one step."""
+        """Return the added errors of the entries directly below some scopes, in one step."""
         result = self._result(rank)
-        compared = {step_of(one.iteration): one.compared for one in result.steps}
+        compared = {step_of(compared_step.iteration): compared_step.compared for compared_step in result.steps}
         if result.step is not None and result.tensors:
-            # What the step was given differs, so that none of its operators was compared.
+            # The inputs of the step differ, so none of its operators was compared.
             compared.setdefault(result.step, [])
         if step is None:
             step = result.step if result.step in compared else max(compared, default=0)
@@ -387,7 +387,7 @@ class Comparison:
     async def view(
         self, a: TensorAddress, b: TensorAddress | None, view: View, which: Literal["a", "b", "difference"]
     ) -> ComparedView:
-        """Return a slice or picture of a tensor of A, of one of B, or of B minus A.
+        """Return a slice or picture of a tensor of A, of its counterpart in B, or of B minus A.
 
         Raises
         ------
@@ -412,7 +412,7 @@ class Comparison:
         return self._tensors
 
     async def losses(self, rank: int | None, points: int) -> ComparedLosses:
-        """Return both loss curves, and what their difference points to."""
+        """Return both loss curves, and the likely cause of their difference."""
         number, sides = self._result(rank).rank, self._required()
 
         def compared() -> ComparedLosses:
@@ -428,7 +428,7 @@ class Comparison:
         return await self._thread.run("reading the losses", compared)
 
     async def setups(self) -> ComparedSetups:
-        """Return what differs around the two trainings."""
+        """Return the differences between the set-ups of the two trainings."""
         self._result(None)
         setups = []
         for analysis, chosen in zip(self._required(), self._chosen, strict=True):
@@ -442,47 +442,47 @@ class Comparison:
 
 def _given(result: RunComparison, step: int, first: int) -> list[ComparedTensor]:
     """Return the weights and inputs that were compared before a step."""
-    given = [*result.weights, *result.data] if step == first else []
-    names = {one.name_a for one in given}
-    return given + [one for one in result.tensors if step == result.step and one.name_a not in names]
+    tensors = [*result.weights, *result.data] if step == first else []
+    names = {tensor.name_a for tensor in tensors}
+    return tensors + [tensor for tensor in result.tensors if step == result.step and tensor.name_a not in names]
 
 
 def _chosen(result: RunComparison, choice: OperatorChoice) -> list[tuple[int, Compared]]:
     words = choice.query.lower().split()
-    found = []
+    pairs = []
     for step in result.steps:
         number = step_of(step.iteration)
         if choice.step not in (None, number):
             continue
-        for one in step.compared:
-            pair = one.pair
+        for compared in step.compared:
+            pair = compared.pair
             if choice.phase is not None and pair.a.phase.value != choice.phase:
                 continue
             if choice.name not in ("", pair.a.name):
                 continue
-            if choice.only == "divergent" and not one.is_divergent:
+            if choice.only == "divergent" and not compared.is_divergent:
                 continue
-            if choice.only == "different" and one.is_bit_equal:
+            if choice.only == "different" and compared.is_bit_equal:
                 continue
             if _has(words, f"{pair.a.name} {pair.b.name} {pair.a.type}"):
-                found.append((number, one))
-    return found
+                pairs.append((number, compared))
+    return pairs
 
 
-def _ordered(found: list[tuple[int, Compared]], choice: OperatorChoice) -> list[tuple[int, Compared]]:
+def _ordered(pairs: list[tuple[int, Compared]], choice: OperatorChoice) -> list[tuple[int, Compared]]:
     if choice.sort == "position":
-        return found[::-1] if choice.descending else found
+        return pairs[::-1] if choice.descending else pairs
     if choice.sort == "name":
-        return sorted(found, key=lambda entry: entry[1].pair.a.name, reverse=choice.descending)
+        return sorted(pairs, key=lambda entry: entry[1].pair.a.name, reverse=choice.descending)
 
-    def value(one: Compared) -> float:
+    def value(compared: Compared) -> float:
         if choice.sort == "added":
-            return one.added
-        return float("nan") if one.worst is None else one.worst[1].relative
+            return compared.added
+        return float("nan") if compared.worst is None else compared.worst[1].relative
 
-    known = [entry for entry in found if value(entry[1]) == value(entry[1])]
-    unknown = [entry for entry in found if value(entry[1]) != value(entry[1])]
-    return sorted(known, key=lambda entry: value(entry[1]), reverse=choice.descending) + unknown
+    with_value = [entry for entry in pairs if value(entry[1]) == value(entry[1])]
+    without_value = [entry for entry in pairs if value(entry[1]) != value(entry[1])]
+    return sorted(with_value, key=lambda entry: value(entry[1]), reverse=choice.descending) + without_value
 
 
 def _has(words: Sequence[str], text: str) -> bool:

@@ -1,4 +1,4 @@
-"""By how much the parts of a graph differ in one step of a comparison: operators, and the scopes that hold them."""
+"""Errors that operators, and the scopes that contain them, add in one step of a comparison."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from tensight.sessions.records.comparing import Side
 
 MOST_ENTRIES = 5000
-"""Of a scope; of more those of the largest added errors are told."""
+"""Entries returned for a scope; of more, those with the largest added errors."""
 
 _Kind = Literal["scope", "operator", "parameter", "parameters"]
 
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of a scope, an operator or a parameter."""
+    """Errors of a scope, an operator or a parameter."""
 
     added: float = math.nan
     relative: float = math.nan
@@ -35,7 +35,7 @@ class _Entry:
     unmatched: int = 0
 
     def take(self, added: float, relative: float, *, is_divergent: bool) -> None:
-        """Count a pair that belongs to it."""
+        """Add a pair that belongs to the entry."""
         self.added, self.relative = _larger(self.added, added), _larger(self.relative, relative)
         self.divergent += is_divergent
         self.compared += 1
@@ -49,13 +49,13 @@ class StepErrors:
     compared : sequence of Compared
         The pairs of the step.
     tensors : sequence of ComparedTensor
-        Weights and inputs of the network that were compared before the step.
+        Weights and network inputs that were compared before the step.
     matching : Matching
-        Of the last step that was compared.
+        Matching of the last compared step.
     side : {"a", "b"}
-        Whose names are used.
+        The run whose names are used.
     is_last : bool
-        Whether this is the last step, so that it is known which operators have no counterpart.
+        Whether this is the last step; only there operators without a counterpart are known.
 
     Attributes
     ----------
@@ -75,14 +75,14 @@ class StepErrors:
         self._matching = matching
         self._scopes: dict[str, dict[tuple[_Kind, str], _Entry]] = {}
         largest = -math.inf
-        for one in compared:
-            added, relative = _errors(one)
+        for compared_pair in compared:
+            added, relative = _errors(compared_pair)
             if math.isfinite(added):
                 largest = max(largest, added)
-            operator = one.pair.a if side == "a" else one.pair.b
+            operator = compared_pair.pair.a if side == "a" else compared_pair.pair.b
             for entry in self._entries(operator):
-                entry.take(added, relative, is_divergent=one.is_divergent)
-            self._take_outputs(one, side)
+                entry.take(added, relative, is_divergent=compared_pair.is_divergent)
+            self._take_outputs(compared_pair, side)
         for tensor in tensors:
             if tensor.difference is not None and tensor.difference.is_comparable:
                 relative = tensor.difference.relative
@@ -95,7 +95,7 @@ class StepErrors:
         self.largest = largest if math.isfinite(largest) else None
 
     def below(self, scope: str) -> ScopeErrors:
-        """Return what is directly below a scope; nothing for one of which nothing was compared."""
+        """Return the entries directly below a scope; empty if nothing in it was compared."""
         entries = self._scopes.get(scope, {})
         total = len(entries)
         if total > MOST_ENTRIES:
@@ -120,7 +120,7 @@ class StepErrors:
         )
 
     def _entries(self, operator: Operation) -> Iterator[_Entry]:
-        """Yield the entry of an operator, and those of all scopes above it."""
+        """Yield the entries of an operator and of all scopes above it."""
         scope = operator.node.scope
         yield self._entry(scope, "operator", operator.name)
         while scope:
@@ -128,11 +128,11 @@ class StepErrors:
             yield self._entry(above, "scope", scope)
             scope = above
 
-    def _take_outputs(self, one: Compared, side: Side) -> None:
-        for slot, found in one.outputs:
+    def _take_outputs(self, compared: Compared, side: Side) -> None:
+        for slot, difference in compared.outputs:
             name = slot.name if side == "a" else self._matching.parameter_in_b(slot.name)
             if slot.is_parameter and name is not None:
-                self._take_parameter(name, one.added, found.relative, is_divergent=one.is_divergent)
+                self._take_parameter(name, compared.added, difference.relative, is_divergent=compared.is_divergent)
 
     def _take_parameter(self, name: str, added: float, relative: float, *, is_divergent: bool) -> None:
         for entry in (self._entry(PARAMETERS, "parameter", name), self._entry("", "parameters", PARAMETERS)):
@@ -142,18 +142,18 @@ class StepErrors:
         return self._scopes.setdefault(scope, {}).setdefault((kind, path), _Entry())
 
 
-def _errors(one: Compared) -> tuple[float, float]:
-    """Return the added error and the relative difference of a pair; NaN where nothing is known."""
-    if one.worst is None or not one.worst[1].is_comparable:
+def _errors(compared: Compared) -> tuple[float, float]:
+    """Return the added error and the relative difference of a pair; NaN if unknown."""
+    if compared.worst is None or not compared.worst[1].is_comparable:
         return math.nan, math.nan
-    return one.added, one.worst[1].relative
+    return compared.added, compared.worst[1].relative
 
 
 def _order(entry: _Entry) -> float:
     return -1.0 if math.isnan(entry.relative) else math.inf if math.isinf(entry.relative) else entry.added
 
 
-def _larger(one: float, other: float) -> float:
-    if math.isnan(one):
-        return other
-    return one if math.isnan(other) else max(one, other)
+def _larger(a: float, b: float) -> float:
+    if math.isnan(a):
+        return b
+    return a if math.isnan(b) else max(a, b)

@@ -1,4 +1,4 @@
-"""A comparison of two runs as records: what the command prints as JSON, and what the HTTP API answers."""
+"""Records of a comparison of two runs, for the JSON output of the command and for the HTTP API."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from tensight.compare.setups import SetupComparison
 
 MOST_TENSORS = 100
-"""Weights or inputs that differ, of a rank at a glance."""
+"""Differing weights or inputs in the summary of a rank."""
 
 MOST_STEPS = 1000
-"""Steps that are listed of a rank at a glance."""
+"""Steps listed in the summary of a rank."""
 
 _VERDICTS: tuple[ComparisonVerdict, ...] = get_args(ComparisonVerdict)
 
 
 class ComparisonRecords:
-    """Makes records of what was found in two runs.
+    """Creates records of a comparison.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class ComparisonRecords:
         self._files = a.known.files, b.known.files
 
     def rank(self, result: RunComparison) -> RankComparison:
-        """Return what was found in a rank, at a glance."""
+        """Return the summary of a rank."""
         return RankComparison(**self._rank(result, MOST_TENSORS, MOST_STEPS))
 
     def rank_detail(self, result: RunComparison) -> RankComparisonDetail:
-        """Return what was found in a rank, with all operators of the last step that was compared."""
+        """Return the comparison of a rank, with all operators of the last compared step."""
         matching = result.matching
         return RankComparisonDetail(
             **self._rank(result, None, None),
@@ -70,48 +70,48 @@ class ComparisonRecords:
         )
 
     def operators(self, result: RunComparison) -> list[ComparedOperator]:
-        """Return the operators of the last step that was compared, in order of execution."""
+        """Return the operators of the last compared step, in execution order."""
         last = result.steps[-1]
-        return [self.operator(one, step_of(last.iteration)) for one in last.compared]
+        return [self.operator(compared, step_of(last.iteration)) for compared in last.compared]
 
-    def operator(self, one: Compared, step: int) -> ComparedOperator:
-        """Return a pair of operators."""
-        worst = one.worst
+    def operator(self, compared: Compared, step: int) -> ComparedOperator:
+        """Return the record of a pair of operators."""
+        worst = compared.worst
         return ComparedOperator(
-            name=one.pair.a.name,
-            name_b=one.pair.b.name,
-            type=one.pair.a.type,
-            type_b=one.pair.b.type,
+            name=compared.pair.a.name,
+            name_b=compared.pair.b.name,
+            type=compared.pair.a.type,
+            type_b=compared.pair.b.type,
             step=step,
-            position=one.pair.a.position + 1,
-            phase=one.pair.a.phase.value,
-            rule=one.pair.rule.value,
+            position=compared.pair.a.position + 1,
+            phase=compared.pair.a.phase.value,
+            rule=compared.pair.rule.value,
             text="" if worst is None else difference_text(worst[1]),
             relative=None if worst is None else worst[1].relative,
-            added=None if worst is None or not worst[1].is_comparable else one.added,
-            allowed=one.allowed,
-            is_divergent=one.is_divergent,
-            source=user_line(one.pair.a.node),
-            inputs=tuple(self._slot(slot, found) for slot, found in one.inputs),
-            outputs=tuple(self._slot(slot, found) for slot, found in one.outputs),
-            through=tuple(op.name for op in one.through),
+            added=None if worst is None or not worst[1].is_comparable else compared.added,
+            allowed=compared.allowed,
+            is_divergent=compared.is_divergent,
+            source=user_line(compared.pair.a.node),
+            inputs=tuple(self._slot(slot, difference) for slot, difference in compared.inputs),
+            outputs=tuple(self._slot(slot, difference) for slot, difference in compared.outputs),
+            through=tuple(op.name for op in compared.through),
         )
 
-    def tensor(self, one: ComparedTensor) -> ComparedTensorRecord:
-        """Return a weight or an input of the network."""
-        address, address_b = (None, None) if one.difference is None else self._addresses(one.difference)
+    def tensor(self, tensor: ComparedTensor) -> ComparedTensorRecord:
+        """Return the record of a weight or a network input."""
+        address, address_b = (None, None) if tensor.difference is None else self._addresses(tensor.difference)
         return ComparedTensorRecord(
-            name=one.name_a,
-            name_b=one.name_b,
-            rule=one.rule.value,
-            agrees=one.agrees,
+            name=tensor.name_a,
+            name_b=tensor.name_b,
+            rule=tensor.rule.value,
+            agrees=tensor.agrees,
             address=address,
             address_b=address_b,
-            difference=None if one.difference is None else difference_record(one.difference),
+            difference=None if tensor.difference is None else difference_record(tensor.difference),
         )
 
     def _rank(self, result: RunComparison, tensors: int | None, steps: int | None) -> dict[str, Any]:
-        matching, compared = result.matching, [step_of(one.iteration) for one in result.steps]
+        matching, compared = result.matching, [step_of(step.iteration) for step in result.steps]
         first_bit = None
         if result.first_bit is not None and result.first_bit_step is not None:
             first_bit = self.operator(result.first_bit, result.first_bit_step)
@@ -132,9 +132,9 @@ class ComparisonRecords:
             "tensors": tuple(map(self.tensor, result.tensors[:tensors])),
             "proof": Proof(
                 inputs=len(result.data),
-                inputs_that_agree=sum(one.agrees for one in result.data),
+                inputs_that_agree=sum(tensor.agrees for tensor in result.data),
                 weights=len(result.weights),
-                weights_that_agree=sum(one.agrees for one in result.weights),
+                weights_that_agree=sum(tensor.agrees for tensor in result.weights),
             ),
             "matched": {rule.value: amount for rule, amount in matching.rules.items()},
             "unmatched": UnmatchedCounts(
@@ -151,55 +151,57 @@ class ComparisonRecords:
             "from_rank": result.from_rank,
         }
 
-    def _slot(self, slot: Slot, found: TensorDifference) -> ComparedSlot:
-        address, address_b = self._addresses(found)
+    def _slot(self, slot: Slot, difference: TensorDifference) -> ComparedSlot:
+        address, address_b = self._addresses(difference)
         return ComparedSlot(
-            name=slot.name, slot=slot.index, address=address, address_b=address_b, **_difference_fields(found)
+            name=slot.name, slot=slot.index, address=address, address_b=address_b, **_difference_fields(difference)
         )
 
-    def _addresses(self, found: TensorDifference) -> tuple[str | None, str | None]:
-        one, other = (
+    def _addresses(self, difference: TensorDifference) -> tuple[str | None, str | None]:
+        address_a, address_b = (
             None if row == NO_ROW else str(address_of(files[row]))
-            for files, row in zip(self._files, found.rows, strict=True)
+            for files, row in zip(self._files, difference.rows, strict=True)
         )
-        return one, other
+        return address_a, address_b
 
 
-def difference_record(found: TensorDifference) -> TensorDifferenceRecord:
-    """Return how far two tensors are apart."""
-    return TensorDifferenceRecord(**_difference_fields(found))
+def difference_record(difference: TensorDifference) -> TensorDifferenceRecord:
+    """Return the record of a difference of two tensors."""
+    return TensorDifferenceRecord(**_difference_fields(difference))
 
 
-def _difference_fields(found: TensorDifference) -> dict[str, Any]:
+def _difference_fields(difference: TensorDifference) -> dict[str, Any]:
     return {
-        "text": difference_text(found),
-        "is_comparable": found.is_comparable,
-        "bit_equal": found.is_bit_equal,
-        "from_values": found.from_values,
-        "relative": found.relative,
-        "absolute": found.absolute,
-        "max_absolute": found.max_absolute,
-        "max_relative": found.max_relative,
-        "max_ulps": found.max_ulps,
-        "cosine": found.cosine,
-        "norm_ratio": found.norm_ratio,
-        "over_1_permille": found.over_1,
-        "over_5_permille": found.over_5,
-        "shapes": found.shapes,
-        "dtypes": found.dtypes,
-        "layout": found.layout,
+        "text": difference_text(difference),
+        "is_comparable": difference.is_comparable,
+        "bit_equal": difference.is_bit_equal,
+        "from_values": difference.from_values,
+        "relative": difference.relative,
+        "absolute": difference.absolute,
+        "max_absolute": difference.max_absolute,
+        "max_relative": difference.max_relative,
+        "max_ulps": difference.max_ulps,
+        "cosine": difference.cosine,
+        "norm_ratio": difference.norm_ratio,
+        "over_1_permille": difference.over_1,
+        "over_5_permille": difference.over_5,
+        "shapes": difference.shapes,
+        "dtypes": difference.dtypes,
+        "layout": difference.layout,
     }
 
 
 def loss_record(comparison: LossComparison, points: int) -> ComparedLosses:
-    """Return a comparison of two loss curves, of many steps evenly chosen ones."""
+    """Return the record of a comparison of two loss curves, with at most `points` steps, evenly spaced."""
     data = comparison.as_data(points)
     chosen: Any = data.pop("points")
     return ComparedLosses.model_validate({**data, "points": tuple(LossPoint(**point) for point in chosen)})
 
 
 def setup_record(comparison: SetupComparison) -> ComparedSetups:
-    """Return a comparison of two set-ups."""
+    """Return the record of a comparison of two set-ups."""
     data = comparison.as_data()
-    found: Any = data.pop("differences")
-    return ComparedSetups.model_validate({**data, "differences": tuple(SetupDifferenceRecord(**one) for one in found)})
+    differences: Any = data.pop("differences")
+    return ComparedSetups.model_validate(
+        {**data, "differences": tuple(SetupDifferenceRecord(**difference) for difference in differences)}
+    )

@@ -1,4 +1,4 @@
-"""All comparisons of runs that a server keeps: one is made at a time, and the newest that are done are kept."""
+"""The comparisons of runs in a server: one is computed at a time, and the newest finished ones are kept."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from tensight.sessions.records import ComparisonOptions
 
 MOST_KEPT = 8
-"""Comparisons that are kept; for another one the oldest that is done is forgotten."""
+"""Comparisons that are kept; a further one replaces the oldest finished one."""
 
 MOST_UNFINISHED = 4
-"""Comparisons that are made or wait."""
+"""Comparisons that run or wait."""
 
 
 class Comparisons:
-    """The comparisons of a server. Only to be used from the event loop's thread.
+    """The comparisons of a server. Not thread-safe: use it from the event loop's thread only.
 
     Parameters
     ----------
     choose : callable
-        Returns the run of a name: the id of a session, or a name in the list of dumps.
+        Returns the run with a name: a session id, or a name in the list of dumps.
     memory : ValueMemory
     events : EventLog
-        Of the server: a ``comparison`` event whenever a comparison changes.
+        Events of the server; a changed comparison appends a ``comparison`` event.
     """
 
     def __init__(self, choose: Callable[[str], Awaitable[ChosenRun]], memory: ValueMemory, events: EventLog) -> None:
@@ -49,14 +49,14 @@ class Comparisons:
         return list(self._comparisons.values())
 
     def get(self, number: str) -> Comparison:
-        """Return a comparison. NotFoundError if there is none with this id."""
-        found = self._comparisons.get(number)
-        if found is None:
+        """Return a comparison. NotFoundError if the id is unknown."""
+        comparison = self._comparisons.get(number)
+        if comparison is None:
             raise NotFoundError(f"there is no comparison {number[:80]!r}; list the comparisons to see which there are")
-        return found
+        return comparison
 
     async def compare(self, a: str, b: str, options: ComparisonOptions, *, fresh: bool = False) -> Comparison:
-        """Begin to compare two runs, or return the comparison of the same runs with the same options.
+        """Start to compare two runs, or return the existing comparison of the same runs with the same options.
 
         Parameters
         ----------
@@ -64,33 +64,33 @@ class Comparisons:
             Ids of sessions or names of dumps; A is the reference.
         options : ComparisonOptions
         fresh : bool
-            Whether they are compared anew, and an earlier comparison of them is forgotten.
+            Compare again and discard an earlier comparison of the same runs.
 
         Raises
         ------
         NotFoundError
             There is no such session or dump.
         StateError
-            One of them is a training that runs.
+            One of them is a running training.
         LimitError
-            Too many comparisons are being made.
+            Too many comparisons run or wait.
         """
         chosen = await self._choose(a), await self._choose(b)
         comparison = Comparison(
             str(next(self._numbers)), *chosen, options, memory=self._memory, announce=self._announce
         )
-        same = next((one for one in self._comparisons.values() if one.key == comparison.key), None)
+        same = next((other for other in self._comparisons.values() if other.key == comparison.key), None)
         if same is not None and not fresh and same.state is not ComparisonState.FAILED:
             return same
         if same is not None:
             self.close(same.id)
-        unfinished = [one for one in self._comparisons.values() if one.state.is_unfinished]
+        unfinished = [other for other in self._comparisons.values() if other.state.is_unfinished]
         if len(unfinished) >= MOST_UNFINISHED:
             raise LimitError(
-                f"{len(unfinished)} comparisons are being made or wait, which is all that are taken; wait for one, or"
-                f" cancel one of {', '.join(one.id for one in unfinished)}"
+                f"{len(unfinished)} comparisons are running or waiting, which is the maximum; wait for one, or"
+                f" cancel one of {', '.join(other.id for other in unfinished)}"
             )
-        for done in [one for one in self._comparisons.values() if not one.state.is_unfinished][: 1 - MOST_KEPT]:
+        for done in [other for other in self._comparisons.values() if not other.state.is_unfinished][: 1 - MOST_KEPT]:
             self.close(done.id)
         self._comparisons[comparison.id] = comparison
         self._announce(comparison)
@@ -102,14 +102,14 @@ class Comparisons:
             await comparison.compare()
 
     def close(self, number: str) -> None:
-        """Cancel or forget a comparison. NotFoundError if there is none with this id."""
+        """Cancel or discard a comparison. NotFoundError if the id is unknown."""
         comparison = self.get(number)
         del self._comparisons[number]
         self._tasks.pop(number).cancel()
         comparison.close()
 
     async def close_all(self) -> None:
-        """Cancel and forget all comparisons: the server shuts down."""
+        """Cancel and discard all comparisons, at shutdown of the server."""
         tasks = list(self._tasks.values())
         for number in list(self._comparisons):
             self.close(number)

@@ -1,4 +1,4 @@
-"""The conditions as a session offers them: with help, and with whether they can be checked in it now."""
+"""The conditions that a session offers, with advice, and with whether they can be checked in it now."""
 
 from __future__ import annotations
 
@@ -20,39 +20,44 @@ _ORDER = list(_TARGETS)
 
 
 def condition_records(
-    *, platform: Platform | None = None, live: bool = False, step: int = 0, own: bool = True
+    *, platform: Platform | None = None, live: bool = False, step: int = 0, can_check_own: bool = True
 ) -> tuple[ConditionRecord, ...]:
-    """Return all conditions but the original's oldest, for tensors first, then weights, activations, gradients.
+    """Return all conditions except legacy ones: for tensors, then weights, activations, gradients.
 
     Parameters
     ----------
     platform : Platform or None
-        The kind of device; None if it is unknown, and then nothing is missing for it.
+        The kind of device; None if unknown, which excludes no condition.
     live : bool
         Whether a training process is attached.
     step : int
-        Steps done.
-    own : bool
+        Number of completed steps.
+    can_check_own : bool
         Whether Tensight's own conditions can be checked.
     """
-    found = sorted(
-        (one for one in CONDITIONS.values() if not one.legacy), key=lambda one: (_ORDER.index(one.target), one.id)
+    conditions = sorted(
+        (condition for condition in CONDITIONS.values() if not condition.legacy),
+        key=lambda condition: (_ORDER.index(condition.target), condition.id),
     )
     return tuple(
-        _record(one, unavailable_because(one, platform=platform, live=live, step=step, own=own)) for one in found
+        _record(
+            condition,
+            unavailable_because(condition, platform=platform, live=live, step=step, can_check_own=can_check_own),
+        )
+        for condition in conditions
     )
 
 
 def unavailable_because(
-    condition: Condition, *, platform: Platform | None, live: bool, step: int, own: bool = True
+    condition: Condition, *, platform: Platform | None, live: bool, step: int, can_check_own: bool = True
 ) -> str:
-    """Say why a condition cannot be checked; empty if it can."""
+    """Return why a condition cannot be checked; empty if it can."""
     if condition.legacy:
         return "it is one of the oldest conditions, which newer ones replace"
     if platform is not None and platform not in condition.platforms:
-        known = ", ".join(sorted(one.value for one in condition.platforms))
-        return f"it can be checked on {known}; this run is on {platform.value}"
-    if condition.is_own and not own:
+        platforms = ", ".join(sorted(other.value for other in condition.platforms))
+        return f"it can be checked on {platforms}; this run is on {platform.value}"
+    if condition.is_own and not can_check_own:
         return "it is one of Tensight's own, which trainings with Tensight's agent and dumps can be checked for"
     if condition.initial_only and live and step > 0:
         return "it looks at the weights before the first step, and the training is past it"

@@ -1,4 +1,4 @@
-"""Numbers of a training over its steps: its loss, learning rates, the norm of its gradients."""
+"""Curves of a training over its steps: loss, learning rates, gradient norm."""
 
 from __future__ import annotations
 
@@ -28,26 +28,30 @@ def curves(
     ----------
     rank, last_step : int
     reported : mapping of (str, int) to sequence of (int, float)
-        What the training reported by itself: by name and slot, step and value, in order.
+        Values that the training reported, by name and slot: step and value, in order.
     loss : (str, mapping of int to (float or None, int)) or None
-        Address of the loss among the tensors, and its value and marks by step; it counts where none was reported.
+        Address of the loss tensor, and its value and marks by step; used if the training reported no loss.
     points : int
-        Of each curve, at most.
+        Maximum number of points of a curve.
     """
-    found = [
+    all_curves = [
         _curve(name, slot, "", [(step, value, mark_of(value)) for step, value in pairs], points)
         for (name, slot), pairs in reported.items()
     ]
     if loss is not None and ("loss", 0) not in reported:
-        address, known = loss
-        rows = [(step, math.nan if value is None else value, marks) for step, (value, marks) in sorted(known.items())]
-        found.append(_curve("loss", 0, address, rows, points))
-    found.sort(key=lambda one: (_ORDER.index(one.name) if one.name in _ORDER else len(_ORDER), one.name, one.slot))
-    return Curves(rank=rank, last_step=last_step, curves=tuple(found))
+        address, loss_values = loss
+        rows = [
+            (step, math.nan if value is None else value, marks) for step, (value, marks) in sorted(loss_values.items())
+        ]
+        all_curves.append(_curve("loss", 0, address, rows, points))
+    all_curves.sort(
+        key=lambda curve: (_ORDER.index(curve.name) if curve.name in _ORDER else len(_ORDER), curve.name, curve.slot)
+    )
+    return Curves(rank=rank, last_step=last_step, curves=tuple(all_curves))
 
 
 def _curve(name: str, slot: int, address: str, rows: Sequence[tuple[int, float, int]], points: int) -> Curve:
-    """Return a curve; of several steps that one point stands for the last counts, or one that is not finite."""
+    """Return a curve; a point for several steps shows the first non-finite value, or else the last value."""
     starts = group_starts(len(rows), points).tolist()
     groups = (rows[start:end] for start, end in zip(starts, [*starts[1:], len(rows)], strict=True))
     chosen = [next((row for row in group if row[2]), group[-1]) for group in groups]

@@ -1,4 +1,4 @@
-"""Which dumps can be opened: those below the base directory, and the runs recorded in the workspace."""
+"""Search for dumps that can be opened: below the base directory, and runs recorded in the workspace."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 RUNS = "runs"
-"""What the names of recorded runs begin with. A folder of this name in the base directory is called ``./runs``."""
+"""First part of the names of recorded runs. A folder with this name in the base directory is called ``./runs``."""
 
 SEARCH_DATABASE = "search.db"
-"""In the folder of a search: its trials."""
+"""File in the folder of a search that contains its trials."""
 
 LEVELS = 2
-"""How many levels below the base directory are looked into."""
+"""Levels below the base directory that are searched."""
 
 MOST_ENTRIES = 10_000
-"""Entries of folders that are looked at in one search; a base directory should hold runs, not a file system."""
+"""Directory entries visited in one search; a base directory should contain runs, not a file system."""
 
 _RUN = re.compile(r"\d{1,18}", re.ASCII)
 _METADATA = ".dump_metadata"
@@ -39,25 +39,25 @@ _METADATA = ".dump_metadata"
 
 @dataclass(frozen=True, slots=True)
 class FoundDump:
-    """A folder that holds a dump.
+    """A folder that contains a dump.
 
     Attributes
     ----------
     name : str
-        Path relative to the base directory (``.`` for itself), or ``runs/ID``; the only way to ask for it.
+        Path relative to the base directory (``.`` for itself), or ``runs/ID``; clients request it by this name only.
     path : Path
-        The folder that holds ``rank_0``, …
+        The folder that contains ``rank_0``, …
     ranks : tuple of int
-        Empty if it cannot be read.
+        Empty if the dump cannot be read.
     framework, framework_version : str
     modified : float or None
-        When something was last added to it, as far as its first two levels tell; seconds since 1970.
+        Latest modification time within its first two levels; seconds since 1970.
     problem : str
         Why it cannot be opened; empty if it can.
     run : str
-        Id of the session that recorded it; empty for a dump.
+        Id of the session that recorded it; empty for other dumps.
     title : str
-        What a person calls it: the job of a recorded run, otherwise the name.
+        Display name: the job of a recorded run, otherwise the name.
     """
 
     name: str
@@ -73,7 +73,7 @@ class FoundDump:
 
 @dataclass(frozen=True, slots=True)
 class FoundSearch:
-    """A folder that holds the database of a search.
+    """A folder that contains the database of a search.
 
     Attributes
     ----------
@@ -87,21 +87,21 @@ class FoundSearch:
 
 
 class Discovery:
-    """Looks for dumps now and then; people name what they want to open by the names found here, never by a path.
+    """Finds dumps. Clients open them by the names found here, never by a path.
 
-    Links are followed as long as they stay below the base directory. Hidden folders are not looked into.
+    Links are followed as long as they stay below the base directory. Hidden folders are skipped.
 
     Parameters
     ----------
     base_dir : Path, optional
-        Where dumps and searches are looked for, itself and two levels below, and two levels below a search for what
-        its trials recorded; None for nowhere.
+        Folder in which dumps and searches are found, with two levels below it; below a search, two more levels for
+        the dumps of its trials. None for no folder.
     runs : Path, optional
-        Where runs are recorded, one folder for each session.
+        Folder of the recorded runs, with one folder for each session.
     title_of : callable, optional
-        Returns the name of the job of a recorded run, which is given by its id; called in a thread.
+        Returns the job name of a recorded run, given its id; called in a thread.
     reload_interval_s : float
-        A list younger than this is given again without a look at the disk.
+        A list younger than this is returned without reading the disk.
     """
 
     def __init__(
@@ -117,49 +117,49 @@ class Discovery:
         self._title_of = title_of
         self._interval_s = reload_interval_s
         self._search = asyncio.Lock()
-        self._found: dict[str, FoundDump] = {}
+        self._dumps: dict[str, FoundDump] = {}
         self._searches: list[FoundSearch] = []
         self._searched: float | None = None
         self._incomplete = False
 
     async def dumps(self, refresh: bool = False) -> list[FoundDump]:
-        """Return what was found, by name; `refresh` looks at the disk even if that was done just now."""
+        """Return the dumps, sorted by name; `refresh` reads the disk even if the list is recent."""
         since = time.monotonic() if refresh else time.monotonic() - self._interval_s
         async with self._search:
-            # Who waited for a search that began after the call need not search again.
+            # A caller that waited for a search that began after the call need not search again.
             fresh = self._searched is not None and self._searched >= since
             if not fresh:
                 self._searched = time.monotonic()
-                found, self._searches, self._incomplete = await asyncio.to_thread(self._search_all)
-                self._found = {dump.name: dump for dump in sorted(found, key=lambda dump: dump.name)}
-        return list(self._found.values())
+                dumps, self._searches, self._incomplete = await asyncio.to_thread(self._search_all)
+                self._dumps = {dump.name: dump for dump in sorted(dumps, key=lambda dump: dump.name)}
+        return list(self._dumps.values())
 
     async def searches(self, refresh: bool = False) -> list[FoundSearch]:
-        """Return the searches that were found, those nearest to the base directory first; `refresh` as of `dumps`."""
+        """Return the searches, those nearest to the base directory first; `refresh` as in `dumps`."""
         await self.dumps(refresh)
         return list(self._searches)
 
     async def find(self, name: str) -> FoundDump:
-        """Return the dump of a name.
+        """Return the dump with a name.
 
         Raises
         ------
         NotFoundError
-            `dumps` lists no such name, or what was there has been replaced by something that leads elsewhere.
+            `dumps` lists no such name, or its folder now leads outside the base directory.
         """
-        if name not in self._found:
+        if name not in self._dumps:
             await self.dumps(refresh=True)
-        found = self._found.get(name)
-        if found is None or not await asyncio.to_thread(self._is_still_inside, found):
+        dump = self._dumps.get(name)
+        if dump is None or not await asyncio.to_thread(self._is_still_inside, dump):
             where = f"below {self._base_dir}" if self._base_dir else "in the workspace; no base directory is set"
             more = f" (only the first {MOST_ENTRIES:,} entries were looked at)" if self._incomplete else ""
             raise NotFoundError(
                 f"there is no dump {name[:200]!r} {where}{more}; list the dumps to see their names", code="dump-unknown"
             )
-        return found
+        return dump
 
     def _search_all(self) -> tuple[list[FoundDump], list[FoundSearch], bool]:
-        found: list[FoundDump] = []
+        dumps: list[FoundDump] = []
         searches: list[FoundSearch] = []
         incomplete = False
         if self._base_dir is not None:
@@ -169,7 +169,7 @@ class Discovery:
                 clashes = name == RUNS or name.startswith(f"{RUNS}/")
                 dump = describe(f"./{name}" if clashes else name, path)
                 if dump is not None:
-                    found.append(dump)
+                    dumps.append(dump)
             searches = search.searches
             incomplete = search.incomplete
         if self._runs is not None:
@@ -177,28 +177,28 @@ class Discovery:
             for name, path in search.recorded_runs():
                 run = describe(f"{RUNS}/{name}", path, run=name)
                 if run is not None:
-                    found.append(run if self._title_of is None else replace(run, title=self._title_of(name)))
+                    dumps.append(run if self._title_of is None else replace(run, title=self._title_of(name)))
             incomplete |= search.incomplete
-        return found, searches, incomplete
+        return dumps, searches, incomplete
 
-    def _is_still_inside(self, found: FoundDump) -> bool:
-        top = self._runs if found.run else self._base_dir
-        return top is not None and found.path.is_dir() and _is_inside(str(found.path), os.path.realpath(top))
+    def _is_still_inside(self, dump: FoundDump) -> bool:
+        top = self._runs if dump.run else self._base_dir
+        return top is not None and dump.path.is_dir() and _is_inside(str(dump.path), os.path.realpath(top))
 
 
 def describe(name: str, path: Path, run: str = "") -> FoundDump | None:
-    """Return what is known of a folder that has rank folders at a glance; None if it is no dump after all."""
+    """Return a description of a folder with rank folders; None if it is not a dump after all."""
     try:
         dump = open_dump(path)
         if os.path.realpath(dump.path) != os.path.realpath(path):
-            # It was found further below, and has a name of its own.
+            # The dump is further below, where it is found under its own name.
             return None
         about = dump.metadata
         return FoundDump(
             name, path, dump.ranks, about.framework, about.framework_version, _modified(path), run=run, title=name
         )
     except DumpError as error:
-        # Other programs have folders called rank_0 as well.
+        # Other programs create folders called rank_0, too.
         names = _names(path)
         has_ranks = any(_may_be_a_rank(path / rank) for rank in names if RANK_NAME.fullmatch(rank))
         if not has_ranks and not any(map(TRACE_NAME.fullmatch, names)):
@@ -207,7 +207,7 @@ def describe(name: str, path: Path, run: str = "") -> FoundDump | None:
 
 
 class _Search:
-    """One look through a folder tree, bounded."""
+    """A bounded search of a folder tree."""
 
     def __init__(self, top: Path) -> None:
         self._top = str(top)
@@ -218,7 +218,7 @@ class _Search:
         self.searches: list[FoundSearch] = []
 
     def folders_of_dumps(self) -> Iterator[tuple[str, Path]]:
-        """Yield relative name and path of each folder that may hold a dump, those nearest to the top first."""
+        """Yield relative name and path of each folder that may contain a dump, those nearest to the top first."""
         waiting = deque([("", 0)])
         while waiting:
             name, level = waiting.popleft()
@@ -230,12 +230,14 @@ class _Search:
             below, files = self._list(path)
             if SEARCH_DATABASE in files:
                 self.searches.append(FoundSearch(name or ".", Path(path)))
-                # Its trials record further below.
+                # Its trials record into folders further below.
                 level = 0
             if may_be_dump(below, files):
                 yield name or ".", Path(path)
             elif level < LEVELS:
-                waiting.extend((f"{name}/{one}".lstrip("/"), level + 1) for one in below if not one.startswith("."))
+                waiting.extend(
+                    (f"{name}/{folder}".lstrip("/"), level + 1) for folder in below if not folder.startswith(".")
+                )
 
     def recorded_runs(self) -> Iterator[tuple[str, Path]]:
         """Yield id and dump folder of each recorded run."""
@@ -245,7 +247,7 @@ class _Search:
                 yield name, path
 
     def _list(self, path: str) -> tuple[list[str], list[str]]:
-        """Return the names of the folders and of the files in a folder, in order, as far as the bound allows."""
+        """Return the names of the folders and of the files in a folder, sorted, up to the bound."""
         folders, files = [], []
         try:
             with os.scandir(path) as entries:
@@ -278,7 +280,7 @@ def _is_inside(path: str, real_top: str) -> bool:
 
 
 def _may_be_a_rank(path: Path) -> bool:
-    """Tell whether a folder has the metadata of a dump, or cannot be looked into."""
+    """Return whether a folder has the metadata of a dump, or cannot be read."""
     try:
         return _METADATA in os.listdir(path)
     except OSError:
@@ -293,7 +295,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _modified(path: Path) -> float | None:
-    """Return the newest time of a dump's rank folders and of what is directly in them."""
+    """Return the latest modification time of a dump's rank folders and their direct entries."""
     ranks = [path / rank for rank in _names(path) if RANK_NAME.fullmatch(rank) or TRACE_NAME.fullmatch(rank)]
     times = (_time(entry) for rank in ranks for entry in (rank, *(rank / name for name in _names(rank))))
     return max((time for time in times if time is not None), default=None)

@@ -1,4 +1,4 @@
-"""What a session refuses, and why."""
+"""The errors of sessions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tensight.errors import TensightError
 
 
 class SessionError(TensightError):
-    """Base of the errors of sessions."""
+    """Base class of the errors of sessions."""
 
 
 class NotFoundError(SessionError):
@@ -16,13 +16,13 @@ class NotFoundError(SessionError):
 
 
 class StateError(SessionError):
-    """The session cannot do this now, or not at all; the message says in which state it could."""
+    """The session cannot do this now, or not at all; the message says in which state it can."""
 
     code = "wrong-state"
 
 
 class LimitError(SessionError):
-    """A bound would be exceeded: sessions, subscribers, bytes, elements."""
+    """A limit would be exceeded: sessions, subscribers, bytes, elements."""
 
     code = "limit-exceeded"
 
@@ -34,6 +34,6 @@ class UnavailableError(SessionError):
 
 
 class StorageError(SessionError):
-    """The workspace cannot be written: disk full, no permission."""
+    """The workspace cannot be written: the disk is full, or permissions are missing."""
 
     code = "storage-failed"

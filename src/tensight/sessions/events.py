@@ -1,4 +1,4 @@
-"""The log of a session: everything a client must know, numbered, so that a client that was away catches up."""
+"""The event log of a session: numbered events for clients, so that a client can catch up after a disconnection."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from tensight.sessions.records import SessionRecord
 
 MOST_KEPT = 10_000
-"""Events that a log remembers; a client that was away longer reads the session anew."""
+"""Events that a log keeps; a client that missed more must read the session again."""
 
 
 class EventLog:
-    """Numbered events, kept up to a bound; clients wait for the next one without a queue of their own.
+    """Numbered events, kept up to a bound; clients wait for the next event without queues of their own.
 
-    A slow client costs nothing: it holds no events, and if it falls out of the log it is told so.
+    A slow client costs nothing: no events are stored for it, and if it misses events the page says so.
 
     Parameters
     ----------
     keep : int
-        How many events are remembered.
+        Maximum number of events to keep.
     """
 
     def __init__(self, keep: int = MOST_KEPT) -> None:
@@ -33,7 +33,7 @@ class EventLog:
         self.last = 0
 
     def append(self, kind: str, **data: Any) -> Event:
-        """Add an event and wake whoever waits; only from the event loop's thread."""
+        """Append an event and wake waiting clients. Call it from the event loop's thread only."""
         self.last += 1
         event = Event.model_construct(number=self.last, time=time.time(), kind=kind, data=data)
         self._events.append(event)
@@ -44,7 +44,7 @@ class EventLog:
         return event
 
     def append_state(self, session: SessionRecord) -> Event:
-        """Add a ``state`` event with the summary of the session, which names this event as its last."""
+        """Append a ``state`` event with the summary of the session, in which this event is the last."""
         return self.append("state", **session.model_copy(update={"last_event": self.last + 1}).model_dump(mode="json"))
 
     def after(self, number: int, limit: int = 1000) -> EventPage:
@@ -53,9 +53,9 @@ class EventLog:
         Parameters
         ----------
         number : int
-            The last event that the client has; 0 for none. A number that this log never gave counts as 0.
+            The last event that the client has; 0 for none. A number that this log never issued counts as 0.
         limit : int
-            At most so many events.
+            Maximum number of events.
         """
         if not 0 <= number <= self.last:
             number = 0
@@ -66,7 +66,7 @@ class EventLog:
         return EventPage(events=chosen, last=chosen[-1].number if chosen else self.last, missed=missed)
 
     async def wait_after(self, number: int, timeout_s: float, limit: int = 1000) -> EventPage:
-        """Return the events after a number as soon as there is one, or an empty page when the time is over."""
+        """Return the events after a number as soon as there are any, or an empty page after the timeout."""
         page = self.after(number, limit)
         if page.events:
             return page

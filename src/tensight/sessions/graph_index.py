@@ -1,7 +1,7 @@
-"""A graph laid out for quick answers: every scope is one stretch of a list of its nodes.
+"""An index of a graph for fast queries: its nodes are ordered such that each scope is a contiguous range of them.
 
-With the nodes in that order, what a watchpoint watches is an array of flags, an edit of it sets a stretch, and how many
-nodes of a scope are watched is a difference of two sums.
+In this order, the nodes that a watchpoint watches are an array of flags, an edit sets a range of it, and the number of
+watched nodes in a scope is a difference of two sums.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ if TYPE_CHECKING:
 
 PARAMETERS = "@parameters"
 CONSTANTS = "@constants"
-"""Paths of the groups at the root of a tree that hold parameters and constants."""
+"""Paths of the groups of parameters and constants at the root of a tree."""
 
 _NO_ROLES = (NodeKind.TENSOR, NodeKind.CONSTANT)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A scope, or a group of the root: the nodes from `start` to `end` of `GraphIndex.order`.
+    """A scope, or a group at the root: the nodes from `start` to `end` of `GraphIndex.order`.
 
     Attributes
     ----------
     path, label : str
-        Names from the root down, joined by slashes, and the last one. Unique in the graph.
+        Names from the root down, joined by slashes, and the last of them. Paths are unique in the graph.
     start, end : int
-        All nodes anywhere below.
-    own : int
-        Where the nodes directly in it begin; the scopes in it come before them.
+        Range of all nodes below, at any depth.
+    direct_start : int
+        Start of the nodes directly in it; the nodes of its scopes come before them.
     scopes : tuple of Stretch
-        The scopes directly below, in the order in which they run.
+        The scopes directly below, in execution order.
     """
 
     path: str
     label: str
     start: int
     end: int
-    own: int
+    direct_start: int
     scopes: tuple[Stretch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeArrays:
-    """All edges of a graph whose two ends it has; each array has shape (edges,).
+    """All edges of a graph with both ends in the graph; each array has shape (edges,).
 
     Attributes
     ----------
     source, target : ndarray of int32
-        Places in `GraphIndex.order`.
+        Positions in `GraphIndex.order`.
     control : ndarray of bool
-        The edge carries only an order.
+        Whether the edge is a control dependency only.
     """
 
     source: NDArray[np.int32]
@@ -77,9 +77,9 @@ class TreeIndex:
     Parameters
     ----------
     name : str
-        Of their graph; empty for nodes of several.
+        Name of their graph; empty for nodes of several graphs.
     operators, parameters, constants : sequence of Node
-        Scopes stand in the order of the first operators in them. Names need not be unique.
+        Scopes are ordered by their first operators. Names need not be unique.
 
     Attributes
     ----------
@@ -87,11 +87,11 @@ class TreeIndex:
     order : tuple of Node
         Operators, scope by scope; then the parameters; then the constants.
     operators : int
-        How many of them there are.
+        Number of operators.
     root : Stretch
-        The whole graph. Its own nodes are only the operators without a scope.
+        The whole graph. Nodes directly in it are only the operators without a scope.
     groups : tuple of Stretch
-        The parameters and the constants, as far as there are any.
+        The groups of parameters and constants that are not empty.
     scopes : mapping of str to Stretch
         Root, groups and scopes by path.
     """
@@ -105,7 +105,7 @@ class TreeIndex:
         self._taken = {"", PARAMETERS, CONSTANTS}
         tree = scope_tree(operators)
         scopes = tuple(self._lay_out(scope, scope.name, order) for scope in tree.children)
-        own = len(order)
+        direct_start = len(order)
         order.extend(tree.nodes)
         self.operators = len(order)
         self.groups = tuple(
@@ -113,7 +113,7 @@ class TreeIndex:
             for path, nodes in ((PARAMETERS, parameters), (CONSTANTS, constants))
             if nodes
         )
-        self.root = self.scopes[""] = Stretch("", "", 0, len(order), own, scopes)
+        self.root = self.scopes[""] = Stretch("", "", 0, len(order), direct_start, scopes)
         self.order = tuple(order)
 
     def __len__(self) -> int:
@@ -121,15 +121,15 @@ class TreeIndex:
 
     def _lay_out(self, scope: Scope, path: str, order: list[Node]) -> Stretch:
         """Append the nodes of a scope; scopes are nested at most 200 deep."""
-        # Names of damaged graphs may be empty, or look like a group.
+        # Names in damaged graphs may be empty, or equal the path of a group.
         while path in self._taken:
             path += "/"
         self._taken.add(path)
         start = len(order)
         scopes = tuple(self._lay_out(child, f"{path}/{child.name}", order) for child in scope.children)
-        own = len(order)
+        direct_start = len(order)
         order.extend(scope.nodes)
-        stretch = self.scopes[path] = Stretch(path, scope.name, start, len(order), own, scopes)
+        stretch = self.scopes[path] = Stretch(path, scope.name, start, len(order), direct_start, scopes)
         return stretch
 
     def _group(self, path: str, nodes: Sequence[Node], order: list[Node]) -> Stretch:
@@ -152,19 +152,19 @@ class TreeIndex:
 class GraphIndex(TreeIndex):
     """A graph with its nodes in the order of its tree.
 
-    What is needed only sometimes is computed when it is first asked for.
+    Properties that are rarely needed are computed at first access.
 
     Parameters
     ----------
     graph : Graph
     position : callable, optional
-        Returns where an operator stands in the order of execution, where that is known better than by the graph.
+        Returns the position of an operator in execution order, if it is known better than from the graph.
 
     Attributes
     ----------
     graph : Graph
     sequence : tuple of Node
-        All nodes: first everything that is no operator, then operators in the order of execution.
+        All nodes: parameters, constants, then operators in execution order.
     positions : mapping of str to int
         The position in `order` of each node, by name.
     """
@@ -178,17 +178,17 @@ class GraphIndex(TreeIndex):
 
     @lazily
     def file_order(self) -> tuple[int, ...]:
-        """For each position the number of its node in `Graph.nodes`."""
+        """Index in `Graph.nodes` of the node at each position."""
         numbers = {node: number for number, node in enumerate(self.graph.nodes)}
         return tuple(numbers[node] for node in self.order)
 
     @lazily
     def watchable(self) -> NDArray[np.bool_]:
-        """Which nodes can be watched: all but the constants; shape (nodes,)."""
+        """Mask of the nodes that can be watched, all except constants; shape (nodes,)."""
         return np.fromiter((not node.is_constant for node in self.order), bool, len(self.order))
 
     def of_kind(self, kind: NodeKind) -> NDArray[np.bool_]:
-        """Return which nodes are of a kind; shape (nodes,)."""
+        """Return a mask of the nodes of a kind; shape (nodes,)."""
         roles = parameter_roles(self.graph) if kind in _PARAMETER_KINDS else None
         if roles is not None:
             names = {
@@ -207,7 +207,7 @@ class GraphIndex(TreeIndex):
 
     @lazily
     def _computed(self) -> Mapping[NodeKind, NDArray[np.bool_]]:
-        """Which operators are gradients, and which activations."""
+        """Masks of the operators that are gradients, and of those that are activations."""
         masks = {kind: np.zeros(len(self.order), bool) for kind in (NodeKind.GRADIENT, NodeKind.ACTIVATION)}
         for position in range(self.operators):
             for kind in kinds(self.graph, self.order[position]):
@@ -216,7 +216,7 @@ class GraphIndex(TreeIndex):
         return masks
 
     def roles(self, node: Node) -> tuple[str, ...]:
-        """Return what a node is for, in words."""
+        """Return the roles of a node, as words."""
         return tuple(sorted(kind.value for kind in kinds(self.graph, node) if kind not in _NO_ROLES))
 
     @lazily

@@ -1,4 +1,4 @@
-"""A graph to draw: a scope opened with the edges between its rows, or the neighbourhood of one tensor."""
+"""Graphs to draw: an opened scope with the edges between its rows, or the neighbourhood of a tensor."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from tensight.sessions.graph_views import GraphView
 
 MOST_EDGES = 20_000
-"""Edges of a picture; more cannot be told apart."""
+"""Edges of a picture; more cannot be distinguished."""
 
 MOST_ROWS = 10_000
-"""Once a picture has so many rows, no further scope in it is opened."""
+"""Once a picture has this many rows, no further scope in it is opened."""
 
 MOST_DRAWN_ONE_BY_ONE = 50
 """Parameters (or constants) outside of a scope; more are drawn as one group."""
@@ -39,7 +39,7 @@ _MOST_SLOTS = 64
 def graph_level(
     view: GraphView, scope: str, limit: int, most_nodes: int, *, opened: Collection[str] = (), beside: bool = False
 ) -> GraphLevel:
-    """Return a scope opened: its rows, what outside of it they are connected with, and the edges.
+    """Return an opened scope: its rows, the rows outside of it that they are connected with, and the edges.
 
     Parameters
     ----------
@@ -48,14 +48,14 @@ def graph_level(
     scope : str
         Path of a scope or group; empty for the root.
     limit : int
-        At most so many rows of each scope, and as many proxies of what is outside.
+        Maximum number of rows of each scope, and of proxies of nodes outside.
     most_nodes : int
-        Graphs with more nodes are not drawn.
+        Larger graphs are not drawn.
     opened : collection of str
-        Paths of scopes and groups inside that are opened, too. One that the graph does not have, or that lies in a
-        closed one, is passed over: a new graph may have come while somebody looked at the old one.
+        Paths of scopes and groups inside that are opened, too. Unknown paths, and paths in a closed scope, are
+        ignored: a new graph may have arrived while the client showed the old one.
     beside : bool
-        Draw the parameters and constants that an operator of the picture reads one by one, as proxies.
+        Draw each parameter and constant that an operator of the picture reads as a separate proxy.
 
     Raises
     ------
@@ -74,27 +74,27 @@ def graph_level(
     rows = view.rows(stretch)
     picture = _Picture(view.index)
     picture.add(rows[:limit])
-    own = len(picture.rows)
+    scope_row_count = len(picture.rows)
     inside = picture.open(view, rows[:limit], frozenset(opened), limit)
-    inner = len(picture.rows)
+    inner_count = len(picture.rows)
     picture.add_outside(stretch, limit)
     if beside:
-        picture.add_beside(inner, limit)
-    edges, all_edges = picture.edges(inner)
+        picture.add_beside(inner_count, limit)
+    edges, all_edges = picture.edges(inner_count)
     return GraphLevel(
         rank=view.rank,
         graph=view.index.graph.name,
         scope=scope,
-        entries=tuple(map(view.row_entry, picture.rows[:own])),
+        entries=tuple(map(view.row_entry, picture.rows[:scope_row_count])),
         opened=inside,
-        outside=tuple(map(view.row_entry, picture.rows[inner:])),
+        outside=tuple(map(view.row_entry, picture.rows[inner_count:])),
         edges=edges,
         truncated=len(rows) > limit or not picture.complete or not all_edges,
     )
 
 
 class _Picture:
-    """Rows to draw; `owner` has for each node the number of the row that stands for it, -1 if none does."""
+    """Rows to draw; `_owner` contains for each node the index of the row that represents it, -1 if none does."""
 
     def __init__(self, index: GraphIndex) -> None:
         self.rows: list[Row] = []
@@ -111,23 +111,23 @@ class _Picture:
             self.rows.append(row)
 
     def open(self, view: GraphView, rows: list[Row], opened: Collection[str], limit: int) -> tuple[OpenedScope, ...]:
-        """Add the rows of the scopes among `rows` that are opened, and of those in them; outer ones come first."""
-        found = []
+        """Add the rows of the opened scopes among `rows` and, recursively, in them; outer scopes come first."""
+        scopes = []
         waiting = deque(row for row in rows if isinstance(row, Stretch) and row.path in opened)
         while waiting and len(self.rows) < MOST_ROWS:
             stretch = waiting.popleft()
             inner = view.rows(stretch)
             self.add(inner[:limit])
             entries = tuple(map(view.row_entry, inner[:limit]))
-            found.append(OpenedScope(scope=stretch.path, entries=entries, truncated=len(inner) > limit))
+            scopes.append(OpenedScope(scope=stretch.path, entries=entries, truncated=len(inner) > limit))
             waiting.extend(row for row in inner[:limit] if isinstance(row, Stretch) and row.path in opened)
         self.complete = self.complete and not waiting
-        return tuple(found)
+        return tuple(scopes)
 
     def add_beside(self, inner: int, limit: int) -> None:
-        """Add the parameters and constants that operators of the first `inner` rows read, if they are not alone yet."""
+        """Add the parameters and constants read by operators of the first `inner` rows, unless they have a row."""
         edges = self._index.edges
-        # The last one is for nodes that no row stands for: their owner is -1.
+        # The last element is for nodes without a row, whose owner is -1.
         is_alone = np.array([*(isinstance(row, int) for row in self.rows), False])
         reader = self._owner[edges.target]
         read = (edges.source >= self._index.operators) & is_alone[reader] & (reader < inner)
@@ -136,7 +136,7 @@ class _Picture:
         self.add(positions[:limit])
 
     def add_outside(self, stretch: Stretch, limit: int) -> None:
-        """Add the neighbours of what is drawn, each by the largest scope around it that does not hold `stretch`."""
+        """Add the neighbours of the drawn nodes, each as the largest scope around it without `stretch` in it."""
         edges = self._index.edges
         positions = np.concatenate(
             [
@@ -145,14 +145,14 @@ class _Picture:
             ]
         )
         outside = np.unique(positions[(positions < stretch.start) | (positions >= stretch.end)])
-        found: dict[Row, None] = dict.fromkeys(self._groups(outside, stretch))
-        found.update(dict.fromkeys(self._scopes(outside[outside < self._index.operators], stretch)))
-        rows = list(found)
+        neighbours: dict[Row, None] = dict.fromkeys(self._groups(outside, stretch))
+        neighbours.update(dict.fromkeys(self._scopes(outside[outside < self._index.operators], stretch)))
+        rows = list(neighbours)
         self.complete = self.complete and len(rows) <= limit
         self.add(rows[:limit])
 
     def _groups(self, outside: NDArray[np.int32], stretch: Stretch) -> list[Row]:
-        """Return the parameters and constants one by one if they are few, else as groups."""
+        """Return the parameters and constants: each as a row if they are few, else as groups."""
         rows: list[Row] = []
         for path in (PARAMETERS, CONSTANTS):
             group = self._index.scopes.get(path)
@@ -163,17 +163,19 @@ class _Picture:
         return rows
 
     def _scopes(self, positions: NDArray[np.int32], stretch: Stretch) -> list[Row]:
-        """Return the rows of operators: of each scope around `stretch` those next to the way down to it."""
+        """Return the rows of operators: in each scope around `stretch`, those beside the path down to it."""
         rows: list[Row] = []
         around: Stretch | None = self._index.root
         while around is not None and len(positions):
-            inner = next((one for one in around.scopes if one.start <= stretch.start < stretch.end <= one.end), None)
-            starts = np.array([one.start for one in around.scopes], np.int64)
-            direct = positions >= around.own
+            inner = next(
+                (scope for scope in around.scopes if scope.start <= stretch.start < stretch.end <= scope.end), None
+            )
+            starts = np.array([scope.start for scope in around.scopes], np.int64)
+            direct = positions >= around.direct_start
             rows += positions[direct & (positions < around.end)].tolist()
             numbers = np.searchsorted(starts, positions[~direct], side="right") - 1
             siblings = [around.scopes[number] for number in np.unique(numbers).tolist()]
-            rows += [one for one in siblings if one is not inner]
+            rows += [scope for scope in siblings if scope is not inner]
             if inner is None or inner is stretch:
                 break
             positions = positions[(positions >= inner.start) & (positions < inner.end)]
@@ -181,19 +183,21 @@ class _Picture:
         return rows
 
     def edges(self, inner: int) -> tuple[tuple[GraphEdge, ...], bool]:
-        """Return the edges between rows of which at least one is among the first `inner`, and whether these are all."""
+        """Return the edges with an end among the first `inner` rows, and whether these are all of them."""
         edges = self._index.edges
         source, target = self._owner[edges.source].astype(np.int64), self._owner[edges.target].astype(np.int64)
         drawn = (source >= 0) & (target >= 0) & (source != target) & ((source < inner) | (target < inner))
         keys = ((source * len(self.rows) + target) * 2 + edges.control)[drawn]
         first_of = drawn.nonzero()[0]
-        found, firsts, amounts = np.unique(keys, return_index=True, return_counts=True)
-        made = []
-        for key, first, amount in zip(found[:MOST_EDGES].tolist(), firsts.tolist(), amounts.tolist(), strict=False):
+        unique_keys, firsts, amounts = np.unique(keys, return_index=True, return_counts=True)
+        graph_edges = []
+        for key, first, amount in zip(
+            unique_keys[:MOST_EDGES].tolist(), firsts.tolist(), amounts.tolist(), strict=False
+        ):
             ends, control = divmod(key, 2)
             at, to = divmod(ends, len(self.rows))
             producer = self._index.order[int(edges.source[first_of[first]])]
-            made.append(
+            graph_edges.append(
                 GraphEdge(
                     source=self._path(self.rows[at]),
                     target=self._path(self.rows[to]),
@@ -202,14 +206,14 @@ class _Picture:
                     label=edge_label(producer) if amount == 1 and not control else "",
                 )
             )
-        return tuple(made), len(found) <= MOST_EDGES
+        return tuple(graph_edges), len(unique_keys) <= MOST_EDGES
 
     def _path(self, row: Row) -> str:
         return row.path if isinstance(row, Stretch) else self._index.order[row].name
 
 
 def edge_label(producer: Node) -> str:
-    """Return what travels on a data edge from a node: ``float32[32,6,28,28]``; empty if the graph does not say."""
+    """Return the label of a data edge from a node: ``float32[32,6,28,28]``; empty if the graph has no type."""
     if len(producer.outputs) != 1:
         return f"{len(producer.outputs)} tensors" if producer.outputs else ""
     slot = producer.outputs[0]
@@ -219,18 +223,18 @@ def edge_label(producer: Node) -> str:
 
 
 def relation_graph(view: GraphView, address: TensorAddress, hops: int, limit: int) -> RelationGraph:
-    """Return a tensor's node with what feeds it and what reads the tensor.
+    """Return the node of a tensor with its producers and with the consumers of the tensor.
 
     Parameters
     ----------
     view : GraphView
         The graph.
     address : TensorAddress
-        An input's consumers are those of all outputs.
+        For an input, the consumers of all outputs of its node are included.
     hops : int
-        How many edges away, 1 to 10.
+        Maximum distance in edges, 1 to 10.
     limit : int
-        At most so many nodes.
+        Maximum number of nodes.
 
     Raises
     ------
@@ -258,7 +262,7 @@ def relation_graph(view: GraphView, address: TensorAddress, hops: int, limit: in
 
 
 class _Neighbourhood:
-    """Nodes around a centre with their distances, up to a number of them."""
+    """Nodes around a centre with their distances, up to a limit."""
 
     def __init__(self, graph: Graph, centre: Node, limit: int) -> None:
         self.distances = {centre: 0}
@@ -267,7 +271,7 @@ class _Neighbourhood:
         self._limit = limit
 
     def expand(self, hops: int, slot: int | None) -> None:
-        """Go so many edges up and down, the nearest first; a node that is known already stays where it is."""
+        """Add nodes up to `hops` edges up and down, the nearest first; each node keeps its first distance."""
         inputs, consumers = self._graph.inputs, self._graph.consumers
         centre = next(iter(self.distances))
         above = self._take(inputs(centre), -1)
@@ -305,11 +309,11 @@ def _related(view: GraphView, node: Node, distance: int, address: TensorAddress)
 
 
 def _edges_among(nodes: list[Node]) -> tuple[GraphEdge, ...]:
-    known = {node.name: node for node in nodes}
+    nodes_by_name = {node.name: node for node in nodes}
     counts: Counter[tuple[str, str, bool]] = Counter()
     for node in nodes:
         for edge in node.inputs:
-            if edge.source in known:
+            if edge.source in nodes_by_name:
                 counts[edge.source, node.name, edge.kind is EdgeKind.CONTROL] += 1
     return tuple(
         GraphEdge(
@@ -317,7 +321,7 @@ def _edges_among(nodes: list[Node]) -> tuple[GraphEdge, ...]:
             target=target,
             count=amount,
             control=control,
-            label=edge_label(known[source]) if amount == 1 and not control else "",
+            label=edge_label(nodes_by_name[source]) if amount == 1 and not control else "",
         )
         for (source, target, control), amount in counts.items()
     )

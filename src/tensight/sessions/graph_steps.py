@@ -1,4 +1,4 @@
-"""Which graphs of a rank ran in which step, as far as that is known."""
+"""The graphs of a rank that ran in each step, as far as known."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class GraphSteps:
-    """Stretches of iterations in which the same graphs are known to have run.
+    """Ranges of iterations in which the same graphs are known to have run.
 
     Parameters
     ----------
     stretches : iterable of (int, int, frozenset of str)
-        The first iteration, the one after the last, and the graphs that ran in all of them; in order.
+        First iteration, end (exclusive), and the graphs that ran in all of them; in order.
     """
 
     def __init__(self, stretches: Iterable[tuple[int, int, frozenset[str]]]) -> None:
@@ -25,13 +25,13 @@ class GraphSteps:
         self._firsts = [first for first, _, _ in self._stretches]
 
     def at(self, iteration: int) -> frozenset[str]:
-        """Return the graphs that ran in an iteration; where that is not known, last before it, else first after it."""
+        """Return the graphs that ran in an iteration; if unknown, the last before it, else the first after it."""
         if not self._stretches:
             return frozenset()
         return self._stretches[max(bisect_right(self._firsts, iteration) - 1, 0)][2]
 
     def of(self, graph: str) -> list[tuple[int, int]]:
-        """Return the first and the last of the steps in which a graph ran, between which no other is known to have."""
+        """Return the spans (first and last step) in which a graph ran; a known range without it separates spans."""
         spans: list[tuple[int, int]] = []
         ran_before = False
         for first, end, graphs in self._stretches:
@@ -45,7 +45,7 @@ class GraphSteps:
         return spans
 
     def are_apart(self, graph: str, other: str) -> bool:
-        """Whether each of two graphs is known to have run, and never in the same step as the other."""
+        """Return whether both graphs are known to have run, but never in the same step."""
         ran: set[str] = set()
         for _, _, graphs in self._stretches:
             ran.update(graphs & {graph, other})

@@ -1,4 +1,4 @@
-"""A graph as a tree to open, a list to search, and nodes to look at."""
+"""Views of a graph: the tree of its scopes, search, and the records of its nodes."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 MOST_CONSUMERS = 1000
 MOST_MEANT = 20
 MOST_SLOTS = 10_000
-"""Consumers, and inputs, that the record of a node lists."""
+"""Inputs, and outputs, that the record of a node lists."""
 
 MOST_SPANS = 100
-"""Stretches of steps that the record of a graph lists."""
+"""Spans of steps that the record of a graph lists."""
 
 Row = Stretch | int
 """A row of the tree: a scope or group, or the position of a node."""
@@ -53,7 +53,7 @@ _GROUP_KINDS: dict[str, Literal["parameters", "constants"]] = {PARAMETERS: "para
 
 
 class TreeView(ABC):
-    """The rows of a tree of nodes, with what is watched of them, and their hits.
+    """The rows of a tree of nodes, with watched nodes and hits.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class TreeView(ABC):
     index : TreeIndex
     hits : HitList
     watching : Watching or None
-        By the watchpoint that was asked about.
+        Nodes watched by the requested watchpoint.
     """
 
     __slots__ = ()
@@ -80,7 +80,7 @@ class TreeView(ABC):
         """Return the graphs of the program that have a row; empty if all have it."""
 
     @abstractmethod
-    def found(self, query: NodeQuery) -> list[int]:
+    def find(self, query: NodeQuery) -> list[int]:
         """Return the positions of the nodes that match, in the order of the graphs."""
 
     def stretch(self, scope: str) -> Stretch:
@@ -89,21 +89,21 @@ class TreeView(ABC):
         Raises
         ------
         NotFoundError
-            There is none of this path.
+            No scope has this path.
         """
-        found = self.index.scopes.get(scope)
-        if found is None:
+        stretch = self.index.scopes.get(scope)
+        if stretch is None:
             where = f"graph {self.index.name!r}" if self.index.name else f"rank {self.rank}"
             raise NotFoundError(
                 f"{where} has no scope {scope[:200]!r}; open the scopes from the root (an empty path) down"
             )
-        return found
+        return stretch
 
     def rows(self, stretch: Stretch) -> list[Row]:
-        """Return what is directly in a scope: scopes, at the root the groups, then nodes."""
+        """Return the rows directly in a scope: scopes, at the root also the groups, then nodes."""
         groups = self.index.groups if stretch is self.index.root else ()
         own_end = self.index.operators if stretch is self.index.root else stretch.end
-        return [*stretch.scopes, *groups, *range(stretch.own, own_end)]
+        return [*stretch.scopes, *groups, *range(stretch.direct_start, own_end)]
 
     def row_entry(self, row: Row) -> TreeEntry:
         """Return a row of the tree."""
@@ -134,7 +134,7 @@ class TreeView(ABC):
             kind=_GROUP_KINDS.get(stretch.path, "scope"),
             graph=self.index.name,
             graphs=self.graphs_of(stretch),
-            children=len(stretch.scopes) + stretch.end - stretch.own,
+            children=len(stretch.scopes) + stretch.end - stretch.direct_start,
             nodes=stretch.end - stretch.start,
             watched=self.watching.of_stretch(stretch) if self.watching is not None else None,
             hits=self.hits.count_below(self.rank, self.index.name, stretch.path),
@@ -188,7 +188,7 @@ class GraphView(TreeView):
         """Return that the graph has it."""
         return ()
 
-    def found(self, query: NodeQuery) -> list[int]:
+    def find(self, query: NodeQuery) -> list[int]:
         """Return the positions of the nodes that match, in the order of the graph's file."""
         return sorted(query.mask(self.index).nonzero()[0].tolist(), key=self.index.file_order.__getitem__)
 
@@ -208,13 +208,13 @@ class GraphView(TreeView):
     def node_record(
         self, name: str, position: int | None, graphs: tuple[str, ...] = (), *, apart: bool = False
     ) -> NodeRecord:
-        """Return all that the graph says about a node.
+        """Return the record of a node with everything that the graph knows about it.
 
         Parameters
         ----------
         name : str
         position : int or None
-            In the order of execution.
+            Position in execution order.
         graphs : tuple of str
             The graphs of the program that have it.
         apart : bool
@@ -223,7 +223,7 @@ class GraphView(TreeView):
         Raises
         ------
         NotFoundError
-            There is no such node.
+            The graph has no such node.
         """
         node = self.node(name)
         consumers = self.index.graph.consumers(node)
@@ -248,12 +248,12 @@ class GraphView(TreeView):
         )
 
     def _inputs(self, node: Node) -> tuple[Slot, ...]:
-        """Return the inputs as a dumped operator counts them, each with the node that really computes it."""
+        """Return the inputs, numbered as in a dump of the operator, each with the node that computes it."""
         slots: list[Slot] = []
         for edge in node.inputs:
             if len(slots) >= MOST_SLOTS:
                 break
-            # A tuple counts as its elements, so one edge may be several inputs.
+            # A tuple counts as its elements, so an edge may be several inputs.
             for producer in self.index.graph.flat_producers(Node("", "", inputs=(edge,))):
                 number = len(slots)
                 if producer is None:
@@ -261,8 +261,8 @@ class GraphView(TreeView):
                     slots.append(Slot(slot=number, io="input", peer=edge.source, control=not dangling))
                 else:
                     peer, peer_slot = producer
-                    known = peer.outputs[peer_slot] if peer_slot < len(peer.outputs) else None
-                    slots.append(_slot(number, "input", known, peer=peer.name, peer_slot=peer_slot))
+                    output = peer.outputs[peer_slot] if peer_slot < len(peer.outputs) else None
+                    slots.append(_slot(number, "input", output, peer=peer.name, peer_slot=peer_slot))
         return tuple(slots[:MOST_SLOTS])
 
 
@@ -275,7 +275,7 @@ class ProgramView(TreeView):
     program : Program
     index : ProgramIndex
     ran : frozenset of str
-        The graphs that ran in the step that is shown: a node that they have is shown in them.
+        The graphs that ran in the shown step; they take precedence as the graph in which a node is shown.
     """
 
     rank: int
@@ -286,15 +286,15 @@ class ProgramView(TreeView):
     ran: frozenset[str] = frozenset()
 
     def shown(self, position: int) -> tuple[GraphIndex, Node]:
-        """Return the graph in which a node is shown, and the node that it has."""
+        """Return the graph in which a node is shown, and the node in that graph."""
         return self.index.shown(position, self.ran)
 
     def graphs_of(self, row: Row) -> tuple[str, ...]:
-        """Return the graphs that have a node, or any of a scope; empty if all have."""
+        """Return the graphs that have a node, or any node of a scope; empty if all do."""
         graphs = self.index.graphs_of(row) if isinstance(row, int) else self.index.graphs_below(row.start, row.end)
         return () if len(graphs) == len(self.program.graphs) else graphs
 
-    def found(self, query: NodeQuery) -> list[int]:
+    def find(self, query: NodeQuery) -> list[int]:
         """Return the positions of the nodes that match in any graph, in the order of the program."""
         mask = self.index.of_graphs(map(query.mask, self.program.indexes))
         return sorted(mask.nonzero()[0].tolist(), key=self.index.file_order.__getitem__)
@@ -310,16 +310,16 @@ class ProgramView(TreeView):
 
 
 def graph_record(rank: int, graph: Graph, steps: Sequence[tuple[int, int]] = (), *, ran: bool = False) -> GraphRecord:
-    """Return what a session tells about a graph.
+    """Return the record of a graph.
 
     Parameters
     ----------
     rank : int
     graph : Graph
     steps : sequence of (int, int)
-        The first and the last of steps in which it is known to have run.
+        Spans (first and last step) in which it is known to have run.
     ran : bool
-        Whether it ran in the step that is shown.
+        Whether it ran in the shown step.
     """
     return GraphRecord(
         rank=rank,
@@ -337,18 +337,19 @@ def graph_record(rank: int, graph: Graph, steps: Sequence[tuple[int, int]] = (),
 
 
 def require_page(offset: int, limit: int) -> None:
-    """Refuse a part of a list that no list has.
+    """Validate the bounds of a page.
 
     Raises
     ------
     InputError
+        `offset` is negative or `limit` is less than 1.
     """
     if offset < 0 or limit < 1:
         raise InputError(f"offset {offset} and limit {limit}: offset must be at least 0, limit at least 1")
 
 
 def kind_word(node: Node) -> Literal["operator", "parameter", "constant"]:
-    """Return what a node is, in one word."""
+    """Return the kind of a node as a word."""
     return "constant" if node.is_constant else "parameter" if node.is_parameter else "operator"
 
 
@@ -358,13 +359,13 @@ def output_slots(node: Node) -> tuple[Slot, ...]:
 
 
 def _slot(
-    number: int, io: Literal["input", "output"], known: OutputSlot | None, *, peer: str = "", peer_slot: int = 0
+    number: int, io: Literal["input", "output"], declared: OutputSlot | None, *, peer: str = "", peer_slot: int = 0
 ) -> Slot:
     return Slot(
         slot=number,
         io=io,
-        dtype=known.dtype if known is not None else "",
-        shape=known.shape if known is not None else None,
+        dtype=declared.dtype if declared is not None else "",
+        shape=declared.shape if declared is not None else None,
         peer=peer,
         peer_slot=peer_slot,
     )
@@ -372,22 +373,22 @@ def _slot(
 
 @dataclass(frozen=True, slots=True)
 class NodeQuery:
-    """What to search for; a node must match all that is given.
+    """Criteria of a search; a node must match all that are given.
 
     Attributes
     ----------
     name, op_type, stack : str
-        Parts of the name, of the type, of a line of the stack (``# - /p/net.py:16  x = self.relu(x)``); or regular
-        expressions for them.
+        Substrings of the name, the type, a line of the stack (``# - /p/net.py:16  x = self.relu(x)``); or regular
+        expressions.
     kind : str
         ``operator``, or the value of a `NodeKind`; ``parameter`` for all parameters.
     regex, case_sensitive : bool
-        How the texts are meant.
+        How to match the texts.
 
     Raises
     ------
     InputError
-        A text is too long, or there is no such kind.
+        A text is too long, or the kind is unknown.
     """
 
     name: str = ""
@@ -398,37 +399,37 @@ class NodeQuery:
     case_sensitive: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what nothing could match."""
+        """Refuse texts that are too long and unknown kinds."""
         for text, what in ((self.name, "the name"), (self.op_type, "the type"), (self.stack, "the text of the stack")):
             require_short(text, what)
-        known = ["operator", "parameter", *(kind.value for kind in NodeKind)]
-        if self.kind and self.kind not in known:
-            raise InputError(f"{self.kind[:80]!r} is no kind of node; there are {', '.join(known)}")
+        kinds = ["operator", "parameter", *(kind.value for kind in NodeKind)]
+        if self.kind and self.kind not in kinds:
+            raise InputError(f"{self.kind[:80]!r} is not a kind of node; there are {', '.join(kinds)}")
 
     def mask(self, index: GraphIndex) -> NDArray[np.bool_]:
-        """Return which nodes of a graph match, in the order of the index."""
-        found = np.ones(len(index), bool)
+        """Return a mask of the matching nodes of a graph, in the order of its index."""
+        mask = np.ones(len(index), bool)
         if self.kind:
-            found &= _of_kind(index, self.kind)
+            mask &= _of_kind(index, self.kind)
         if self.name:
             texts = index.names if self.case_sensitive or self.regex else index.lower_names
-            found &= self._find(self.name, texts, lowered=texts is index.lower_names)
+            mask &= self._find(self.name, texts, lowered=texts is index.lower_names)
         if self.op_type:
             types = sorted({node.type for node in index.order})
             matched = {name for name, is_in in zip(types, self._find(self.op_type, types), strict=True) if is_in}
-            found &= np.fromiter((node.type in matched for node in index.order), bool, len(index))
+            mask &= np.fromiter((node.type in matched for node in index.order), bool, len(index))
         if self.stack:
-            found &= self._by_stack(index)
-        return found
+            mask &= self._by_stack(index)
+        return mask
 
     def _by_stack(self, index: GraphIndex) -> NDArray[np.bool_]:
-        """Search the lines first: each occurs in many stacks, and each stack at many nodes."""
+        """Search the distinct lines: each occurs in many stacks, and each stack at many nodes."""
         stacks = {node.stack for node in index.order}
         lines = sorted({line for stack in stacks for line in stack if line.strip()})
         matches = self._find(self.stack, [parse_frame(line).text for line in lines])
         matched = {line for line, is_in in zip(lines, matches.tolist(), strict=True) if is_in}
-        wanted = {stack for stack in stacks if not matched.isdisjoint(stack)}
-        return np.fromiter((node.stack in wanted for node in index.order), bool, len(index))
+        matched_stacks = {stack for stack in stacks if not matched.isdisjoint(stack)}
+        return np.fromiter((node.stack in matched_stacks for node in index.order), bool, len(index))
 
     def _find(self, query: str, texts: Sequence[str], *, lowered: bool = False) -> NDArray[np.bool_]:
         if self.regex:
@@ -452,8 +453,8 @@ def search_page(views: Iterable[TreeView], query: NodeQuery, offset: int, limit:
     total = 0
     nodes: list[FoundNode] = []
     for view in views:
-        positions = view.found(query)
-        # Of the nodes found in all trees this one has those from `total` on.
+        positions = view.find(query)
+        # `total` nodes of the trees before this one match.
         first = max(offset - total, 0)
         entries = map(view.node_entry, positions[first : max(offset + limit - total, 0)])
         nodes.extend(FoundNode(rank=view.rank, graph=entry.graph, entry=entry) for entry in entries)
@@ -469,16 +470,16 @@ def nodes_meant(graphs: Sequence[Graph], typed: str, ran: Collection[str]) -> No
     graphs : sequence of Graph
         Of one rank.
     typed : str
-        As of `tensight.graph.naming.meant`.
+        As for `tensight.graph.naming.meant`.
     ran : collection of str
-        The graphs that ran in the step: of those that have the node they come first, then the newest.
+        The graphs that ran in the step. Of the graphs with the node they come first, then the newest.
     """
     if any(typed in graph for graph in graphs):
         names = [typed]
     else:
-        known = {node.name for graph in graphs for node in graph.nodes}
-        names = meant(known, typed)
+        all_names = {node.name for graph in graphs for node in graph.nodes}
+        names = meant(all_names, typed)
     owners = [graph.name for graph in reversed(graphs) if len(names) == 1 and names[0] in graph]
     owners.sort(key=lambda graph: graph not in ran)
-    similar = () if names else tuple(nearest(known, typed))
+    similar = () if names else tuple(nearest(all_names, typed))
     return NodesMeant(names=tuple(names[:MOST_MEANT]), total=len(names), graphs=tuple(owners), similar=similar)

@@ -1,4 +1,4 @@
-"""The hits of all steps of a run, not only of the one that is shown."""
+"""The hits of all steps of a run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 MOST_HITS = 50_000
 """Hits kept of a run, all steps together.
 
-Those of the oldest steps at which nothing new was found are dropped first, then those of the oldest steps.
+Hits of steps at which the training did not stop are dropped first, then those of other steps, oldest first.
 """
 
 
 class HitHistory:
-    """The hits of all steps of a run, as far as there is room."""
+    """The hits of all steps of a run, up to `MOST_HITS`."""
 
     def __init__(self, steps: Mapping[int, Iterable[SessionHit]] | None = None) -> None:
         self._steps = {step: tuple(hits) for step, hits in (steps or {}).items()}
@@ -25,7 +25,7 @@ class HitHistory:
         self._without_stop: dict[int, None] = {}
 
     def set(self, step: int, hits: tuple[SessionHit, ...]) -> None:
-        """Note the hits of a step in place of those that were noted of it."""
+        """Replace the hits of a step."""
         self._without_stop.pop(step, None)
         self._set(step, hits)
 
@@ -52,5 +52,5 @@ class HitHistory:
         return self._steps.get(step, ())
 
     def snapshot(self) -> dict[int, tuple[SessionHit, ...]]:
-        """Return the hits by step, as they are now."""
+        """Return a copy of the current hits by step."""
         return dict(self._steps)

@@ -1,4 +1,4 @@
-"""The hits of the current step: grouped by node, in the order in which the nodes ran, page by page."""
+"""The hits of the current step, grouped by node, in execution order, by page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tensight.watchpoints import Hit
 
 MOST_HITS = 200_000
-"""Hits kept of one step; a person reads a few of them, and a run gone wrong has one for every tensor."""
+"""Hits kept of a step. Users read a few of them, but a broken run can have one for every tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,15 @@ class SessionHit:
     Attributes
     ----------
     rank, graph, node, slot, iteration, io
-        The tensor's address. The node need not be one of the graph.
+        The tensor's address. The node may be missing in the graph.
     hit : HitRecord
         Watchpoint, thresholds, actual values.
     position : int or None
-        Place of the node in the order of execution, None if unknown.
+        Position of the node in execution order, None if unknown.
     type : str
-        Type of the operator; ``Parameter``.
+        Type of the operator, or ``Parameter``.
     line : Frame or None
-        The person's line of code behind the node.
+        The line of user code that created the node.
     """
 
     rank: int
@@ -56,7 +56,7 @@ class SessionHit:
 
 
 def hit_record(hit: Hit) -> HitRecord:
-    """Return what a session tells about a hit: its watchpoint, and each threshold with the actual value."""
+    """Return the record of a hit: its watchpoint, and each threshold with the actual value."""
     watchpoint = hit.watchpoint
     check = watchpoint.check
     parameters = tuple(
@@ -78,18 +78,18 @@ def hit_record(hit: Hit) -> HitRecord:
 
 
 class HitList:
-    """The hits of one step; the next step's replace them.
+    """The hits of a step; the hits of the next step replace them.
 
-    Only to be changed in one thread; what it answers may be read in others.
+    One thread may change it while others read from it.
 
     Attributes
     ----------
     step : int
         The step that the hits belong to.
     outdated : bool
-        The step was not checked with the watchpoints as they are.
+        Whether the watchpoints changed after the step was checked.
     dropped : int
-        Hits beyond `MOST_HITS` that were not kept.
+        Number of hits beyond `MOST_HITS`, which were not kept.
     """
 
     def __init__(self) -> None:
@@ -100,14 +100,14 @@ class HitList:
         self._grouped: _Grouped | None = None
 
     def replace(self, step: int, hits: Iterable[SessionHit]) -> None:
-        """Take the hits of a check of all watchpoints at a step; they are up to date."""
+        """Replace the hits by those of a check of all watchpoints at a step, and mark them as up to date."""
         self.clear()
         self.step = step
         self.outdated = False
         self.add(hits)
 
     def add(self, hits: Iterable[SessionHit]) -> None:
-        """Take further hits of the same step. A hit of one watchpoint on one tensor replaces an earlier one."""
+        """Add hits of the same step. A hit replaces an earlier one of the same watchpoint on the same tensor."""
         for hit in hits:
             if len(self._hits) < MOST_HITS:
                 self._hits.append(hit)
@@ -115,31 +115,31 @@ class HitList:
                 self.dropped += 1
 
     def clear(self) -> None:
-        """Forget all hits."""
+        """Remove all hits."""
         self._hits = []
         self.dropped = 0
 
     def __len__(self) -> int:
-        """Return how many hits there are, those included that only report a check that could not be made."""
+        """Return the number of hits, including reports of checks that could not be made."""
         return len(self._hits)
 
     def all(self) -> tuple[SessionHit, ...]:
-        """Return the hits in the order in which they came."""
+        """Return the hits in the order of their arrival."""
         return tuple(self._hits)
 
     @property
     def tensors(self) -> int:
-        """How many tensors have a hit; a check that could not be made is none."""
+        """Number of tensors with a hit; a check that could not be made is not a hit."""
         return self._groups.tensors
 
     def count_of(self, watchpoint: int) -> int:
-        """Return on how many tensors a watchpoint hit."""
+        """Return the number of tensors on which a watchpoint hit."""
         return self._groups.by_watchpoint[watchpoint]
 
     def count_below(self, rank: int, graph: str, scope: str) -> int:
-        """Return how many tensors with a hit there are at a node, below a scope, or in a group of the root.
+        """Return the number of tensors with a hit at a node, below a scope, or in a group of the root.
 
-        Without the name of a graph those of all graphs count.
+        An empty `graph` counts the tensors of all graphs.
         """
         return self._groups.below[rank, graph, scope]
 
@@ -157,21 +157,21 @@ class HitList:
         offset: int = 0,
         limit: int = 10,
     ) -> HitPage:
-        """Return some of the nodes with hits, in the order of execution.
+        """Return a page of the nodes with hits, in execution order.
 
         Parameters
         ----------
         rank, graph, watchpoint
-            Only these; all by default.
+            Only hits of these; all by default.
         focus : str
-            Name of a node: the page, of `limit` nodes, that has it. `offset` counts if it has no hits.
+            Name of a node: return the page that contains it, instead of the one at `offset`, if it has hits.
         offset, limit : int
-            The first node, and how many.
+            Index of the first node, and the maximum number of nodes.
 
         Raises
         ------
         InputError
-            If `offset` is negative or `limit` is not positive.
+            `offset` is negative or `limit` is not positive.
         """
         if offset < 0 or limit < 1:
             raise InputError(f"offset {offset} and limit {limit}: offset must be at least 0, limit at least 1")
@@ -195,7 +195,7 @@ class HitList:
 
     @property
     def _groups(self) -> _Grouped:
-        # Another thread may be adding hits: what is grouped belongs to the list and its length, then and now.
+        # Another thread may be adding hits: the groups are valid for this list object at this length only.
         hits, amount = self._hits, len(self._hits)
         grouped = self._grouped
         if grouped is None or grouped.hits is not hits or grouped.amount != amount:
@@ -236,7 +236,7 @@ class _Node:
 
     @property
     def sort_key(self) -> tuple[float, int, int]:
-        """The position in the order of execution, then the rank; nodes without a position come last."""
+        """The position in execution order, then the rank; nodes without a position come last."""
         return (math.inf if self.position is None else self.position, self.rank, self.first)
 
     def record(self, watchpoint: int | None) -> NodeHits:
@@ -259,7 +259,7 @@ class _Node:
 
 
 class _Grouped:
-    """Hits by node, and what is counted of them; computed when asked for, and never changed."""
+    """Hits by node, and counts of them, computed at first access. Immutable."""
 
     def __init__(self, hits: list[SessionHit], amount: int) -> None:
         self.hits = hits
@@ -274,30 +274,30 @@ class _Grouped:
 
     @cached_property
     def tensors(self) -> int:
-        """How many tensors have a hit."""
+        """Number of tensors with a hit."""
         return sum(any(hit.hit for hit in hits.values()) for node in self.nodes for hits in node.tensors.values())
 
     @cached_property
     def abbreviations(self) -> Mapping[TensorAddress, tuple[str, ...]]:
-        """Of each tensor with a hit, the conditions."""
-        found = {}
+        """Abbreviations of the conditions that hit, by tensor."""
+        by_tensor = {}
         for node in self.nodes:
             for tensor, hits in node.tensors.items():
                 texts = {hit.abbreviation or hit.condition: None for _, hit in sorted(hits.items()) if hit.hit}
                 if texts:
-                    found[node.address(tensor)] = tuple(texts)
-        return found
+                    by_tensor[node.address(tensor)] = tuple(texts)
+        return by_tensor
 
     @cached_property
     def by_watchpoint(self) -> Counter[int]:
-        """How many tensors each watchpoint hit."""
+        """Number of tensors that each watchpoint hit."""
         return Counter(
             number for node in self.nodes for hits in node.tensors.values() for number, hit in hits.items() if hit.hit
         )
 
     @cached_property
     def below(self) -> Counter[tuple[int, str, str]]:
-        """How many tensors with a hit each node, scope and group has."""
+        """Number of tensors with a hit in each node, scope and group."""
         counts: Counter[tuple[int, str, str]] = Counter()
         for node in self.nodes:
             amount = sum(any(hit.hit for hit in hits.values()) for hits in node.tensors.values())
@@ -309,7 +309,7 @@ class _Grouped:
 
 
 def _paths_above(node: str, node_type: str) -> list[str]:
-    """Return the name of a node, and the paths of all that it lies in."""
+    """Return the name of a node, and the paths of all scopes and groups that contain it."""
     groups = {"Parameter": PARAMETERS, "Const": CONSTANTS}
     if node_type in groups:
         return list(dict.fromkeys(("", groups[node_type], node)))

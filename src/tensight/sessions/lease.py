@@ -1,4 +1,4 @@
-"""How long the session of a script stays: while it is held, or while something is asked of it now and then."""
+"""The lifetime of a script's session: it stays open while a client holds it, or while requests arrive."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GRACE_S = 10.0
-"""After whoever held it has left: a connection may break and come again."""
+"""Seconds that a session stays after its last holder has left: a broken connection may be restored."""
 
 IDLE_S = 600.0
-"""After the last request, where nobody ever held it."""
+"""Seconds that a session stays after the last request, if no client ever held it."""
 
 
 class Lease:
-    """Who needs a session that ends with those who need it.
+    """The holders of a session that closes when its last client leaves.
 
-    Only to be used from the event loop's thread.
+    Not thread-safe: use it from the event loop's thread only.
 
     Attributes
     ----------
     ended : asyncio.Event
-        Set when the session is closed: who holds it is sent away.
+        Set when the session is closed; holders must then disconnect.
     """
 
     def __init__(self) -> None:
@@ -37,23 +37,23 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody holds it now, or never has and may still come."""
+        """Whether a client holds the session, or none has held it yet."""
         return self._holders > 0 or not self._was_held
 
     @property
     def left_s(self) -> float:
-        """Seconds until nobody needs it any more, if nothing is asked of it before; infinite while it is held."""
+        """Seconds until the lease expires if no request arrives; infinite while it is held."""
         if self._holders:
             return math.inf
         return self._used + (GRACE_S if self._was_held else IDLE_S) - time.monotonic()
 
     def use(self) -> None:
-        """Note that something is asked of the session."""
+        """Note a request to the session."""
         self._used = time.monotonic()
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold it as long as the context lasts."""
+        """Hold the lease within this context."""
         self._holders += 1
         self._was_held = True
         try:

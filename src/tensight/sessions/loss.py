@@ -1,4 +1,4 @@
-"""Which tensor of a graph is the loss: what the backward pass begins with, what a training step returns, or a name."""
+"""Detection of the loss tensor: from what starts the backward pass, what a training step returns, and names."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 _LOSS = re.compile(r"loss|cross_?entropy|nll", re.IGNORECASE)
 _BACKWARD = re.compile(r"(^|/)(Gradients|Optimizer)(/|$)")
 _BEGINS_BACKWARD = ("Loss", "ones_like", "OnesLike")
-"""Types of the operators that read the loss to begin the backward pass."""
+"""Types of the operators that read the loss to start the backward pass."""
 
 
 def find_loss(tensors: Iterable[ListedTensor], graphs: Mapping[str, Graph]) -> ListedTensor | None:
-    """Return the tensor that is most likely the loss; None if none of them is.
+    """Return the tensor that is most likely the loss; None if no tensor qualifies.
 
     Parameters
     ----------
     tensors : iterable of ListedTensor
-        Of which something is known.
+        Tensors with statistics or values.
     graphs : mapping of str to Graph
-        By name.
+        Graphs by name.
     """
     best: tuple[tuple[int, int], ListedTensor] | None = None
     returned = {name: _returned(graph) for name, graph in graphs.items()}
-    for one in tensors:
-        rank = _likeliness(one, graphs.get(one.graph), returned.get(one.graph, ()))
+    for tensor in tensors:
+        rank = _likeliness(tensor, graphs.get(tensor.graph), returned.get(tensor.graph, ()))
         if rank and (best is None or rank > best[0]):
-            best = rank, one
+            best = rank, tensor
     return best[1] if best else None
 
 
 def _returned(graph: Graph) -> Collection[tuple[str, int]]:
-    """Return what a graph that trains returns, as names of nodes and their slots; of others it may be anything."""
+    """Return the (node name, slot) pairs that a training graph returns; empty for other graphs."""
     if not any(is_gradient_scope(node.name) for node in graph.operators):
         return ()
     return {(producer[0].name, producer[1]) for _, producer in graph.results if producer is not None}
@@ -69,42 +69,42 @@ def _likeliness(
 
 
 def with_reported_loss(
-    found: tuple[str, Mapping[int, tuple[float | None, int]]] | None,
+    loss: tuple[str, Mapping[int, tuple[float | None, int]]] | None,
     reported: Mapping[tuple[str, int], Sequence[tuple[int, float]]],
 ) -> tuple[str, Mapping[int, tuple[float | None, int]]] | None:
-    """Return the loss with the steps for which the training itself reported it; without an address if no tensor is it.
+    """Return the loss, completed by values that the training reported; without a loss tensor, the address is empty.
 
     Parameters
     ----------
-    found : (str, mapping of int to (float or None, int)) or None
-        Address of the loss among the tensors, and its value and marks by step.
+    loss : (str, mapping of int to (float or None, int)) or None
+        Address of the loss tensor, and its value and marks by step.
     reported : mapping of (str, int) to sequence of (int, float)
-        Numbers that the training reported, by name and slot: step and value.
+        Values that the training reported, by name and slot: step and value.
     """
-    own = reported.get(("loss", 0))
-    if not own:
-        return found
-    address, known = found if found is not None else ("", {})
+    reported_loss = reported.get(("loss", 0))
+    if not reported_loss:
+        return loss
+    address, by_step = loss if loss is not None else ("", {})
     return address, {
-        **{step: (value if math.isfinite(value) else None, mark_of(value)) for step, value in own},
-        **known,
+        **{step: (value if math.isfinite(value) else None, mark_of(value)) for step, value in reported_loss},
+        **by_step,
     }
 
 
 def mark_of(value: float) -> int:
-    """Return the mark of a number: whether it is NaN or infinite."""
+    """Return the mark of a number: `NAN`, `INFINITE`, or 0."""
     return NAN if math.isnan(value) else INFINITE if math.isinf(value) else 0
 
 
 def loss_curve(
-    address: str, known: Mapping[int, tuple[float | None, int]], spans: Sequence[tuple[int, int]]
+    address: str, by_step: Mapping[int, tuple[float | None, int]], spans: Sequence[tuple[int, int]]
 ) -> LossCurve:
-    """Return the curve of a loss in the columns of a timeline.
+    """Return the loss curve in the columns of a timeline.
 
     Parameters
     ----------
     address : str
-    known : mapping of int to (float or None, int)
+    by_step : mapping of int to (float or None, int)
         Value and marks by step.
     spans : sequence of (int, int)
         The first and the last step of each column.
@@ -112,14 +112,14 @@ def loss_curve(
     values: list[float | None] = [None] * len(spans)
     marks = [NOTHING] * len(spans)
     column = 0
-    for step in sorted(known):
+    for step in sorted(by_step):
         while column < len(spans) and step > spans[column][1]:
             column += 1
         if column == len(spans):
             break
         if step < spans[column][0]:
             continue
-        value, mark = known[step]
+        value, mark = by_step[step]
         values[column] = value if value is not None else values[column]
         marks[column] = (marks[column] | mark) & (NAN | INFINITE | HIT)
     return LossCurve(address=address, values=tuple(values), marks=tuple(marks))

@@ -1,4 +1,4 @@
-"""Where anomalies began, as sessions tell it: with the stack, and the code around the person's own line."""
+"""Records of the origins of anomalies, with the stack and the code around the user's line."""
 
 from __future__ import annotations
 
@@ -20,30 +20,29 @@ if TYPE_CHECKING:
     from tensight.sessions.records import Frame
 
 LINES_AROUND = 3
-"""Lines of code that are shown before and after the one where an anomaly began."""
+"""Lines of code shown before and after the line where an anomaly began."""
 
 
 def origin_records(origins: Iterable[Origin], texts: Mapping[str, str]) -> tuple[OriginRecord, ...]:
-    """Return what a session tells about origins.
+    """Return the records of origins.
 
     Parameters
     ----------
     origins : iterable of Origin
     texts : mapping of str to str
-        Of files of code, by path, as far as the training process sent them.
+        Texts of source files by path, as far as the training process sent them.
     """
     return tuple(_origin_record(origin, texts) for origin in origins)
 
 
 def with_line(origin: Origin, used: Callable[[str, str], Node | None]) -> Origin:
-    """Return an origin with the stack of where it is used, if it has none of its own.
+    """Return an origin with the stack of the operator that uses it, if it has no line of user code itself.
 
     Parameters
     ----------
     origin : Origin
     used : callable
-        Returns for a graph and the name of a node the operator in whose line a person looks for it; None if there is
-        none.
+        Returns the operator that uses a node, given by graph and name; see `node_of_use`. None if there is none.
     """
     if origin.user_frame is not None:
         return origin
@@ -52,21 +51,21 @@ def with_line(origin: Origin, used: Callable[[str, str], Node | None]) -> Origin
 
 
 def effects_of(hits: Iterable[SessionHit]) -> dict[Anomaly, list[Effect]] | None:
-    """Return what watchpoints hit on, by the anomalies that may explain it; None if there is no hit.
+    """Return the tensors that watchpoints hit, by the anomalies that may explain the hits; None if there is no hit.
 
     Parameters
     ----------
     hits : iterable of SessionHit
-        Of the step that is shown.
+        Hits of the shown step.
     """
-    found = [one for one in hits if one.hit.hit]
-    if not found:
+    actual_hits = [hit for hit in hits if hit.hit.hit]
+    if not actual_hits:
         return None
     effects: dict[Anomaly, list[Effect]] = {}
-    for one in found:
+    for hit in actual_hits:
         for anomaly in Anomaly:
-            if explains(anomaly, one.hit.condition):
-                effects.setdefault(anomaly, []).append(Effect(one.rank, one.graph, one.node, one.iteration))
+            if explains(anomaly, hit.hit.condition):
+                effects.setdefault(anomaly, []).append(Effect(hit.rank, hit.graph, hit.node, hit.iteration))
     return effects
 
 
@@ -93,7 +92,7 @@ def _origin_record(origin: Origin, texts: Mapping[str, str]) -> OriginRecord:
 
 
 def excerpt(line: Frame, texts: Mapping[str, str]) -> tuple[CodeLine, ...]:
-    """Return lines with those around them; none if the text of their file is not known, or is another now."""
+    """Return the lines of a frame with surrounding lines; empty if the text of the file is unknown or has changed."""
     lines = texts.get(line.file, "").splitlines()
     if line.line is None or not 1 <= line.line <= len(lines) or line.code.strip() not in lines[line.line - 1]:
         return ()

@@ -1,6 +1,6 @@
 """The overview: tensors in execution order by steps, in as many cells as a screen can show.
 
-What a session knows comes as one column of numbers for each step; everything here works on whole columns.
+Sources yield a column of numbers for each step; everything here works on whole columns.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
     from tensight.sessions.hit_list import SessionHit
 
 NAN, INFINITE, HIT, NOTHING = 1, 2, 4, 8
-"""Marks of a cell, to be added."""
+"""Marks of a cell, as bit flags."""
 
 STATISTICS: tuple[OverviewStatistic, ...] = get_args(OverviewStatistic)
 
 DIGITS = 5
-"""Of values: more than colours tell apart."""
+"""Significant digits of values; colours cannot show more."""
 
 Columns = dict[str, "NDArray[np.float64]"]
 
 
 class ListedTensor(NamedTuple):
-    """A tensor of a rank, in whichever graphs its node is.
+    """A tensor of a rank, in all graphs that have its node.
 
     Attributes
     ----------
     node, io, slot
     graph : str
-        The newest.
+        The newest of the graphs.
     graphs : tuple of str
     type : str
-        Of the operator.
+        Type of the operator.
     position : int or None
-        Of the node in the order of execution.
+        Position of the node in execution order.
     """
 
     node: str
@@ -57,21 +57,21 @@ class ListedTensor(NamedTuple):
     position: int | None = None
 
 
-def own_graph(graph: str, node: str) -> str:  # noqa: ARG001 - takes the place of `Program.first_of`
-    """Return a graph: of a run with one graph, it is the first in which a node is the same."""
+def own_graph(graph: str, node: str) -> str:  # noqa: ARG001 - has the signature of `Program.first_of`
+    """Return the graph itself; implements `OverviewSource.first_of` for a run with a single graph."""
     return graph
 
 
 class StepColumn(NamedTuple):
-    """What is known of some tensors at one step.
+    """Values and marks of some tensors at a step.
 
     Attributes
     ----------
     step : int
     tensors : int array, shape (n,)
-        Places in `OverviewSource.tensors`; of one that is there twice the last counts.
+        Indices in `OverviewSource.tensors`; the last entry of a repeated index counts.
     values : float array, shape (n,)
-        NaN where there is none.
+        NaN where unknown.
     marks : uint8 array, shape (n,)
     """
 
@@ -82,16 +82,16 @@ class StepColumn(NamedTuple):
 
 
 class OverviewSource(Protocol):
-    """Where the numbers come from: a dump, or what a training has told.
+    """Source of the numbers: a dump, or the reports of a training.
 
     Attributes
     ----------
     rank : int
     tensors : list of ListedTensor
     steps : int array
-        Of which statistics are known, in order.
+        Steps with statistics, in order.
     first_of : callable
-        Returns for a graph and the name of a node of it the first graph in which that node is the same.
+        Returns the first graph in which a node, given by graph and name, is the same.
     """
 
     rank: int
@@ -100,26 +100,26 @@ class OverviewSource(Protocol):
     first_of: Callable[[str, str], str]
 
     def columns(self, statistic: OverviewStatistic) -> Iterator[StepColumn]:
-        """Yield what is known, step by step; a step may come several times in a row."""
+        """Yield columns in the order of their steps; consecutive columns may belong to the same step."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewChoice:
-    """What is to be pictured.
+    """Selection of what the overview shows.
 
     Attributes
     ----------
     statistic : OverviewStatistic
     query : str
-        Words, parts of the node's name or the operator's type in any case; all must be there.
+        Words, each part of the node's name or the operator's type, case-insensitive; all must match.
     offset, limit : int
-        The first tensor, and how many.
+        Index of the first tensor, and the maximum number of tensors.
     rows, columns : int
-        Cells at most.
+        Maximum number of cells.
     first_step, last_step : int
-        Only these steps, and those between.
+        Range of steps, inclusive.
     locate : tuple of str
-        Addresses of tensors whose rows are told; their steps do not count.
+        Addresses of tensors whose rows are returned; their steps are ignored.
     """
 
     statistic: OverviewStatistic = "abs_mean"
@@ -133,7 +133,7 @@ class OverviewChoice:
     locate: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be asked for. InputError."""
+        """Validate the choice. InputError."""
         if self.statistic not in STATISTICS:
             raise InputError(f"there is no overview of {self.statistic[:80]!r}; choose one of {', '.join(STATISTICS)}")
         if self.offset < 0 or min(self.limit, self.rows, self.columns) < 1:
@@ -149,28 +149,36 @@ def overview(
     ----------
     source : OverviewSource
     hits : mapping of int to sequence of SessionHit
-        By step. Tensors that are known only by their hits are pictured as well.
+        Hits by step. Tensors known only from hits are shown as well.
     choice : OverviewChoice
     **unread
         `unread` and `unread_bytes` of the record.
     """
-    found = {step: own for step, of in hits.items() if (own := [one for one in of if _is_of(one, source.rank)])}
-    keys = {_key(one, source): index for index, one in enumerate(source.tensors)} if found or choice.locate else {}
-    tensors = [*source.tensors, *_only_hit(keys, found, source)]
+    hits_by_step = {
+        step: rank_hits
+        for step, step_hits in hits.items()
+        if (rank_hits := [hit for hit in step_hits if _is_of(hit, source.rank)])
+    }
+    keys = (
+        {_key(tensor, source): index for index, tensor in enumerate(source.tensors)}
+        if hits_by_step or choice.locate
+        else {}
+    )
+    tensors = [*source.tensors, *_only_hit(keys, hits_by_step, source)]
     chosen = _in_order(tensors, choice.query)
     total = len(chosen)
     chosen = chosen[choice.offset : choice.offset + choice.limit]
-    steps = np.union1d(source.steps, np.fromiter(found, np.int64, len(found)))
+    steps = np.union1d(source.steps, np.fromiter(hits_by_step, np.int64, len(hits_by_step)))
     steps = steps[(choice.first_step <= steps) & (steps <= choice.last_step)]
     picture = _Picture(len(tensors), np.array(chosen, np.int64), steps, choice.rows, choice.columns)
     for column in source.columns(choice.statistic) if chosen else ():
         if choice.first_step <= column.step <= choice.last_step:
             picture.add(column)
     picture.flush()
-    for step, own in found.items():
+    for step, rank_hits in hits_by_step.items():
         if not choice.first_step <= step <= choice.last_step:
             continue
-        picture.hit(step, sorted({keys[_key(one, source)] for one in own}))
+        picture.hit(step, sorted({keys[_key(hit, source)] for hit in rank_hits}))
     first = picture.first()
     return Overview(
         statistic=choice.statistic,
@@ -194,7 +202,7 @@ def _is_of(hit: SessionHit, rank: int) -> bool:
 
 
 _Key = tuple[str, str, str, int]
-"""A tensor of a rank: the first graph in which its node is the same, node, io and slot."""
+"""Identity of a tensor in a rank: the first graph in which its node is the same, node, io and slot."""
 
 
 def _key(tensor: ListedTensor | SessionHit | TensorAddress, source: OverviewSource) -> _Key:
@@ -204,12 +212,12 @@ def _key(tensor: ListedTensor | SessionHit | TensorAddress, source: OverviewSour
 def _only_hit(
     keys: dict[_Key, int], hits: Mapping[int, Sequence[SessionHit]], source: OverviewSource
 ) -> list[ListedTensor]:
-    """Return the tensors that hit and of which no statistics are known, adding their indices to `keys`."""
-    known = len(keys)
+    """Return the tensors with hits but without statistics, and add their indices to `keys`."""
+    listed_count = len(keys)
     further: list[ListedTensor] = []
     for step in sorted(hits):
         for hit in hits[step]:
-            index = keys.setdefault(_key(hit, source), known + len(further)) - known
+            index = keys.setdefault(_key(hit, source), listed_count + len(further)) - listed_count
             if index == len(further):
                 further.append(ListedTensor(hit.node, hit.io, hit.slot, hit.graph, (), hit.type, hit.position))
             if index >= 0:
@@ -219,17 +227,17 @@ def _only_hit(
 
 
 def _in_order(tensors: Sequence[ListedTensor], query: str) -> list[int]:
-    """Return the indices of the tensors that match, as they ran; inputs before outputs."""
+    """Return the indices of the matching tensors in execution order; inputs before outputs."""
     words = query.lower().split()[:20]
     chosen = [
         index
-        for index, one in enumerate(tensors)
-        if not words or all(word in f"{one.node} {one.type}".lower() for word in words)
+        for index, tensor in enumerate(tensors)
+        if not words or all(word in f"{tensor.node} {tensor.type}".lower() for word in words)
     ]
 
     def sort_key(index: int) -> tuple[bool, int, str, bool, int]:
-        one = tensors[index]
-        return one.position is None, one.position or 0, one.node, one.io == "output", one.slot
+        tensor = tensors[index]
+        return tensor.position is None, tensor.position or 0, tensor.node, tensor.io == "output", tensor.slot
 
     return sorted(chosen, key=sort_key)
 
@@ -242,16 +250,16 @@ def _located(
     source: OverviewSource,
     addresses: Sequence[str],
 ) -> Iterator[OverviewPosition]:
-    """Yield where tensors are pictured."""
-    wanted = {}
+    """Yield the rows of the requested tensors."""
+    addresses_by_index = {}
     for text in addresses:
         address = TensorAddress.parse(text)
         index = keys.get(_key(address, source)) if address.rank == source.rank else None
         if index is not None:
-            wanted[index] = text.rpartition("@")[0]
-    for number, index in enumerate(chosen) if wanted else ():
-        if index in wanted:
-            yield OverviewPosition(address=wanted[index], node=tensors[index].node, row=picture.row(number))
+            addresses_by_index[index] = text.rpartition("@")[0]
+    for number, index in enumerate(chosen) if addresses_by_index else ():
+        if index in addresses_by_index:
+            yield OverviewPosition(address=addresses_by_index[index], node=tensors[index].node, row=picture.row(number))
 
 
 def _address(tensor: ListedTensor, rank: int) -> str:
@@ -277,21 +285,21 @@ def _row(tensor: ListedTensor, rank: int, amount: int) -> OverviewRow:
 
 
 def group_starts(amount: int, most: int) -> NDArray[np.int64]:
-    """Return where groups of neighbours begin, as equal as they can be, if there may only be so many."""
+    """Return the start indices of at most `most` contiguous groups of nearly equal size."""
     groups = min(amount, most)
     return np.arange(groups, dtype=np.int64) * amount // max(groups, 1)
 
 
 @dataclass(slots=True)
 class _Picture:
-    """The cells, filled step by step; no more of it is in memory than they and one step.
+    """The cells, filled step by step; only they and the current step are in memory.
 
     Attributes
     ----------
     tensors : int
-        That there are.
+        Number of tensors.
     chosen : int array
-        Those that are pictured, in order.
+        Indices of the shown tensors, in order.
     steps : int array
     most_rows, most_columns : int
     """
@@ -315,7 +323,7 @@ class _Picture:
 
     def __post_init__(self) -> None:
         amount = len(self.chosen)
-        # Of tensors that are not pictured the position is one behind the last.
+        # Tensors that are not shown have the position behind the last.
         self._row_of = np.full(self.tensors, amount, np.int64)
         self._row_of[self.chosen] = np.arange(amount)
         self._tops = group_starts(amount, self.most_rows)
@@ -326,7 +334,7 @@ class _Picture:
         self._values_now, self._marks_now = np.empty(amount + 1), np.empty(amount + 1, np.uint8)
 
     def add(self, column: StepColumn) -> None:
-        """Take what is known of some tensors at a step; of the same tensor and step the last counts."""
+        """Add values of tensors at a step; later values of the same tensor and step replace earlier ones."""
         if column.step != self._step:
             self.flush()
             self._step = column.step
@@ -336,7 +344,7 @@ class _Picture:
         self._marks_now[positions] = column.marks
 
     def flush(self) -> None:
-        """Put the step that is being taken into its cells."""
+        """Merge the current step into its cells."""
         if self._step is None or not self._high.size:
             return
         at = self._column(self._step)
@@ -346,7 +354,7 @@ class _Picture:
         sick = self._marks_now[:-1] & (NAN | INFINITE)
         if sick.any():
             self._first_sick[self._step] = int(np.flatnonzero(sick)[0])
-        # Inside, the bit says that there is something: so it can be added up like the others.
+        # In here, a set bit means that there are values, so that it can be combined by OR like the others.
         self._marks[:, at] |= np.bitwise_or.reduceat(self._marks_now[:-1] ^ NOTHING, self._tops)
         self._step = None
 
@@ -360,7 +368,7 @@ class _Picture:
             self._marks[rows, self._column(step)] |= HIT
 
     def first(self) -> tuple[int, int] | None:
-        """Return which of the tensors that are pictured is the first with a mark, and at which step."""
+        """Return the index of the first shown tensor with a mark at the first marked step, and that step."""
         marked = self._first_hit or self._first_sick
         if not marked:
             return None
@@ -368,7 +376,7 @@ class _Picture:
         return self._first_sick.get(step, marked[step]), step
 
     def row(self, index: int) -> int:
-        """Return the row of one of the tensors that are pictured."""
+        """Return the row of a shown tensor."""
         return int(np.searchsorted(self._tops, index, "right")) - 1
 
     def _column(self, step: int) -> int:
@@ -380,7 +388,7 @@ class _Picture:
         return list(zip(self.steps[self._lefts].tolist(), self.steps[ends].tolist(), strict=True))
 
     def groups(self) -> list[tuple[int, int]]:
-        """Return for each row the position of its first tensor among those chosen, and the number of its tensors."""
+        """Return for each row the index of its first tensor among those chosen, and the number of its tensors."""
         amounts = np.diff(np.append(self._tops, len(self.chosen)))
         return list(zip(self._tops.tolist(), amounts.tolist(), strict=True))
 
@@ -397,7 +405,7 @@ class _Picture:
 
 
 def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return numbers with so few digits that they are short as text."""
+    """Return numbers rounded to `DIGITS` significant digits."""
     with np.errstate(all="ignore"):
         magnitude = np.floor(np.log10(np.abs(values)))
         scale = 10.0 ** np.clip(DIGITS - 1 - magnitude, -290, 290)
@@ -406,28 +414,28 @@ def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def needed(statistic: OverviewStatistic) -> tuple[str, ...]:
-    """Return the columns that a statistic is made of: measures of a tensor, and percentages of its elements."""
+    """Return the columns that a statistic is derived from: measures of a tensor, and percentages of its elements."""
     return DERIVED[statistic].of if statistic in DERIVED and statistic not in PERCENTAGES else (statistic,)
 
 
 def statistic_of(statistic: OverviewStatistic, columns: Columns) -> NDArray[np.float64]:
-    """Return a statistic, made of the columns that it needs."""
+    """Return a statistic, derived from the columns that it needs."""
     return columns[statistic] if statistic in columns else derived(statistic, columns)
 
 
 def percentages(counts: Mapping[str, NDArray[np.float64]]) -> Columns:
-    """Return what share of the elements is zero, negative and not finite.
+    """Return the percentages of zero, negative and non-finite elements.
 
     Parameters
     ----------
     counts : mapping of str to array
-        The counts of a tensor by name; NaN where one is not known.
+        Counts of tensors by name; NaN where unknown.
     """
     return {name: derived(name, counts) for name in PERCENTAGES}
 
 
 def marks_of(counts: Mapping[str, NDArray[np.float64]]) -> NDArray[np.uint8]:
-    """Return the marks of tensors with these counts; what is not known is not marked."""
+    """Return the marks of tensors with these counts; unknown counts set no mark."""
     infinite = (counts["neg_inf_count"] > 0) | (counts["pos_inf_count"] > 0)
     marks: NDArray[np.uint8] = np.where(counts["nan_count"] > 0, NAN, 0).astype(np.uint8)
     return marks | np.where(infinite, INFINITE, 0).astype(np.uint8)

@@ -1,8 +1,8 @@
-"""Regular expressions that a person types, matched in linear time.
+"""Matching of regular expressions from users, in linear time.
 
-Python's own engine can take ages over ``(a+)+$`` and holds the interpreter's lock meanwhile, which would stop every
-session of the server. Arrow matches with RE2, which cannot, and lets the others work. RE2 knows no look-around and no
-references to groups; a pattern with one is refused.
+Python's engine can take exponential time for ``(a+)+$`` and holds the interpreter's lock meanwhile, which would block
+all sessions of the server. Arrow uses RE2, which takes linear time, and releases the lock. RE2 has no look-around and
+no back-references; patterns with these are refused.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _TEXTS_AT_ONCE = 20_000
 
 
 def require_short(text: str, what: str) -> str:
-    """Return a text to find if it is short enough.
+    """Return a search text if it is short enough.
 
     Raises
     ------
     InputError
-        If it is not.
+        The text is too long.
     """
     if len(text) > LONGEST_PATTERN:
         raise InputError(f"{what} has {len(text):,} characters; give at most {LONGEST_PATTERN:,}")
@@ -44,9 +44,9 @@ def require_pattern(pattern: str) -> str:
     Raises
     ------
     InputError
-        If it is none, is too long, or needs more than linear time.
+        It is invalid, too long, or not supported by RE2.
     """
-    # With no text at all Arrow would not look at the pattern.
+    # Without any text, Arrow would not compile the pattern.
     matching([""], pattern)
     return pattern
 
@@ -57,9 +57,9 @@ def matching(texts: Sequence[str], pattern: str, *, case_sensitive: bool = True)
     Parameters
     ----------
     texts : sequence of str
-        Any number; 100,000 take some milliseconds.
+        Any number; 100,000 take a few milliseconds.
     pattern : str
-        In the syntax of RE2, which is Python's without look-around and references.
+        RE2 syntax, which is Python's without look-around and back-references.
     case_sensitive : bool
 
     Returns
@@ -69,25 +69,27 @@ def matching(texts: Sequence[str], pattern: str, *, case_sensitive: bool = True)
     Raises
     ------
     InputError
-        If the pattern cannot be used.
+        The pattern cannot be used.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     require_short(pattern, "the regular expression")
-    wanted = pattern.encode("utf-8", "backslashreplace").decode()
+    encoded_pattern = pattern.encode("utf-8", "backslashreplace").decode()
     pieces: list[NDArray[np.bool_]] = []
-    # Arrow holds the interpreter while it converts a piece. An empty one shows whether the pattern can be used.
+    # Arrow holds the interpreter's lock while it converts a piece. An empty piece still validates the pattern.
     for begin in range(0, max(len(texts), 1), _TEXTS_AT_ONCE):
-        # A name may hold halves of characters that are no text; they become visible as \udcff, as in graphs.
+        # Names may contain lone surrogates, which are not valid text; they are escaped as \udcff, as in graphs.
         piece = [text.encode("utf-8", "backslashreplace") for text in texts[begin : begin + _TEXTS_AT_ONCE]]
         try:
-            found: Any = pc.match_substring_regex(pa.array(piece, pa.string()), wanted, ignore_case=not case_sensitive)
+            matches: Any = pc.match_substring_regex(
+                pa.array(piece, pa.string()), encoded_pattern, ignore_case=not case_sensitive
+            )
         except pa.ArrowInvalid as error:
             shown = pattern if len(pattern) <= LONGEST_SHOWN else f"{pattern[:LONGEST_SHOWN]}…"
             raise InputError(
                 f"{shown!r} cannot be used as a regular expression: {error}. It may have no look-around (?=…) and no"
                 " references \\1; leave them out"
             ) from None
-        pieces.append(found.to_numpy(zero_copy_only=False))
+        pieces.append(matches.to_numpy(zero_copy_only=False))
     return np.concatenate(pieces)

@@ -1,8 +1,8 @@
-"""The graphs of a rank as one program with variants: each node once, whichever of the graphs have it.
+"""The graphs of a rank as one program with variants, in which each node occurs once for all graphs that have it.
 
-A training whose steps compute different things reports several graphs: one of the first step, one of all later ones.
-Of graphs of which only one runs in a step, nodes of one name are one entry. Graphs that run in the same step are parts
-of it: of their nodes only those that are the same tensor, weights and states of optimizers, are one entry.
+A training whose steps differ reports several graphs, such as one for the first step and one for all later steps. Such
+graphs never run in the same step; their nodes with the same name form one entry. Graphs that run in the same step are
+parts of it: only nodes that are the same tensor in all of them, weights and optimizer states, form one entry.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from tensight.sessions.selection import WatchedNodes
 
 Holders = int
-"""Which graphs of a program have a node: a number with a bit for each, the first graph's the lowest."""
+"""The graphs of a program that have a node, as a bit mask; the first graph has the lowest bit."""
 
 
 Entry = str | tuple[str, Holders]
-"""A node of a program: its name, where it means several nodes with the graphs that have this one."""
+"""A node of a program: its name; if several nodes have this name, a tuple with the graphs that have this one."""
 
 
 class Program:
@@ -39,7 +39,7 @@ class Program:
     Parameters
     ----------
     graphs : sequence of Graph
-        In the order in which they came.
+        In the order of their arrival.
     index : callable
         Returns the index of a graph.
     are_parts : callable
@@ -49,7 +49,7 @@ class Program:
     ----------
     graphs : tuple of Graph
     names : tuple of str
-        Of the graphs.
+        Names of the graphs.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Program:
         self._colours: dict[Holders, tuple[Holders, ...]] = {}
         self._names_of: dict[Holders, tuple[str, ...]] = {}
 
-    # --- which graphs have a node ---
+    # --- graphs that have a node ---
 
     def entries(self, name: str) -> tuple[Holders, ...]:
-        """Return the graphs that have a node of a name: those in which it is the same node together."""
+        """Return the graphs that have a node with a name, grouped by those in which it is the same node."""
         if len(self.graphs) == 1:
             return (1,) if name in self.graphs[0] else ()
         apart = self._apart.get(name)
@@ -76,17 +76,18 @@ class Program:
         return () if holders is None else (holders,)
 
     def entry(self, graph: str, name: str) -> Holders:
-        """Return the graphs in which a node is the same as in one of them; 0 if that has none of this name."""
+        """Return the graphs in which a node is the same as in `graph`; 0 if `graph` has no such node."""
         number = self._numbers.get(graph)
-        return 0 if number is None else next((one for one in self.entries(name) if one >> number & 1), 0)
+        return 0 if number is None else next((holders for holders in self.entries(name) if holders >> number & 1), 0)
 
     def entries_of(self, number: int, names: Sequence[str]) -> list[Entry]:
-        """Return the entries of some nodes of the graph of a number."""
+        """Return the entries of nodes of the graph with an index, by their names."""
         apart = self._apart
         if not apart:
             return list(names)
         return [
-            next((name, one) for one in apart[name] if one >> number & 1) if name in apart else name for name in names
+            next((name, holders) for holders in apart[name] if holders >> number & 1) if name in apart else name
+            for name in names
         ]
 
     def holders(self, entry: Entry) -> Holders:
@@ -101,28 +102,28 @@ class Program:
         return names
 
     def first_of(self, graph: str, name: str) -> str:
-        """Return the first graph in which a node is the same as in one of them: what it is called whatever ran."""
+        """Return the first graph in which a node is the same as in `graph`: its identity, whatever graph ran."""
         if len(self.graphs) == 1:
             return graph
         holders = self.entry(graph, name)
         return self.names[_first(holders)] if holders else graph
 
     def graph_for(self, name: str, ran: Collection[str], graph: str = "") -> str:
-        """Return the graph in which a node is looked at: of those that have it one that ran.
+        """Return the graph in which to show a node, preferably one that ran.
 
         Parameters
         ----------
         name : str
-            Of the node.
+            Name of the node.
         ran : collection of str
             The graphs that ran in the step.
         graph : str
-            One in which it is; by default any.
+            A graph that has the node; by default any.
 
         Returns
         -------
         str
-            `graph` if none of those that ran has the node; without it the newest that has it; empty if none has.
+            If no graph that ran has the node: `graph`, or else the newest graph with the node; empty if there is none.
         """
         if graph in ran:
             return graph
@@ -137,16 +138,16 @@ class Program:
 
     @lazily
     def _holders(self) -> dict[str, Holders]:
-        """Which graphs have a node of a name."""
-        return self._found[0]
+        """The graphs that have a node with a name."""
+        return self._holders_and_apart[0]
 
     @lazily
     def _apart(self) -> dict[str, tuple[Holders, ...]]:
-        """Of names that mean several nodes, which graphs have which."""
-        return self._found[1]
+        """For names that several nodes have: the graphs that have each of these nodes."""
+        return self._holders_and_apart[1]
 
     @lazily
-    def _found(self) -> tuple[dict[str, Holders], dict[str, tuple[Holders, ...]]]:
+    def _holders_and_apart(self) -> tuple[dict[str, Holders], dict[str, tuple[Holders, ...]]]:
         holders: dict[str, Holders] = {}
         first: dict[str, Node] = {}
         unlike: set[str] = set()
@@ -161,28 +162,28 @@ class Program:
                 if before.type != node.type or before.raw_value != node.raw_value:
                     unlike.add(node.name)
         apart = {}
-        for name, found in holders.items():
-            if found & (found - 1) and (name in unlike or len(self._coloured(found)) > 1):
-                pieces = tuple(self._pieces(name, found, is_unlike=name in unlike))
+        for name, mask in holders.items():
+            if mask & (mask - 1) and (name in unlike or len(self._coloured(mask)) > 1):
+                pieces = tuple(self._pieces(name, mask, is_unlike=name in unlike))
                 if len(pieces) > 1:
                     apart[name] = pieces
         return holders, apart
 
     def _pieces(self, name: str, holders: Holders, *, is_unlike: bool) -> Iterator[Holders]:
-        """Yield the graphs in which nodes of a name are the same."""
+        """Yield groups of the graphs in which the nodes with a name are the same."""
         if not is_unlike:
             yield from (holders,) if self._is_kept(name, holders) else self._coloured(holders)
             return
-        alike: dict[tuple[str, bytes], Holders] = {}
+        masks: dict[tuple[str, bytes], Holders] = {}
         for number in _bits(holders):
             node = self.graphs[number].node(name)
             key = (node.type, node.raw_value)
-            alike[key] = alike.get(key, 0) | 1 << number
-        for found in alike.values():
-            yield from self._pieces(name, found, is_unlike=False)
+            masks[key] = masks.get(key, 0) | 1 << number
+        for mask in masks.values():
+            yield from self._pieces(name, mask, is_unlike=False)
 
     def _is_kept(self, name: str, holders: Holders) -> bool:
-        """Whether a node is a weight or a state of an optimizer: one tensor, whichever graphs of a step use it."""
+        """Whether a node is a weight or an optimizer state: the same tensor in all graphs of a step."""
         graphs = [self.graphs[number] for number in _bits(holders)]
         if not graphs[0].node(name).is_parameter:
             return False
@@ -194,25 +195,25 @@ class Program:
         )
 
     def _coloured(self, holders: Holders) -> tuple[Holders, ...]:
-        """Return graphs in groups of which no two run in the same step."""
+        """Split graphs into groups in which no two run in the same step."""
         groups = self._colours.get(holders)
         if groups is None:
-            found: list[list[int]] = []
+            number_groups: list[list[int]] = []
             for number in _bits(holders):
                 graph = self.graphs[number]
-                for group in found:
+                for group in number_groups:
                     if not any(self._are_parts(self.graphs[other], graph) for other in group):
                         group.append(number)
                         break
                 else:
-                    found.append([number])
-            groups = self._colours[holders] = tuple(sum(1 << number for number in group) for group in found)
+                    number_groups.append([number])
+            groups = self._colours[holders] = tuple(sum(1 << number for number in group) for group in number_groups)
         return groups
 
     # --- all nodes ---
 
     def stacks(self) -> Iterator[tuple[tuple[str, ...], ...]]:
-        """Yield for each operator with lines of code its stacks, in whichever graphs it is."""
+        """Yield the stacks of each operator that has any, of all its graphs."""
         if len(self.graphs) == 1:
             yield from ((node.stack,) for node in self.graphs[0].operators if node.stack)
             return
@@ -221,7 +222,7 @@ class Program:
                 holders = self.entry(graph.name, node.name)
                 if _first(holders) == number:
                     nodes = (self.graphs[other].node(node.name) for other in _bits(holders))
-                    stacks = tuple(dict.fromkeys(one.stack for one in nodes if one.stack))
+                    stacks = tuple(dict.fromkeys(variant.stack for variant in nodes if variant.stack))
                     if stacks:
                         yield stacks
 
@@ -232,24 +233,24 @@ class Program:
 
     @lazily
     def tree(self) -> GraphIndex | ProgramIndex:
-        """All nodes, laid out for quick answers."""
+        """Index of all nodes."""
         return self.indexes[0] if len(self.indexes) == 1 else ProgramIndex(self)
 
     def watching(self, watched: Sequence[WatchedNodes]) -> Watching:
-        """Return how far the nodes of the tree are watched, of what is watched of each graph."""
+        """Return how far the nodes of the tree are watched, given the watched nodes of each graph."""
         tree = self.tree
         return tree.watching(watched) if isinstance(tree, ProgramIndex) else watched[0].watching
 
 
 class Programs:
-    """The programs of a session and the indexes of its graphs, each made when it is first asked for.
+    """The programs of a session and the indexes of its graphs, created at first access.
 
     Parameters
     ----------
     position : callable, optional
-        Returns for a graph where its operators stand in the order of execution; None if that is not known.
+        Returns for a graph a function that returns the position of an operator in execution order; None if unknown.
     are_parts : callable, optional
-        Returns whether two graphs of a rank may run in the same step; without it any two may.
+        Returns whether two graphs of a rank may run in the same step; by default any two may.
     """
 
     def __init__(
@@ -258,7 +259,7 @@ class Programs:
         are_parts: Callable[[Graph, Graph], bool] | None = None,
     ) -> None:
         self._position = position
-        self._are_parts = are_parts or (lambda graph, other: True)  # noqa: ARG005 - nothing is known of them
+        self._are_parts = are_parts or (lambda graph, other: True)  # noqa: ARG005 - nothing is known about them
         self._indexes: dict[Graph, GraphIndex] = {}
         self._programs: dict[tuple[Graph, ...], Program] = {}
         self._lock = threading.Lock()
@@ -282,7 +283,7 @@ class Programs:
         return program
 
     def keep_only(self, ranks: Iterable[tuple[Graph, ...]]) -> None:
-        """Forget everything of all other graphs.
+        """Drop programs and indexes of all other graphs.
 
         Parameters
         ----------
@@ -303,11 +304,11 @@ class ProgramIndex(TreeIndex):
     ----------
     program : Program
     order : tuple of Node
-        Of each entry the node of the first graph that has it.
+        For each entry, the node of the first graph that has it.
     holders : tuple of int
-        Of each entry the graphs that have it.
+        For each entry, the graphs that have it.
     positions : tuple of ndarray of int32
-        For each graph, the position here of each position of its own index.
+        For each graph, maps positions in its index to positions in this one.
     """
 
     def __init__(self, program: Program) -> None:
@@ -333,10 +334,10 @@ class ProgramIndex(TreeIndex):
         self.file_order: tuple[int, ...] = tuple(file_order.tolist())
 
     def shown(self, position: int, ran: Collection[str]) -> tuple[GraphIndex, Node]:
-        """Return the graph in which an entry is shown, one that ran if it can be, and the node that it has."""
+        """Return the graph in which an entry is shown, preferably one that ran, and the node of that graph."""
         holders, names = self.holders[position], self.program.names
         numbers = list(_bits(holders))
-        number = next((one for one in numbers if names[one] in ran), numbers[-1])
+        number = next((candidate for candidate in numbers if names[candidate] in ran), numbers[-1])
         index = self.program.indexes[number]
         return index, index.graph.node(self.order[position].name)
 
@@ -345,7 +346,7 @@ class ProgramIndex(TreeIndex):
         return self.program.names_of(self.holders[position])
 
     def graphs_below(self, start: int, end: int) -> tuple[str, ...]:
-        """Return the graphs that have any of some entries."""
+        """Return the graphs that have any entry from `start` to `end`."""
         below = 0
         for holders in set(self.holders[start:end]):
             below |= holders
@@ -355,34 +356,34 @@ class ProgramIndex(TreeIndex):
         """Whether other nodes have the name of this one."""
         return len(self.program.entries(self.order[position].name)) > 1
 
-    def of_graphs(self, found: Iterable[NDArray[np.bool_]]) -> NDArray[np.bool_]:
-        """Return which entries are among some nodes of the graphs.
+    def of_graphs(self, masks: Iterable[NDArray[np.bool_]]) -> NDArray[np.bool_]:
+        """Combine masks of the nodes of each graph into a mask of the entries.
 
         Parameters
         ----------
-        found : iterable of ndarray of bool
-            For each graph, which of its nodes, in the order of its index.
+        masks : iterable of ndarray of bool
+            A mask for each graph, in the order of its index.
         """
         mask = np.zeros(len(self.order), bool)
-        for positions, own in zip(self.positions, found, strict=True):
-            mask[positions[own]] = True
+        for positions, graph_mask in zip(self.positions, masks, strict=True):
+            mask[positions[graph_mask]] = True
         return mask
 
     def of_kind(self, kind: NodeKind) -> NDArray[np.bool_]:
-        """Return which entries are of a kind in any of their graphs; shape (entries,)."""
+        """Return a mask of the entries that are of a kind in any of their graphs; shape (entries,)."""
         return self.of_graphs(index.of_kind(kind) for index in self.program.indexes)
 
     def watching(self, watched: Sequence[WatchedNodes]) -> Watching:
-        """Return how far the entries are watched, of what is watched of each graph."""
+        """Return how far the entries are watched, given the watched nodes of each graph."""
         amounts, possible = (np.zeros(len(self.order), np.int64) for _ in range(2))
-        for positions, index, one in zip(self.positions, self.program.indexes, watched, strict=True):
-            np.add.at(amounts, positions, one.mask)
+        for positions, index, watched_nodes in zip(self.positions, self.program.indexes, watched, strict=True):
+            np.add.at(amounts, positions, watched_nodes.mask)
             np.add.at(possible, positions, index.watchable)
         return Watching(amounts, possible)
 
 
 def _merged(program: Program) -> dict[Entry, Node]:
-    """Return all entries in one order: what a later graph adds stands behind what runs before it there."""
+    """Return all entries in one order; entries added by a later graph follow their predecessors in that graph."""
     head: Entry | None = None
     last: Entry | None = None
     following: dict[Entry, Entry | None] = {}
@@ -412,7 +413,7 @@ def _merged(program: Program) -> dict[Entry, Node]:
 
 
 def _bits(holders: Holders) -> Iterator[int]:
-    """Yield the numbers of graphs."""
+    """Yield the indices of the graphs in a bit mask."""
     while holders:
         lowest = holders & -holders
         yield lowest.bit_length() - 1

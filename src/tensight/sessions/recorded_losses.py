@@ -1,4 +1,4 @@
-"""The loss of a dump, a recording or a recorded run as a curve: what its session shows, without a session."""
+"""The loss curve of a dump, a recording or a recorded run, as its session shows it, without opening a session."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def recorded_losses(dump: Dump, source: str, *, rank: int | None = None, folder:
     ----------
     dump : Dump
     source : str
-        What the person called it.
+        The name that the user gave.
     rank : int, optional
         By default the first.
     folder : Path, optional
-        Of a run in a workspace; the losses that its training reported by itself are in it.
+        Folder of a run in a workspace, which contains the losses that its training reported.
 
     Returns
     -------
@@ -46,19 +46,19 @@ def recorded_losses(dump: Dump, source: str, *, rank: int | None = None, folder:
     Raises
     ------
     CurveError
-        There is no such rank, or none of its tensors is a loss.
+        There is no such rank, or none of its tensors looks like a loss.
     """
     ranks = dump.ranks
     if not ranks or (rank is not None and rank not in ranks):
         raise CurveError(f"{source} has no rank {rank}; it has {', '.join(map(str, ranks[:20])) or 'none'}")
     chosen = ranks[0] if rank is None else rank
-    notes = [] if len(ranks) == 1 or rank is not None else [f"of {len(ranks):,} ranks rank {chosen} was taken (--rank)"]
+    notes = [] if len(ranks) == 1 or rank is not None else [f"rank {chosen} of {len(ranks):,} ranks was used (--rank)"]
     reported = _reported(folder, chosen) if folder is not None else {}
     if reported:
         return _curve("loss", reported, source, notes)
     opened = OpenedDump(
         dump,
-        report=lambda what, done, total: None,  # noqa: ARG005 - nobody watches
+        report=lambda what, done, total: None,  # noqa: ARG005 - no progress is shown
         progress=lambda done, total: None,  # noqa: ARG005
         first_of=lambda of_rank: programs.of(opened.graphs[of_rank]).first_of,
     )
@@ -69,14 +69,14 @@ def recorded_losses(dump: Dump, source: str, *, rank: int | None = None, folder:
             f"{source}: no tensor that looks like a loss was recorded in it; give a log of the training instead",
             code="loss-not-found",
         )
-    found = losses[0]
+    loss = losses[0]
     values: dict[int, float] = {}
-    for step, value, mark in zip(found.steps, found.values, found.marks, strict=True):
-        # Statistics keep that an infinity was there, not its sign.
+    for step, value, mark in zip(loss.steps, loss.values, loss.marks, strict=True):
+        # The marks keep that the value was infinite, not its sign.
         values[step] = value if value is not None else math.nan if mark & _NAN else math.inf
     if len(values) >= MOST_LOSSES / 2 and len(values) < len(opened.steps_of[chosen]):
-        notes.append(f"of {len(opened.steps_of[chosen]):,} steps {len(values):,} were read")
-    return _curve(found.address, values, source, notes)
+        notes.append(f"{len(values):,} of {len(opened.steps_of[chosen]):,} steps were read")
+    return _curve(loss.address, values, source, notes)
 
 
 def _curve(name: str, values: dict[int, float], source: str, notes: list[str]) -> Curve:
@@ -92,9 +92,9 @@ def _curve(name: str, values: dict[int, float], source: str, notes: list[str]) -
 
 
 def _reported(folder: Path, rank: int) -> dict[int, float]:
-    """Return the losses that a training reported by itself, by step; none if none were kept, or they are damaged.
+    """Return the losses that a training reported, by step; empty if there are none or the file is damaged.
 
-    The file is only read, because the server whose run it is may be writing to it.
+    The file is opened read-only, because the server that records the run may be writing to it.
     """
     path = folder / FILE
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""What a live session kept of a run beside the dump: its name, the hits of its steps, texts of code."""
+"""What a live session kept of a run besides the dump: its name, the hits of its steps, source texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RecordedRun:
-    """The folder of a run in the workspace; whatever in it is missing or damaged is simply not there.
+    """The folder of a run in the workspace; missing or damaged files are treated as empty.
 
     Parameters
     ----------
@@ -30,18 +30,18 @@ class RecordedRun:
     number : str
         Id of the session that recorded it.
     is_left : bool
-        The session that recorded it is no longer there, so nobody else writes to the folder.
+        Whether the session that recorded it no longer exists, so that nothing else writes to the folder.
 
     Attributes
     ----------
     name : str
-        Of the job; the run's own if that is not known.
+        Name of the job; the name of the run if unknown.
     framework : str
-        Empty if that is not known.
+        Empty if unknown.
     network : str or None
-        Which network was trained; see `WatchpointList`. None if that is not known.
+        Fingerprint of the trained network; see `WatchpointList`. None if unknown.
     problems : list of str
-        What could not be used.
+        Problems with files that could not be used.
     """
 
     def __init__(self, workspace: Workspace, number: str, *, is_left: bool = False) -> None:
@@ -52,7 +52,7 @@ class RecordedRun:
         about = self._read(SESSION)
         identity = about.get("identity")
         framework = identity.get("framework") if isinstance(identity, dict) else None
-        # A server that ended while the training was attached has not written the statistics into the dump.
+        # A server that ended while the training was attached did not write the statistics into the dump.
         self._is_unfinished = is_left and about.get("is_live") is True
         name = about.get("name")
         self.name = name if isinstance(name, str) and name else self._folder
@@ -61,14 +61,14 @@ class RecordedRun:
         self.network = network if isinstance(network, str) and network else None
 
     def complete(self, dump: Dump, report: Callable[[str, int, int], None]) -> Dump:
-        """Return the dump of the run, with the statistics that its server had no time to write into it.
+        """Return the dump of the run, adding statistics that its server did not write into it before it ended.
 
         Parameters
         ----------
         dump : Dump
-            Of the run's folder, as it is.
+            Dump in the run's folder.
         report : callable
-            Told what is being done, how much of it is done, and how much there is.
+            Called with a description of the work, the amount done, and the total.
         """
         statistics = self._workspace.folder / self._folder / FILE
         if not self._is_unfinished or not statistics.is_file():
@@ -92,7 +92,7 @@ class RecordedRun:
                 recording.rank(device.rank, device)
             return recording.export_statistics(
                 {rank: dump.graphs(rank) for rank in dump.ranks},
-                # The newest may be there only in part.
+                # The newest step may have been written in part.
                 first=max(recording.dump.last_with_statistics(), 0),
                 report=lambda done, total: report("writing down the statistics", done, total),
             )
@@ -109,7 +109,7 @@ class RecordedRun:
             return {}
 
     def scalars(self, ranks: Iterable[int]) -> dict[int, dict[tuple[str, int], list[tuple[int, float]]]]:
-        """Return for each rank the numbers that its training reported by itself, as `reported_scalars` does."""
+        """Return for each rank the values that its training reported; see `reported_scalars`."""
         path = self._workspace.folder / self._folder / FILE
         if not path.is_file():
             return {}
@@ -121,7 +121,7 @@ class RecordedRun:
             return {}
 
     def texts(self) -> Mapping[str, str]:
-        """Return the text of files of code by path."""
+        """Return the texts of source files by path."""
         data = self._read(SOURCES)
         return {file: text for file, text in data.items() if isinstance(text, str)}
 

@@ -1,4 +1,4 @@
-"""All sessions of a server: those of training processes, and the dumps that people have opened."""
+"""All sessions of a server: sessions of training processes, and of opened dumps."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _log = logging.getLogger(__name__)
 
 
 class SessionTable(Protocol):
-    """What bringers of sessions need to know about the server's sessions."""
+    """The operations on the server's sessions that components which create sessions need."""
 
     def add(self, session: Session) -> None:
         """List a session; LimitError if there are too many."""
 
     def remove(self, session_id: str) -> None:
-        """No longer list a session, which its owner has closed."""
+        """Remove a session that its owner has closed from the list."""
 
     def all(self) -> list[Session]:
         """Return the sessions, oldest first."""
@@ -50,32 +50,32 @@ class SessionTable(Protocol):
 class Sessions:
     """All sessions of a server.
 
-    Only to be used from the event loop's thread.
+    Not thread-safe: use it from the event loop's thread only.
 
     Parameters
     ----------
     workspace : Workspace
-        Where runs and watchpoints are kept.
+        Contains runs and watchpoints.
     base_dir : Path, optional
-        Dumps are looked for below this folder; None if only recorded runs can be opened.
+        Folder below which dumps can be opened; None if only recorded runs can be opened.
     mem_limit_mb : int
-        Megabytes (2**20 bytes) that all open dumps together may take; `ValueMemory` says for what.
+        Memory for all open dumps together, in units of 2**20 bytes; see `ValueMemory` for what it counts.
     max_offline : int
-        How many dumps people may have open at once, and a quarter of how many sessions of scripts there may be.
+        Maximum number of dumps opened by users; four times as many sessions of scripts may be open.
     max_sessions : int
-        How many sessions there may be in all.
+        Maximum number of all sessions.
     most_drawn_nodes : int
         Graphs with more nodes are not drawn.
     reload_interval_s : float
-        The list of dumps is at most so old.
+        Maximum age of the list of dumps.
 
     Attributes
     ----------
     events : EventLog
-        For the whole server: a ``state`` event whenever a session appears or changes, ``closed`` (with the session's
-        id under ``session``) when it is gone; a ``comparison`` event whenever a comparison changes.
+        Events of the whole server: ``state`` when a session is added or changes, ``closed`` (with the session's id
+        under ``session``) when it is removed, ``comparison`` when a comparison changes.
     comparisons : Comparisons
-        Of two runs each.
+        The comparisons of runs.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Sessions:
         return list(self._sessions.values())
 
     def get(self, session_id: str) -> Session:
-        """Return a session. NotFoundError if there is none with this id."""
+        """Return a session. NotFoundError if the id is unknown."""
         session = self._sessions.get(session_id)
         if session is None:
             raise NotFoundError(
@@ -134,7 +134,7 @@ class Sessions:
         self._followers[session.id] = asyncio.get_running_loop().create_task(self._follow(session))
 
     def remove(self, session_id: str, reason: str = "closed") -> None:
-        """No longer list a session, which its owner has closed; unknown ids are ignored."""
+        """Remove a session that its owner has closed from the list; unknown ids are ignored."""
         if self._sessions.pop(session_id, None) is not None:
             self._followers.pop(session_id).cancel()
             if session_id in self._leases:
@@ -142,16 +142,16 @@ class Sessions:
             self.events.append("closed", session=session_id, reason=reason)
 
     async def close(self, session_id: str, reason: str = "closed by a person") -> None:
-        """Close a session and forget it. NotFoundError if there is none with this id."""
+        """Close a session and remove it. NotFoundError if the id is unknown."""
         session = self.get(session_id)
         await session.close(reason)
         self.remove(session_id, reason)
 
     async def close_all(self, reason: str) -> None:
-        """Close every session: the server shuts down. One that cannot be closed does not keep the others open."""
+        """Close every session, at shutdown of the server. A session that fails to close does not keep others open."""
         await self.comparisons.close_all()
         sessions, followers = self.all(), list(self._followers.values())
-        results = await asyncio.gather(*(one.close(reason) for one in sessions), return_exceptions=True)
+        results = await asyncio.gather(*(session.close(reason) for session in sessions), return_exceptions=True)
         for session, result in zip(sessions, results, strict=True):
             if isinstance(result, BaseException):
                 _log.error("session %s could not be closed", session.id, exc_info=result)
@@ -162,12 +162,12 @@ class Sessions:
         self.events.append("state", **session.record().model_dump(mode="json"))
 
     async def _follow(self, session: Session) -> None:
-        """Repeat in the server's log how a session changes; no longer list a dump that was closed by a command."""
+        """Repeat state changes of a session in the server's log; remove the session of a dump that a command closed."""
         page = session.events.after(session.events.last)
         while True:
             page = await session.events.wait_after(page.last, _A_WHILE_S)
             if session.id not in self._sessions:
-                return  # removed while its last events were on their way: nothing follows its `closed`
+                return  # removed while this waited: no event may follow its `closed`
             if any(event.kind == "state" for event in page.events):
                 self._announce(session)
             reason = _reason_of_end(page)
@@ -177,51 +177,51 @@ class Sessions:
     # --- dumps ---
 
     async def dumps(self, refresh: bool = False) -> list[DumpRecord]:
-        """Return the dumps that can be opened, by name; `refresh` looks at the disk even if that was done just now."""
-        return [self._dump_record(found) for found in await self._discovery.dumps(refresh)]
+        """Return the dumps that can be opened, by name; `refresh` reads the disk even if the list is recent."""
+        return [self._dump_record(dump) for dump in await self._discovery.dumps(refresh)]
 
     async def searches(self, refresh: bool = False) -> list[FoundSearch]:
-        """Return the folders of searches for hyper-parameters; `refresh` as of `dumps`."""
+        """Return the folders of hyper-parameter searches; `refresh` as in `dumps`."""
         return await self._discovery.searches(refresh)
 
     async def recordings_below(self, folder: Path) -> dict[Path, str]:
-        """Return the names of the dumps below a folder that can be opened, by their folders."""
-        found = await self._discovery.dumps()
-        return {one.path: one.name for one in found if not one.problem and one.path.is_relative_to(folder)}
+        """Return the names of the readable dumps below a folder, by their folders."""
+        dumps = await self._discovery.dumps()
+        return {dump.path: dump.name for dump in dumps if not dump.problem and dump.path.is_relative_to(folder)}
 
     async def open_dump(self, name: str, *, fresh: bool = False) -> Session:
         """Open a dump, or return the session that has it open.
 
-        A run that is being recorded is open in the session of its training.
+        A run that is still being recorded is open in the session of its training.
 
         Parameters
         ----------
         name : str
         fresh : bool
-            A session of its own, for a script, beside those that have the dump open: at step 0 and without the
-            watchpoints of earlier sessions, none of which it changes. It is closed when nobody needs it; see `Lease`.
+            Open a separate session for a script, even if the dump is open: at step 0, without watchpoints of earlier
+            sessions, and without changing them. It is closed when its lease expires; see `Lease`.
 
         Raises
         ------
         NotFoundError
             `dumps` lists no such name.
         LimitError
-            As many dumps as allowed are open already; the message names them.
+            The maximum number of dumps is open; the message lists their sessions.
         DumpError
-            It cannot be read.
+            The dump cannot be read.
         """
         async with self._opening:
-            found = await self._discovery.find(name)
-            open_one = self._session_of(found)
-            if open_one is not None and not (fresh and isinstance(open_one, OfflineSession)):
-                if open_one.state is not State.FAILED:
-                    return open_one
-                await self.close(open_one.id, "opened again")
+            dump = await self._discovery.find(name)
+            existing = self._session_of(dump)
+            if existing is not None and not (fresh and isinstance(existing, OfflineSession)):
+                if existing.state is not State.FAILED:
+                    return existing
+                await self.close(existing.id, "opened again")
             if fresh:
                 await self._close_what_is_left()
             self._require_room(fresh=fresh)
             lease = Lease() if fresh else None
-            session = await asyncio.to_thread(self._offline_session, found, lease)
+            session = await asyncio.to_thread(self._offline_session, dump, lease)
             self.add(session)
             if lease is not None:
                 watching = self._close_when_left(session, lease)
@@ -230,111 +230,112 @@ class Sessions:
             return session
 
     async def _close_when_left(self, session: OfflineSession, lease: Lease) -> None:
-        """Close the session of a script that nobody needs any more."""
+        """Close the session of a script when its lease expires."""
         while lease.left_s > 0:
             await asyncio.sleep(min(lease.left_s, _CHECK_EVERY_S))
         if session.id in self._sessions:
             await self.close(session.id, "its script has ended")
 
     async def _close_what_is_left(self) -> None:
-        """Close the sessions of scripts that are gone, without waiting for whether they come again."""
+        """Close the sessions of scripts that have disconnected, without waiting for their leases to expire."""
         for session in self._offline():
             if session.lease is not None and not session.lease.is_held:
                 await self.close(session.id, "its script has ended")
 
-    def _offline_session(self, found: FoundDump, lease: Lease | None) -> OfflineSession:
+    def _offline_session(self, dump: FoundDump, lease: Lease | None) -> OfflineSession:
         return OfflineSession(
             self._workspace.next_session_id(),
-            found.name,
-            open_dump(found.path),
+            dump.name,
+            open_dump(dump.path),
             workspace=self._workspace,
             memory=self._memory,
             most_drawn_nodes=self._most_drawn_nodes,
             lease=lease,
-            run=self._recorded_run(found),
+            run=self._recorded_run(dump),
         )
 
     async def chosen_run(self, name: str) -> ChosenRun:
-        """Return a run that is to be compared.
+        """Return a run to compare.
 
         Parameters
         ----------
         name : str
-            Id of a session, or a name in the list of dumps; with ``./`` before it a dump whose name is the id of a
-            session.
+            Id of a session, or a name in the list of dumps; prefix ``./`` to a dump name that equals a session id.
 
         Raises
         ------
         NotFoundError
-            There is neither.
+            There is no such session or dump.
         StateError
-            It is a training that runs.
+            The training is running.
         """
         session = self._sessions.get(name)
         listed = name if session is None else session.record().dump
         plain = listed.removeprefix("./")
         try:
-            found = await self._discovery.find(listed)
+            dump = await self._discovery.find(listed)
         except NotFoundError:
             if plain == listed:
                 raise
-            found = await self._discovery.find(plain)
-        training = self._sessions.get(found.run)
+            dump = await self._discovery.find(plain)
+        training = self._sessions.get(dump.run)
         is_live = isinstance(training, LiveSession) and not training.state.has_ended
         if isinstance(training, LiveSession):
             _require_stopped(training)
         step = training.present_step if is_live and isinstance(training, LiveSession) else None
         return ChosenRun(
             record=ComparedRun(
-                dump=found.name,
-                title=found.title or found.name,
-                framework=found.framework,
+                dump=dump.name,
+                title=dump.title or dump.name,
+                framework=dump.framework,
                 live=is_live,
                 step=step,
-                note=_note_of(found.title, step) if step is not None else "",
+                note=_note_of(dump.title, step) if step is not None else "",
             ),
-            identity=(found.name, found.modified if step is None else None, step),
-            folder=found.path.parent if found.run else found.path,
-            open=lambda: self._open_to_compare(found),
-            session_of=lambda: _id_of(self._session_of(found)),
+            identity=(dump.name, dump.modified if step is None else None, step),
+            folder=dump.path.parent if dump.run else dump.path,
+            open=lambda: self._open_to_compare(dump),
+            session_of=lambda: _id_of(self._session_of(dump)),
         )
 
-    async def _open_to_compare(self, found: FoundDump) -> Dump:
-        """Open a dump, or what a stopped training has reported until now."""
-        training = self._sessions.get(found.run)
+    async def _open_to_compare(self, listed_dump: FoundDump) -> Dump:
+        """Open a dump; for a stopped training, with everything reported so far."""
+        training = self._sessions.get(listed_dump.run)
         if isinstance(training, LiveSession):
             _require_stopped(training)
             await training.write_statistics()
-        run = self._recorded_run(found)
-        dump = await asyncio.to_thread(open_dump, found.path)
+        run = self._recorded_run(listed_dump)
+        dump = await asyncio.to_thread(open_dump, listed_dump.path)
         if run is None:
             return dump
         return await asyncio.to_thread(run.complete, dump, lambda _what, _done, _total: None)
 
-    def _recorded_run(self, found: FoundDump) -> RecordedRun | None:
-        if not found.run:
+    def _recorded_run(self, dump: FoundDump) -> RecordedRun | None:
+        if not dump.run:
             return None
-        return RecordedRun(self._workspace, found.run, is_left=found.run not in self._sessions)
+        return RecordedRun(self._workspace, dump.run, is_left=dump.run not in self._sessions)
 
-    def _dump_record(self, found: FoundDump) -> DumpRecord:
-        session = self._session_of(found)
+    def _dump_record(self, dump: FoundDump) -> DumpRecord:
+        session = self._session_of(dump)
         return DumpRecord(
-            name=found.name,
-            title=found.title,
-            ranks=found.ranks,
-            framework=found.framework,
-            framework_version=found.framework_version,
-            modified=found.modified,
+            name=dump.name,
+            title=dump.title,
+            ranks=dump.ranks,
+            framework=dump.framework,
+            framework_version=dump.framework_version,
+            modified=dump.modified,
             session=None if session is None else session.id,
-            problem=found.problem,
+            problem=dump.problem,
         )
 
-    def _session_of(self, found: FoundDump) -> Session | None:
-        """Return the session that has a dump open: an offline one, or that of the training that records it."""
-        recording = self._sessions.get(found.run)
+    def _session_of(self, dump: FoundDump) -> Session | None:
+        """Return the session that has a dump open: an offline session, or the session of the recorded training."""
+        recording = self._sessions.get(dump.run)
         if recording is not None and not recording.state.has_ended:
             return recording
-        return next((one for one in self._offline() if one.dump_name == found.name and one.lease is None), None)
+        return next(
+            (session for session in self._offline() if session.dump_name == dump.name and session.lease is None), None
+        )
 
     def _offline(self) -> list[OfflineSession]:
         return [session for session in self._sessions.values() if isinstance(session, OfflineSession)]
@@ -342,18 +343,18 @@ class Sessions:
     def _require_room(self, *, fresh: bool) -> None:
         if len(self._sessions) >= self._max_sessions:
             raise LimitError(f"there are {len(self._sessions)} sessions already; close one first")
-        open_ones = [one for one in self._offline() if (one.lease is not None) == fresh]
-        if len(open_ones) >= self._max_offline * (_FRESH_FOR_EACH if fresh else 1):
-            listed = ", ".join(f"{session.id} ({session.name})" for session in open_ones[:20])
+        open_sessions = [session for session in self._offline() if (session.lease is not None) == fresh]
+        if len(open_sessions) >= self._max_offline * (_FRESH_FOR_EACH if fresh else 1):
+            listed = ", ".join(f"{session.id} ({session.name})" for session in open_sessions[:20])
             what = "sessions of scripts" if fresh else "dumps"
             raise LimitError(
-                f"{len(open_ones)} {what} are open, which is all that --max-offline-debugger-session-num "
+                f"{len(open_sessions)} {what} are open, the maximum that --max-offline-debugger-session-num "
                 f"{self._max_offline} allows; close one of these sessions first: {listed}"
             )
 
 
 def _require_stopped(training: LiveSession) -> None:
-    """Refuse to compare a training that goes on meanwhile."""
+    """Raise StateError if a training is running."""
     if training.state is not State.PAUSED and not training.state.has_ended:
         raise StateError(
             f"session {training.id} ({training.name}) is {training.state.value}; pause it, then compare it",

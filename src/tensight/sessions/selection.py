@@ -1,4 +1,4 @@
-"""Which nodes a watchpoint watches: a rule that selects some, then edits that add and remove, one after the other."""
+"""Selection of the nodes that a watchpoint watches: a rule, then edits that add and remove nodes, in order."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from tensight.sessions.records import Edit, Watched
 
 NOTHING = "none"
-"""The selection that has no node; edits add some."""
+"""The empty selection, to which edits add nodes."""
 
 MOST_EDITS = 10_000
 MOST_EDITS_BY_TEXT = 500
-"""Edits that look for a text in the names; each of them looks at all names."""
+"""Edits that match a text; each of them searches all names."""
 
 NO_NODE = Selector(SelectorKind.NAME, "(?!)")
-"""The same for code that only knows selectors: it finds no name."""
+"""The empty selection as a selector: it matches no name."""
 
 _WORDS = {
     SelectorKind.ALL: "all tensors",
@@ -49,12 +49,12 @@ _WORDS = {
 
 
 def parse_selection(text: str) -> Selector | None:
-    """Read a selection; None is the one without a node.
+    """Parse a selection; None is the empty selection.
 
     Raises
     ------
     InputError
-        There is no such selection, or its regular expression cannot be used.
+        The selection is unknown, or its regular expression cannot be used.
     """
     if text.strip().lower() == NOTHING:
         return None
@@ -65,12 +65,12 @@ def parse_selection(text: str) -> Selector | None:
 
 
 def selection_text(base: Selector | None) -> str:
-    """Return a selection as `parse_selection` reads it."""
+    """Return a selection as text; the inverse of `parse_selection`."""
     return NOTHING if base is None else str(base)
 
 
 def selection_words(base: Selector | None, edits: Sequence[Edit]) -> str:
-    """Say which nodes are watched, for a person."""
+    """Describe the watched nodes in words."""
     if base is None:
         return "chosen nodes"
     words = _WORDS[base.kind].format(repr(base.argument) if base.kind is SelectorKind.NAME else ", ".join(base.names))
@@ -78,12 +78,12 @@ def selection_words(base: Selector | None, edits: Sequence[Edit]) -> str:
 
 
 def effective_edits(edits: Iterable[Edit]) -> tuple[Edit, ...]:
-    """Return the edits without those that a later one undoes completely; ticking to and fro leaves the last one.
+    """Return the edits without those that a later edit overrides; toggling a node repeatedly leaves the last edit.
 
     Raises
     ------
     InputError
-        There are more than can be applied in reasonable time, or one is too long.
+        There are too many edits to apply in reasonable time, or a text is too long.
     """
     kept: dict[tuple[str, str, str], Edit] = {}
     for edit in edits:
@@ -105,18 +105,18 @@ def effective_edits(edits: Iterable[Edit]) -> tuple[Edit, ...]:
 def watched(
     index: GraphIndex, base: Selector | None, edits: Sequence[Edit], graphs: Sequence[Graph] = ()
 ) -> NDArray[np.bool_]:
-    """Return which nodes of a graph are watched.
+    """Return a mask of the watched nodes of a graph.
 
     Parameters
     ----------
     index : GraphIndex
         The graph.
     base : Selector or None
-        What is selected before the edits; None for nothing.
+        Selection before the edits; None for the empty one.
     edits : sequence of Edit
-        The last edit that covers a node decides.
+        For each node, the last edit that covers it decides.
     graphs : sequence of Graph
-        All graphs of the rank: a weight that one of them trains is trainable in the others, too.
+        All graphs of the rank: a weight that one of them trains counts as trainable in all.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def watched(
 
 def _selected(index: GraphIndex, selector: Selector, graphs: Sequence[Graph]) -> NDArray[np.bool_]:
     if selector.kind is SelectorKind.NAME:
-        # The same names, found without Python's engine.
+        # Matches the same names as `selected_nodes`, in linear time.
         return matching(index.names, selector.argument)
     if selector.kind is SelectorKind.ALL:
         return np.ones(len(index), bool)
@@ -142,34 +142,34 @@ def _selected(index: GraphIndex, selector: Selector, graphs: Sequence[Graph]) ->
 
 
 def is_known(index: GraphIndex, edit: Edit) -> bool:
-    """Whether a graph has what the path of an edit names: a scope, a group or a node."""
+    """Return whether a graph has the scope, group or node at the path of an edit."""
     return edit.graph in ("", index.graph.name) and (edit.path in index.scopes or edit.path in index.positions)
 
 
 def _apply(index: GraphIndex, edit: Edit, mask: NDArray[np.bool_]) -> None:
-    """Set the flags of what an edit covers: a scope or group, and a node of that name."""
-    wanted = edit.containing.lower()
+    """Set the flags of the nodes that an edit covers: of a scope or group, and of a node with that name."""
+    text = edit.containing.lower()
     scope = index.scopes.get(edit.path)
     if scope is not None:
         stretch = slice(scope.start, scope.end)
-        if wanted:
+        if text:
             names = index.lower_names[stretch]
-            mask[stretch][np.fromiter((wanted in name for name in names), bool, len(names))] = edit.add
+            mask[stretch][np.fromiter((text in name for name in names), bool, len(names))] = edit.add
         else:
             mask[stretch] = edit.add
     position = index.positions.get(edit.path)
-    if position is not None and wanted in index.lower_names[position]:
+    if position is not None and text in index.lower_names[position]:
         mask[position] = edit.add
 
 
 @dataclass(frozen=True, eq=False)
 class Watching:
-    """How far the nodes of a tree are watched.
+    """Counts of watched nodes in a tree.
 
     Attributes
     ----------
     amounts, possible : ndarray of int64, shape (nodes,)
-        In how many graphs each node is watched, and could be, in the order of the tree.
+        Number of graphs in which each node is watched, and in which it could be, in the order of the tree.
     """
 
     amounts: NDArray[np.int64]
@@ -177,16 +177,16 @@ class Watching:
 
     @cached_property
     def count(self) -> int:
-        """How many nodes are watched."""
+        """Number of watched nodes."""
         return int(np.count_nonzero(self.amounts))
 
     @cached_property
     def _sums(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        amounts, possible = (np.concatenate(([0], np.cumsum(one))) for one in (self.amounts, self.possible))
+        amounts, possible = (np.concatenate(([0], np.cumsum(counts))) for counts in (self.amounts, self.possible))
         return amounts, possible
 
     def of_stretch(self, stretch: Stretch) -> Watched:
-        """Return how far a scope is watched."""
+        """Return whether all, some or none of the nodes in a scope are watched."""
         amount, possible = (int(sums[stretch.end] - sums[stretch.start]) for sums in self._sums)
         return _how_far(amount, possible)
 
@@ -203,14 +203,14 @@ def _how_far(amount: int, possible: int) -> Watched:
 
 @dataclass(frozen=True, eq=False)
 class WatchedNodes:
-    """What a watchpoint watches of one graph.
+    """The nodes of a graph that a watchpoint watches.
 
     Attributes
     ----------
     index : GraphIndex
         The graph.
     mask : ndarray of bool, shape (nodes,)
-        Which nodes, in the order of the index.
+        Mask of the watched nodes, in the order of the index.
     """
 
     index: GraphIndex
@@ -224,10 +224,10 @@ class WatchedNodes:
 
     @cached_property
     def count(self) -> int:
-        """How many nodes."""
+        """Number of nodes."""
         return int(np.count_nonzero(self.mask))
 
     @cached_property
     def watching(self) -> Watching:
-        """How far its nodes and scopes are watched."""
+        """Counts of watched nodes in the tree of the graph."""
         return Watching(self.mask.astype(np.int64), self.index.watchable.astype(np.int64))

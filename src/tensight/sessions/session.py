@@ -1,7 +1,7 @@
-"""A session: one person debugging one run. Live and offline sessions have this one interface.
+"""A session: a user debugs a run. Live and offline sessions implement this interface.
 
-Everything runs in one event loop; what computes or reads files runs in a thread that the method awaits. Methods that
-change a session take its lock, so one command runs at a time.
+Everything runs in one event loop; methods await threads for computations and file access. Methods that change a
+session take its lock, so one command runs at a time.
 """
 
 from __future__ import annotations
@@ -84,33 +84,33 @@ if TYPE_CHECKING:
 STORAGE_WARNING_EVERY_S = 60.0
 
 MOST_GRAPH_THREADS = 2
-"""Of a session, that work with its graphs at the same time."""
+"""Threads of a session that work with its graphs at the same time."""
 
 MOST_SIMILAR = 5
-"""Nodes that are named where there is none of a name."""
+"""Nodes with similar names that a message about an unknown node lists."""
 
 _Result = TypeVar("_Result")
 
 
 class Session(ABC):
-    """One run being debugged.
+    """A run being debugged.
 
-    What needs only graphs, watchpoints and hits is done here; a subclass brings the run: its graphs, its tensors, and
-    how it goes on.
+    Implements everything that needs only graphs, watchpoints and hits; a subclass provides the run: its graphs, its
+    tensors, and its control.
 
     Parameters
     ----------
     session_id : str
     name : str
-        Of the job, or of the dump. Watchpoints of an earlier session of this name are there again.
+        Name of the job or the dump. Watchpoints of an earlier session with this name are restored.
     workspace : Workspace or None
-        Where watchpoints are kept; None keeps them nowhere.
+        Stores the watchpoints; None does not store them.
     platform : Platform or None
-        The kind of device the run is on; None while it is unknown.
+        The kind of device of the run; None while unknown.
     most_drawn_nodes : int
-        A graph with more nodes is listed and searched, but not drawn.
+        Graphs with more nodes are listed and searched, but not drawn.
     network : str or None
-        As of `WatchpointList`.
+        See `WatchpointList`.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class Session(ABC):
         Held while a command changes the session.
     watchpoint_list : WatchpointList
     hit_list : HitList
-        The hits of the step that is shown; the subclass fills it.
+        The hits of the shown step; filled by the subclass.
     """
 
     def __init__(
@@ -148,17 +148,17 @@ class Session(ABC):
         self._writes_refused = 0
         self._tell_problems()
 
-    # --- what a subclass brings ---
+    # --- implemented by subclasses ---
 
     @property
     @abstractmethod
     def state(self) -> State:
-        """What the session is doing."""
+        """State of the session."""
 
     @property
     @abstractmethod
     def step(self) -> int:
-        """Steps done, and the one that is shown; 0 is the state before the first update."""
+        """The shown step, which is the number of completed steps; 0 is the state before the first update."""
 
     @property
     @abstractmethod
@@ -175,15 +175,15 @@ class Session(ABC):
 
     @abstractmethod
     def position(self, rank: int, graph: str, node: str) -> int | None:
-        """Return the position of a node in the order of execution of its step, from 1; None if that is not known."""
+        """Return the position of a node in the execution order of its step, from 1; None if unknown."""
 
     @abstractmethod
     async def tensors_of(self, rank: int, graph: str, node: str, step: int | None = None) -> tuple[TensorRecord, ...]:
-        """Return the inputs and outputs of a node at a step (default: the one that is shown), with statistics."""
+        """Return the inputs and outputs of a node at a step (default: the shown step), with statistics."""
 
     @abstractmethod
     async def value(self, address: TensorAddress) -> NDArray[np.generic]:
-        """Return a tensor, as a read-only array that may be a map of a file.
+        """Return a tensor as a read-only array, which may be memory-mapped.
 
         Raises
         ------
@@ -192,16 +192,16 @@ class Session(ABC):
         UnavailableError
             Its value was not kept, or the process did not answer.
         StateError
-            It has to come from the process, and that runs.
+            It must come from the process, and the process is running.
         """
 
     @abstractmethod
     def previous(self, address: TensorAddress) -> TensorAddress | None:
-        """Return the same tensor in the step before, as far as one can be asked for; None if there is none."""
+        """Return the address of the same tensor in the previous step; None if it cannot be requested."""
 
     @abstractmethod
     async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
-        """Return the statistics of a tensor at all steps where they are known, in order."""
+        """Return the statistics of a tensor at all steps at which they are known, in order."""
 
     @abstractmethod
     async def statistics_table(
@@ -215,42 +215,42 @@ class Session(ABC):
         offset: int = 0,
         limit: int = 100,
     ) -> StatisticsPage:
-        """Return the statistics of all tensors of a step (default: the one shown) that are known."""
+        """Return the known statistics of all tensors of a step (default: the shown step)."""
 
     @abstractmethod
     async def overview(self, rank: int, choice: OverviewChoice, *, read: bool = False) -> Overview:
-        """Return a statistic of all tensors of a rank over all steps, as far as it is known.
+        """Return a statistic of all tensors of a rank over all steps, as far as known.
 
         Parameters
         ----------
         rank : int
         choice : OverviewChoice
         read : bool
-            What has to be read of a dump is read before, as much as takes about a second; `unread` tells what is left.
+            First read missing tensors of a dump, for about a second; `unread` of the result counts the rest.
         """
 
     @abstractmethod
     async def timeline(self, rank: int, columns: int = 400) -> Timeline:
-        """Return the steps of a rank, neighbours merged so that there are so many columns at most."""
+        """Return the steps of a rank in at most `columns` columns; neighbouring steps are merged."""
 
     @abstractmethod
     async def curves(self, rank: int, points: int = 400) -> Curves:
-        """Return loss, learning rates and norm of the gradients over the steps of a rank, as far as they are known."""
+        """Return loss, learning rates and gradient norm over the steps of a rank, as far as known."""
 
     @abstractmethod
     async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
-        """Return which graphs ran in which step."""
+        """Return the graphs that ran in each step."""
 
     @abstractmethod
     async def origins(self) -> tuple[OriginRecord, ...]:
-        """Return where anomalies began, as far as what is known up to the step shown allows.
+        """Return the origins of anomalies, as far as known up to the shown step.
 
-        Where watchpoints hit in that step: NaN and Inf, and of explosions and zeros those of which a hit has followed.
+        If watchpoints hit in that step: origins of NaN and Inf, and of explosions and zeros that led to a hit.
         """
 
     @abstractmethod
     async def command(self, command: Command) -> SessionRecord:
-        """Start, stop or move the run; returns as soon as the command is accepted, not when it is done.
+        """Start, stop or move the run; return when the command is accepted, not when it is completed.
 
         Raises
         ------
@@ -260,17 +260,17 @@ class Session(ABC):
 
     @abstractmethod
     async def close(self, reason: str) -> None:
-        """Tell whoever waits, stop what runs, and release files. A closed session only knows its log."""
+        """Notify waiting clients, cancel running work, and release files. Only the log remains usable afterwards."""
 
-    # --- what a subclass may bring ---
+    # --- subclasses may override ---
 
     def editable(self) -> None:
-        """Refuse if watchpoints may not be changed now; by default they may while the run is paused.
+        """Raise an error if watchpoints cannot be changed now; by default they can while the run is paused.
 
         Raises
         ------
         StateError
-            They may not; the message says when they may.
+            They cannot be changed; the message says when they can.
         """
         if self.state is not State.PAUSED:
             raise StateError(
@@ -278,117 +278,121 @@ class Session(ABC):
             )
 
     async def watchpoints_changed(self) -> None:
-        """Take notice of changed watchpoints; by default clients are told that the session looks different.
+        """React to changed watchpoints; by default, append the new state to the event log.
 
-        The session's lock is held; the list is changed, saved and announced.
+        Called with the session's lock held, after the list has been changed, saved and announced.
         """
         self.events.append_state(self.record())
 
     def source_texts(self) -> Mapping[str, str]:
-        """Return the text of files of code by path, as far as the training process sent them."""
+        """Return the texts of source files by path, as far as the training process sent them."""
         return {}
 
     def execution_position(self, rank: int) -> Callable[[Node], int] | None:  # noqa: ARG002 - a subclass may know
-        """Return what tells where an operator of a rank stands in the order of execution; None if nothing does."""
+        """Return a function that returns the position of an operator in execution order; None if unknown."""
         return None
 
     def are_parts(self, rank: int, graph: Graph, other: Graph) -> bool:  # noqa: ARG002 - a subclass may know
-        """Whether two graphs of a rank may run in the same step; otherwise they are variants of one program."""
+        """Return whether two graphs of a rank may run in the same step; otherwise they are variants of a program."""
         return True
 
     def graph_steps(self, rank: int) -> GraphSteps:  # noqa: ARG002 - a subclass may know
-        """Return which graphs of a rank ran in which step, as far as that is known."""
+        """Return the graphs of a rank that ran in each step, as far as known."""
         return GraphSteps(())
 
-    def shown_iteration(self, rank: int) -> int:  # noqa: ARG002 - ranks may count for themselves
-        """Return the iteration that is shown of a rank."""
+    def shown_iteration(self, rank: int) -> int:  # noqa: ARG002 - ranks may be at different steps
+        """Return the shown iteration of a rank."""
         return iteration_of(self.step)
 
-    # --- what a subclass uses ---
+    # --- for subclasses ---
 
     def ran(self, rank: int, iteration: int | None = None) -> frozenset[str]:
-        """Return the names of the graphs that ran in an iteration (default: the one shown), or last before it."""
+        """Return the names of the graphs that ran in an iteration (default: the shown one), or last before it."""
         return self.graph_steps(rank).at(self.shown_iteration(rank) if iteration is None else iteration)
 
     def program(self, rank: int) -> Program:
-        """Return the graphs of a rank as one program; for large ones the first question takes a second."""
+        """Return the graphs of a rank as one program; for large graphs its first query takes a second."""
         return self.programs.of(self.graphs(rank))
 
     def graph_of(self, rank: int, node: str, graph: str = "", iteration: int | None = None) -> str:
-        """Return the graph in which a node is meant at an iteration (default: the one shown).
+        """Return the graph to which a node refers at an iteration (default: the shown one).
 
-        Of the variants of a program that have the node it is the one that ran.
+        Of the variants of a program that have the node, it is the one that ran.
 
         Parameters
         ----------
         rank : int
         node : str
         graph : str
-            One of its graphs; by default any.
+            A graph that has the node; by default any.
         iteration : int, optional
 
         Raises
         ------
         NotFoundError
-            There is no such rank, or no graph has such a node and none was named.
+            There is no such rank, or no `graph` was given and no graph has the node.
         """
-        found = self.program(rank).graph_for(node, self.ran(rank, iteration), graph)
-        if not found:
+        graph_name = self.program(rank).graph_for(node, self.ran(rank, iteration), graph)
+        if not graph_name:
             if not self.graphs(rank):
                 raise NotFoundError(f"rank {rank} has no graph yet; wait until its process has sent one")
             raise NotFoundError(
                 f"no graph of rank {rank} has a node {node[:200]!r}{self._similar(rank, node)}", code="node-unknown"
             )
-        return found
+        return graph_name
 
     def _similar(self, rank: int, name: str) -> str:
-        """Return a hint at nodes whose names contain a text; empty if there are none."""
+        """Return a hint that lists nodes whose names contain a text, or suggests a search."""
         nodes = (node.name for graph in reversed(self.graphs(rank)) for node in graph.nodes)
-        found = dict.fromkeys(islice((one for one in nodes if name.lower() in one.lower()), MOST_SIMILAR))
-        return f"; some that contain it: {', '.join(found)}" if found else "; search for a part of its name"
+        similar_names = dict.fromkeys(islice((other for other in nodes if name.lower() in other.lower()), MOST_SIMILAR))
+        return (
+            f"; some that contain it: {', '.join(similar_names)}"
+            if similar_names
+            else "; search for a part of its name"
+        )
 
     def meant(self, address: TensorAddress) -> TensorAddress:
-        """Return an address with the graph that ran in its step, of the variants in which its node is the same."""
+        """Return an address with its graph replaced by the variant that ran in its step and has the same node."""
         ran = self.ran(address.rank, address.iteration)
         return replace(address, graph=self.program(address.rank).graph_for(address.node, ran, address.graph))
 
     def same_node(self, address: TensorAddress) -> tuple[str, ...]:
-        """Return the graphs in which the node of an address is the same, its own first."""
+        """Return the graphs in which the node of an address is the same, the graph of the address first."""
         program = self.program(address.rank)
         names = program.names_of(program.entry(address.graph, address.node))
         return tuple(dict.fromkeys((address.graph, *reversed(names))))
 
     async def graphs_changed(self) -> None:
-        """Work out what the watchpoints watch.
+        """Determine the nodes that the watchpoints watch.
 
-        To be called whenever graphs are there for the first time, or changed; until then watchpoints count no nodes.
+        Must be called when graphs were added or changed; until then watchpoints count no nodes.
         """
         await asyncio.to_thread(self._resolve_watchpoints)
-        # Graphs stay for long, and are large: the search for reference cycles would stop the server to look at them.
+        # Graphs are large and long-lived: scanning them for reference cycles would block the server.
         gc.freeze()
         if len(self.watchpoint_list):
             self.events.append("watchpoints")
 
     def forget_graphs(self) -> None:
-        """Let go of what was worked out of graphs, which is large; for a session that is being closed."""
+        """Release indexes and other large data derived from graphs, when the session is closed."""
         self.programs.keep_only(())
         self.watchpoint_list.forget()
         self._lines_of_code = Sources()
 
     def warn(self, text: str) -> None:
-        """Tell the clients about something that went wrong and can be lived with."""
+        """Send a warning to the clients."""
         self.events.append("message", level="warning", text=text)
 
     def warn_of(self, error: TensightError, who: str = "") -> bool:
-        """Tell the clients about an error; return whether they were told.
+        """Send an error to the clients as a warning; return whether it was sent.
 
-        A disk that is full refuses every write. That is told once, then once a minute with the number of writes.
+        On a full disk every write fails. That is reported once, then once a minute with the number of failed writes.
 
         Parameters
         ----------
         error : TensightError
         who : str
-            Put before it.
+            Prefix of the message.
         """
         remark = ""
         if isinstance(error, StorageError):
@@ -397,15 +401,15 @@ class Session(ABC):
                 self._writes_refused += 1
                 return False
             if self._writes_refused:
-                remark = f" ({self._writes_refused:,} more writes failed since the last time that this was said)"
+                remark = f" ({self._writes_refused:,} more writes failed since the last warning)"
             self._next_storage_warning, self._writes_refused = now + STORAGE_WARNING_EVERY_S, 0
         self.warn(f"{who}{error}{remark}")
         return True
 
     def graph_view(self, rank: int, graph: str = "", watchpoint: int | None = None) -> GraphView:
-        """Return a graph as it is looked at; takes a second for a large one that nobody has looked at yet.
+        """Return the view of a graph; for a large graph the first call takes a second.
 
-        Without a name it is the graph that ran in the step shown; of several of that step the largest.
+        Without a name, return the graph that ran in the shown step, or the largest of several.
 
         Raises
         ------
@@ -417,8 +421,8 @@ class Session(ABC):
             raise NotFoundError(f"rank {rank} has no graph yet")
         if not graph:
             ran = self.ran(rank)
-            graph = max((one for one in graphs if one.name in ran), key=len, default=graphs[-1]).name
-        number = next((number for number, one in enumerate(graphs) if one.name == graph), None)
+            graph = max((candidate for candidate in graphs if candidate.name in ran), key=len, default=graphs[-1]).name
+        number = next((number for number, candidate in enumerate(graphs) if candidate.name == graph), None)
         if number is None:
             raise NotFoundError(f"there is no graph {graph[:200]!r} in rank {rank}; ask for the list of graphs")
         watching = None
@@ -426,10 +430,10 @@ class Session(ABC):
             watching = self.watchpoint_list.watched(self.watchpoint_list.get(watchpoint), rank)[number].watching
         return GraphView(rank, self.programs.index(graphs[number]), self.hit_list, watching)
 
-    # --- what follows from graphs, watchpoints and hits ---
+    # --- derived from graphs, watchpoints and hits ---
 
     def capabilities(self) -> Capabilities:
-        """Return what can be done now; a subclass adds what it can do to this."""
+        """Return the current capabilities; a subclass adds its own."""
         can_edit = False
         with suppress(StateError):
             self.editable()
@@ -438,7 +442,7 @@ class Session(ABC):
         return Capabilities(can_edit_watchpoints=can_edit, can_draw_graph=can_draw)
 
     async def _of_graphs(self, work: Callable[[], _Result]) -> _Result:
-        """Do in a thread what may take long for large graphs, without taking the threads of other sessions."""
+        """Run work on graphs, which may take long, in a thread; limited, so that other sessions get threads, too."""
         async with self._graph_work:
             return await asyncio.to_thread(work)
 
@@ -447,10 +451,10 @@ class Session(ABC):
         ranks = self.ranks if rank is None else (rank,)
 
         def records() -> Iterator[GraphRecord]:
-            for one in ranks:
-                steps, ran = self.graph_steps(one), self.ran(one)
-                for graph in self.graphs(one):
-                    yield graph_record(one, graph, steps.of(graph.name), ran=graph.name in ran)
+            for each_rank in ranks:
+                steps, ran = self.graph_steps(each_rank), self.ran(each_rank)
+                for graph in self.graphs(each_rank):
+                    yield graph_record(each_rank, graph, steps.of(graph.name), ran=graph.name in ran)
 
         return await self._of_graphs(lambda: tuple(records()))
 
@@ -466,7 +470,7 @@ class Session(ABC):
     ) -> TreePage:
         """Return the rows directly below a scope; below the root also the groups of parameters and constants.
 
-        Without the name of a graph they are those of the program.
+        Without the name of a graph, return rows of the program.
         """
         require_page(offset, limit)
         return await self._of_graphs(lambda: self._tree_view(rank, graph, watchpoint).tree_page(scope, offset, limit))
@@ -486,14 +490,14 @@ class Session(ABC):
         offset: int = 0,
         limit: int = 100,
     ) -> SearchPage:
-        """Find nodes that match all that is given; texts are parts of what is searched, or regular expressions."""
+        """Find nodes that match all given criteria; texts are substrings or regular expressions."""
         require_page(offset, limit)
         query = NodeQuery(name, op_type, kind, stack, regex, case_sensitive)
 
         return await self._of_graphs(lambda: search_page(self._views(rank, graph, watchpoint), query, offset, limit))
 
     async def nodes_meant(self, name: str, rank: int = 0, graph: str = "", step: int | None = None) -> NodesMeant:
-        """Return the nodes of a rank, or of one of its graphs, that a name or a part of one may mean at a step."""
+        """Return the nodes of a rank, or of one of its graphs, that a full or partial name may mean at a step."""
         graphs = [self.graph_view(rank, graph).index.graph] if graph else self.graphs(rank)
         ran = self.ran(rank, None if step is None else iteration_of(step))
         return await self._of_graphs(lambda: nodes_meant(graphs, name, ran))
@@ -501,18 +505,18 @@ class Session(ABC):
     async def node(
         self, rank: int, graph: str, name: str, *, step: int | None = None, follow: bool = False
     ) -> NodeRecord:
-        """Return all that the graph says about a node.
+        """Return the record of a node with everything that the graph knows about it.
 
         Parameters
         ----------
         rank : int
         graph : str
-            Empty: the one that ran in the step.
+            Empty for the graph that ran in the step.
         name : str
         step : int, optional
-            By default the one that is shown.
+            By default the shown step.
         follow : bool
-            If another variant of the program ran in the step, the node is taken from that.
+            Take the node from the variant of the program that ran in the step, if that is another graph.
         """
         if follow or not graph:
             iteration = None if step is None else iteration_of(step)
@@ -537,12 +541,12 @@ class Session(ABC):
         beside: bool = False,
         watchpoint: int | None = None,
     ) -> GraphLevel:
-        """Return a scope opened, with others in it, for drawing; see `graph_level`.
+        """Return an opened scope, and opened scopes in it, for drawing; see `graph_level`.
 
         Raises
         ------
         StateError
-            The graph has more nodes than are drawn.
+            The graph is too large to be drawn.
         """
         require_page(0, limit)
         view = partial(self.graph_view, rank, graph, watchpoint)
@@ -551,13 +555,13 @@ class Session(ABC):
         )
 
     async def relations(self, address: TensorAddress, hops: int = 1, limit: int = 200) -> RelationGraph:
-        """Return a tensor's node with what feeds it and what reads that slot."""
+        """Return the node of a tensor with its producers and with the consumers of the tensor."""
         return await self._of_graphs(
             lambda: relation_graph(self.graph_view(address.rank, address.graph), address, hops, limit)
         )
 
     async def sources(self, query: str = "", offset: int = 0, limit: int = 10) -> SourcePage:
-        """Return the lines of code that made nodes; `query` is a part of ``path:line code``, in any case."""
+        """Return the lines of code that created nodes; `query` is a case-insensitive part of ``path:line code``."""
         require_page(offset, limit)
         texts = self.source_texts()
         return await self._of_graphs(
@@ -565,16 +569,19 @@ class Session(ABC):
         )
 
     async def source_text(self, file: str) -> str:
-        """Return the text of a file of code that the training process sent. NotFoundError if it sent none."""
+        """Return the text of a source file. NotFoundError if the training process did not send it."""
         text = self.source_texts().get(file)
         if text is None:
             raise NotFoundError(f"the text of {file[:200]!r} did not come with the run; open it where it was written")
         return text
 
     def conditions(self) -> tuple[ConditionRecord, ...]:
-        """Return the conditions, each with whether it can be watched for in this session now."""
+        """Return the conditions, each with whether it can be checked in this session now."""
         return condition_records(
-            platform=self.platform, live=self.capabilities().live, step=self.step, own=self.checks_own_conditions
+            platform=self.platform,
+            live=self.capabilities().live,
+            step=self.step,
+            can_check_own=self.checks_own_conditions,
         )
 
     def watchpoints(self) -> tuple[WatchpointRecord, ...]:
@@ -587,7 +594,7 @@ class Session(ABC):
         Raises
         ------
         StateError
-            Watchpoints may not be changed now, or the condition cannot be checked in this session.
+            Watchpoints cannot be changed now, or the condition cannot be checked in this session.
         InputError, LimitError
             See `WatchpointList.create`.
         """
@@ -612,39 +619,39 @@ class Session(ABC):
             return self._watchpoint_record(changed)
 
     async def delete_watchpoints(self, watchpoints: Sequence[int] | None = None) -> None:
-        """Delete some watchpoints, or all; if one of them does not exist, none. StateError, NotFoundError."""
+        """Delete the given watchpoints, or all; none if an id is unknown. StateError, NotFoundError."""
         async with self.lock:
             self.editable()
             self.watchpoint_list.delete(watchpoints)
             await self._watchpoints_edited()
 
     async def recommended(self) -> tuple[WatchpointRecord, ...]:
-        """Return the recommended watchpoints as they would be now if they were accepted."""
+        """Return the recommended watchpoints that `recommend` would add now."""
         offered = self.watchpoint_list.offered(await asyncio.to_thread(self._recommended))
 
         def work_out_nodes() -> None:
-            for one in offered:
+            for watchpoint in offered:
                 for rank in self.ranks:
-                    self.watchpoint_list.watched(one, rank)
+                    self.watchpoint_list.watched(watchpoint, rank)
 
         await asyncio.to_thread(work_out_nodes)
         return tuple(map(self._watchpoint_record, offered))
 
     async def recommend(self, accept: bool) -> tuple[WatchpointRecord, ...]:
-        """Have the recommended watchpoints, or note that they are not wanted. StateError.
+        """Accept the recommended watchpoints, or decline them. StateError.
 
-        Those that are there already, from this session or an earlier one, stay as they are and are returned, too.
+        Recommended watchpoints that exist already, from this session or an earlier one, are kept and returned, too.
         """
         async with self.lock:
             self.editable()
             return await self._recommend(accept)
 
     async def _recommend(self, accept: bool) -> tuple[WatchpointRecord, ...]:
-        wanted = await asyncio.to_thread(self._recommended) if accept else []
-        added = self.watchpoint_list.add_recommended(wanted)
+        recommended = await asyncio.to_thread(self._recommended) if accept else []
+        added = self.watchpoint_list.add_recommended(recommended)
         self.watchpoint_list.recommended_offered = True
         await self._watchpoints_edited(outdated=bool(added))
-        names = {point.name for point in wanted}
+        names = {point.name for point in recommended}
         return tuple(record for record in self.watchpoints() if record.name in names)
 
     async def hits(
@@ -657,7 +664,7 @@ class Session(ABC):
         offset: int = 0,
         limit: int = 10,
     ) -> HitPage:
-        """Return the nodes with hits of the current step in execution order; `focus`: the page that has this node."""
+        """Return a page of the nodes with hits at the current step, in execution order; see `HitList.page`."""
         return await asyncio.to_thread(
             lambda: self.hit_list.page(
                 rank=rank, graph=graph, watchpoint=watchpoint, focus=focus, offset=offset, limit=limit
@@ -665,14 +672,14 @@ class Session(ABC):
         )
 
     async def view(self, address: TensorAddress, view: View, which: Which = "current") -> ViewResult:
-        """Return a slice, picture, histogram or the statistics of a tensor, of its previous value, or of both.
+        """Return a slice, picture, histogram or the statistics of a tensor, its previous value, or their difference.
 
-        Computed where the tensor lives: a subclass overrides this if a process can do it.
+        Views are computed where the tensor is: a subclass overrides this if a process can compute them.
 
         Raises
         ------
         NotFoundError, UnavailableError, StateError
-            See `value`; there is no previous value.
+            See `value`; or there is no previous value.
         InputError
             See `compute_view`.
         """
@@ -685,10 +692,10 @@ class Session(ABC):
             earlier = await self.value(before)
         return await asyncio.to_thread(compute_view, view, which, current, earlier)
 
-    # --- how ---
+    # --- implementation ---
 
     def _tree_view(self, rank: int, graph: str, watchpoint: int | None) -> TreeView:
-        """Return a graph of a rank, or all of them as one program, with what the watchpoint watches of it."""
+        """Return the view of a graph, or of all graphs of a rank as one program, with the nodes of a watchpoint."""
         program = self.program(rank)
         index = program.tree if program.graphs else None
         if graph or not isinstance(index, ProgramIndex):
@@ -699,14 +706,14 @@ class Session(ABC):
         return ProgramView(rank, program, index, self.hit_list, watching, self.ran(rank))
 
     def _views(self, rank: int | None, graph: str, watchpoint: int | None) -> list[TreeView]:
-        """Return what is to be searched of that rank, or of any."""
-        ranks = [one for one in (self.ranks if rank is None else (rank,)) if self.graphs(one)]
+        """Return the views to search: of a rank or all ranks, of a graph or the program."""
+        ranks = [each_rank for each_rank in (self.ranks if rank is None else (rank,)) if self.graphs(each_rank)]
         if graph:
-            ranks = [one for one in ranks if any(each.name == graph for each in self.graphs(one))]
+            ranks = [each_rank for each_rank in ranks if any(each.name == graph for each in self.graphs(each_rank))]
             if not ranks:
                 where = "" if rank is None else f" in rank {rank}"
                 raise NotFoundError(f"there is no graph {graph[:200]!r}{where}; ask for the list of graphs")
-        return [self._tree_view(one, graph, watchpoint) for one in ranks]
+        return [self._tree_view(each_rank, graph, watchpoint) for each_rank in ranks]
 
     def _position_in(self, graph: Graph) -> Callable[[Node], int] | None:
         rank = self._rank_of(graph)
@@ -737,15 +744,17 @@ class Session(ABC):
 
     def _unavailable_because(self, condition: Condition) -> str:
         live = self.capabilities().live
-        own = self.checks_own_conditions
-        return unavailable_because(condition, platform=self.platform, live=live, step=self.step, own=own)
+        can_check_own = self.checks_own_conditions
+        return unavailable_because(
+            condition, platform=self.platform, live=live, step=self.step, can_check_own=can_check_own
+        )
 
     lease: Lease | None = None
-    """Who needs the session, if it was opened for a script."""
+    """Lease of a session that was opened for a script."""
 
     @property
     def has_agent(self) -> bool:
-        """Whether Tensight's agent is in the training, or recorded it."""
+        """Whether the training runs Tensight's agent, or was recorded by it."""
         return False
 
     @property
@@ -754,7 +763,7 @@ class Session(ABC):
         return True
 
     async def _watchpoints_edited(self, *, outdated: bool = True) -> None:
-        """Make known that watchpoints are others now; what cannot be saved stays in memory."""
+        """Save and announce changed watchpoints; if they cannot be saved, they stay in memory."""
         self.hit_list.outdated |= outdated
         stored = self.watchpoint_list.stored()
         try:
@@ -766,12 +775,12 @@ class Session(ABC):
         await self.watchpoints_changed()
 
     def _warn_of_unknown_paths(self, watchpoint: SessionWatchpoint) -> None:
-        """Tell which paths a person has written that name nothing; an agent's nodes may still appear as they run."""
+        """Warn of paths in edits that match no node so far; nodes of an agent may still appear while they run."""
         for path in self.watchpoint_list.unknown_paths(watchpoint, self.ranks):
             self.warn(f"watchpoint {watchpoint.id}: no graph has a scope or a node {path!r} so far; check its spelling")
 
     def _tell_problems(self) -> None:
-        """Tell why watchpoints of an earlier session are not there."""
+        """Warn of watchpoints of an earlier session that could not be restored."""
         for problem in self.watchpoint_list.problems:
             self.warn(problem)
         self.watchpoint_list.problems.clear()

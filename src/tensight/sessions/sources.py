@@ -1,4 +1,4 @@
-"""The lines of code behind the nodes of a run: which files, which lines, and how many nodes came from each."""
+"""The lines of code that created the nodes of a run, by file, with the number of nodes from each line."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ _LIBRARIES = ("site-packages", "dist-packages")
 
 
 def frame_records(frames: tuple[SourceFrame, ...]) -> tuple[Frame, ...]:
-    """Return the frames of a stack, innermost first, with a mark at the person's own."""
-    own = user_frame(frames)
-    return tuple(_frame(frame, is_user_code=frame is own) for frame in frames)
+    """Return the records of the frames of a stack, innermost first, with the frame of user code marked."""
+    user_code_frame = user_frame(frames)
+    return tuple(_frame(frame, is_user_code=frame is user_code_frame) for frame in frames)
 
 
 def user_line(node: Node | None) -> Frame | None:
-    """Return the line of code that is most likely the person's own; None if a node has no stack."""
-    own = user_frame(node.frames) if node is not None else None
-    return None if own is None else _frame(own, is_user_code=True)
+    """Return the frame of a node that is most likely user code; None if there is none."""
+    frame = user_frame(node.frames) if node is not None else None
+    return None if frame is None else _frame(frame, is_user_code=True)
 
 
 def node_of_use(graph: Graph, node: Node, position: Callable[[Node], int]) -> Node | None:
-    """Return the operator in whose line a person looks for a node that has no line of its own.
+    """Return the operator whose line of code represents a node without one.
 
-    Of a parameter it is the first operator of the forward pass that reads it, of a gradient the first that reads its
-    parameter; None if there is none with a line.
+    For a parameter, it is the first operator of the forward pass that reads it; for a gradient, the first that reads
+    its parameter. None if there is no such operator with a line.
 
     Parameters
     ----------
     graph : Graph
-        That has the node.
+        The graph of the node.
     node : Node
     position : callable
-        Returns the position of a node in the order of execution.
+        Returns the position of a node in execution order.
     """
     parameter = node if node.is_parameter else graph.get(_parameter_of(node))
     if parameter is None:
@@ -58,14 +58,14 @@ def node_of_use(graph: Graph, node: Node, position: Callable[[Node], int]) -> No
 
 
 def _readers(graph: Graph, parameter: Node) -> list[Node]:
-    """Return the operators that read a parameter; in graphs of MindSpore they do so through one that only loads it."""
+    """Return the operators that read a parameter; in graphs of MindSpore they read it through a ``Load`` operator."""
     direct = graph.consumers(parameter)
     loaded = [reader for load in direct if load.type == "Load" for reader in graph.consumers(load)]
     return [reader for reader in direct if reader.type != "Load"] + loaded
 
 
 def _parameter_of(node: Node) -> str:
-    """Return the name of the parameter whose gradient an operator gathers, or that it updates; empty for others."""
+    """Return the parameter whose gradient an operator accumulates, or that it updates; empty for other operators."""
     scope = node.scope.removeprefix("Gradients/").removeprefix("Optimizer/").removeprefix("Default/")
     gathers = node.type == "AccumulateGrad" or is_optimizer(node)
     return scope.replace("/", ".") if gathers else ""
@@ -84,30 +84,30 @@ def _frame(frame: SourceFrame, *, is_user_code: bool) -> Frame:
 
 @dataclass(slots=True)
 class _Line:
-    """One line of a file, and in lower case what a query looks for."""
+    """A line of a file, and the lower-case text that queries are matched against."""
 
     record: SourceLine
     text: str
 
 
 class SourceIndex:
-    """The lines of code of some graphs; made once, asked often.
+    """A searchable index of the lines of code of programs.
 
     Parameters
     ----------
     programs : iterable of Program
-        Of all ranks. A node counts once for each line of its stack, in whichever graphs it is.
+        Programs of all ranks. A node counts once for each line of its stacks, however many graphs have it.
     """
 
     def __init__(self, programs: Iterable[Program]) -> None:
-        stacks = Counter(found for program in programs for found in program.stacks())
+        stacks = Counter(node_stacks for program in programs for node_stacks in program.stacks())
         nodes: Counter[tuple[str, int]] = Counter()
         frames: dict[tuple[str, int], SourceFrame] = {}
         with_substack: set[tuple[str, int]] = set()
-        # Most nodes share their stack with others.
-        for found, amount in stacks.items():
+        # Many nodes share their stacks.
+        for node_stacks, amount in stacks.items():
             lines = {}
-            for frame in map(parse_frame, chain.from_iterable(found)):
+            for frame in map(parse_frame, chain.from_iterable(node_stacks)):
                 if frame.file and frame.line is not None:
                     lines[frame.file, frame.line] = frame
             for at, frame in lines.items():
@@ -130,25 +130,25 @@ class SourceIndex:
             self._files.setdefault(frame.file, []).append(_Line(line, text))
 
     def page(self, query: str, offset: int, limit: int, texts: Collection[str] = ()) -> SourcePage:
-        """Return some of the files, the person's own first, with the lines that match.
+        """Return a page of files with their matching lines, user code before libraries.
 
         Parameters
         ----------
         query : str
-            A part of ``path:line code``, in any case; all if empty.
+            A case-insensitive part of ``path:line code``; empty matches all lines.
         offset, limit : int
-            The first file, and how many.
+            Index of the first file, and the maximum number of files.
         texts : collection of str
-            The files whose text is known.
+            Files whose text is known.
         """
-        wanted = require_short(query, "the query").lower()
-        found: list[tuple[str, list[_Line]]] = []
+        lower_query = require_short(query, "the query").lower()
+        matching_files: list[tuple[str, list[_Line]]] = []
         for file, lines in self._files.items():
-            matching = [line for line in lines if wanted in line.text] if wanted else lines
+            matching = [line for line in lines if lower_query in line.text] if lower_query else lines
             if matching:
-                found.append((file, matching))
+                matching_files.append((file, matching))
         return SourcePage(
-            total=len(found),
+            total=len(matching_files),
             offset=offset,
             files=tuple(
                 SourceFile(
@@ -157,23 +157,23 @@ class SourceIndex:
                     has_text=file in texts,
                     lines=tuple(line.record for line in lines),
                 )
-                for file, lines in found[offset : offset + limit]
+                for file, lines in matching_files[offset : offset + limit]
             ),
         )
 
 
 class Sources:
-    """The lines of code of a session, gathered again only when its graphs are others."""
+    """The lines of code of a session, cached until its graphs change."""
 
     def __init__(self) -> None:
-        self._known: tuple[tuple[Program, ...], SourceIndex] | None = None
+        self._cached: tuple[tuple[Program, ...], SourceIndex] | None = None
 
     def of(self, programs: tuple[Program, ...]) -> SourceIndex:
-        """Return the lines of code of the programs of all ranks; for large ones this takes a second at first."""
-        known = self._known
-        if known is None or known[0] != programs:
-            known = self._known = (programs, SourceIndex(programs))
-        return known[1]
+        """Return the lines of code of the programs of all ranks; for large graphs the first call takes a second."""
+        cached = self._cached
+        if cached is None or cached[0] != programs:
+            cached = self._cached = (programs, SourceIndex(programs))
+        return cached[1]
 
 
 def _is_library(file: str) -> bool:

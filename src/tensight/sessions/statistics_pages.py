@@ -1,4 +1,4 @@
-"""What may be asked of a table of statistics, and its order: the same of a dump and of a run that goes on."""
+"""Filtering and sorting of a table of statistics, for dumps and for running trainings."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ POSITION_COLUMNS = ("position", "rank", "slot")
 """Columns with the position of a tensor."""
 
 SORT_COLUMNS = (*POSITION_COLUMNS, *TEXTS, *NUMBERS, "non_finite_count", "zero_percent", "abs_max")
-"""What a page of statistics can be sorted by."""
+"""Columns that a page of statistics can be sorted by."""
 
 MOST_ORDERS = 4
-"""Tables whose order is remembered, for whoever scrolls through them page by page."""
+"""Tables whose order is cached, for clients that scroll through their pages."""
 
 MOST_WORDS = 20
-"""Of a query that are looked for."""
+"""Words of a query that are matched; further words are ignored."""
 
 
 class StepRows(Protocol):
-    """Tensors of a step of which statistics are known, in columns, as they ran: rank by rank, inputs before outputs."""
+    """Tensors of a step with statistics, as columns, in execution order: rank by rank, inputs before outputs."""
 
     def texts(self, name: str) -> Sequence[str]:
-        """Return one of `TEXTS` of each tensor."""
+        """Return a column of `TEXTS`."""
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """Return one of `POSITION_COLUMNS` or of the numbers of a row of each tensor; NaN where it is not known."""
+        """Return a column of `POSITION_COLUMNS` or of the numbers of statistics; NaN where unknown."""
 
 
 def require_page(sort: str, offset: int, limit: int) -> None:
-    """Refuse what cannot be asked for.
+    """Validate the parameters of a page.
 
     Raises
     ------
@@ -56,22 +56,22 @@ def require_page(sort: str, offset: int, limit: int) -> None:
 
 
 def ordered(rows: StepRows, query: str = "", sort: str = "position", *, descending: bool = False) -> NDArray[np.int64]:
-    """Return which tensors match a query, in an order.
+    """Return the rows that match a query, in the requested order.
 
     Parameters
     ----------
     rows : StepRows
     query : str
-        Words, parts of the node's name or the operator's type in any case; all must be there.
+        Words, each part of the node's name or the operator's type, case-insensitive; all must match.
     sort : str
-        One of `SORT_COLUMNS`. Tensors that have no such number come last either way; equal ones are as they ran.
+        One of `SORT_COLUMNS`. Tensors without a value come last either way; equal ones stay in execution order.
     descending : bool
-        By position: backwards as they ran.
+        With "position": reverse execution order.
 
     Returns
     -------
     int64 array
-        Their positions among the rows.
+        Indices of the rows.
     """
     keys = _texts(rows, sort) if sort in TEXTS else _numbers(rows, sort)
     chosen = np.ones(len(keys), np.bool_)
@@ -80,18 +80,18 @@ def ordered(rows: StepRows, query: str = "", sort: str = "position", *, descendi
         texts = [f"{node} {kind}".lower() for node, kind in zip(rows.texts("node"), rows.texts("type"), strict=True)]
         chosen = np.array([all(word in text for word in words) for text in texts], np.bool_)
     has_none = np.zeros(len(keys), np.bool_) if sort in TEXTS else np.isnan(keys)
-    there, without = np.flatnonzero(chosen & ~has_none), np.flatnonzero(chosen & has_none)
-    order = np.argsort(keys[there], kind="stable")
+    with_value, without_value = np.flatnonzero(chosen & ~has_none), np.flatnonzero(chosen & has_none)
+    order = np.argsort(keys[with_value], kind="stable")
     if descending and sort == "position":
         order = order[::-1]
     elif descending:
-        # Reversed twice, so that equal ones stay as they ran.
-        order = len(there) - 1 - np.argsort(keys[there][::-1], kind="stable")[::-1]
-    return np.concatenate([there[order], without])
+        # Reversed twice, so that equal rows stay in execution order.
+        order = len(with_value) - 1 - np.argsort(keys[with_value][::-1], kind="stable")[::-1]
+    return np.concatenate([with_value[order], without_value])
 
 
 def needed(sort: str) -> tuple[str, ...]:
-    """Return the columns that an order and a query look at."""
+    """Return the columns that sorting and a query need."""
     return tuple(dict.fromkeys((*(DERIVED[sort].of if sort in DERIVED else (sort,)), "node", "type")))
 
 
@@ -109,5 +109,5 @@ _DIGITS = re.compile(r"[0-9]{1,18}")
 
 
 def natural(text: str) -> str:
-    """Return a text by which names sort with their numbers as numbers: 0, 1, 2, 10."""
-    return _DIGITS.sub(lambda found: found[0].lstrip("0").rjust(18, "0"), text)
+    """Return a sort key that orders numbers in names by value: 0, 1, 2, 10."""
+    return _DIGITS.sub(lambda match: match[0].lstrip("0").rjust(18, "0"), text)

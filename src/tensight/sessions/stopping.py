@@ -1,4 +1,4 @@
-"""Which hits stop a session that decides itself: one of a dump, or of a process that only reports them."""
+"""Decides which hits stop a run, for dumps and for processes that report hits without deciding themselves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StopDecisions:
-    """Decides after each step whether its hits are a reason to stop.
+    """Decides after each step whether to stop because of its hits.
 
     Parameters
     ----------
@@ -31,27 +31,27 @@ class StopDecisions:
         self._latest: dict[int, int] = {}
 
     def forget(self) -> None:
-        """Begin anew: what hits next is new."""
+        """Forget earlier hits, so that the next hits count as new."""
         self._ranks, self._latest = {}, {}
 
     def stops(self, step: int, hits: Iterable[SessionHit], ranks: Iterable[int]) -> bool:
-        """Return whether any hit is new, and does not follow from another; takes a moment for large graphs.
+        """Return whether any hit is new and not caused by another; takes a moment for large graphs.
 
         Parameters
         ----------
         step : int
-            One that was decided before is decided again.
+            May be the previous step again, which is then decided again.
         hits : iterable of SessionHit
-            All of the step on these ranks that can be a reason.
+            All hits of the step on these ranks that may stop the run.
         ranks : iterable of int
-            That were checked.
+            The checked ranks.
         """
         points = {point.id: point for point in self._watchpoints.enabled()}
-        found: dict[int, list[SessionHit]] = {rank: [] for rank in ranks}
+        hits_by_rank: dict[int, list[SessionHit]] = {rank: [] for rank in ranks}
         for hit in hits:
-            found.setdefault(hit.rank, []).append(hit)
-        # Every rank takes note of the step, also after one that stops.
-        decisions = [self._stops_rank(rank, step, own, points) for rank, own in found.items()]
+            hits_by_rank.setdefault(hit.rank, []).append(hit)
+        # No short-circuit: every rank must record the step.
+        decisions = [self._stops_rank(rank, step, rank_hits, points) for rank, rank_hits in hits_by_rank.items()]
         return any(decisions)
 
     def _stops_rank(
@@ -70,7 +70,7 @@ class StopDecisions:
 
 
 class _Everything:
-    """Holds whatever is looked for: all tensors of a step were checked."""
+    """A container of everything: all tensors of a step were checked."""
 
     def __contains__(self, _: object) -> bool:
         return True
@@ -80,7 +80,7 @@ _EVERYTHING = _Everything()
 
 
 class _RankCauses:
-    """The causes of one rank, by the graphs that the session has of it."""
+    """The causes of hits of a rank, based on the graphs that the session has."""
 
     def __init__(self, watchpoints: WatchpointList, graphs: Callable[[int], tuple[Graph, ...]], rank: int) -> None:
         self._watchpoints = watchpoints
@@ -94,7 +94,7 @@ class _RankCauses:
 
     @property
     def inputs(self) -> Mapping[str, Sequence[str]]:
-        """What each operator reads."""
+        """Names of the producers of each operator's inputs, by operator."""
         graphs = self._graphs_of(self._rank)
         if graphs != self._graphs:
             self._graphs = graphs
@@ -109,7 +109,7 @@ class _RankCauses:
         return self._inputs
 
     def facts(self, hit: SessionHit, point: SessionWatchpoint | None) -> HitFacts:
-        """Return what must be known of a hit."""
+        """Return the facts about a hit that the decision needs."""
         version = 0 if point is None else point.version
         tensor = (hit.graph, hit.node, hit.io, hit.slot, version)
         persistent = hit.node not in self.inputs and hit.node in self._parameters

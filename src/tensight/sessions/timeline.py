@@ -1,4 +1,4 @@
-"""The timeline: the steps of a rank on one line, in as many columns as a screen can show."""
+"""The timeline: the steps of a rank, in as many columns as a screen can show."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownSteps:
-    """What is known of the steps of a rank.
+    """The known steps of a rank.
 
     Attributes
     ----------
     rank : int
     last, present : int
-        The last step there is, and where the run stands.
+        The last step, and the current step of the run.
     statistics, values : iterable of int
-        The steps with statistics, and with values that can be seen.
+        The steps with statistics, and those with available values.
     hits : mapping of int to sequence of SessionHit
-        By step.
+        Hits by step.
     graphs_at : callable
-        Returns for some steps, in order, the name of the graph that ran in each; empty where that is not known.
+        Returns, for a sorted sequence of steps, the name of the graph that ran in each; empty if unknown.
     loss : (str, mapping of int to (float or None, int)) or None
         Address of the loss, and its value and marks by step.
     unchecked : iterable of int
-        The steps that were not checked, so that no hits mean nothing.
+        The steps that were not checked; that they have no hits means nothing.
     """
 
     rank: int
@@ -51,12 +51,12 @@ class KnownSteps:
     unchecked: Iterable[int] = ()
 
 
-def timeline(known: KnownSteps, columns: int) -> Timeline:
-    """Return the timeline of a rank, with so many columns at most."""
-    hits = {step: _tensors_with_hits(of, known.rank) for step, of in known.hits.items()}
-    statistics, values = _steps(known.statistics), _steps(known.values)
+def timeline(known_steps: KnownSteps, columns: int) -> Timeline:
+    """Return the timeline of a rank with at most `columns` columns."""
+    hits = {step: _tensors_with_hits(step_hits, known_steps.rank) for step, step_hits in known_steps.hits.items()}
+    statistics, values = _steps(known_steps.statistics), _steps(known_steps.values)
     ends = [int(steps.max(initial=0)) for steps in (statistics, values, _steps(hits))]
-    last = max(known.last, known.present, *ends)
+    last = max(known_steps.last, known_steps.present, *ends)
     starts = group_starts(last + 1, columns)
     spans = list(zip(starts.tolist(), (np.append(starts[1:], last + 1) - 1).tolist(), strict=True))
 
@@ -67,7 +67,7 @@ def timeline(known: KnownSteps, columns: int) -> Timeline:
     np.add.at(counted, column_of(_steps(hits)), np.fromiter(hits.values(), np.int64, len(hits)))
     with_statistics, with_values = np.zeros(len(spans), np.bool_), np.zeros(len(spans), np.bool_)
     with_unchecked = np.zeros(len(spans), np.bool_)
-    with_unchecked[column_of(_steps(known.unchecked))] = True
+    with_unchecked[column_of(_steps(known_steps.unchecked))] = True
     with_statistics[column_of(statistics)] = True
     with_values[column_of(values)] = True
     rows = zip(
@@ -76,26 +76,26 @@ def timeline(known: KnownSteps, columns: int) -> Timeline:
         with_unchecked.tolist(),
         with_statistics.tolist(),
         with_values.tolist(),
-        known.graphs_at([first for first, _ in spans]),
+        known_steps.graphs_at([first for first, _ in spans]),
         strict=True,
     )
     return Timeline(
         first_step=0,
         last_step=last,
-        present_step=known.present,
+        present_step=known_steps.present,
         steps=tuple(
             TimelineStep(
                 first=first, last=end, hits=amount, unchecked=unchecked, statistics=reported, values=kept, graph=graph
             )
             for (first, end), amount, unchecked, reported, kept, graph in rows
         ),
-        loss=None if known.loss is None else loss_curve(*known.loss, spans),
+        loss=None if known_steps.loss is None else loss_curve(*known_steps.loss, spans),
     )
 
 
 def _steps(steps: Iterable[int]) -> NDArray[np.int64]:
-    found = np.array(list(steps), np.int64)
-    return found[found >= 0]
+    numbers = np.array(list(steps), np.int64)
+    return numbers[numbers >= 0]
 
 
 def _tensors_with_hits(hits: Sequence[SessionHit], rank: int) -> int:

@@ -1,4 +1,4 @@
-"""Values that are written into a graph, as short texts for a person."""
+"""Short texts of the constant values in a graph."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from tensight.sessions.records import Statistics
 
 LONGEST_TEXT = 1024
-"""Characters of a value."""
+"""Maximum number of characters of a value."""
 
 _MOST_ATTRIBUTES = 1000
 _MOST_ELEMENTS = 64
 _MOST_NUMBERS = 16
 _LARGEST_EXACT = 2**53
-"""Statistics are float64; integers beyond are not all among them."""
+"""Statistics are float64, which cannot represent all integers beyond this."""
 
 
 def attribute_texts(node: Node) -> dict[str, str]:
@@ -32,7 +32,7 @@ def attribute_texts(node: Node) -> dict[str, str]:
 
 
 def scalar_text(statistics: Statistics | None) -> str:
-    """Return the value of a tensor with one element by its statistics, as its type prints it.
+    """Return the value of a tensor with a single element, from its statistics, printed as its dtype does.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def scalar_text(statistics: Statistics | None) -> str:
     Returns
     -------
     str
-        Empty for a tensor with more elements, and where the value is not known.
+        Empty for a tensor with more elements, and if the value is unknown.
     """
     if statistics is None or statistics.count != 1 or "count" in statistics.unknown:
         return ""
@@ -56,7 +56,7 @@ def scalar_text(statistics: Statistics | None) -> str:
     except TypeError:
         return repr(statistics.max)
     if dtype.kind == "c":
-        # Its statistics are those of its magnitude.
+        # Statistics of complex tensors describe magnitudes.
         return ""
     if dtype.kind in "iu" and abs(statistics.max) > _LARGEST_EXACT:
         return repr(statistics.max)
@@ -64,10 +64,10 @@ def scalar_text(statistics: Statistics | None) -> str:
 
 
 def value_text(value: object) -> str:
-    """Return a value as a text that says what it is, however large it is."""
+    """Return a value as text, truncated to `LONGEST_TEXT` characters."""
     pieces: list[str] = []
     room = LONGEST_TEXT
-    # Pieces are made one by one, and no more of them than are shown.
+    # Pieces are generated lazily, so a large value is not converted as a whole.
     for piece in _pieces(value):
         pieces.append(piece)
         room -= len(piece)
@@ -92,7 +92,7 @@ def _pieces(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         yield from _sequence("[", map(_pieces, value), "]")
     else:
-        # Integers of a graph have 64 bits, so none of them is too long for a text.
+        # Integers in a graph have 64 bits, so their texts are short.
         yield str(value)
 
 
@@ -120,7 +120,7 @@ def _tensor_text(tensor: TensorValue) -> str:
 
 
 def _dtype(name: str) -> np.dtype[Any] | None:
-    """Return the dtype of the elements of a tensor in a graph; None where they are no whole bytes, or unknown."""
+    """Return the dtype of a tensor in a graph; None if it is unknown, or its elements are not whole bytes."""
     if name in ("", "int4"):
         return None
     return dtype_named(name)

@@ -1,4 +1,4 @@
-"""The watchpoints of a session: what each one checks and watches, kept in the workspace for later sessions."""
+"""The watchpoints of a session: their checks and their nodes, stored in the workspace for later sessions."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ if TYPE_CHECKING:
     from tensight.watchpoints import Selector
 
 MOST_WATCHPOINTS = 1000
-"""Of a session; each one costs the training process time at every step."""
+"""Maximum number of watchpoints of a session; each costs the training process time at every step."""
 
 _LARGEST_ID = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWatchpoint:
-    """A watchpoint as a session has it.
+    """A watchpoint of a session.
 
     Attributes
     ----------
     watchpoint : Watchpoint
-        Id, name, check, severity. Its `selection` is `base`, or one that finds nothing.
+        Id, name, check, severity. Its `selection` is `base`, or `NO_NODE` if that is None.
     base : Selector or None
-        What is selected before the edits; None for nothing.
+        Selection before the edits; None for the empty one.
     edits : tuple of Edit
-        Nodes added and removed after that.
+        Nodes added to and removed from the selection.
     enabled : bool
         Whether it is checked.
     version : int
-        From 1, one more with every change: who sent it away knows by this whether to send it again.
+        From 1, incremented with every change, so that a sender knows whether to send it again.
     """
 
     watchpoint: Watchpoint
@@ -74,33 +74,32 @@ class SessionWatchpoint:
 
 
 class WatchpointList:
-    """The watchpoints of one session.
+    """The watchpoints of a session.
 
-    They are changed in one thread only; which nodes they watch may be asked for in any, and is worked out once for
-    each graph.
+    Change them in one thread only. The nodes that they watch can be requested in any thread, and are determined once
+    for each graph.
 
     Parameters
     ----------
     name : str
-        Of the run: watchpoints of an earlier session of this name are there again.
+        Name of the run. Watchpoints of an earlier session with this name are restored.
     network : str or None
-        The `fingerprint` of what is trained, where a name alone does not tell: earlier watchpoints are there again only
-        for the same name and the same network. Empty while it is unknown: `recognise` brings them back. None: the name
-        is enough.
+        `fingerprint` of the trained network, if the name alone is ambiguous: watchpoints are restored only for the same
+        name and network. Empty while unknown; `recognise` restores them later. None if the name is sufficient.
     workspace : Workspace or None
-        Where they are kept; None keeps them nowhere.
+        Stores the watchpoints; None does not store them.
     graphs : callable
-        Returns the graphs of a rank, always the same objects until they change.
+        Returns the graphs of a rank; must return the same objects until they change.
     programs : Programs, optional
-        Of the graphs.
+        Programs of the graphs.
 
     Attributes
     ----------
     network : str or None
     recommended_offered : bool
-        The recommended watchpoints were accepted or refused.
+        Whether the recommended watchpoints were accepted or declined.
     problems : list of str
-        Why watchpoints of an earlier session are not there.
+        Reasons why watchpoints of an earlier session were not restored.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class WatchpointList:
         self._programs = programs or Programs()
         self._watchpoints: dict[int, SessionWatchpoint] = {}
         self._last_id = 0
-        # What another version of Tensight wrote and this one cannot read is written back as it was.
+        # Entries of another version of Tensight that this one cannot read are written back unchanged.
         self._unreadable: list[Any] = []
         self._watched: dict[tuple[int, int], _Resolved] = {}
         self._resolving = threading.RLock()
@@ -135,8 +134,8 @@ class WatchpointList:
         return list(self._watchpoints.values())
 
     def enabled(self) -> list[SessionWatchpoint]:
-        """Return the watchpoints that are checked, by id."""
-        return [one for one in self._watchpoints.values() if one.enabled]
+        """Return the enabled watchpoints, by id."""
+        return [watchpoint for watchpoint in self._watchpoints.values() if watchpoint.enabled]
 
     def __len__(self) -> int:
         return len(self._watchpoints)
@@ -147,13 +146,13 @@ class WatchpointList:
         Raises
         ------
         NotFoundError
-            There is none of this id.
+            The id is unknown.
         """
-        found = self._watchpoints.get(number)
-        if found is None:
-            known = ", ".join(map(str, list(self._watchpoints)[:20])) or "there are none"
-            raise NotFoundError(f"there is no watchpoint {number}; {known}", code="watchpoint-unknown")
-        return found
+        watchpoint = self._watchpoints.get(number)
+        if watchpoint is None:
+            ids = ", ".join(map(str, list(self._watchpoints)[:20])) or "there are none"
+            raise NotFoundError(f"there is no watchpoint {number}; {ids}", code="watchpoint-unknown")
+        return watchpoint
 
     def create(self, spec: WatchpointSpec) -> SessionWatchpoint:
         """Add a watchpoint.
@@ -161,20 +160,20 @@ class WatchpointList:
         Raises
         ------
         InputError
-            Condition, parameters, selection or edits are wrong, or another watchpoint has the name.
+            Condition, parameters, selection or edits are invalid, or another watchpoint has the name.
         LimitError
-            There are as many as there can be.
+            The maximum number of watchpoints is reached.
         """
         self._require_room(1)
         self._require_new_name(spec.name)
         number = self._last_id + 1
-        made = _from_spec(number, spec)
-        self._watchpoints[number] = made
+        watchpoint = _from_spec(number, spec)
+        self._watchpoints[number] = watchpoint
         self._last_id = number
-        return made
+        return watchpoint
 
     def change(self, number: int, change: WatchpointChange) -> SessionWatchpoint:
-        """Change a watchpoint; what is None in the change stays.
+        """Change a watchpoint; fields of `change` that are None stay unchanged.
 
         Raises
         ------
@@ -210,7 +209,7 @@ class WatchpointList:
         return changed
 
     def delete(self, numbers: Iterable[int] | None = None) -> None:
-        """Delete some watchpoints, or all; none if one of them does not exist.
+        """Delete the given watchpoints, or all; none if an id is unknown.
 
         Raises
         ------
@@ -223,8 +222,8 @@ class WatchpointList:
             self._unreadable.clear()
 
     def offered(self, recommended: Sequence[Watchpoint]) -> list[SessionWatchpoint]:
-        """Return what `add_recommended` would add: without those whose names are taken, under the next ids."""
-        taken = {one.watchpoint.name for one in self._watchpoints.values()}
+        """Return the watchpoints that `add_recommended` would add, under the next ids."""
+        taken = {watchpoint.watchpoint.name for watchpoint in self._watchpoints.values()}
         free = [point for point in recommended if point.name not in taken]
         return [
             SessionWatchpoint(replace(point, id=number), point.selection)
@@ -232,7 +231,7 @@ class WatchpointList:
         ]
 
     def add_recommended(self, recommended: Sequence[Watchpoint]) -> list[SessionWatchpoint]:
-        """Add watchpoints of the recommended set under ids of this list, without those whose names are taken.
+        """Add recommended watchpoints under the next ids, except those whose names are taken.
 
         Raises
         ------
@@ -240,117 +239,125 @@ class WatchpointList:
         """
         self._require_room(len(recommended))
         added = self.offered(recommended)
-        for made in added:
-            self._watchpoints[made.id] = made
-            self._last_id = made.id
+        for watchpoint in added:
+            self._watchpoints[watchpoint.id] = watchpoint
+            self._last_id = watchpoint.id
         return added
 
-    # --- what they watch ---
+    # --- their nodes ---
 
     def nodes_of(self, watchpoint: SessionWatchpoint, rank: int) -> list[tuple[str, frozenset[str]]]:
-        """Return for each graph of a rank its name and the names of the nodes that a watchpoint watches.
+        """Return, for each graph of a rank, its name and the names of the nodes that a watchpoint watches.
 
-        The first call for large graphs takes seconds; call it in a thread.
+        For large graphs the first call takes seconds; call it in a thread.
         """
-        return [(one.index.graph.name, one.names) for one in self.watched(watchpoint, rank)]
+        return [
+            (watched_nodes.index.graph.name, watched_nodes.names) for watched_nodes in self.watched(watchpoint, rank)
+        ]
 
     def watched(self, watchpoint: SessionWatchpoint, rank: int) -> tuple[WatchedNodes, ...]:
-        """Return for each graph of a rank what a watchpoint watches."""
+        """Return the nodes that a watchpoint watches, for each graph of a rank."""
         graphs = self._graphs(rank)
-        known = self._known(watchpoint, rank, graphs)
-        if known is not None:
-            return known
+        nodes = self._resolved_nodes(watchpoint, rank, graphs)
+        if nodes is not None:
+            return nodes
         with self._resolving:
-            return self._known(watchpoint, rank, graphs) or self._resolve(watchpoint, rank, graphs)
+            return self._resolved_nodes(watchpoint, rank, graphs) or self._resolve(watchpoint, rank, graphs)
 
     def watching(self, watchpoint: SessionWatchpoint, rank: int) -> Watching:
-        """Return how far a watchpoint watches the nodes of the program of a rank."""
+        """Return the counts of nodes that a watchpoint watches in the program of a rank."""
         graphs = self._graphs(rank)
         self.watched(watchpoint, rank)
-        known = self._watched.get((watchpoint.id, rank))
-        if known is not None and known.is_of(watchpoint) and known.graphs == graphs:
-            return known.watching
+        resolved = self._watched.get((watchpoint.id, rank))
+        if resolved is not None and resolved.is_of(watchpoint) and resolved.graphs == graphs:
+            return resolved.watching
         return self._programs.of(graphs).watching(self.watched(watchpoint, rank))
 
     def count(self, watchpoint: SessionWatchpoint, ranks: Iterable[int]) -> int:
-        """Return how many nodes a watchpoint watches, all ranks together, as far as that is worked out."""
-        found = (self._watched.get((watchpoint.id, rank)) for rank in ranks)
-        return sum(known.watching.count for known in found if known is not None and known.is_of(watchpoint))
+        """Return the number of nodes that a watchpoint watches on all ranks, as far as already determined."""
+        all_resolved = (self._watched.get((watchpoint.id, rank)) for rank in ranks)
+        return sum(
+            resolved.watching.count for resolved in all_resolved if resolved is not None and resolved.is_of(watchpoint)
+        )
 
     def unknown_paths(self, watchpoint: SessionWatchpoint, ranks: Iterable[int]) -> list[str]:
-        """Return the paths in the edits of a watchpoint that no graph has; none while there are no graphs."""
+        """Return the paths in the edits of a watchpoint that no graph has; empty while there are no graphs."""
         indexes = [self._programs.index(graph) for rank in ranks for graph in self._graphs(rank)]
         unknown = [edit.path for edit in watchpoint.edits if not any(is_known(index, edit) for index in indexes)]
         return unknown if indexes else []
 
     def resolve(self, ranks: Iterable[int]) -> None:
-        """Work out what all watchpoints watch, and forget what was known of graphs that are not there any more."""
+        """Determine the nodes of all watchpoints, and drop those of deleted watchpoints."""
         with self._resolving:
             for rank in ranks:
                 for watchpoint in self.all():
                     self.watched(watchpoint, rank)
-            self._watched = {key: known for key, known in self._watched.items() if key[0] in self._watchpoints}
+            self._watched = {key: resolved for key, resolved in self._watched.items() if key[0] in self._watchpoints}
 
     def forget(self) -> None:
-        """Forget what the watchpoints watch; it is worked out again when somebody asks."""
+        """Drop the nodes of all watchpoints; they are determined again when requested."""
         with self._resolving:
             self._watched = {}
 
     def selects_any(self, selector: Selector, ranks: Iterable[int]) -> bool:
-        """Return whether a rule selects any node; so it does while there are no graphs."""
+        """Return whether a rule selects any node; True while there are no graphs."""
         graphs = [(graph, self._graphs(rank)) for rank in ranks for graph in self._graphs(rank)]
         return not graphs or any(
             watched(self._programs.index(graph), selector, (), others).any() for graph, others in graphs
         )
 
-    def _known(
+    def _resolved_nodes(
         self, watchpoint: SessionWatchpoint, rank: int, graphs: tuple[Graph, ...]
     ) -> tuple[WatchedNodes, ...] | None:
-        known = self._watched.get((watchpoint.id, rank))
-        return known.watched if known is not None and known.is_of(watchpoint) and known.graphs == graphs else None
+        resolved = self._watched.get((watchpoint.id, rank))
+        return (
+            resolved.watched
+            if resolved is not None and resolved.is_of(watchpoint) and resolved.graphs == graphs
+            else None
+        )
 
     def _resolve(self, watchpoint: SessionWatchpoint, rank: int, graphs: tuple[Graph, ...]) -> tuple[WatchedNodes, ...]:
-        found = []
+        nodes = []
         for graph in graphs:
             index = self._programs.index(graph)
-            found.append(WatchedNodes(index, watched(index, watchpoint.base, watchpoint.edits, graphs)))
-        watching = self._programs.of(graphs).watching(found)
-        resolved = _Resolved(watchpoint.base, watchpoint.edits, graphs, tuple(found), watching)
+            nodes.append(WatchedNodes(index, watched(index, watchpoint.base, watchpoint.edits, graphs)))
+        watching = self._programs.of(graphs).watching(nodes)
+        resolved = _Resolved(watchpoint.base, watchpoint.edits, graphs, tuple(nodes), watching)
         self._watched[watchpoint.id, rank] = resolved
         return resolved.watched
 
     # --- the file ---
 
     def stored(self) -> dict[str, Any]:
-        """Return everything that is kept, as JSON can hold it."""
+        """Return the content of the file, as data for JSON."""
         return {
             "format": 1,
             "name": self.name,
             "last_id": self._last_id,
             "recommended_offered": self.recommended_offered,
-            "watchpoints": [_to_json(one) for one in self._watchpoints.values()] + self._unreadable,
+            "watchpoints": [_to_json(watchpoint) for watchpoint in self._watchpoints.values()] + self._unreadable,
         }
 
     def save(self, stored: Mapping[str, Any] | None = None) -> None:
-        """Write the watchpoints to the workspace; `stored` is what `stored()` returned, to write it in a thread.
+        """Write the watchpoints to the workspace; pass the value of `stored()` to write them in another thread.
 
         Raises
         ------
         StorageError
-            If that fails; the watchpoints are still there in memory.
+            Writing failed; the watchpoints are still in memory.
         """
         if self._workspace is not None and self.network != "":
             self._workspace.write_json(self._file, self.stored() if stored is None else stored)
 
     def recognise(self, graphs: Sequence[Graph]) -> None:
-        """Bring back the watchpoints of an earlier session, now that its first graphs tell which network this is.
+        """Restore the watchpoints of an earlier session, once the first graphs identify the network.
 
-        Those that were created meanwhile keep their ids. A second call does nothing.
+        Watchpoints that were created meanwhile keep their ids. A second call does nothing.
 
         Parameters
         ----------
         graphs : sequence of Graph
-            Of one rank.
+            Graphs of a rank.
         """
         if self.network != "" or not graphs:
             return
@@ -361,17 +368,17 @@ class WatchpointList:
         self.recommended_offered |= offered
         if created:
             earlier, self._watchpoints, self._last_id = self.all(), created, last_id
-            taken = {one.watchpoint.name for one in created.values()} - {""}
-            for one in earlier:
-                if one.watchpoint.name not in taken:
+            taken = {watchpoint.watchpoint.name for watchpoint in created.values()} - {""}
+            for watchpoint in earlier:
+                if watchpoint.watchpoint.name not in taken:
                     self._last_id += 1
-                    numbered = replace(one.watchpoint, id=self._last_id)
-                    self._watchpoints[self._last_id] = replace(one, watchpoint=numbered)
+                    numbered = replace(watchpoint.watchpoint, id=self._last_id)
+                    self._watchpoints[self._last_id] = replace(watchpoint, watchpoint=numbered)
 
     @property
     def _file(self) -> str:
-        of = self.name if self.network is None else f"{self.name}\0{self.network}"
-        return f"{WATCHPOINTS}/{hashlib.sha256(of.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
+        key = self.name if self.network is None else f"{self.name}\0{self.network}"
+        return f"{WATCHPOINTS}/{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
 
     def _load(self) -> None:
         workspace = self._workspace
@@ -380,13 +387,13 @@ class WatchpointList:
         try:
             stored = workspace.read_json(self._file)
         except StorageError as error:
-            self.problems.append(f"the watchpoints of an earlier session are not there: {error}")
+            self.problems.append(f"the watchpoints of an earlier session could not be restored: {error}")
             self._set_aside(workspace)
             return
         if stored is None:
             return
         if not isinstance(stored, dict) or not isinstance(stored.get("watchpoints"), list):
-            self.problems.append(f"{workspace.folder / self._file} holds no watchpoints; starting with none")
+            self.problems.append(f"{workspace.folder / self._file} contains no watchpoints; starting with none")
             self._set_aside(workspace)
             return
         self.recommended_offered = stored.get("recommended_offered") is True
@@ -421,14 +428,17 @@ class WatchpointList:
             raise LimitError(f"a session has at most {MOST_WATCHPOINTS:,} watchpoints; delete some that are not needed")
 
     def _require_new_name(self, name: str) -> None:
-        taken = next((one for one in self._watchpoints.values() if name and one.watchpoint.name == name), None)
+        taken = next(
+            (watchpoint for watchpoint in self._watchpoints.values() if name and watchpoint.watchpoint.name == name),
+            None,
+        )
         if taken is not None:
             raise InputError(f"watchpoint {taken.id} has the name {name!r} already; choose another")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Resolved:
-    """What a watchpoint watches, and of which graphs, edits and rule that is true."""
+    """The nodes that a watchpoint watches, and the graphs, edits and rule for which they were determined."""
 
     base: Selector | None
     edits: tuple[Edit, ...]
@@ -441,7 +451,7 @@ class _Resolved:
 
 
 def watchpoint_record(watchpoint: SessionWatchpoint, *, nodes: int, hits: int) -> WatchpointRecord:
-    """Return what a session tells about a watchpoint."""
+    """Return the record of a watchpoint."""
     point = watchpoint.watchpoint
     check = point.check
     watches = selection_words(watchpoint.base, watchpoint.edits)

@@ -1,4 +1,4 @@
-"""The workspace: the folder in which the debug server keeps watchpoints, recorded runs and what is on its way."""
+"""The workspace: the folder in which the debug server stores watchpoints, recorded runs and temporary files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TEMPORARY = "tempdata"
 
 _IDS = "session-ids.json"
 _FOLDER_MODE = 0o700
-# What is read back was written here; a larger file is damaged or somebody else's.
+# The server never writes larger JSON files; a larger one is damaged or was not written by it.
 _MOST_BYTES = 256 * 2**20
 
 
 class Workspace:
-    """A folder that only its owner can read, of one server process.
+    """A folder of a server process that only its owner can read.
 
-    Files appear in it as a whole or not at all. What is left of an earlier process in ``tempdata`` is removed.
+    Files are written atomically. Files that an earlier process left in ``tempdata`` are removed.
 
     Parameters
     ----------
@@ -38,12 +38,12 @@ class Workspace:
     ----------
     folder : Path
     watchpoints, runs, tempdata : Path
-        Its folders: watchpoints by the name of their run; recorded runs; files on their way.
+        Subfolders: watchpoints by the name of their run; recorded runs; temporary files.
 
     Raises
     ------
     StorageError
-        If the folders cannot be created.
+        The folders cannot be created.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -67,12 +67,12 @@ class Workspace:
         ----------
         relative : str
         data : object
-            What JSON can hold.
+            Data that can be represented as JSON.
         """
         self.write(relative, as_json(data))
 
     def write(self, relative: str, content: bytes) -> None:
-        """Write a file: a reader sees the old one or the new one, never a part.
+        """Write a file atomically: a reader sees the old or the new content, never a part.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class Workspace:
         Raises
         ------
         StorageError
-            If the file cannot be written; the old one is still there.
+            The file cannot be written; the old file is unchanged.
         """
         path = self._inside(relative)
         temporary = ""
@@ -97,18 +97,18 @@ class Workspace:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
         except OSError as error:
-            # The write has failed, and says why; a leftover .part harms nobody.
+            # The error of the write is reported; a leftover .part file is harmless.
             with suppress(OSError):
                 os.unlink(temporary)
             raise _storage_error(path, "cannot be written", error) from error
 
     def read_json(self, relative: str) -> Any:
-        """Return what `write_json` wrote; None if there is no such file.
+        """Return the data that `write_json` wrote; None if there is no such file.
 
         Raises
         ------
         StorageError
-            If the file cannot be read, or holds something else.
+            The file cannot be read, or is not valid JSON.
         """
         path = self._inside(relative)
         try:
@@ -123,12 +123,12 @@ class Workspace:
             raise StorageError(f"{path} is damaged ({error}); move it away, or restore it from a backup") from error
 
     def set_aside(self, relative: str) -> Path:
-        """Rename a damaged file, so that a new one does not replace it, and return its new path.
+        """Rename a damaged file, so that a new file does not replace it, and return its new path.
 
         Raises
         ------
         StorageError
-            If it cannot be renamed.
+            It cannot be renamed.
         """
         path = self._inside(relative)
         aside = path.with_name(path.name + ".damaged")
@@ -139,30 +139,30 @@ class Workspace:
         return aside
 
     def next_session_id(self) -> str:
-        """Return an id that no session of this workspace had; they are numbers from 1.
+        """Return an id that no session of this workspace has had; ids are numbers from 1.
 
-        An id is given even if it cannot be noted on a full disk; a folder of its run then keeps it from being given
-        again.
+        An id is issued even if it cannot be stored because the disk is full; the folder of its run then prevents that
+        it is issued again.
         """
         with self._ids:
             self._last_id += 1
-            # If this fails, whoever writes next into the workspace reports the reason.
+            # If this fails, the next write into the workspace reports the reason.
             with suppress(StorageError):
                 self.write_json(_IDS, {"last": self._last_id})
             return str(self._last_id)
 
     def run_folder(self, session_id: str) -> Path:
-        """Return the folder of a session's recorded run; it is created.
+        """Return the folder of a session's recorded run; create it if needed.
 
         Raises
         ------
         NotFoundError
-            If this is no id of a session.
+            The session id is invalid.
         StorageError
-            If the folder cannot be created.
+            The folder cannot be created.
         """
         if not session_id.isascii() or not session_id.isdigit() or len(session_id) > 18:
-            raise NotFoundError(f"{session_id[:40]!r} is no id of a session; ids are numbers", code="session-unknown")
+            raise NotFoundError(f"unknown session id {session_id[:40]!r}; ids are numbers", code="session-unknown")
         path = self.runs / session_id
         _make_folder(path)
         return path
@@ -170,11 +170,11 @@ class Workspace:
     def _inside(self, relative: str) -> Path:
         parts = PurePosixPath(relative)
         if parts.is_absolute() or ".." in parts.parts or not parts.parts or "\0" in relative:
-            raise InputError(f"{relative!r} is no path below the workspace")
+            raise InputError(f"{relative!r} is not a path below the workspace")
         return self.folder / parts
 
     def _find_last_id(self) -> int:
-        """Return the largest id given so far, by the note of it and by the runs that are there."""
+        """Return the largest id issued so far, from the stored id and the folders of runs."""
         try:
             noted = self.read_json(_IDS)
         except StorageError:
@@ -185,7 +185,7 @@ class Workspace:
 
     def _empty_tempdata(self) -> None:
         try:
-            # A link would lead elsewhere, and what is there is not ours to remove.
+            # The target of a link is elsewhere, and not ours to remove.
             if self.tempdata.is_symlink() or self.tempdata.is_file():
                 self.tempdata.unlink()
             else:
@@ -196,7 +196,7 @@ class Workspace:
 
 
 def as_json(data: Any) -> bytes:
-    """Return data as compact JSON; names of files may hold what is no character."""
+    """Return data as compact JSON; file names may contain lone surrogates."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 

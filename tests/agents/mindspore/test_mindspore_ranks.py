@@ -191,7 +191,7 @@ def test_of_ranks_that_a_person_started_one_is_killed_the_scheduler_is_none_and_
         session.terminate()
         ended = session.wait(PATIENCE_S)
         first, second, _, scheduler = [process.outcome() for process in processes]
-    assert "rank 2: the process has ended without a word" in stopped.message
+    assert "rank 2: the process has ended unexpectedly" in stopped.message
     assert [rank.state for rank in ended.ranks[:2]] == [State.TERMINATED, State.TERMINATED]
     for outcome in (first, second):
         assert (outcome.code, outcome.complaints) == (0, [])

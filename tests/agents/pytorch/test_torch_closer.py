@@ -109,7 +109,7 @@ def test_where_the_weights_are_lost_that_is_said(torch_server: RunningServer) ->
     ((_, told), (second, again, _, said)), _, _ = look_closer(torch_server, skips=False)
     assert second.step == 5
     assert again == told, "nothing that only came in takes its place"
-    assert any("hold NaN or Inf" in text for text in said), said
+    assert any("contain NaN or Inf" in text for text in said), said
 
 
 def test_a_training_that_was_looked_at_closer_is_the_same(torch_server: RunningServer) -> None:

@@ -1,4 +1,4 @@
-"""Sessions of training processes that are attached: what each says, what it is told, and what is recorded of it."""
+"""Sessions of attached training processes: their messages, the commands sent to them, and their recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All training processes that are attached: which of them calls, and to which session it belongs."""
+"""All attached training processes: identifies which process calls, and the session that it belongs to."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ _log = logging.getLogger(__name__)
 
 
 class Attachments:
-    """The processes that are attached to a server, and what each call of theirs means.
+    """The processes attached to a server, with a handler for each call.
 
-    Bad input never raises here: it is answered with FAILED and a message. A call whose connection breaks is cancelled.
+    Invalid input never raises here: the reply is FAILED with a message. A call whose connection breaks is cancelled.
 
     Parameters
     ----------
     workspace : Workspace
     sessions : SessionTable
-        Where sessions are listed.
+        Lists the sessions.
     settings : LiveSettings
     """
 
@@ -81,7 +81,7 @@ class Attachments:
     # --- one method for each call ---
 
     async def send_metadata(self, caller: Caller, message: Metadata) -> EventReply:
-        """Learn of a process, or that its training has ended."""
+        """Attach a process, or note that its training has ended."""
         if self._closing:
             return wire.failed(self._closing)
         process = self._find(caller)
@@ -97,7 +97,7 @@ class Attachments:
             raise
 
     async def wait_cmd(self, caller: Caller, message: Metadata) -> EventReply:
-        """Return the next command for a process; may take as long as a person thinks."""
+        """Return the next command for a process; may wait for the user indefinitely."""
         if self._closing:
             return wire.failed(self._closing)
         identity = identity_of(caller, message)
@@ -117,35 +117,35 @@ class Attachments:
         return await self._guarded(caller, process, process.wait_cmd(message), wire.failed)
 
     async def send_graph(self, caller: Caller, chunks: AsyncIterator[Chunk], multiple: bool) -> EventReply:
-        """Take in one graph, or several."""
+        """Receive a graph, or several."""
         return await self._streamed(caller, chunks, lambda process: process.send_graph(chunks, multiple))
 
     async def send_tensors(self, caller: Caller, pieces: AsyncIterator[bytes]) -> EventReply:
-        """Take in values; each piece is a serialized TensorProto."""
+        """Receive values; each piece is a serialized TensorProto."""
         return await self._streamed(caller, pieces, lambda process: process.responses.send_tensors(pieces))
 
     async def send_tensor_base(self, caller: Caller, items: AsyncIterator[TensorBase]) -> EventReply:
-        """Take in types and shapes."""
+        """Receive types and shapes."""
         return await self._streamed(caller, items, lambda process: process.responses.send_tensor_base(items))
 
     async def send_tensor_stats(self, caller: Caller, items: AsyncIterator[TensorSummary]) -> EventReply:
-        """Take in statistics that were asked for."""
+        """Receive requested statistics."""
         return await self._streamed(caller, items, lambda process: process.responses.send_tensor_stats(items))
 
     async def send_watchpoint_hits(self, caller: Caller, items: AsyncIterator[WatchpointHit]) -> EventReply:
-        """Take in hits."""
+        """Receive hits."""
         if self._find(caller) is None and not self._closing:
             return await self._keep_early_hits(caller, items)
         return await self._streamed(caller, items, lambda process: process.send_watchpoint_hits(items))
 
     async def send_heartbeat(self, caller: Caller, message: Heartbeat) -> EventReply:
-        """Take a heartbeat; refuse one whose period makes no sense."""
+        """Receive a heartbeat; refuse an invalid period."""
         if not SHORTEST_PERIOD_S <= message.period <= LONGEST_PERIOD_S:
             return wire.failed(
                 f"a heartbeat every {message.period} s is not accepted; {SHORTEST_PERIOD_S} to {LONGEST_PERIOD_S} s are"
             )
-        # MindSpore's first heartbeat comes before the process has said who it is, and its second half a minute later.
-        # One that is not known any more is known again when it asks for a command; until then it lives on.
+        # MindSpore's first heartbeat arrives before the process has identified itself, the second half a minute later.
+        # A forgotten process is identified again when it asks for a command; until then its heartbeats are accepted.
         process = self._find(caller)
         if process is not None:
             process.heartbeat(message.period)
@@ -160,33 +160,33 @@ class Attachments:
         return wire.ok()
 
     async def send_statistics(self, caller: Caller, batches: AsyncIterator[StatisticsRows]) -> Receipt:
-        """Take in statistics that a process sends while it runs."""
+        """Receive statistics that a process sends while it runs."""
         return await self._received(caller, batches, lambda process: process.responses.send_statistics(batches))
 
     async def send_views(self, caller: Caller, pieces: AsyncIterator[ViewPiece]) -> Receipt:
-        """Take in views that were asked for."""
+        """Receive requested views."""
         return await self._received(caller, pieces, lambda process: process.responses.send_views(pieces))
 
     async def poll(self, caller: Caller, message: PollRequest) -> PollReply:
-        """Tell a running process whether somebody wants it to stop."""
+        """Return whether a running process shall stop."""
         process = self._find(caller)
         if process is None or self._closing:
-            return PollReply(unknown=not self._closing and self._known(caller) is None)
+            return PollReply(unknown=not self._closing and self._process_of(caller) is None)
         return process.poll(message.step)
 
     async def disconnected(self, caller: Caller) -> None:
-        """Note that a call broke off."""
+        """Note that the connection of a call broke."""
         process = self._lookup(caller)
         if process is not None and process.caller == caller:
             process.disconnect()
 
     async def close(self, reason: str) -> None:
-        """Tell every process that waits that the server shuts down; a training is never ended by that."""
+        """Tell all waiting processes that the server shuts down, which never ends a training."""
         self._closing = "the debug server is shutting down" + (f": {reason}" if reason else "")
         await asyncio.gather(*(session.detach() for session in self._online.values()))
         self._writers.close()
 
-    # --- what they have in common ---
+    # --- shared by the handlers ---
 
     async def _streamed(
         self, caller: Caller, items: AsyncIterator[_Item], handle: Callable[[TrainingProcess], Awaitable[EventReply]]
@@ -216,7 +216,7 @@ class Attachments:
         handling: Awaitable[_Answer],
         refuse: Callable[[str], _Answer],
     ) -> _Answer:
-        """Await a handler; what is wrong with a message is told to the process and to the clients of its session."""
+        """Await a handler; report invalid messages to the process and to the clients of its session."""
         try:
             return await handling
         except TensightError as error:
@@ -224,13 +224,13 @@ class Attachments:
                 _log.warning("session %s, rank %d: %s", process.session.id, process.rank, error)
             return refuse(str(error))
         except BaseException:
-            # It may have come back over another connection before this one was known to be broken.
+            # It may have reconnected before the broken connection was noticed.
             if process.caller == caller:
                 process.disconnect()
             raise
 
     async def _keep_early_hits(self, caller: Caller, items: AsyncIterator[WatchpointHit]) -> EventReply:
-        """Keep hits of a process with a new connection until it says who it is, when it asks for a command."""
+        """Keep hits from a new connection until the process identifies itself by asking for a command."""
         hits: deque[ReceivedHit] = deque(maxlen=_MOST_EARLY_HITS)
         async for item in items:
             try:
@@ -240,22 +240,22 @@ class Attachments:
         _bounded(self._early_hits)[caller.peer] = hits
         return wire.ok()
 
-    # --- who calls ---
+    # --- identifying callers ---
 
     def _lookup(self, caller: Caller) -> TrainingProcess | None:
-        process = self._known(caller)
-        # A person may have closed its session.
+        process = self._process_of(caller)
+        # A user may have closed its session.
         return None if process is None or process.session.is_closing else process
 
-    def _known(self, caller: Caller) -> TrainingProcess | None:
+    def _process_of(self, caller: Caller) -> TrainingProcess | None:
         if caller.process_key:
             return self._by_key.get(caller.process_key)
         process = self._by_peer.get(caller.peer)
-        # Ports are used again: once its connection is gone, another process may call from the same one.
+        # Ports are reused: once a connection is gone, another process may call from the same port.
         return process if process is not None and process.is_connected else None
 
     def _find(self, caller: Caller, identity: Identity | None = None) -> TrainingProcess | None:
-        """Return the process that calls, and note that it has been heard of; None if it says that it is another."""
+        """Return the calling process, and note that it is alive; None if the identity does not match."""
         process = self._lookup(caller)
         if process is None:
             return None
@@ -271,20 +271,20 @@ class Attachments:
         if caller.process_key:
             self._by_key[caller.process_key] = process
             return
-        self._by_peer = {peer: one for peer, one in self._by_peer.items() if one is not process}
+        self._by_peer = {peer: other for peer, other in self._by_peer.items() if other is not process}
         self._by_peer[caller.peer] = process
 
     def _goes_on(self, process: TrainingProcess, identity: Identity) -> bool:
-        """Whether a process that announces itself again is the one that is known, and not a new training of it."""
+        """Return whether a process that announces itself again continues its training, rather than starting anew."""
         if identity.is_agent:
             return process.identity.key == identity.key and process.is_live
-        # MindSpore's own client says nothing more of itself; with a graph there it has begun anew.
+        # MindSpore's own client has no key; if its graph has arrived already, this is a new training.
         return process.is_live and not process.graphs.graphs and process.identity.may_be_same(identity)
 
-    # --- processes come ---
+    # --- attaching ---
 
     async def _introduce(self, caller: Caller, message: Metadata) -> EventReply:
-        """Learn of a process."""
+        """Attach a process, or recognise it, and reply to its metadata."""
         identity = identity_of(caller, message)
         async with self._joining:
             process = self._find(caller)
@@ -297,7 +297,7 @@ class Attachments:
         return reply
 
     async def _attach(self, caller: Caller, identity: Identity) -> TrainingProcess:
-        """Make a process known, in a session that waits for it or in one of its own."""
+        """Attach a process to the session of its job, or to a new session."""
         self._supersede(caller, identity)
         self._require_room(caller)
         session = self._session_for(identity)
@@ -319,14 +319,12 @@ class Attachments:
     def _require_room(self, caller: Caller) -> None:
         attached = [process for session in self._online.values() for process in session.live]
         if len(attached) >= self._settings.most_processes:
+            raise LimitError(f"{len(attached)} training processes are attached, which is the maximum; end some")
+        host_count = sum(process.caller.host == caller.host for process in attached)
+        if host_count >= self._settings.most_processes_of_a_host:
             raise LimitError(
-                f"{len(attached)} training processes are attached, which is all that there can be; end some"
-            )
-        of_host = sum(process.caller.host == caller.host for process in attached)
-        if of_host >= self._settings.most_processes_of_a_host:
-            raise LimitError(
-                f"{of_host} training processes are attached from {caller.host}, which is all that there can be of one"
-                " machine; end some"
+                f"{host_count} training processes are attached from {caller.host}, the maximum for one machine;"
+                " end some"
             )
 
     async def _join(self, session: LiveSession, caller: Caller, identity: Identity) -> TrainingProcess:
@@ -337,7 +335,7 @@ class Attachments:
         return process
 
     def _supersede(self, caller: Caller, identity: Identity) -> None:
-        """Give up processes in whose place a new one has come."""
+        """Give up processes that a new process replaces."""
         same_connection = self._lookup(caller)
         for session in self._online.values():
             for process in session.live:
@@ -347,12 +345,12 @@ class Attachments:
                     process.lose("a new process on the same device took its place")
 
     def _session_for(self, identity: Identity) -> LiveSession | None:
-        """Return the session of a job that a process belongs to; None if its job begins with it."""
+        """Return the session of the job of a process; None if the process starts a new job."""
         for session in reversed(self._online.values()):
             if not identity.job or session.identity.job != identity.job or not session.live:
                 continue
             former = session.processes.get(identity.rank)
-            # Where all ranks begin anew, there is a new run; where one does, the others are still there.
+            # If all ranks restart, it is a new run; if a single rank restarts, the others are still attached.
             others = any(process.rank != identity.rank for process in session.live)
             if former is None or (others and not former.is_waiting):
                 return session
@@ -378,7 +376,7 @@ class Attachments:
         )
 
     def _free_name(self, name: str) -> str:
-        """Return a name that no session has whose training goes on; one that has ended lends its watchpoints."""
+        """Return a name that no session with a live training has; the watchpoints of an ended session are reused."""
         taken = {session.name for session in self._online.values() if session.live}
         free, number = name, 2
         while free in taken:
@@ -390,7 +388,7 @@ class Attachments:
         self._online[session.id] = session
 
     async def _recover(self, caller: Caller, identity: Identity, step: int) -> TrainingProcess | None:
-        """Return the process that asks for a command over a new connection, or after the server was restarted."""
+        """Return the process that asks for a command after it reconnected, or after the server was restarted."""
         async with self._joining:
             process = self._find(caller, identity) or self._known_before(caller, identity, step)
             if process is None:
@@ -400,7 +398,7 @@ class Attachments:
             return process
 
     async def _restored(self, caller: Caller, identity: Identity, step: int) -> TrainingProcess | None:
-        """Return a process whose run is going on since before the server was restarted; None if there is none."""
+        """Return a process whose run began before the server was restarted; None if there is none."""
         restored = await self._recorded.restore(identity, step, self._settings, self._writers)
         if restored is None:
             return None
@@ -412,41 +410,48 @@ class Attachments:
         return process
 
     def _known_before(self, caller: Caller, identity: Identity, step: int) -> TrainingProcess | None:
-        """Return the attached process that has most likely lost its connection and comes back with another."""
+        """Return the attached process that most likely lost its connection and has reconnected."""
 
         def may_be(process: TrainingProcess) -> bool:
-            # It ended, and trains once more.
+            # It ended, and trains again.
             if process is self._by_peer.get(caller.peer):
                 return True
-            # A process does not go back, and one that waits still stands where it stood.
+            # Steps of a process never decrease, and a waiting process is still at the same step.
             is_at_step = process.step <= step and not (process.is_waiting and process.step != step)
             return is_at_step and (process.is_live or process.state is State.LOST)
 
         attached = [process for session in self._online.values() for process in session.processes.values()]
-        alike = [one for one in attached if one.identity.may_be_same(identity) and may_be(one)]
-        # Of several on one device: whose connection broke, who was given up, who runs, who waits.
+        candidates = [
+            candidate for candidate in attached if candidate.identity.may_be_same(identity) and may_be(candidate)
+        ]
+        # Preferred, of several on one device: broken connection, then given up, then running, then waiting.
         return min(
-            alike,
-            key=lambda one: (one.is_connected and one.is_live, one.is_connected, one.is_waiting, -one.last_seen),
+            candidates,
+            key=lambda candidate: (
+                candidate.is_connected and candidate.is_live,
+                candidate.is_connected,
+                candidate.is_waiting,
+                -candidate.last_seen,
+            ),
             default=None,
         )
 
     async def _drop_ended(self) -> None:
-        """No longer list the oldest sessions that have ended; they can be opened as recorded runs."""
+        """Remove the oldest ended sessions from the list; they can be opened as recorded runs."""
         ended = [session for session in self._online.values() if not session.live and not session.is_closing]
         for session in ended[: max(len(ended) - self._settings.most_ended, 0)]:
             await session.close("ended a while ago; its recorded run can be opened")
             self._sessions.remove(session.id)
         self._online = {number: session for number, session in self._online.items() if not session.is_closing}
-        self._by_key = {key: one for key, one in self._by_key.items() if not one.session.is_closing}
-        self._by_peer = {peer: one for peer, one in self._by_peer.items() if not one.session.is_closing}
+        self._by_key = {key: process for key, process in self._by_key.items() if not process.session.is_closing}
+        self._by_peer = {peer: process for peer, process in self._by_peer.items() if not process.session.is_closing}
 
 
-def _bounded(of_strangers: dict[str, _Item]) -> dict[str, _Item]:
-    """Make room for one more; who called first without saying who they are is forgotten first."""
-    while len(of_strangers) >= _MOST_STRANGERS:
-        of_strangers.pop(next(iter(of_strangers)))
-    return of_strangers
+def _bounded(entries: dict[str, _Item]) -> dict[str, _Item]:
+    """Make room for an entry of an unidentified caller; the oldest entries are dropped first."""
+    while len(entries) >= _MOST_STRANGERS:
+        entries.pop(next(iter(entries)))
+    return entries
 
 
 def _refusal(message: str) -> Receipt:

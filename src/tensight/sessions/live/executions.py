@@ -1,4 +1,4 @@
-"""Which root graph ran in which iteration of a rank, as far as the process told."""
+"""The root graphs that ran in the iterations of a rank, as far as the process reported them."""
 
 from __future__ import annotations
 
@@ -15,105 +15,104 @@ if TYPE_CHECKING:
     from tensight.sessions.live.rank_graphs import RankGraphs
 
 MOST_STRETCHES = 100_000
-"""Times that the graph changed, as far as it is known; what ran after that is not told."""
+"""Maximum number of known changes of the graph; later ones are not recorded."""
 
 Stretch = tuple[int, int, int]
-"""The first iteration, the one after the last, and the number of the root graph that ran."""
+"""First iteration, end (exclusive), and number of the root graph that ran."""
 
 
 class Executions:
-    """The iterations that a rank has done, and the root graphs that are known to have run in them.
+    """The completed iterations of a rank, and the root graphs that are known to have run in them.
 
-    A running process says only now and then which graph it runs: what ran between is not known. Methods may be called
-    in any thread.
+    A running process reports its graph only occasionally; what ran in between is unknown. Thread-safe.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._begin = self._end = 0
-        self._known: list[Stretch] = []
+        self._stretches: list[Stretch] = []
         self._unrecorded: list[Stretch] = []
         self._unrecorded_from = 0
 
     def advance(self, first: int, end: int) -> None:
-        """Note that the iterations from one to before another were done; what was known from there on is void."""
+        """Note that iterations `first` to `end` (exclusive) were completed; discard what was known from `first` on."""
         if end <= first:
             return
         with self._lock:
             if self._begin == self._end:
                 self._begin = self._unrecorded_from = first
             elif first < self._end:
-                self._known = list(_before(self._known, first))
+                self._stretches = list(_before(self._stretches, first))
                 self._unrecorded = list(_before(self._unrecorded, first))
                 self._unrecorded_from = min(self._unrecorded_from, first)
             self._end = end
 
     def note(self, iteration: int, root_id: int) -> None:
-        """Note that a root graph ran in an iteration, which may not be over."""
+        """Note that a root graph ran in an iteration, which may still be running."""
         with self._lock:
             if iteration >= 0 and self._at([iteration]) != [root_id]:
-                _put(self._known, iteration, root_id)
+                _put(self._stretches, iteration, root_id)
                 _put(self._unrecorded, iteration, root_id)
 
     def __len__(self) -> int:
         return self._end - self._begin
 
     def page(self, offset: int, limit: int) -> list[tuple[int, int | None]]:
-        """Return some of the iterations that were done, each with the root graph that ran; None if it is not known."""
+        """Return a page of completed iterations, each with the root graph that ran; None if unknown."""
         first = self._begin + offset
         iterations = range(first, min(first + limit, self._end))
         return list(zip(iterations, self.at(iterations), strict=True))
 
     def at(self, iterations: Sequence[int]) -> list[int | None]:
-        """Return the root graph that ran in each of some iterations; None where it is not known."""
+        """Return the root graph that ran in each iteration; None if unknown."""
         with self._lock:
             return self._at(iterations)
 
-    def known(self) -> list[Stretch]:
-        """Return in which iterations graphs are known to have run, in order."""
+    def stretches(self) -> list[Stretch]:
+        """Return the known stretches, in order."""
         with self._lock:
-            return list(self._known)
+            return list(self._stretches)
 
     def nearest(self, iteration: int) -> int | None:
-        """Return the root graph that ran in an iteration; where that is not known, last before it, else after it."""
+        """Return the root graph that ran in an iteration; if unknown, the last before it, else the first after it."""
         with self._lock:
-            index = bisect_right(self._known, iteration, key=_first) - 1
-            return self._known[max(index, 0)][2] if self._known else None
+            index = bisect_right(self._stretches, iteration, key=_first) - 1
+            return self._stretches[max(index, 0)][2] if self._stretches else None
 
     def unrecorded(self) -> tuple[list[Stretch], range]:
-        """Return what became known since this was asked last, and the iterations that were done since then."""
+        """Return the stretches that became known, and the iterations completed, since the last call."""
         with self._lock:
             stretches, self._unrecorded = self._unrecorded, []
             done, self._unrecorded_from = range(self._unrecorded_from, self._end), self._end
             return stretches, done
 
     def _at(self, iterations: Sequence[int]) -> list[int | None]:
-        found: list[int | None] = []
+        root_ids: list[int | None] = []
         for iteration in iterations:
-            index = bisect_right(self._known, iteration, key=_first) - 1
-            is_in = index >= 0 and iteration < self._known[index][1]
-            found.append(self._known[index][2] if is_in else None)
-        return found
+            index = bisect_right(self._stretches, iteration, key=_first) - 1
+            is_in = index >= 0 and iteration < self._stretches[index][1]
+            root_ids.append(self._stretches[index][2] if is_in else None)
+        return root_ids
 
 
 def execution_page(
     executions: Executions, graphs: RankGraphs, with_data: Container[int], offset: int, limit: int
 ) -> ExecutionPage:
-    """Return what a session tells about some of the iterations of a rank.
+    """Return a page of the iterations of a rank.
 
     Parameters
     ----------
     executions : Executions
     graphs : RankGraphs
-        Of the rank.
+        Graphs of the rank.
     with_data : container of int
-        The iterations of which values were kept.
+        Iterations with kept values.
     offset, limit : int
     """
-    found = []
+    records = []
     for iteration, root_id in executions.page(max(offset, 0), limit):
         root = graphs.graph_that_ran(root_id)
-        found.append(
+        records.append(
             Execution(
                 step=step_of(iteration),
                 graph=root.name if root else "",
@@ -121,7 +120,7 @@ def execution_page(
                 has_data=iteration in with_data,
             )
         )
-    return ExecutionPage(total=len(executions), offset=offset, executions=tuple(found))
+    return ExecutionPage(total=len(executions), offset=offset, executions=tuple(records))
 
 
 def _first(stretch: Stretch) -> int:
@@ -129,18 +128,18 @@ def _first(stretch: Stretch) -> int:
 
 
 def _before(stretches: Sequence[Stretch], end: int) -> Iterator[Stretch]:
-    """Yield what stretches say of the iterations before one."""
+    """Yield stretches, cut off before an iteration."""
     return ((first, min(last, end), root_id) for first, last, root_id in stretches if first < end)
 
 
 def _put(stretches: list[Stretch], iteration: int, root_id: int) -> None:
-    """Have stretches say what ran in an iteration."""
+    """Record in stretches that a root graph ran in an iteration."""
     if len(stretches) >= MOST_STRETCHES:
         return
     index = bisect_right(stretches, iteration, key=_first)
     begin, end = iteration, iteration + 1
     if index and stretches[index - 1][1] > iteration:
-        # Another graph was known to have run: the stretch is cut in two.
+        # A stretch of another graph contains the iteration: split it.
         first, last, other = stretches[index - 1]
         pieces = [piece for piece in ((first, begin, other), (end, last, other)) if piece[0] < piece[1]]
         stretches[index - 1 : index] = pieces

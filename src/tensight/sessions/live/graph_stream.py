@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 MOST_GRAPHS = 4096
 MOST_SOURCES = 10_000
 MOST_SOURCE_BYTES = 64 * 2**20
-"""Of all files of code of a process together."""
+"""Total size of the source files of a process."""
 
 MOST_OPERATORS = 5_000_000
-"""In the order of execution of one graph."""
+"""Operators in the execution order of a graph."""
 
 _UNWRITTEN_BYTES = 8 * 2**20
 
@@ -39,11 +39,11 @@ class ReceivedGraphs:
     Attributes
     ----------
     graphs : list of (GraphFile, Graph)
-        The files are not yet in their place.
+        The files are temporary; they have not been moved to their place yet.
     orders : dict of str to tuple of str
-        Full names of operators in the order of execution, by the graph's name, where the process sent one.
+        Full names of operators in execution order, by graph name, if the process sent an order.
     sources : dict of str to str
-        Text of files of code.
+        Texts of source files by path.
     """
 
     graphs: list[tuple[GraphFile, Graph]] = field(default_factory=list)
@@ -57,18 +57,18 @@ class ReceivedGraphs:
 
 
 class GraphStream:
-    """The chunks of one call as they arrive.
+    """The chunks of a call as they arrive.
 
     Parameters
     ----------
     recorder : RankRecorder
-        Where the graphs are kept.
+        Creates the files of the graphs.
     several : bool
-        Whether the chunks of each graph end with a finished one; else all chunks are one graph.
+        Whether a chunk marked as finished ends each graph; otherwise all chunks form a single graph.
     settings : LiveSettings
-        How large graphs may be.
+        Contains the limits on graphs.
     where : str
-        Who sends them, for messages.
+        The sender, for messages.
     """
 
     def __init__(self, recorder: RankRecorder, *, several: bool, settings: LiveSettings, where: str) -> None:
@@ -87,12 +87,12 @@ class GraphStream:
         self._order: list[str] = []
 
     async def receive(self, chunks: AsyncIterator[Chunk]) -> ReceivedGraphs:
-        """Take in all chunks.
+        """Receive all chunks.
 
         Raises
         ------
         GraphError
-            What arrived is no graph, or one with more nodes than accepted.
+            The data are not a graph, or the graph has more nodes than accepted.
         InputError
             The stream ends within a graph.
         LimitError
@@ -135,7 +135,7 @@ class GraphStream:
     def _take_sources(self, chunk: Chunk) -> None:
         for source in chunk.sources:
             self._source_bytes += len(source.file) + len(source.text)
-            # A person can do without the text of a file; the graph matters more.
+            # The text of a file is dispensable; the graph is not.
             if self._source_bytes <= MOST_SOURCE_BYTES and len(self._received.sources) < MOST_SOURCES:
                 self._received.sources[wire.name(source.file)] = wire.text(source.text, len(source.text))
 

@@ -1,4 +1,4 @@
-"""The watch over a process that sends heartbeats."""
+"""Watchdog for processes that send heartbeats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SHORTEST_PERIOD_S, LONGEST_PERIOD_S = 5, 3600
-"""A process that announces another period is refused."""
+"""Range of accepted heartbeat periods."""
 
 _MOST_MISSED = 3
 _GRACE_S = 0.5
@@ -21,9 +21,9 @@ class Watchdog:
     Parameters
     ----------
     on_timeout : callable
-        Called once, from the event loop; the watch then rests until the next heartbeat.
+        Called once, from the event loop; the watchdog is then inactive until the next heartbeat.
     second_s : float
-        Length of a second of the period.
+        Duration of a second of the period.
     """
 
     def __init__(self, on_timeout: Callable[[], None], second_s: float = 1.0) -> None:
@@ -32,7 +32,7 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def heartbeat(self, period_s: int) -> None:
-        """Take a heartbeat; the next is due after a period."""
+        """Restart the timer at a heartbeat; the next is due after a period."""
         self.stop()
         wait_s = _MOST_MISSED * (period_s + _GRACE_S) * self._second_s
         self._timer = asyncio.get_running_loop().call_later(wait_s, self._on_timeout)

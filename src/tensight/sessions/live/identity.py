@@ -1,4 +1,4 @@
-"""Who a training process is, as it says itself, and whether two of them are the same."""
+"""The identity of a training process, as it reports it, and whether two identities may be the same process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_DIGITS = 10
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a process can do beyond MindSpore's own client; see ``Abilities`` in ``debugger.proto``."""
+    """Abilities of a process beyond MindSpore's own client; see ``Abilities`` in ``debugger.proto``."""
 
     views: bool = False
     nodes: bool = False
@@ -39,26 +39,26 @@ class Abilities:
 
     @classmethod
     def of(cls, message: AbilitiesMessage) -> Abilities:
-        """Read what a process says it can do."""
+        """Read the abilities from a message."""
         return cls(**{field.name: getattr(message, field.name) for field in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a training process is.
+    """Identity of a training process.
 
     Attributes
     ----------
     host : str
         The peer without its port.
     device : str
-        Number of its device, as it sends it.
+        Number of its device, as reported.
     backend : str
         ``GPU``, ``Ascend`` or ``CPU``.
     key : str
-        Unique for the life of the process; empty for MindSpore's own client, as everything below.
+        Unique during the lifetime of the process; empty for MindSpore's own client, as are the attributes below.
     job : str
-        What processes of one run have in common; empty if it has one.
+        Common to the processes of a run; empty if the run has a single process.
     called : str
         The name of the run.
     rank, world_size : int
@@ -67,12 +67,12 @@ class Identity:
     machine : str
         Name of its machine.
     script : str
-        What it runs: the name of a file, without its ending, or of a module.
+        The script that it runs: name of a file, without extension, or of a module.
     abilities : Abilities
     run_at_start : bool
-        Its training goes on at once, unless a person stops it.
+        Whether its training starts without waiting for a user.
     recommended : bool
-        The recommended watchpoints are to be set before it goes on.
+        Whether to set the recommended watchpoints before it starts.
     """
 
     host: str
@@ -94,12 +94,12 @@ class Identity:
 
     @property
     def is_agent(self) -> bool:
-        """Whether it is one of Tensight's agents, and not MindSpore's own client."""
+        """Whether it runs Tensight's agent, rather than MindSpore's own client."""
         return bool(self.key)
 
     @property
     def metadata(self) -> DumpMetadata:
-        """What a recording of the run says about itself."""
+        """Metadata of a recording of the run."""
         return DumpMetadata(
             framework=self.framework,
             by_agent=self.is_agent,
@@ -109,47 +109,47 @@ class Identity:
 
     @property
     def stops_at_nodes(self) -> bool:
-        """Whether it can run operator by operator; MindSpore's own client does on a GPU."""
+        """Whether it can run operator by operator; MindSpore's own client can on a GPU."""
         return self.abilities.nodes if self.is_agent else self.backend == "GPU"
 
     @property
     def platform(self) -> Platform | None:
-        """The kind of its device; None for one that is not known here."""
-        known = {platform.value.lower(): platform for platform in Platform}
-        return known.get(self.backend.lower())
+        """The kind of its device; None for an unknown backend."""
+        platforms = {platform.value.lower(): platform for platform in Platform}
+        return platforms.get(self.backend.lower())
 
     @property
     def name(self) -> str:
-        """What its session is called."""
+        """Name of its session."""
         return self.called or self.script or f"{self.framework or 'training'}-{self.device or self.rank}"
 
     def placement(self, address: str) -> Device:
-        """Return where it runs, as a dump says it; `address` is the host and port that it calls from."""
+        """Return the device that it runs on, as recorded in a dump; `address` is the host and port of its calls."""
         is_number = self.device.isdecimal() and len(self.device) < _MOST_DIGITS
         machine = self.machine or address.rpartition(":")[0]
         return Device(self.rank, machine, int(self.device) if is_number else self.rank)
 
     def may_be_same(self, other: Identity) -> bool:
-        """Whether this may be the same process with a new connection: same machine, device and backend.
+        """Return whether this may be the same process with a new connection.
 
-        Ports change from connection to connection, so of a process without a key nothing else is known.
+        Without a key, that means the same host, device and backend; ports change with each connection.
         """
         if self.key or other.key:
             return self.key == other.key
         return (self.host, self.device, self.backend) == (other.host, other.device, other.backend)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `from_json` reads."""
+        """Return the identity as data for JSON; the inverse of `from_json`."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Identity:
-        """Read what `as_json` wrote; TypeError or KeyError if it is something else."""
+        """Create an identity from the value of `as_json`; TypeError or KeyError for other data."""
         return cls(**{**data, "abilities": Abilities(**data["abilities"])})
 
 
 def identity_of(caller: Caller, message: Metadata) -> Identity:
-    """Read who a process is from what it sends with each request for a command, or when it announces itself."""
+    """Read the identity of a process from the metadata of its announcement or of a request for a command."""
     device = wire.text(message.device_name, _LONGEST_NAME).partition(":")[0]
     backend = wire.text(message.backend, _LONGEST_NAME) or "Ascend"
     if not message.HasField("process"):
@@ -178,7 +178,7 @@ def identity_of(caller: Caller, message: Metadata) -> Identity:
 
 
 def _script_of(command_line: str) -> str:
-    """Return what a command line runs: the name of the first file of Python, or of the module; empty if it has none."""
+    """Return the name of the first Python file or of the module in a command line; empty if there is none."""
     words = command_line.split()
     for word in words:
         if word.endswith(".py"):
@@ -188,6 +188,6 @@ def _script_of(command_line: str) -> str:
 
 
 def root_graph_of(message: Metadata) -> int | None:
-    """Return the number of the root graph that a process stands in; None if it does not say."""
+    """Return the number of the root graph in which a process is stopped; None if not reported."""
     number = wire.text(message.device_name, _LONGEST_NAME).partition(":")[2]
     return int(number) if number.isascii() and number.isdigit() and len(number) <= 18 else None

@@ -1,4 +1,4 @@
-"""Looking at the tensors of attached processes: those on disk, and those that a process has while it is stopped."""
+"""Access to tensors of attached processes: those on disk, and those that a stopped process still has."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ if TYPE_CHECKING:
     from tensight.tensors import Which
 
 MOST_SLOTS = 10_000
-"""Inputs and outputs of one node that are told; damaged graphs may have more."""
+"""Inputs and outputs of a node that are listed; damaged graphs may have more."""
 
 _MOST_REQUESTED = 500
-"""Tensors of one node whose statistics the process is asked for."""
+"""Tensors of a node whose statistics are requested from the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """A tensor that somebody asks about.
+    """A requested tensor.
 
     Attributes
     ----------
     address : TensorAddress
-        As it was asked for; the iteration of a constant is -1.
+        As requested; the iteration of a constant is -1.
     process : TrainingProcess
     graph : Graph
     node : Node
-        Whose input or output it is for the process.
+        The node of which it is an input or output for the process.
     keys : tuple of TensorKey
-        What it may be kept as; the first is what the process calls it.
+        Keys under which it may be stored; the first is the key used by the process.
     producer : Node
         The node that computes it.
     declared : OutputSlot or None
-        What the graph says about it.
+        Its type and shape in the graph.
     """
 
     address: TensorAddress
@@ -80,7 +80,7 @@ class _Tensor:
 
 
 class InspectedSession(Protocol):
-    """What its tensors need of a session; see `LiveSession`."""
+    """The part of a session that `Inspection` needs; see `LiveSession`."""
 
     settings: LiveSettings
     recording: Recording
@@ -91,25 +91,25 @@ class InspectedSession(Protocol):
         """Return the process of a rank. NotFoundError if there is none."""
 
     def iteration_of(self, process: TrainingProcess) -> int:
-        """Return the iteration of a process that is shown."""
+        """Return the shown iteration of a process."""
 
     def advance(self) -> None:
-        """Tell the processes that wait what to do."""
+        """Send waiting processes their next commands."""
 
 
 class Inspection:
-    """The tensors of one session.
+    """The tensors of a session.
 
     Parameters
     ----------
     session : InspectedSession
     writers : ValueWriters
-        Write what arrives.
+        Write arriving values.
 
     Attributes
     ----------
     kept : KeptValues
-        The values that are on disk.
+        The values on disk.
     """
 
     def __init__(self, session: InspectedSession, writers: ValueWriters) -> None:
@@ -118,13 +118,13 @@ class Inspection:
         self.kept = KeptValues(session.settings.kept_bytes)
 
     def announce(self, key: TensorKey, iteration: int, status: TensorStatus) -> None:
-        """Tell the clients that a tensor has come, or that there is none."""
+        """Tell the clients that a tensor has arrived, or that the process does not have it."""
         self._session.events.append("tensor", address=str(key.at(iteration)), status=status)
 
     # --- values ---
 
     async def value(self, address: TensorAddress) -> NDArray[np.generic]:
-        """Return a tensor, mapped read-only; see `Session.value`."""
+        """Return a tensor, memory-mapped read-only; see `Session.value`."""
         tensor = self._find(address)
         kept = self._kept(tensor)
         if kept is None and self._is_earlier(tensor):
@@ -134,9 +134,9 @@ class Inspection:
         return await asyncio.to_thread(kept.open)
 
     async def _earlier_value(self, tensor: _Tensor) -> NDArray[np.generic]:
-        """Return a tensor of a step that the process keeps for looking back; only views can be asked for there."""
-        known = (await asyncio.to_thread(self._known_statistics, [tensor])).get(tensor.address)
-        shape = known.shape if known is not None else (await self._view(tensor, View("statistics"))).shape
+        """Return a tensor of an earlier step that the process keeps; of these, only views can be requested."""
+        numbers = (await asyncio.to_thread(self._known_statistics, [tensor])).get(tensor.address)
+        shape = numbers.shape if numbers is not None else (await self._view(tensor, View("statistics"))).shape
         count = math.prod(shape)
         if count > MOST_ELEMENTS:
             raise UnavailableError(
@@ -151,7 +151,7 @@ class Inspection:
         return array
 
     def previous(self, address: TensorAddress) -> TensorAddress | None:
-        """Return the same tensor in the step before, as far as one can be asked for; None if there is none."""
+        """Return the address of the same tensor in the previous step; None if it cannot be requested."""
         try:
             tensor = self._find(address)
         except NotFoundError:
@@ -159,11 +159,11 @@ class Inspection:
         if tensor.producer.is_constant or tensor.iteration < 0:
             return None
         earlier = replace(tensor, address=replace(tensor.address, iteration=tensor.iteration - 1))
-        there = self._kept(earlier) is not None or self._may_be_requested(earlier)
-        return earlier.address if there else None
+        is_available = self._kept(earlier) is not None or self._may_be_requested(earlier)
+        return earlier.address if is_available else None
 
     async def view_at_source(self, address: TensorAddress, view: View, which: Which) -> ViewResult | None:
-        """Return a view that the process computes; None if it cannot, or what is needed is here."""
+        """Return a view computed by the process; None if it cannot compute it, or the values are on disk."""
         tensor = self._find(address)
         process = tensor.process
         if not process.identity.abilities.views or not (self._is_current(tensor) or self._is_earlier(tensor)):
@@ -174,7 +174,7 @@ class Inspection:
         needed = [tensor] if which != "previous" else []
         if which != "current" and before is not None:
             needed.append(replace(tensor, address=before))
-        if all(self._kept(one) is not None for one in needed):
+        if all(self._kept(needed_tensor) is not None for needed_tensor in needed):
             return None
         return await self._view(tensor, view, which)
 
@@ -205,11 +205,11 @@ class Inspection:
         return PendingRequest(kind, tensor.graph, tensor.node, tensor.keys[0], tensor.iteration, previous, earlier)
 
     async def _response(self, request: PendingRequest, process: TrainingProcess) -> Any:
-        """Send a request, and wait for the response for as long as the process still sends something."""
+        """Send a request, and wait for the response as long as the process keeps sending data."""
         patience_s = self._session.settings.answer_within_s
         response = process.requests.add(request).response
         sent_at = time.monotonic()
-        # Requests that are made at the same time shall go with the same command.
+        # Yield once, so that simultaneous requests are sent in the same command.
         await asyncio.sleep(0)
         self._session.advance()
         while not response.done():
@@ -232,70 +232,70 @@ class Inspection:
         )
 
     def _is_previous(self, tensor: _Tensor) -> bool:
-        """Whether it is a value of the step before that the process keeps: those of parameters, others if it can."""
+        """Whether it is a value of the previous step that the process keeps: of parameters, or of all if it can."""
         process = tensor.process
         before = tensor.iteration == process.iteration - 1 >= -1
         return before and (tensor.producer.is_parameter or process.identity.abilities.previous)
 
     def _is_earlier(self, tensor: _Tensor) -> bool:
-        """Whether it can only be among what the process keeps for looking back."""
+        """Whether it is of an older step, from which the process may keep values."""
         process = tensor.process
         if process.oldest is None or self._is_current(tensor) or self._is_previous(tensor):
             return False
         return process.oldest <= tensor.iteration < process.iteration
 
     def _is_within(self, tensor: _Tensor) -> bool:
-        """Whether its process is stopped at an operator of its step."""
+        """Whether its process is stopped at an operator within its step."""
         process = tensor.process
         is_between = bool(process.node) and process.state is State.PAUSED
         return is_between and not tensor.producer.is_constant and tensor.iteration == process.iteration
 
     def _is_open(self, tensor: _Tensor) -> bool:
-        """Whether its process is stopped at an operator of its step, to which it may have gone back."""
+        """Whether its process is stopped at an operator within its step, and may have gone back to it."""
         return tensor.process.identity.abilities.back and self._is_within(tensor)
 
     def _known_keys(self, tensor: _Tensor) -> Iterator[TensorKey]:
-        """Yield the keys under which what is known here counts; some may be from when the process stood further on."""
+        """Yield the keys whose stored data are valid now; others may be from when the process was further on."""
         is_open, here = self._is_open(tensor), tensor.process.responses.here
-        # The parameter itself is shown only where the operator comes later than where the process is stopped.
+        # The parameter itself is shown only if the operator comes after the one at which the process is stopped.
         is_before = tensor.iteration == tensor.process.iteration - 1
         keys = tensor.keys if is_before or not _is_updated(tensor) else tensor.keys[:1]
         return (key for key in keys if not is_open or (key, tensor.iteration) in here)
 
     def _kept(self, tensor: _Tensor) -> KeptValue | None:
-        found = (self.kept.get(key, tensor.iteration) for key in self._known_keys(tensor))
-        return next((kept for kept in found if kept is not None), None)
+        candidates = (self.kept.get(key, tensor.iteration) for key in self._known_keys(tensor))
+        return next((kept for kept in candidates if kept is not None), None)
 
-    # --- what an address means ---
+    # --- resolving addresses ---
 
     def _find(self, address: TensorAddress) -> _Tensor:
         """Return the tensor of an address. NotFoundError if there is none."""
         process = self._session.process_of(address.rank)
         graph, node = self._node(process, address.graph, address.node)
-        found = self._tensor(process, graph, node, address)
-        if found is None:
+        tensor = self._tensor(process, graph, node, address)
+        if tensor is None:
             raise NotFoundError(
                 f"{node.name} has no {address.io} {address.slot}; look at its record to see which it has"
             )
-        return found
+        return tensor
 
     def _node(self, process: TrainingProcess, graph: str, name: str) -> tuple[Graph, Node]:
-        found = process.graphs.node(graph, name) if graph else None
-        if found is None:
+        graph_and_node = process.graphs.node(graph, name) if graph else None
+        if graph_and_node is None:
             raise NotFoundError(
                 f"graph {graph[:200]!r} of rank {process.rank} has no node {name[:200]!r}", code="node-unknown"
             )
-        return found
+        return graph_and_node
 
     def _tensor(self, process: TrainingProcess, graph: Graph, node: Node, address: TensorAddress) -> _Tensor | None:
-        own = TensorKey(process.rank, graph.name, node.name, address.io, address.slot)
+        key = TensorKey(process.rank, graph.name, node.name, address.io, address.slot)
         if address.io == "output":
-            # A graph may not say which outputs there are; then there may be one.
+            # A graph may not declare the outputs; then assume a single one.
             if address.slot >= max(len(node.outputs), 1):
                 return None
             declared = node.outputs[address.slot] if node.outputs else None
             address = replace(address, iteration=-1) if node.is_constant else address
-            return _Tensor(address, process, graph, node, (own,), node, declared)
+            return _Tensor(address, process, graph, node, (key,), node, declared)
         producers = graph.flat_producers(node)
         producer = producers[address.slot] if address.slot < len(producers) else None
         if producer is None:
@@ -304,9 +304,9 @@ class Inspection:
         declared = source.outputs[slot] if slot < len(source.outputs) else None
         address = replace(address, iteration=-1) if source.is_constant else address
         output = TensorKey(process.rank, graph.name, source.name, "output", slot)
-        # MindSpore's own client has no inputs; an agent may have seen another value than the producer made.
+        # MindSpore's own client has no inputs; an agent may have seen a value other than the producer's.
         if process.identity.is_agent:
-            return _Tensor(address, process, graph, node, (own, output), source, declared)
+            return _Tensor(address, process, graph, node, (key, output), source, declared)
         return _Tensor(address, process, graph, source, (output,), source, declared)
 
     # --- inputs and outputs of a node ---
@@ -321,31 +321,33 @@ class Inspection:
         at = TensorAddress(rank, graph.name, node.name, 0, shown if step is None else iteration_of(step))
         slots = [replace(at, io="input", slot=slot) for slot in range(min(len(graph.flat_producers(node)), MOST_SLOTS))]
         slots += [replace(at, slot=slot) for slot in range(min(max(len(node.outputs), 1), MOST_SLOTS))]
-        found = [self._tensor(process, graph, node, address) for address in slots]
-        tensors = [tensor for tensor in found if tensor is not None]
-        known = await self._statistics(tensors)
+        resolved = [self._tensor(process, graph, node, address) for address in slots]
+        tensors = [tensor for tensor in resolved if tensor is not None]
+        by_address = await self._statistics(tensors)
         if step is None and any(map(self._is_within, tensors)):
-            tensors = [self._as_it_is(tensor, known) for tensor in tensors]
-            known.update(await self._statistics([tensor for tensor in tensors if tensor.address not in known]))
-        return tuple(await asyncio.to_thread(lambda: [self._record(tensor, known) for tensor in tensors]))
+            tensors = [self._as_it_is(tensor, by_address) for tensor in tensors]
+            by_address.update(
+                await self._statistics([tensor for tensor in tensors if tensor.address not in by_address])
+            )
+        return tuple(await asyncio.to_thread(lambda: [self._record(tensor, by_address) for tensor in tensors]))
 
-    def _as_it_is(self, tensor: _Tensor, known: dict[TensorAddress, Statistics | None]) -> _Tensor:
-        """Return the tensor of the step before, if it comes later than where its process is stopped."""
+    def _as_it_is(self, tensor: _Tensor, by_address: dict[TensorAddress, Statistics | None]) -> _Tensor:
+        """Return the tensor of the previous step if its operator comes after the one where the process is stopped."""
         may_come_later = self._is_open(tensor) or (tensor.node.is_parameter and self._is_within(tensor))
-        if not may_come_later or tensor.address not in known:
+        if not may_come_later or tensor.address not in by_address:
             return tensor
-        numbers = known[tensor.address]
+        numbers = by_address[tensor.address]
         if numbers is not None and not self._is_of_step_before(tensor):
             return tensor
         before = self.previous(tensor.address)
         if before is None:
             return tensor
         if numbers is not None:
-            known[before] = numbers
+            by_address[before] = numbers
         return replace(tensor, address=before)
 
     def _is_of_step_before(self, tensor: _Tensor) -> bool:
-        """Whether what is known of an operator's input is what the step before left in a parameter."""
+        """Whether the known statistics of an operator's input are of a parameter after the previous step."""
         here, store = tensor.process.responses.here, self._session.recording.statistics
         if any((key, tensor.iteration) in here for key in tensor.keys):
             return False
@@ -353,46 +355,48 @@ class Inspection:
         return next(lags, 0) > 0
 
     async def _statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
-        """Return the statistics of tensors, as far as they are known here or the process sends them."""
-        known = await asyncio.to_thread(self._known_statistics, tensors)
-        known.update(await self._requested_statistics([tensor for tensor in tensors if tensor.address not in known]))
-        return known
+        """Return the statistics of tensors that are stored here or sent by the process."""
+        by_address = await asyncio.to_thread(self._known_statistics, tensors)
+        by_address.update(
+            await self._requested_statistics([tensor for tensor in tensors if tensor.address not in by_address])
+        )
+        return by_address
 
     def _known_statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
-        """Return the statistics that were reported, or follow from values that are here."""
+        """Return the statistics that were reported, or computed from values on disk."""
         store = self._session.recording.statistics
-        known: dict[TensorAddress, Statistics | None] = {}
+        by_address: dict[TensorAddress, Statistics | None] = {}
         for tensor in tensors:
             candidates = chain(
                 (store.of(key, tensor.iteration - lag) for key, lag in _as_read(tensor)),
                 (store.of(key, tensor.iteration) for key in self._known_keys(tensor)),
             )
-            found = next((one for one in candidates if one is not None), None)
-            if found is None or found.partial:
-                found = self._computed_statistics(tensor) or found
-            if found is not None or (tensor.keys[0], tensor.iteration) in tensor.process.responses.missing:
-                known[tensor.address] = found
-        return known
+            numbers = next((candidate for candidate in candidates if candidate is not None), None)
+            if numbers is None or numbers.partial:
+                numbers = self._computed_statistics(tensor) or numbers
+            if numbers is not None or (tensor.keys[0], tensor.iteration) in tensor.process.responses.missing:
+                by_address[tensor.address] = numbers
+        return by_address
 
     def _computed_statistics(self, tensor: _Tensor) -> Statistics | None:
-        """Return the statistics of a value that is here, and keep them."""
+        """Compute and store the statistics of a value on disk."""
         kept = self._kept(tensor)
         if kept is None:
             return None
         try:
             received = received_statistics(statistics(kept.open()))
         except TensightError:
-            # Dropped in the meantime, or of a type without statistics.
+            # Dropped meanwhile, or of a type without statistics.
             return None
         position = tensor.process.graphs.number(tensor.node)
-        # What cannot be kept can be computed again.
+        # If they cannot be stored, they can be computed again.
         with suppress(StorageError):
             row = ReportedRow(tensor.keys[0], tensor.iteration, received, tensor.node.type, position)
             self._session.recording.statistics.add([row])
         return statistics_of(received)
 
     async def _requested_statistics(self, tensors: Sequence[_Tensor]) -> dict[TensorAddress, Statistics | None]:
-        """Return the statistics that the process sends, None where it has no such tensor; nothing if it cannot now."""
+        """Return statistics requested from processes, None for tensors that they do not have; omit failed requests."""
         requests: list[tuple[TensorAddress, PendingRequest, TrainingProcess]] = []
         for tensor in tensors[:_MOST_REQUESTED]:
             if tensor.process.responses.has_levels:
@@ -418,12 +422,12 @@ class Inspection:
                 raise response
         return received
 
-    def _record(self, tensor: _Tensor, known: dict[TensorAddress, Statistics | None]) -> TensorRecord:
+    def _record(self, tensor: _Tensor, by_address: dict[TensorAddress, Statistics | None]) -> TensorRecord:
         address, process, declared = tensor.address, tensor.process, tensor.declared
-        numbers = known.get(address)
+        numbers = by_address.get(address)
         kept = self._kept(tensor)
         is_scalar = numbers is not None and numbers.count == 1 and "count" not in numbers.unknown
-        is_missing = address in known and numbers is None
+        is_missing = address in by_address and numbers is None
         status: TensorStatus = "statistics_only" if numbers is not None else "not_kept"
         if kept is not None:
             status = "available"
@@ -431,9 +435,9 @@ class Inspection:
             status = "at_source"
         source = next((key for key in tensor.keys if key.io == "output"), tensor.keys[0])
         hits = self._session.hit_list
-        # What never changes can be watched all the same; its hits are of the step that is shown.
+        # Constants can be watched, too; their hits are of the shown step.
         iteration = self._session.iteration_of(process) if tensor.producer.is_constant else address.iteration
-        # Of a parameter to which the step writes, a hit is on what the step left, not on what went in.
+        # A hit on a parameter that the step updates is on its value after the step, not on this input.
         hits_on_source = () if _is_updated(tensor) else hits.abbreviations(source.at(iteration))
         return TensorRecord(
             address=str(address),
@@ -457,51 +461,51 @@ class Inspection:
     async def statistics_over_steps(
         self, address: TensorAddress, graphs: Sequence[str] = ()
     ) -> tuple[StatisticsRow, ...]:
-        """Return the statistics of a tensor at all steps where they are known, in order.
+        """Return the statistics of a tensor at all steps at which they are known, in order.
 
         Parameters
         ----------
         address : TensorAddress
         graphs : sequence of str
-            In which its node is the same; of a step that is known in several the first counts.
+            Graphs in which its node is the same; for a step that several have, the first counts.
         """
-        found: dict[int, StatisticsRow] = {}
+        by_step: dict[int, StatisticsRow] = {}
         for graph in graphs or (address.graph,):
             tensor = self._find(replace(address, graph=graph))
             for row in await asyncio.to_thread(self._rows_over_steps, tensor):
-                found.setdefault(row.step, row)
-        return tuple(found[step] for step in sorted(found))
+                by_step.setdefault(row.step, row)
+        return tuple(by_step[step] for step in sorted(by_step))
 
     def _rows_over_steps(self, tensor: _Tensor) -> Iterator[StatisticsRow]:
-        """Yield what is known of a tensor, under its own address; of a step that comes several times the first counts.
+        """Yield the stored statistics of a tensor, under its address; the first row of a step counts.
 
-        It is looked for where `_known_statistics` finds what is known of one step.
+        Rows are searched under the same keys as in `_known_statistics`.
         """
         store = self._session.recording.statistics
         for key, lag in _as_read(tensor) if _is_updated(tensor) else ((key, 0) for key in tensor.keys):
             for row in store.history(key):
                 at = replace(tensor.address, iteration=iteration_of(row.step) + lag)
                 if lag and at.iteration > tensor.process.iteration:
-                    # No step has read yet what the last one left.
+                    # No step has read this value yet.
                     continue
                 named = {"address": str(at), "node": at.node, "slot": at.slot, "io": at.io, "step": at.step}
                 yield row.model_copy(update=named)
 
 
 def _as_read(tensor: _Tensor) -> Iterator[tuple[TensorKey, int]]:
-    """Yield the keys of what went in with a parameter to which the step writes when it ends, each with its lag.
+    """Yield the keys under which the input value of an updated parameter is stored, each with its lag.
 
-    The parameter itself has it one iteration before: then the lag is 1.
+    As an output, the parameter has this value one iteration earlier; then the lag is 1.
     """
     if _is_updated(tensor):
-        own, output = tensor.keys
-        yield own, 0
+        key, output = tensor.keys
+        yield key, 0
         yield output._replace(io="input"), 0
         yield output, 1
 
 
 def _is_updated(tensor: _Tensor) -> bool:
-    """Whether it is what went in with a parameter to which the step writes when it ends."""
+    """Whether it is an input from a parameter that the step updates at its end."""
     source, roles = tensor.producer, parameter_roles(tensor.graph)
     is_input = tensor.keys[0].io == "input" and source.is_parameter and len(tensor.keys) > 1
     return is_input and (source.name in roles.trainable or source.name in roles.states)

@@ -1,4 +1,4 @@
-"""Where anomalies of a training that goes on began, by what its processes have reported so far."""
+"""Origins of anomalies in an attached training, from what its processes have reported so far."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tensight.sessions.live.statistics_store import StatisticsStore
 
 MOST_STEPS = 8
-"""Steps that show an anomaly and are looked at for where it began; nearly always the first one tells."""
+"""Steps with an anomaly that are searched for its origin; nearly always the first one has it."""
 
 
 def live_origins(
@@ -34,18 +34,18 @@ def live_origins(
     graphs: RankGraphs,
     hits: Mapping[Anomaly, Sequence[Effect]] | None = None,
 ) -> list[Origin]:
-    """Find where anomalies of a rank began; see `tensight.analysis.origins`.
+    """Find the origins of anomalies of a rank; see `tensight.analysis.origins`.
 
     Parameters
     ----------
     store : StatisticsStore
-        What the rank reported.
+        The reported statistics.
     rank : int
     last : int
-        The last iteration that counts. The training may be in the middle of it.
+        The last iteration to search. The training may be in the middle of it.
     graphs : RankGraphs
     hits : mapping of Anomaly to sequence of Effect, optional
-        What watchpoints hit on; see `tensight.analysis.origins`.
+        Tensors that watchpoints hit; see `tensight.analysis.origins`.
 
     Raises
     ------
@@ -57,28 +57,28 @@ def live_origins(
     def find(anomaly: Anomaly, effects: Effects, begin: int) -> Origin | None:
         return _first(anomaly, store, rank, last, around, begin, effects)
 
-    found = origins_of_rank(KINDS, rank, find, lambda _, name: graphs.graph(name), hits=hits)
-    return [with_line(origin, graphs.used) for origin in found]
+    origins = origins_of_rank(KINDS, rank, find, lambda _, name: graphs.graph(name), hits=hits)
+    return [with_line(origin, graphs.used) for origin in origins]
 
 
 def refined_origins(
     origin: Origin, store: StatisticsStore, last: int, graphs: RankGraphs, since: int | None
 ) -> list[Origin]:
-    """Return what replaces an origin when every operator has been captured since it was found.
+    """Return the origins to show in place of an origin, if every operator has been captured since it was found.
 
-    An origin at an operator within its lines replaces it; any other is returned beside it. A value that only came in
-    does not show where it began.
+    An origin at an operator within its lines of code replaces it; any other is returned in addition. Values that only
+    arrived from elsewhere are not origins.
 
     Parameters
     ----------
     origin : Origin
     store : StatisticsStore
     last : int
-        The last iteration that counts.
+        The last iteration to search.
     graphs : RankGraphs
-        Of the origin's rank.
+        Graphs of the origin's rank.
     since : int or None
-        The first iteration of which every operator was captured; None if there is none.
+        The first iteration in which every operator was captured; None if there is none.
 
     Raises
     ------
@@ -88,21 +88,21 @@ def refined_origins(
     rank = origin.address.rank
     if since is None or origin.address.iteration >= since:
         return [origin]
-    again = _first(origin.anomaly, store, rank, last, _around(store, rank, graphs), since)
-    if again is None or again.arrived or not again.certain:
+    refined = _first(origin.anomaly, store, rank, last, _around(store, rank, graphs), since)
+    if refined is None or refined.arrived or not refined.certain:
         return [origin]
-    again, frame = with_line(again, graphs.used), origin.user_frame
-    is_within = frame is not None and any(_is_within(one, frame) for one in again.frames)
-    return [again] if is_within else [origin, again]
+    refined, frame = with_line(refined, graphs.used), origin.user_frame
+    is_within = frame is not None and any(_is_within(other, frame) for other in refined.frames)
+    return [refined] if is_within else [origin, refined]
 
 
 def _around(store: StatisticsStore, rank: int, graphs: RankGraphs) -> Callable[[int], ReportedSteps]:
-    """Return a function from an iteration to what was reported of it, and of what the one before left."""
+    """Return a function that returns what was reported of an iteration, and of parameters after the previous one."""
     tables: dict[int, ReportedSteps] = {}
 
     def around(iteration: int) -> ReportedSteps:
         if iteration not in tables:
-            # Of the step before only counts what it left in parameters.
+            # From the previous step, only its final parameters matter.
             before = store.reported(rank, iteration - 1, only_parameters=True)
             iterations = store.iterations_of(rank)
             is_first = iteration > 0 and not np.any((iterations >= 0) & (iterations < iteration))
@@ -114,14 +114,14 @@ def _around(store: StatisticsStore, rank: int, graphs: RankGraphs) -> Callable[[
 
 
 def _is_within(frame: SourceFrame, lines: SourceFrame) -> bool:
-    """Whether a line is one of several."""
+    """Return whether a line is among the lines of a frame."""
     if frame.file != lines.file or frame.line is None or lines.line is None:
         return False
     return lines.line <= frame.line <= (lines.end_line or lines.line)
 
 
 def lost_weights(store: StatisticsStore, rank: int, iteration: int, graphs: RankGraphs) -> list[str]:
-    """Return the names of weights that hold NaN or Inf after an iteration.
+    """Return the names of weights that contain NaN or Inf after an iteration.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def lost_weights(store: StatisticsStore, rank: int, iteration: int, graphs: Rank
     rank : int
     iteration : int
     graphs : RankGraphs
-        Of the rank.
+        Graphs of the rank.
 
     Raises
     ------
@@ -154,12 +154,12 @@ def _first(
 ) -> Origin | None:
     """Return the origin in the first iteration in which a node is the root cause of the anomaly.
 
-    Where data is missing in every step, and nothing comes of it, the first steps tell nothing. Then one of the last
-    ones does, and since what is wrong mostly stays wrong, the first like it is found by halving.
+    If every step has the anomaly without consequences, such as NaN for missing data, the first steps have no origin.
+    Then one of the last steps may have it, and since anomalies mostly persist, bisection finds the first such step.
     """
 
     def first_between(after: int, most: int, end: int) -> tuple[int, Origin | None]:
-        """Return the first origin after an iteration and before an end, and the iteration that was searched last."""
+        """Return the iteration searched last, and the first origin after an iteration and before an end."""
         for _ in range(most):
             following = store.first_with(anomaly.value, rank, after)
             if following is None or following >= end:
@@ -167,7 +167,7 @@ def _first(
             after = following
             table = around(after)
             if after < last and not table.has_operators(after) and around(after + 1).has_operators(after + 1):
-                # A process that stops tells what the step before has left, and no more of that.
+                # When it stops, a process reports only the parameters after this step.
                 continue
             origin = first_origin(table, shown(anomaly, table, EXPLOSION_LIMIT), rank, effects, after)
             if origin is not None:

@@ -1,7 +1,7 @@
-"""The next order of each rank of a run, decided from where the ranks are stopped alone, for all of them at once.
+"""The next order of each rank of a run, decided for all ranks at once, from their stop states only.
 
-Ranks stay together: no rank advances until all ranks have reached its step and know what they must know there. The
-`RunController` carries out what is decided here.
+Ranks stay together: no rank advances until all ranks have reached its step and have received their watchpoints. The
+`RunController` carries out the orders.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ if TYPE_CHECKING:
 
 
 class Order(Enum):
-    """What a rank is told, or what is done for it."""
+    """The next command for a rank, or the next action on its behalf."""
 
-    NOTHING = "it runs, or waits for others, or is where it should be"
-    EXIT = "end"
-    LINE = "write a line to the terminal, and ask again"
-    QUEUED = "take in what was queued for it, and ask again"
-    PREPARE = "nothing yet: what it must watch is worked out first"
-    CHECK = "compute something of the step at which it is stopped"
-    CHECK_INITIAL = "check the values before the first step, which nobody has checked"
-    GO = "train on"
+    NOTHING = "no command: it runs, waits for other ranks, or is at its target"
+    EXIT = "end the training"
+    LINE = "write a line to the terminal, then ask again"
+    QUEUED = "execute a queued command, then ask again"
+    PREPARE = "no command yet: determine the changes of its watchpoints first"
+    CHECK = "compute something for the step at which it is stopped"
+    CHECK_INITIAL = "check the values before the first step, which have not been checked"
+    GO = "continue training"
 
 
 class StopState(NamedTuple):
-    """Where a rank is stopped, and what there is to tell it.
+    """Where a rank is stopped, and what is pending for it.
 
     Attributes
     ----------
     global_step : int
-        How far it is, in steps as all ranks count them together.
+        Its step as counted by all ranks together.
     step : int
-        The same as it counts itself.
+        Its step as it counts itself.
     state : State
     released : int or None
-        The global step from which it was last let go.
+        The global step from which it last continued.
     is_waiting : bool
-        Whether it asks what to do.
+        Whether it waits for a command.
     wants_exit : bool
-        Whether it is to end.
+        Whether it shall end.
     has_lines, has_queue : bool
-        Whether something is there for its terminal, and for itself.
+        Whether lines for its terminal, and commands, are queued.
     version : int or None
-        Of what is watched, as it knows it.
+        Version of the watchpoints that it has.
     has_unchecked : bool
-        Whether it was told of watchpoints that were not checked on the values before the first step.
-    wanted : {"train", "check", ""}
-        What the plan of the run wants of it: go on, or compute something where it is stopped; empty if it is where it
-        should be.
+        Whether it received watchpoints that were not checked on the values before the first step.
+    task : {"train", "check", ""}
+        Its task in the plan of the run: continue, or compute something where it is stopped; empty if it is at its
+        target.
     """
 
     global_step: int
@@ -66,61 +66,61 @@ class StopState(NamedTuple):
     has_queue: bool = False
     version: int | None = 0
     has_unchecked: bool = False
-    wanted: Literal["train", "check", ""] = "train"
+    task: Literal["train", "check", ""] = "train"
 
 
 def next_orders(ranks: Sequence[StopState], version: int, *, is_complete: bool = True) -> list[Order]:
-    """Return what each rank is told next.
+    """Return the next order of each rank.
 
     Parameters
     ----------
     ranks : sequence of StopState
-        All that may still say something.
+        All live ranks.
     version : int
-        Of what is watched.
+        Version of the watchpoints that they should have.
     is_complete : bool
-        Whether all ranks of the job are there, or are waited for no more.
+        Whether all ranks of the job have attached, or the wait for them is over.
     """
-    last = min((one.global_step for one in ranks), default=0)
-    may_leave = is_complete and all(_is_settled(one, version) for one in ranks if one.global_step == last)
-    return [_order(one, version, may_leave=may_leave and one.global_step == last) for one in ranks]
+    last = min((rank.global_step for rank in ranks), default=0)
+    may_leave = is_complete and all(_is_settled(rank, version) for rank in ranks if rank.global_step == last)
+    return [_order(rank, version, may_leave=may_leave and rank.global_step == last) for rank in ranks]
 
 
 def left_steps(ranks: Iterable[StopState]) -> set[int]:
-    """Return the global steps from which a rank has gone on without having reached the next one yet."""
-    return {one.global_step for one in ranks if one.state is State.RUNNING and one.released == one.global_step}
+    """Return the global steps that a rank has left without having reached the next one."""
+    return {rank.global_step for rank in ranks if rank.state is State.RUNNING and rank.released == rank.global_step}
 
 
 def owes_step(rank: StopState, left: AbstractSet[int]) -> bool:
-    """Whether a rank has to do a step although nobody may go on.
+    """Return whether a rank must do a step although the run is stopped.
 
-    If others have left a global step before it came there, they may wait for it within the next one.
+    If others left a global step before it arrived there, they may wait for it within the next step.
     """
     return rank.released != rank.global_step and rank.global_step in left
 
 
-def _is_settled(one: StopState, version: int) -> bool:
-    """Whether nothing is left to do for a rank where it is stopped, as far as the others are concerned."""
-    is_ready = one.is_waiting and not one.has_queue and one.version == version
-    return is_ready or one.released == one.global_step or one.state is State.MISMATCH
+def _is_settled(rank: StopState, version: int) -> bool:
+    """Return whether other ranks need not wait for a rank at its step."""
+    is_ready = rank.is_waiting and not rank.has_queue and rank.version == version
+    return is_ready or rank.released == rank.global_step or rank.state is State.MISMATCH
 
 
-def _order(one: StopState, version: int, *, may_leave: bool) -> Order:
-    if not one.is_waiting:
+def _order(rank: StopState, version: int, *, may_leave: bool) -> Order:
+    if not rank.is_waiting:
         return Order.NOTHING
-    if one.wants_exit:
+    if rank.wants_exit:
         return Order.EXIT
-    if one.has_lines:
+    if rank.has_lines:
         return Order.LINE
-    if one.has_queue:
+    if rank.has_queue:
         return Order.QUEUED
-    if not one.wanted:
+    if not rank.task:
         return Order.NOTHING
-    if one.version != version:
+    if rank.version != version:
         return Order.PREPARE
-    if one.wanted == "check":
+    if rank.task == "check":
         return Order.CHECK
-    if one.has_unchecked and one.step == 0:
-        # Some conditions are only checked on the initial values, and only when everything is checked again.
+    if rank.has_unchecked and rank.step == 0:
+        # Some conditions are checked on initial values only, and only by a check of all watchpoints.
         return Order.CHECK_INITIAL
     return Order.GO if may_leave else Order.NOTHING

@@ -1,4 +1,4 @@
-"""What the overview and the timeline of a training are made of: what its processes have told."""
+"""Sources of the overview, the timeline and the curves of a training: the reports of its processes."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from tensight.sessions.records import Curves, OverviewStatistic, StatisticsRow
 
 NOT_LISTED = -1
-"""Stands in for the index of a tensor that has none."""
+"""Index of a tensor that is not listed."""
 
 MOST_LOSSES = 20_000
-"""Steps of a loss curve; of a longer training, the newest."""
+"""Steps of a loss curve; a longer training shows the newest."""
 
 
 class ReportedSource:
-    """The statistics that one rank reported: an `OverviewSource`.
+    """The statistics that a rank reported; an `OverviewSource`.
 
     Parameters
     ----------
     store : StatisticsStore
     rank : int
     offset : int
-        Steps that other ranks had done before the process of this one came.
+        Steps that other ranks had completed before the process of this rank attached.
     first_of : callable, optional
-        Returns for a graph and the name of a node of it the first graph in which that node is the same.
+        See `OverviewSource`.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class ReportedSource:
         self.first_of = first_of
         rows = store.tensors_of(rank)
         self._index_of_id = np.full(max((row[0] for row in rows), default=0) + 1, NOT_LISTED, np.int64)
-        found: dict[tuple[str, str, str, int], int] = {}
+        index_by_key: dict[tuple[str, str, str, int], int] = {}
         self.tensors: list[ListedTensor] = []
         for number, graph, node, io, slot, kind, position in rows:
             if kind == CONSTANT:
                 # A constant is the same in every step.
                 continue
-            index = found.setdefault((first_of(graph, node), node, io, slot), len(self.tensors))
+            index = index_by_key.setdefault((first_of(graph, node), node, io, slot), len(self.tensors))
             if index == len(self.tensors):
                 self.tensors.append(ListedTensor(node, io, slot, graph, (graph,), kind, position))
             else:
@@ -68,9 +68,9 @@ class ReportedSource:
         self.steps = store.iterations_of(rank) + self._first_step
 
     def columns(self, statistic: OverviewStatistic) -> Iterator[StepColumn]:
-        """Yield what was reported, step by step."""
+        """Yield the reported statistics, step by step."""
         for iteration, ids, values, marks in self._store.columns(self.rank, statistic):
-            # A tensor that was reported only just now is not listed.
+            # Tensors first reported after this source was created are not listed.
             listed = ids < len(self._index_of_id)
             listed[listed] = self._index_of_id[ids[listed]] != NOT_LISTED
             indices = self._index_of_id[ids[listed]]
@@ -85,20 +85,20 @@ def known_steps(
     hits: Mapping[int, Sequence[SessionHit]],
     present: int,
 ) -> KnownSteps:
-    """Return what is known of the steps of a process; reads the store.
+    """Return the known steps of a process; reads the store.
 
     Parameters
     ----------
     process : TrainingProcess
     store : StatisticsStore
     source : ReportedSource
-        Of the process.
+        Source of the process.
     kept : set of int
-        Iterations of which values are on disk.
+        Iterations with values on disk.
     hits : mapping of int to sequence of SessionHit
-        By step.
+        Hits by step.
     present : int
-        The step at which the run is.
+        The current step of the run.
     """
     first_step = process.offset + step_of(0)
     at_source: set[int] = set()
@@ -134,33 +134,33 @@ def _name(graphs: RankGraphs, root_id: int | None) -> str:
 def _loss(
     source: ReportedSource, store: StatisticsStore, graphs: RankGraphs, offset: int
 ) -> tuple[str, dict[int, tuple[float | None, int]]] | None:
-    found = find_loss(source.tensors, {graph.name: graph for graph in graphs.graphs})
-    if found is None:
+    tensor = find_loss(source.tensors, {graph.name: graph for graph in graphs.graphs})
+    if tensor is None:
         return None
     rows: list[StatisticsRow] = []
-    for graph in found.graphs:
-        rows += store.history(TensorKey(source.rank, graph, found.node, found.io, found.slot))[-MOST_LOSSES:]
-    address = TensorAddress(source.rank, found.graph, found.node, found.slot, 0, found.io)
+    for graph in tensor.graphs:
+        rows += store.history(TensorKey(source.rank, graph, tensor.node, tensor.io, tensor.slot))[-MOST_LOSSES:]
+    address = TensorAddress(source.rank, tensor.graph, tensor.node, tensor.slot, 0, tensor.io)
     return str(address).rpartition("@")[0], {row.step + offset: value_of(row.statistics) for row in rows}
 
 
 def value_of(statistics: Any) -> tuple[float | None, int]:
-    """Return the value of a tensor with one element by its statistics, and its marks."""
+    """Return the value of a tensor with a single element, from its statistics, and its marks."""
     infinite = INFINITE if statistics.pos_inf_count or statistics.neg_inf_count else 0
     return statistics.mean, (NAN if statistics.nan_count else 0) | infinite
 
 
 def live_curves(process: TrainingProcess, store: StatisticsStore, present: int, points: int) -> Curves:
-    """Return what is known of a process over its steps; reads the store.
+    """Return the curves of a process; reads the store.
 
     Parameters
     ----------
     process : TrainingProcess
     store : StatisticsStore
     present : int
-        The step at which the run is.
+        The current step of the run.
     points : int
-        Of each curve, at most.
+        Maximum number of points of a curve.
     """
     reported = reported_scalars(store, process.rank, process.offset)
     source = ReportedSource(store, process.rank, process.offset)
@@ -171,9 +171,9 @@ def live_curves(process: TrainingProcess, store: StatisticsStore, present: int, 
 def reported_scalars(
     store: StatisticsStore, rank: int, offset: int = 0
 ) -> dict[tuple[str, int], list[tuple[int, float]]]:
-    """Return the numbers that a rank told by itself, by name and slot: step and value, in order."""
+    """Return the scalars that a rank reported, by name and slot: step and value, in order."""
     first_step = offset + step_of(0)
     return {
-        key: [(iteration + first_step, value) for iteration, value in found]
-        for key, found in store.scalars(rank).items()
+        key: [(iteration + first_step, value) for iteration, value in scalars]
+        for key, scalars in store.scalars(rank).items()
     }

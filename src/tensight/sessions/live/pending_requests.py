@@ -1,7 +1,7 @@
-"""Requests for the tensors of a process: sent one batch at a time, while the process is stopped.
+"""Requests for the tensors of a process, sent in batches while the process is stopped.
 
-A process responds to a batch in the order of its requests and then asks for its next command; so when that comes,
-a request without a response will never have one.
+A process responds to a batch in the order of its requests, then asks for its next command. A request that has no
+response by then will not get one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import EventReply, TensorProto
 
 MOST_AT_ONCE = 256
-"""Requests of one command; the next ones wait for their turn."""
+"""Requests in a command; further requests wait for the next command."""
 
 
 class RequestKind(Enum):
-    """What is requested of a tensor."""
+    """The kind of data requested of a tensor."""
 
     VALUE = "value"
     STATISTICS = "statistics"
@@ -37,7 +37,7 @@ class RequestKind(Enum):
 
 @dataclass(slots=True, eq=False)
 class PendingRequest:
-    """A request for one tensor, with its response.
+    """A request for a tensor, with its response.
 
     Attributes
     ----------
@@ -45,17 +45,15 @@ class PendingRequest:
     graph : Graph
     node : Node
     key : TensorKey
-        Of the tensor, with the iteration beside it.
     iteration : int
     previous : bool
-        That is the iteration before the one at which the process is stopped.
+        Whether it is the iteration before the one at which the process is stopped.
     is_earlier : bool
-        The process has it among the steps that it keeps for looking back.
+        Whether it is an older iteration, from which the process keeps values.
     view, which
         For `RequestKind.VIEW`.
     response : Future
-        Becomes the value's `KeptValue`, its `ReceivedStatistics` (None if there is no such tensor), or its
-        `ViewResult`.
+        Its result is a `KeptValue`, a `ReceivedStatistics` (None if there is no such tensor), or a `ViewResult`.
     """
 
     kind: RequestKind
@@ -70,7 +68,7 @@ class PendingRequest:
     response: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def __post_init__(self) -> None:
-        """Let the response be forgotten: whoever waited for it may have gone."""
+        """Retrieve an exception of the response, so that asyncio does not log it if the requester is gone."""
         self.response.add_done_callback(lambda response: response.cancelled() or response.exception())
 
     @property
@@ -82,16 +80,16 @@ class PendingRequest:
 
     @property
     def name(self) -> tuple[object, ...]:
-        """What makes two requests the same."""
+        """Identity of the request: requests with equal names share a response."""
         return (self.kind, self.key, self.iteration, self.previous, self.view, self.which)
 
     def resolve(self, response: object) -> None:
-        """Set the response, unless that was done or nobody waits."""
+        """Set the response, unless it is set or cancelled."""
         if not self.response.done():
             self.response.set_result(response)
 
     def fail(self, error: TensightError) -> None:
-        """Note that there is no response. What the process got wrong is no fault of whoever waits."""
+        """Fail the request. A protocol error of the process is reported as UnavailableError."""
         if isinstance(error, wire.WireError):
             error = UnavailableError(str(error))
         if not self.response.done():
@@ -99,28 +97,28 @@ class PendingRequest:
 
 
 class PendingRequests:
-    """The requests to one process that have no response yet.
+    """The requests to a process that have no response yet.
 
     Parameters
     ----------
     knows_graphs : bool
-        Whether the process tells nodes of one name in several graphs apart; MindSpore's own client does not.
+        Whether the process distinguishes nodes with the same name in several graphs; MindSpore's own client does not.
     """
 
     def __init__(self, *, knows_graphs: bool) -> None:
         self._knows_graphs = knows_graphs
         self._waiting: deque[PendingRequest] = deque()
-        self._known: dict[tuple[object, ...], PendingRequest] = {}
+        self._by_name: dict[tuple[object, ...], PendingRequest] = {}
         self._out: list[PendingRequest] = []
         self._by_request: dict[tuple[object, ...], list[PendingRequest]] = {}
         self.assembler: wire.ViewAssembler | None = None
 
     def add(self, request: PendingRequest) -> PendingRequest:
-        """Add a request to the others; return the one that is the same already, if there is one."""
-        known = self._known.get(request.name)
-        if known is not None and not known.response.done():
-            return known
-        self._known[request.name] = request
+        """Add a request; return an equal pending request instead, if there is one."""
+        pending = self._by_name.get(request.name)
+        if pending is not None and not pending.response.done():
+            return pending
+        self._by_name[request.name] = request
         self._waiting.append(request)
         return request
 
@@ -163,29 +161,29 @@ class PendingRequests:
 
     @property
     def out(self) -> list[PendingRequest]:
-        """The requests that the process has, in their order."""
+        """The requests sent to the process, in order."""
         return self._out
 
     @property
     def out_in_groups(self) -> list[list[PendingRequest]]:
-        """The same, with those that share a response together."""
+        """The requests sent to the process, grouped by shared response."""
         return list(self._by_request.values())
 
     def matching(self, request: TensorRequest) -> list[PendingRequest]:
         """Return the requests to which a tensor from the process is the response."""
-        found = self._by_request.get(self._name(request))
-        if found is None and not request.graph:
-            # The process did not repeat the name of the graph.
+        requests = self._by_request.get(self._name(request))
+        if requests is None and not request.graph:
+            # The process did not send the name of the graph back.
             short = (request.node, request.slot, request.previous)
-            found = next((group for name, group in self._by_request.items() if name[:3] == short), None)
-        return found or []
+            requests = next((group for name, group in self._by_request.items() if name[:3] == short), None)
+        return requests or []
 
     def _name(self, request: TensorRequest) -> tuple[object, ...]:
         known_everywhere = (request.node, request.slot, request.previous)
         return (*known_everywhere, request.graph, request.io) if self._knows_graphs else known_everywhere
 
     def close(self, error: TensightError) -> None:
-        """Take the requests that the process has as done; those without a response fail."""
+        """Finish the requests sent to the process; those without a response fail."""
         for request in self._out:
             request.fail(error)
             self._forget(request)
@@ -194,12 +192,12 @@ class PendingRequests:
         self.assembler = None
 
     def refuse(self, error: TensightError) -> None:
-        """Fail the requests that the process does not have yet."""
+        """Fail the requests that were not sent yet."""
         while self._waiting:
             request = self._waiting.popleft()
             request.fail(error)
             self._forget(request)
 
     def _forget(self, request: PendingRequest) -> None:
-        if self._known.get(request.name) is request:
-            del self._known[request.name]
+        if self._by_name.get(request.name) is request:
+            del self._by_name[request.name]

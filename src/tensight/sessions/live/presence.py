@@ -1,7 +1,7 @@
-"""The watch over a process of this machine, of which the system itself knows whether it is still there.
+"""Detection of killed processes on this machine, by asking the operating system.
 
-A process that is killed while it trains says nothing, and no call of it breaks off: missing heartbeats would tell it
-only after a minute and a half.
+A process that is killed between calls breaks no connection, and missing heartbeats reveal it only after a minute and a
+half.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 _CHECK_EVERY_S = 1.0
 _HERE = ("ipv4:127.", "ipv6:[::1]", "unix:")
 _ENDED = ("Z", "X")
-"""States of a process of which only its exit code is left."""
+"""States of an ended process (zombie, dead)."""
 
 
 class Presence:
-    """Asks the system every second for a process that it knew when the process came.
+    """Checks every second whether a process still runs.
 
     Parameters
     ----------
     identity : Identity
-        One of another machine, or of which nothing is known, is never missed.
+        A process on another machine, or without a known process id, is never missed.
     missed : callable
-        Called from the event loop for as long as the process is not there.
+        Called from the event loop every second while the process is missing.
     """
 
     def __init__(self, identity: Identity, missed: Callable[[], None]) -> None:
@@ -40,12 +40,12 @@ class Presence:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self) -> None:
-        """Watch from now on."""
+        """Start watching."""
         if self._begun and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_CHECK_EVERY_S, self._check)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -58,10 +58,10 @@ class Presence:
 
 
 def beginning_of(process_id: int) -> str:
-    """Return when a process began, which tells it from a later one of its number; empty if it does not run."""
+    """Return the start time of a process, which distinguishes reused ids; empty if it does not run."""
     try:
         with open(f"/proc/{process_id}/stat", encoding="ascii", errors="replace") as file:
-            # The name of the program, in brackets, may contain anything.
+            # The name of the program, in parentheses, may contain any character.
             fields = file.read().rpartition(")")[2].split()
         return "" if fields[0] in _ENDED else fields[19]
     except (OSError, IndexError):

@@ -1,6 +1,6 @@
-"""One training process: what it says, one handler for each message, and what it is told.
+"""A training process: a handler for each of its messages, and the commands sent to it.
 
-All handlers run in the event loop. A handler whose stream breaks off leaves everything as it was before.
+All handlers run in the event loop. A handler whose stream breaks off leaves the state unchanged.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 _TERMINATED = "terminated from the debug server"
 _SILENT_S = 2.0
-"""A process that runs says something more often than that."""
+"""A running process sends messages more often than this."""
 
 
 def _replaced() -> EventReply:
-    return wire.failed("another WaitCMD of the same process took the place of this one")
+    return wire.failed("another WaitCMD of the same process replaced this one")
 
 
 _MOST_NOTICES = 20
@@ -58,39 +58,39 @@ _NO_STEP = "the training ended before a step was counted, so nothing was checked
 
 
 class ProcessController(Protocol):
-    """Who decides when a process goes on; see `RunController`."""
+    """Decides when a process continues; see `RunController`."""
 
     generation: int
 
     def forget(self, process: TrainingProcess) -> None:
-        """Note that a process may not have got what it was told."""
+        """Note that a process may not have received its command."""
 
     def must_tell(self, process: TrainingProcess) -> bool:
-        """Whether a process that runs is to come back to be told what to watch."""
+        """Return whether a running process must stop to receive changed watchpoints."""
 
     def stop_at_hits(self) -> None:
-        """Stop all ranks where they are next, because one has hits."""
+        """Stop all ranks at their next stop, because one has hits."""
 
     @property
     def is_running(self) -> bool:
-        """Whether the processes are to go on, or to check something."""
+        """Whether the processes train or check something."""
 
     def stop(self) -> None:
-        """Let no process go on from where it is next."""
+        """Stop all processes at their next stop."""
 
 
 class HitTaker(Protocol):
-    """Who takes in the hits of a process; see `ReportedHits`."""
+    """Stores the hits of a process; see `ReportedHits`."""
 
     async def take(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
-        """Note where a process has arrived, and its hits on the way."""
+        """Note that a process has stopped, and add the hits that it reported before."""
 
     async def note(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
-        """Note hits of a process that goes on."""
+        """Add hits at which a process did not stop."""
 
 
 class ProcessOwner(RequestingSession, Protocol):
-    """What a process needs of the session that it belongs to; see `LiveSession`."""
+    """The part of a session that its processes need; see `LiveSession`."""
 
     id: str
     name: str
@@ -104,42 +104,42 @@ class ProcessOwner(RequestingSession, Protocol):
 
     @property
     def live(self) -> list[TrainingProcess]:
-        """The processes that may still say something."""
+        """The processes that have not ended."""
 
     @property
     def run_controller(self) -> ProcessController:
-        """Tells them what to do."""
+        """Sends commands to the processes."""
 
     @property
     def reported(self) -> HitTaker:
-        """Has their hits."""
+        """Stores their hits."""
 
     def advance(self) -> None:
-        """Tell the processes that wait what to do."""
+        """Send waiting processes their next commands."""
 
     def announce(self, *, news: bool = False) -> None:
-        """Tell the clients how the session looks now."""
+        """Tell the clients the state of the session."""
 
     def warn(self, text: str) -> None:
-        """Tell the clients about something that went wrong and can be lived with."""
+        """Send a warning to the clients."""
 
     def warn_of(self, error: TensightError, who: str = "") -> bool:
-        """Tell the clients about an error; return whether they were told."""
+        """Send an error to the clients as a warning; return whether it was sent."""
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done soon, and before the session is closed."""
+        """Schedule work that must complete before the session is closed."""
 
     def begin(self, process: TrainingProcess) -> None:
-        """Greet a process that has attached, and let the training go on if it wants no person for that."""
+        """Greet an attached process, and start the training if it does not wait for a user."""
 
     def left(self, process: TrainingProcess) -> None:
         """Note that a process has ended, or may have."""
 
     def returned(self) -> None:
-        """Note that a process which was given up has come back."""
+        """Note that a process that was given up has reconnected."""
 
     async def take_graphs(self, process: TrainingProcess, received: ReceivedGraphs) -> None:
-        """Take in the graphs of a process."""
+        """Add the received graphs of a process."""
 
 
 class TrainingProcess:
@@ -148,52 +148,51 @@ class TrainingProcess:
     Parameters
     ----------
     session : ProcessOwner
-        That it belongs to.
     identity : Identity
     caller : Caller
     recorder : RankRecorder
-        Of its rank; the graphs that it has are those of the process.
+        Recorder of its rank; graphs that it has already become the graphs of the process.
 
     Attributes
     ----------
     state : State
     message : str
-        What a person should know about it.
+        Message about it for users.
     remark : str
-        What a person should know about it for as long as it lives.
+        Message for users while it is live; precedes its own notices.
     step : int
-        Steps done.
+        Number of completed steps.
     offset : int
-        Steps that the ranks of its run had done together when it joined them.
+        Steps that the other ranks of its run had completed when it joined them.
     executions : Executions
-        Which graph ran in which iteration.
+        The graphs that ran in its iterations.
     node : str
         Full name of the operator at which it is stopped, if it stops at operators.
     root_id : int or None
         Number of the root graph in which it is stopped.
     oldest : int or None
-        The first iteration of which it can still show values, if it keeps some.
+        The oldest iteration of which it keeps values, if it keeps any.
     hashes : dict of ComparedTensor to int
-        Of tensors that are compared between ranks, as they are where it is stopped.
+        Hashes, at the current stop, of tensors that are compared between ranks.
     graphs : RankGraphs
     graph_bytes : dict of str to int
-        Their sizes as they were sent, by name.
+        Sizes of the graphs as they were sent, by name.
     sent : dict of int to Signature
-        The watchpoints that it has; the signature is None for one that it may have or not.
+        The watchpoints that it has; the signature is None if that is uncertain.
     prepared : int or None
-        For which version of what the session watches it has what it should have, or has it in its queue.
+        Version of the session's watchpoints for which it has all changes, or has them in its queue.
     preparing : Task or None
-        Works out what it must be told of watchpoints.
+        Determines the changes of watchpoints to send.
     has_unchecked : bool
-        It was told of watchpoints that have not been checked on the initial values, if it is stopped at these.
+        Whether it received watchpoints that have not been checked on the initial values.
     released : int or None
-        The global step from which it was last let go.
+        The global step from which it last continued.
     queue : deque of EventReply
-        Commands that it gets before anything else.
+        Commands that are sent before others.
     lines : deque of str
-        For its terminal, which it gets before that.
+        Lines for its terminal, which are sent before the queue.
     recording : Lock
-        Held while its recorder works.
+        Held while its recorder is in use.
     """
 
     def __init__(self, session: ProcessOwner, identity: Identity, caller: Caller, recorder: RankRecorder) -> None:
@@ -239,7 +238,7 @@ class TrainingProcess:
         self._presence = Presence(identity, self._miss)
         self._grace: asyncio.TimerHandle | None = None
 
-    # --- what others want to know ---
+    # --- state ---
 
     @property
     def rank(self) -> int:
@@ -248,32 +247,32 @@ class TrainingProcess:
 
     @property
     def global_step(self) -> int:
-        """How far it is, in steps as all ranks of the run count them together."""
+        """Its step as counted by all ranks of the run together."""
         return self.step + self.offset
 
     @property
     def done(self) -> int:
-        """The same without the step within which it is stopped: agents count that one, and report at which operator."""
+        """Completed steps: `global_step` without the step within which an agent is stopped at an operator."""
         return self.global_step - (self.identity.is_agent and bool(self.node))
 
     @property
     def iteration(self) -> int:
-        """The iteration whose values it holds; -1 before the first."""
+        """The iteration whose values it has; -1 before the first."""
         return iteration_of(self.step)
 
     @property
     def is_live(self) -> bool:
-        """Whether it may still say something."""
+        """Whether it has not ended."""
         return not self.state.has_ended
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for a command at this moment."""
+        """Whether it waits for a command now."""
         return self._waiting is not None
 
     @property
     def watches_without_deciding(self) -> bool:
-        """Whether it reports hits, and leaves it to the session which of them are a reason to stop."""
+        """Whether it reports hits, and leaves the decision to stop to the session."""
         return not self.identity.is_agent
 
     @property
@@ -283,7 +282,7 @@ class TrainingProcess:
 
     @property
     def stop_state(self) -> StopState:
-        """Where it is stopped, and what there is to tell it; without what the plan of the run wants of it."""
+        """Its stop state, without its task in the plan of the run."""
         return StopState(
             global_step=self.global_step,
             step=self.step,
@@ -295,11 +294,11 @@ class TrainingProcess:
             has_queue=bool(self.queue),
             version=self.prepared,
             has_unchecked=self.has_unchecked,
-            wanted="",
+            task="",
         )
 
     def record(self) -> RankRecord:
-        """Return what a session tells about it."""
+        """Return the record of the process."""
         root = self.graphs.graph_of_root(self.root_id)
         return RankRecord(
             rank=self.rank,
@@ -316,7 +315,7 @@ class TrainingProcess:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is needed to know it again when the server was restarted."""
+        """Return the data needed to recognise it after a restart of the server."""
         return {
             "identity": self.identity.as_json(),
             "address": self.caller.address,
@@ -331,34 +330,34 @@ class TrainingProcess:
         }
 
     def forget_graphs(self) -> None:
-        """Let go of the graphs of a process whose session is closed."""
+        """Release the graphs when the session is closed."""
         self.graphs = RankGraphs()
         self.recorder.forget_graphs()
 
     def capture_operators(self) -> None:
-        """Have it capture every operator from its next step on."""
+        """Queue the command to capture every operator from the next step on."""
         abilities = replace(self.identity.abilities, nodes=True, run_to_node=True, closer=False)
         self.identity = replace(self.identity, abilities=abilities)
         self.closer_since = self.iteration + 1
         self.queue.append(wire.capture_operators())
 
-    # --- one handler for each message; those of tensors are in `responses` ---
+    # --- handlers, one for each message; those for tensors are in `responses` ---
 
     def announce(self, message: Metadata, identity: Identity | None = None) -> EventReply:
-        """Learn who the process is; reply whether it is understood."""
+        """Handle the announcement of the process; reply whether its version is supported."""
         if message.training_done:
             self.finish(message.cur_step)
             return wire.version_reply(True)
         if identity is not None and identity.is_agent:
-            # It may have chosen otherwise since; its rank and its job are what they were.
+            # Its options may have changed; its rank and job stay the same.
             self.identity = replace(identity, rank=self.identity.rank, job=self.identity.job)
             if identity.abilities.closer and not self.queue:
-                # It was never told to, because the server was restarted before.
+                # It never received the command, because the server was restarted before.
                 self.closer_since = None
         check = wire.check_metadata(message)
         self._expects_graphs = not message.HasField("process") or message.graph_num > 0
         self.root_id = root_graph_of(message)
-        # What was sent to it before, it may have forgotten.
+        # It may no longer have what was sent before.
         self._invalidate_sent()
         if self.identity.is_agent and self.identity.run_at_start and message.cur_step > 0:
             self._goes_on_from(message.cur_step)
@@ -367,7 +366,7 @@ class TrainingProcess:
         return wire.version_reply(check.matched, check.message)
 
     async def wait_cmd(self, message: Metadata) -> EventReply:
-        """Tell the process, which is stopped, what to do, as soon as there is something."""
+        """Return the next command for the stopped process as soon as there is one."""
         if message.training_done:
             self.finish(message.cur_step)
             return wire.exit_command("the training is done")
@@ -384,7 +383,7 @@ class TrainingProcess:
         call = self._calls
         await self._arrive(message)
         if call != self._calls:
-            # It has asked once more meanwhile, over another connection; only the last call is answered.
+            # It has asked again meanwhile, over another connection; only the latest call is answered.
             return _replaced()
         self.reply(_replaced())
         waiting: asyncio.Future[EventReply] = asyncio.get_running_loop().create_future()
@@ -393,21 +392,21 @@ class TrainingProcess:
         try:
             return await waiting
         except asyncio.CancelledError:
-            # It may have come back over another connection before this one was known to be broken.
+            # It may have reconnected before the broken connection was noticed.
             if self._latest is waiting:
                 self.disconnect()
             raise
 
     def _goes_on_from(self, step: int) -> None:
-        """Note that the process runs, in the middle of its training: other ranks must not wait for it here."""
+        """Note that the process is running in mid-training, so that other ranks do not wait for it at this step."""
         if self.released is None and self.step == 0:
-            # It has counted the steps that the others have done, too.
-            self.offset = max((one.offset for one in self.session.live if one is not self), default=0)
+            # Its own count includes the steps before it joined the others.
+            self.offset = max((other.offset for other in self.session.live if other is not self), default=0)
         self.step = step
         self.released = self.global_step
 
     async def _arrive(self, message: Metadata) -> None:
-        """Note where the process is stopped, and the hits that it has sent on its way."""
+        """Note where the process is stopped, and process the hits that it sent before."""
         step, root_id = max(message.cur_step, 0), root_graph_of(message)
         self.root_id = self.root_id if root_id is None else root_id
         if self.identity.abilities.history:
@@ -425,12 +424,12 @@ class TrainingProcess:
         await self.session.reported.take(self, hits)
 
     def _move(self, step: int) -> None:
-        """Note that the process has done some steps."""
+        """Note that the process has completed steps."""
         self.executions.advance(self.step if self.step < step else max(step - 1, 0), step)
         self.step = step
 
     async def record_executions(self) -> None:
-        """Write down which iterations have run; whoever calls holds the lock of the recorder."""
+        """Record the completed iterations; the caller holds the lock `recording`."""
         stretches, done = self.executions.unrecorded()
         roots = self.graphs.root_ids
         if len(roots) == 1:
@@ -446,7 +445,7 @@ class TrainingProcess:
             await shielded_in_thread(record)
 
     async def send_graph(self, chunks: AsyncIterator[Chunk], several: bool) -> EventReply:
-        """Take in the graphs of the process."""
+        """Receive graphs of the process."""
         where = f"rank {self.rank} of {self.session.name}"
         stream = GraphStream(self.recorder, several=several, settings=self.session.settings, where=where)
         try:
@@ -461,7 +460,7 @@ class TrainingProcess:
         return wire.ok()
 
     async def send_watchpoint_hits(self, items: AsyncIterator[WatchpointHit]) -> EventReply:
-        """Take in hits; they count once the process is stopped and asks what to do."""
+        """Receive hits; hits without an iteration count when the process stops and asks for a command."""
         hits: list[ReceivedHit] = []
         senseless: wire.WireError | None = None
         async for item in items:
@@ -471,26 +470,26 @@ class TrainingProcess:
                 except wire.WireError as error:
                     senseless = error
         if senseless is not None:
-            self.session.warn(f"rank {self.rank} reported hits that make no sense: {senseless}")
+            self.session.warn(f"rank {self.rank} reported invalid hits: {senseless}")
         self.report([hit for hit in hits if hit.iteration is None])
         await self.session.reported.note(self, [hit for hit in hits if hit.iteration is not None])
         return wire.ok()
 
     def report(self, hits: list[ReceivedHit]) -> None:
-        """Take in hits that the process reported."""
+        """Queue hits until the process stops."""
         if len(self._hits) + len(hits) > MOST_HITS:
             self.session.warn(f"rank {self.rank} reported more than {MOST_HITS:,} hits; the others are not shown")
         self._hits = (self._hits + hits)[:MOST_HITS]
         if hits and not self.watches_without_deciding:
-            # It has decided that they are a reason to stop.
+            # The process has decided to stop because of them.
             self.session.run_controller.stop_at_hits()
 
     def heartbeat(self, period_s: int) -> None:
-        """Take a heartbeat; the next is due after a period."""
+        """Handle a heartbeat; the next is due after a period."""
         self._watchdog.heartbeat(period_s)
 
     def poll(self, step: int) -> PollReply:
-        """Tell the process, which runs, whether somebody wants it to stop."""
+        """Return whether the running process shall stop or end."""
         if step > self.step:
             self._move(step)
             self.session.announce()
@@ -498,22 +497,22 @@ class TrainingProcess:
         stops = self._wants_exit or not run_controller.is_running or run_controller.must_tell(self)
         return PollReply(pause=stops, exit=self._wants_exit)
 
-    # --- what it is told ---
+    # --- commands ---
 
     def reply(self, command: EventReply) -> None:
-        """Answer the process, if it waits."""
+        """Reply to the process, if it waits."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None and not waiting.done():
             waiting.set_result(command)
 
     def tell(self, line: str) -> None:
-        """Have the process write a line to its terminal, as soon as it asks what to do; only for our agents."""
+        """Queue a line that the process writes to its terminal when it asks for a command; for our agents only."""
         self.lines.append(line)
         if self.is_waiting:
             self.session.advance()
 
     def exit(self) -> None:
-        """Have the process end the training as soon as it asks what to do."""
+        """End the training as soon as the process asks for a command."""
         self._wants_exit = True
         self.queue.clear()
         if self.is_waiting:
@@ -524,18 +523,18 @@ class TrainingProcess:
             self.set_state(self.state, self.remark)
 
     def _exit_command(self) -> EventReply:
-        """Return the command to end the training; the first of its processes says so at the terminal."""
+        """Return the command to end the training; the process with the lowest rank writes so to the terminal."""
         lines = [*self.lines, *([_TERMINATED] if self.rank == min(self.session.processes) else [])]
         self.lines.clear()
         return wire.exit_command("\n".join(lines))
 
     @property
     def wants_exit(self) -> bool:
-        """Whether it is to be told to end."""
+        """Whether it shall end."""
         return self._wants_exit
 
     def note(self, text: str) -> None:
-        """Take what the process has to say to a person: it stays with the rank, also when the training has ended."""
+        """Add a notice from the process for users; it stays with the rank, even after the training has ended."""
         if text not in self._notices and len(self._notices) < _MOST_NOTICES:
             self._notices.append(text)
             self.session.warn(f"rank {self.rank}: {text}" if self.identity.world_size > 1 else text)
@@ -543,7 +542,7 @@ class TrainingProcess:
             self.session.announce(news=True)
 
     def note_over(self, text: str) -> None:
-        """Take it that something which the process had to say is so no longer."""
+        """Remove a notice that no longer applies."""
         if text in self._notices:
             self._notices.remove(text)
             if self.message == text:
@@ -552,20 +551,20 @@ class TrainingProcess:
 
     @property
     def _remark_or_notice(self) -> str:
-        """What a person should know of the process while it lives: else the last that it reported itself."""
+        """Message for users while the process is live: the remark, or else its latest notice."""
         return self.remark or (self._notices[-1] if self._notices else "")
 
-    # --- coming and going ---
+    # --- connection ---
 
     def hear(self, caller: Caller) -> None:
-        """Note that the process has said something."""
+        """Note that the process has called."""
         self.last_seen = time.time()
         if self._grace is not None:
             self._grace.cancel()
             self._grace = None
-        # An agent may use several connections at once; MindSpore's own client has a new one only if the old one broke.
+        # An agent may use several connections; MindSpore's own client opens a new one only if the old one broke.
         if not self.is_connected or (not self.identity.is_agent and caller != self.caller):
-            # With it a reply may have been lost.
+            # A reply may have been lost with the connection.
             self._invalidate_sent()
         self.caller = caller
         self.is_connected = True
@@ -578,18 +577,18 @@ class TrainingProcess:
             self._presence.watch()
 
     def come_back(self, step: int, offset: int, node: str, root_id: int | None, sent: Iterable[int]) -> None:
-        """Stand where the process stood when an earlier server last heard of it."""
+        """Restore the state in which an earlier server last saw the process."""
         self.step, self.offset, self.node, self.root_id = step, offset, node, root_id
-        # Whether it has its watchpoints is not certain.
+        # It is uncertain whether it still has its watchpoints.
         self.sent = dict.fromkeys(sent)
         self.is_connected = False
 
     def note_alive(self) -> None:
-        """Note that a piece of an answer has come."""
+        """Note that a part of a response has arrived."""
         self.last_answer = time.monotonic()
 
     def disconnect(self) -> None:
-        """Note that a call of the process broke off; it has some time to come back."""
+        """Note that the connection broke; the process has some time to reconnect."""
         self.reply(wire.failed("the connection broke; ask again"))
         if not self.is_live or not self.is_connected or self.session.is_closing:
             return
@@ -603,21 +602,21 @@ class TrainingProcess:
         self.session.left(self)
 
     def finish(self, step: int = 0) -> None:
-        """Note that the training has ended by itself; agents say after which step."""
+        """Note that the training has ended; agents report after which step."""
         if self.identity.is_agent and step > self.step:
             self._move(step)
         self.end(State.TERMINATED if self._wants_exit else State.FINISHED, "")
 
     def lose(self, why: str) -> None:
-        """Give the process up; it may come back all the same."""
+        """Give the process up; it may still reconnect."""
         if self.is_live:
             self.reply(wire.failed(why))
             self.end(State.TERMINATED if self._wants_exit else State.LOST, why)
 
     def end(self, state: State, message: str) -> None:
-        """Note that nothing more is expected of the process."""
+        """Note that the process has ended."""
         self.stop_timers()
-        # One that is lost may only be silent.
+        # A lost process may still be connected.
         self.is_connected = self.is_connected and state is State.LOST
         self.queue.clear()
         gone = UnavailableError("the training process has ended, and the value was not kept")
@@ -630,13 +629,13 @@ class TrainingProcess:
         self.session.left(self)
 
     def _at_end(self, state: State) -> str:
-        """Return what a person should know of a training that has ended by itself."""
+        """Return the message for users about an ended training."""
         if self._notices:
             return self._notices[-1]
         return _NO_STEP if state is State.FINISHED and not self.step and self.identity.is_agent else ""
 
     async def _note_last_hits(self) -> None:
-        """Note the hits of a process that ended before it arrived anywhere with them: they may say why."""
+        """Process the hits of a process that ended before its next stop: they may explain why it ended."""
         if self.released == self.global_step:
             self._move(self.step + 1)
         hits, self._hits = self._hits, []
@@ -644,7 +643,7 @@ class TrainingProcess:
         self.session.announce(news=True)
 
     def stop_timers(self) -> None:
-        """Stop watching the process."""
+        """Stop all timers that watch the process."""
         self._watchdog.stop()
         self._presence.stop()
         if self._grace is not None:
@@ -652,7 +651,7 @@ class TrainingProcess:
             self._grace = None
 
     def set_state(self, state: State, message: str | None = None) -> None:
-        """Note what the process is doing, and tell the clients if that is news."""
+        """Set state and message, and tell the clients if they have changed."""
         message = self.message if message is None else message
         if (state, message) != (self.state, self.message):
             self.state, self.message = state, message
@@ -662,12 +661,12 @@ class TrainingProcess:
         self.lose("three heartbeats in a row are missing; the process, or the network to it, is gone")
 
     def _miss(self) -> None:
-        # While it speaks, what is not there is another one that had its number: numbers of a container are its own.
+        # A process in a container has ids of its own: while it keeps calling, the missing id is another process's.
         if not self.is_waiting and time.time() - self.last_seen >= _SILENT_S:
-            self.lose("the process has ended without a word: it was killed, or it crashed")
+            self.lose("the process has ended unexpectedly: it was killed, or it crashed")
 
     def _invalidate_sent(self) -> None:
-        """Forget what the process has received for certain."""
+        """Mark everything sent to the process as uncertain."""
         self.sent = dict.fromkeys(self.sent)
         self.prepared = self.preparing = None
         self.queue.clear()

@@ -1,4 +1,4 @@
-"""The graphs of one rank, and which of their nodes a process means."""
+"""The graphs of a rank, and lookup of the nodes to which a process refers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _VERSIONS = itertools.count(1)
 
 
 class RankGraphs:
-    """The graphs of a rank as they are at one moment; other graphs make another object.
+    """The graphs of a rank. Immutable; when graphs arrive, a new object is created.
 
     Parameters
     ----------
     graphs : tuple of Graph
     order : ExecutionOrder or None
-        Of their nodes.
+        Execution order of their nodes.
 
     Attributes
     ----------
     version : int
-        No other object has the same.
+        Unique for each object.
     """
 
     def __init__(self, graphs: tuple[Graph, ...] = (), order: ExecutionOrder | None = None) -> None:
@@ -40,64 +40,64 @@ class RankGraphs:
         self._order = order
         self._lines: dict[Node, Frame | None] = {}
         self._by_name = {graph.name: graph for graph in graphs}
-        # A process knows nodes by the name in the file, which the graph makes unique where it is not.
+        # A process uses names as in the file, which are not always unique; the graph makes them unique.
         self._nodes: dict[str, list[tuple[Graph, Node]]] = {}
         for graph in graphs:
             for node in graph.nodes:
                 self._nodes.setdefault(node.full_name or node.name, []).append((graph, node))
 
     def graph(self, name: str) -> Graph | None:
-        """Return the graph of a name."""
+        """Return the graph with a name; None if there is none."""
         return self._by_name.get(name)
 
     def node(self, graph: str, name: str) -> tuple[Graph, Node] | None:
-        """Return the node of a name in a graph, or in any if the graph's name is empty."""
-        for found in [self._by_name.get(graph)] if graph else self.graphs:
-            node = found.get(name) if found is not None else None
-            if found is not None and node is not None:
-                return found, node
+        """Return the node with a name in a graph, or in any graph if its name is empty."""
+        for owner in [self._by_name.get(graph)] if graph else self.graphs:
+            node = owner.get(name) if owner is not None else None
+            if owner is not None and node is not None:
+                return owner, node
         return None
 
     def meant(self, name: str, graph: str = "", root_id: int | None = None) -> tuple[Graph, Node] | None:
-        """Return the node that a process calls so.
+        """Return the node to which a process refers by a name.
 
         Parameters
         ----------
         name : str
-            Full name. Of a parameter, whatever stands before the last slash may be a scope.
+            Full name. For a parameter, everything before the last slash may be a scope.
         graph : str
-            Name of its graph, if the process told.
+            Name of its graph, if reported.
         root_id : int, optional
-            The root graph in which the process stands: of several graphs with such a node, one of this is meant.
+            The root graph in which the process is stopped; preferred if several graphs have such a node.
         """
-        found = self._nodes.get(name) or [
+        candidates = self._nodes.get(name) or [
             (owner, node) for owner, node in self._nodes.get(name.rpartition("/")[2], ()) if not node.is_operator
         ]
-        if not found:
+        if not candidates:
             return self.node(graph, name)
-        named = [one for one in found if one[0].name == graph]
-        rooted = [one for one in found if one[0].root_id == root_id]
-        return (named or rooted or found)[0]
+        named = [candidate for candidate in candidates if candidate[0].name == graph]
+        rooted = [candidate for candidate in candidates if candidate[0].root_id == root_id]
+        return (named or rooted or candidates)[0]
 
     def graphs_with(self, name: str) -> Iterator[Graph]:
-        """Yield the graphs that have a node which a process calls so."""
+        """Yield the graphs with a node that has this name in the process."""
         return (graph for graph, _ in self._nodes.get(name, ()))
 
     def position(self, node: Node) -> int | None:
-        """Return where a node stands in the order of execution; None for constants and unknown nodes."""
+        """Return the position of a node in execution order; None for constants and unknown nodes."""
         if self._order is None:
             return None
         position = self._order.position(node)
         return position if 0 <= position < UNMATCHED else None
 
     def number(self, node: Node) -> int | None:
-        """Return the place of a node in the order of execution of its step, from 1; None for constants."""
+        """Return the position of a node in the execution order of its step, from 1; None for constants."""
         return None if self._order is None else self._order.number(node)
 
     def line(self, node: Node) -> Frame | None:
-        """Return the person's line of code behind a node; kept, for nodes that hit once hit again.
+        """Return the line of user code of a node; cached, because nodes with hits tend to hit again.
 
-        A parameter has none of its own, nor has its gradient: there a person looks where it is used first.
+        For a parameter and its gradient, which have no line, it is the line of the first use of the parameter.
         """
         try:
             return self._lines[node]
@@ -107,22 +107,22 @@ class RankGraphs:
             return self._lines.setdefault(node, user_line(node) or user_line(used))
 
     def used(self, graph: str, name: str) -> Node | None:
-        """Return the operator in whose line a person looks for a parameter, its gradient or its update."""
-        found = self.node(graph, name)
-        return None if found is None else node_of_use(*found, self.sort_position)
+        """Return the operator that uses a parameter, given the parameter, its gradient or its update."""
+        graph_and_node = self.node(graph, name)
+        return None if graph_and_node is None else node_of_use(*graph_and_node, self.sort_position)
 
     def sort_position(self, node: Node) -> int:
-        """Return the position of a node in the order of execution; one without, such as a pass-through, comes last."""
+        """Return the position of a node in execution order; nodes without one, such as pass-throughs, come last."""
         position = self.position(node)
         return UNMATCHED if position is None else position
 
     def graph_of_root(self, root_id: int | None) -> Graph | None:
-        """Return the root graph of a number, or any graph that belongs to it."""
-        own = [graph for graph in self.graphs if graph.root_id == root_id]
-        return next((graph for graph in own if graph.graph_id == root_id), own[0] if own else None)
+        """Return the root graph with a number, or else any graph that belongs to it."""
+        graphs = [graph for graph in self.graphs if graph.root_id == root_id]
+        return next((graph for graph in graphs if graph.graph_id == root_id), graphs[0] if graphs else None)
 
     def graph_that_ran(self, root_id: int | None) -> Graph | None:
-        """Return the root graph of a number; of an unknown one the only root graph, if there is only one."""
+        """Return the root graph with a number; for None, the only root graph if there is only one."""
         if root_id is None and len(self.root_ids) == 1:
             root_id = self.root_ids[0]
         return None if root_id is None else self.graph_of_root(root_id)

@@ -1,4 +1,4 @@
-"""What ranks should have in common: hashes of the same tensors are compared when all stand at the same step."""
+"""Comparison of tensors that should be equal on all ranks, by their hashes, when all ranks are at the same step."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import ContentHash
 
 MOST_HASHES = 200_000
-"""Of one process at one step that are looked at."""
+"""Hashes of a process at a step that are compared; further ones are ignored."""
 
 
 class ComparedTensor(NamedTuple):
-    """A tensor of which ranks tell hashes.
+    """A tensor whose hashes ranks report.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class ComparedTensor(NamedTuple):
         Full name.
     slot : int
     watchpoint : int
-        Number under which the process knows what asks for it.
+        Number of the requesting watchpoint in the process.
     """
 
     node: str
@@ -49,43 +49,45 @@ class ComparedProcess(Protocol):
 
     @property
     def iteration(self) -> int:
-        """The iteration whose values it holds."""
+        """The iteration whose values it has."""
 
 
 def received_hashes(messages: Iterable[ContentHash]) -> dict[ComparedTensor, int]:
-    """Read what a process tells.
+    """Read the hashes in a message of a process.
 
     Raises
     ------
     WireError
-        There can be no such name.
+        A name is invalid.
     """
     return {
-        ComparedTensor(wire.name(one.node), max(one.slot, 0), one.watchpoint): one.hash
-        for one in islice(messages, MOST_HASHES)
+        ComparedTensor(wire.name(message.node), max(message.slot, 0), message.watchpoint): message.hash
+        for message in islice(messages, MOST_HASHES)
     }
 
 
 def differing_tensors(
     processes: Sequence[ComparedProcess], watchpoints: Sequence[SessionWatchpoint]
 ) -> list[SessionHit]:
-    """Compare ranks that stand at one step; return a hit on each rank's tensor where not all are the same.
+    """Compare ranks at the same step; return hits, one on each rank for each tensor that differs.
 
     Parameters
     ----------
     processes : sequence of ComparedProcess
     watchpoints : sequence of SessionWatchpoint
-        Of the session.
+        Watchpoints of the session.
     """
     hashes: dict[ComparedTensor, set[int]] = {}
     for process in processes:
         for tensor, content_hash in process.hashes.items():
             hashes.setdefault(tensor, set()).add(content_hash)
-    different = {tensor for tensor, found in hashes.items() if len(found) > 1}
+    different = {tensor for tensor, values in hashes.items() if len(values) > 1}
     hits: list[SessionHit] = []
     for process in processes if different else ():
-        own = [_hit(tensor) for tensor in process.hashes if tensor in different]
-        hits += session_hits(own, watchpoints, process.graphs, process.identity, process.iteration, process.root_id)
+        rank_hits = [_hit(tensor) for tensor in process.hashes if tensor in different]
+        hits += session_hits(
+            rank_hits, watchpoints, process.graphs, process.identity, process.iteration, process.root_id
+        )
     return hits
 
 

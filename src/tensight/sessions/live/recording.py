@@ -1,13 +1,13 @@
-"""What is kept of a run on disk, so that it survives the server and opens like a dump afterwards.
+"""The recording of a run on disk, which survives a restart of the server and can be opened as a dump.
 
-The folder of a run, ``runs/ID`` in the workspace, holds::
+The folder of a run, ``runs/ID`` in the workspace, contains::
 
-    session.json        who took part, how far it came, whether it was still going on
-    hits.json           the hits of all steps that had some
-    sources.json        text of the person's files of code
+    session.json        the processes, their steps, and whether the run was live
+    hits.json           the hits of all steps with hits
+    sources.json        texts of the user's source files
     statistics.sqlite   statistics, until the run has ended and they are in the dump
     dump/rank_N/…       graphs, values and statistics in MindSpore's layout
-    arriving/           files that are not complete
+    arriving/           incomplete files
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ ARRIVING = "arriving"
 _HITS_AT_ONCE = 500
 
 MOST_EXPORTED = 10_000
-"""Iterations whose statistics become a part of the dump, which has a folder for each."""
+"""Iterations whose statistics are written into the dump, which has a folder for each."""
 
 _REPORT_EVERY = 50
-"""Iterations that are written between two reports."""
+"""Iterations written between two progress reports."""
 
 
 class JsonStateFile:
-    """A JSON file that follows what it describes: however often that changes, one write at a time.
+    """A JSON file that is written again whenever its content changes, with a single write at a time.
 
     Parameters
     ----------
@@ -61,11 +61,11 @@ class JsonStateFile:
     relative : str
         The file's path in the workspace.
     content : callable
-        Returns what is to be written; called in the event loop.
+        Returns the content; called in the event loop.
     encode : callable
-        Makes JSON of it; called in a thread.
+        Encodes the content as JSON; called in a thread.
     failed : callable
-        Told when a write has failed.
+        Called when a write has failed.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class JsonStateFile:
         self._writing: asyncio.Task[None] | None = None
 
     def changed(self) -> None:
-        """Note that the file must be written; returns at once."""
+        """Schedule a write of the file, and return immediately."""
         self._is_dirty = True
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())
 
     async def written(self) -> None:
-        """Wait until the file says what is true."""
+        """Wait until the file is up to date."""
         while self._writing is not None:
             await asyncio.shield(self._writing)
 
@@ -110,22 +110,22 @@ class JsonStateFile:
 
 
 class HitsEncoder:
-    """Makes the content of ``hits.json``; what it made of a step is kept, for only one of many steps is new."""
+    """Encodes the content of ``hits.json``; caches the encoded steps, since usually only one step is new."""
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[tuple[SessionHit, ...], bytes]] = {}
 
     def __call__(self, steps: Mapping[int, tuple[SessionHit, ...]]) -> bytes:
         """Return the content for these hits, by step."""
-        made = {step: self._known(step, hits) for step, hits in sorted(steps.items())}
+        made = {step: self._encoded(step, hits) for step, hits in sorted(steps.items())}
         self._made = made
         return b'{"format":1,"steps":[%s]}' % b",".join(content for _, content in made.values())
 
-    def _known(self, step: int, hits: tuple[SessionHit, ...]) -> tuple[tuple[SessionHit, ...], bytes]:
-        known = self._made.get(step)
-        if known is not None and known[0] is hits:
-            return known
-        # Not all at once: nothing else runs in this process while a list becomes JSON.
+    def _encoded(self, step: int, hits: tuple[SessionHit, ...]) -> tuple[tuple[SessionHit, ...], bytes]:
+        cached = self._made.get(step)
+        if cached is not None and cached[0] is hits:
+            return cached
+        # In parts: encoding a list as JSON holds the interpreter's lock.
         parts = (hits[first : first + _HITS_AT_ONCE] for first in range(0, len(hits), _HITS_AT_ONCE))
         listed = b",".join(as_json([_hit_as_json(hit) for hit in part])[1:-1] for part in parts)
         return hits, b'{"step":%d,"hits":[%s]}' % (step, listed)
@@ -147,12 +147,12 @@ def _hit_as_json(hit: SessionHit) -> dict[str, Any]:
 
 
 def hits_from_json(data: Any) -> dict[int, tuple[SessionHit, ...]]:
-    """Read what ``hits.json`` holds: the hits of a run by step.
+    """Read the hits of a run, by step, from the content of ``hits.json``.
 
     Raises
     ------
     StorageError
-        It holds something else.
+        The content is invalid.
     """
     try:
         return {int(entry["step"]): tuple(map(_hit_from_json, entry["hits"])) for entry in data["steps"]}
@@ -177,7 +177,7 @@ def _hit_from_json(entry: Any) -> SessionHit:
 
 @contextmanager
 def storing(where: Path) -> Iterator[None]:
-    """Turn what the disk refuses into a StorageError that names the folder."""
+    """Convert an OSError into a StorageError that names the folder."""
     try:
         yield
     except OSError as error:
@@ -188,7 +188,7 @@ def storing(where: Path) -> Iterator[None]:
 
 
 class Recording:
-    """The folder of one run.
+    """The folder of a run.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ class Recording:
     about : DumpMetadata
         Framework, device, and whether the process has Tensight's agent.
     most_rows : int
-        Of statistics.
+        Maximum number of rows of statistics.
 
     Raises
     ------
@@ -231,33 +231,33 @@ class Recording:
         first: int = 0,
         report: Callable[[int, int], None] | None = None,
     ) -> bool:
-        """Write the statistics into the dump, where its readers look for them; at most of the newest iterations.
+        """Write the statistics of the newest iterations, at most `MOST_EXPORTED`, into the dump.
 
         Parameters
         ----------
         graphs : mapping of int to tuple of Graph
-            Of each rank.
+            Graphs of each rank.
         first : int
-            Only from this iteration on. The dump has no place for what was before the first one, 0.
+            The first iteration to write. A dump cannot store values from before iteration 0.
         report : callable
-            Told how many iterations are written, and how many there are.
+            Called with the number of written iterations and the total.
 
         Returns
         -------
         bool
             Whether there was anything to write.
         """
-        roots = {(rank, graph.name): graph.root_id for rank, found in graphs.items() for graph in found}
-        iterations = [one for one in self.statistics.iterations() if one >= first][-MOST_EXPORTED:]
+        roots = {(rank, graph.name): graph.root_id for rank, rank_graphs in graphs.items() for graph in rank_graphs}
+        iterations = [iteration for iteration in self.statistics.iterations() if iteration >= first][-MOST_EXPORTED:]
         with storing(self.folder):
             for done, iteration in enumerate(iterations):
                 if report is not None and done % _REPORT_EVERY == 0:
                     report(done, len(iterations))
                 rows = list(self.statistics.of_iteration(iteration))
                 rows.sort(key=lambda row: (row.rank, roots.get((row.rank, row.graph), 0)))
-                for (rank, root), own in groupby(rows, lambda row: (row.rank, roots.get((row.rank, row.graph), 0))):
+                for (rank, root), group in groupby(rows, lambda row: (row.rank, roots.get((row.rank, row.graph), 0))):
                     if rank in graphs:
-                        self.dump.rank(rank).record_statistics(root, iteration, map(recorded_row, own))
+                        self.dump.rank(rank).record_statistics(root, iteration, map(recorded_row, group))
         return bool(iterations)
 
     def close(self) -> None:
@@ -265,12 +265,12 @@ class Recording:
         self.statistics.close()
 
     def delete(self) -> None:
-        """Delete the whole folder, as far as that is possible."""
+        """Delete the folder, ignoring errors."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def recorded_row(row: StatisticsRow) -> RecordedRow:
-    """Return a row as a dump records it."""
+    """Convert a row of statistics to a row of a dump."""
     numbers = row.statistics
     counts = {
         name: None if name in numbers.unknown else getattr(numbers, name)

@@ -1,4 +1,4 @@
-"""The hits that the processes of a session report: of the step at which they stand, and what was kept of others."""
+"""The hits that the processes of a session report, of the current step and of earlier ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class HitSession(RunningSession, Protocol):
-    """What its hits need of a session; see `LiveSession`."""
+    """The part of a session that `ReportedHits` needs; see `LiveSession`."""
 
     watchpoint_list: WatchpointList
     recording: Recording
@@ -43,21 +43,21 @@ class HitSession(RunningSession, Protocol):
 
 
 class ReportedHits:
-    """The hits of one session.
+    """The hits of a session.
 
     Parameters
     ----------
     session : HitSession
     workspace : Workspace
     failed : callable
-        Told when they could not be written.
+        Called when they could not be written.
 
     Attributes
     ----------
     history : HitHistory
-        Those of all steps, as far as there is room.
+        The hits of all steps.
     ongoing : OngoingHits or None
-        What goes on hitting while the training runs.
+        Hits that continue while the training runs.
     """
 
     def __init__(self, session: HitSession, workspace: Workspace, failed: Callable[[StorageError], None]) -> None:
@@ -69,11 +69,11 @@ class ReportedHits:
         self._file = JsonStateFile(workspace, path, lambda: self.history.snapshot(), failed, HitsEncoder())
 
     async def take(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
-        """Note where a process has arrived; hits that it reported on the way belong to that place."""
+        """Note that a process has stopped, and add the hits that it reported before, which belong to this stop."""
         session = self._session
         if process.global_step > session.shown.present_hits.step:
             session.shown.return_to_present()
-            # Some may be there already, for which the process would not have stopped.
+            # The history may have hits of this step that were no reason to stop.
             session.hit_list.replace(process.global_step, self.history.of(process.global_step))
         if self.ongoing is not None and self.ongoing.step < process.global_step - 1:
             self.ongoing = None
@@ -86,21 +86,21 @@ class ReportedHits:
         hits = await asyncio.to_thread(session_hits, received, points, graphs, process.identity, iteration, root_id)
         present = session.shown.present_hits
         present.add(hits)
-        # Whoever asks next finds them grouped; for many hits that takes too long for the event loop.
+        # Group them now, in a thread: for many hits that takes too long for the event loop.
         await asyncio.to_thread(lambda: present.tensors)
         self._changed()
         if process.watches_without_deciding:
             await self._decide(process, hits)
 
     async def _decide(self, process: TrainingProcess, hits: Sequence[SessionHit]) -> None:
-        """Stop all ranks if a process that only reports its hits has a new one."""
+        """Stop all ranks at a new hit of a process that does not decide itself whether to stop."""
         run_controller = self._session.run_controller
         is_new = await asyncio.to_thread(self._decisions.stops, process.global_step, hits, [process.rank])
         if is_new or (hits and run_controller.stops_for_every):
             run_controller.stop_at_hits()
 
     async def note(self, process: TrainingProcess, received: Sequence[ReceivedHit]) -> None:
-        """Note hits of steps at which a process did not stop, because they go on or follow from what was reported."""
+        """Add hits at which a process did not stop, because they continue, or follow from, reported hits."""
         if not received:
             return
         points, graphs, identity = self._session.watchpoint_list.all(), process.graphs, process.identity
@@ -123,14 +123,14 @@ class ReportedHits:
             else:
                 self.history.add(step, hits)
         for step, hits in steps.items():
-            self._go_on(step, len({(one.rank, one.graph, one.node, one.io, one.slot) for one in hits}))
+            self._go_on(step, len({(hit.rank, hit.graph, hit.node, hit.io, hit.slot) for hit in hits}))
         self._file.changed()
         if self._session.run_controller.stops_for_every:
             self._session.run_controller.stop_at_hits()
         self._session.announce()
 
     def _go_on(self, step: int, tensors: int) -> None:
-        """Take note of how many tensors have hits in a step; where the step before had some, they go on."""
+        """Update `ongoing` with the number of tensors with hits in a step; hits in the previous step continue."""
         before, present = self.ongoing, self._session.shown.present_hits
         since = step
         if before is not None and before.step >= step - 1:
@@ -140,17 +140,17 @@ class ReportedHits:
         self.ongoing = OngoingHits(step=step, since=since, tensors=tensors)
 
     def add(self, hits: Iterable[SessionHit]) -> None:
-        """Add hits that were found here to those of the step at which the training is stopped."""
+        """Add hits found by the server to those of the step at which the training is stopped."""
         self._session.shown.present_hits.add(hits)
         self._changed()
 
     def clear(self) -> None:
-        """Forget the hits of this step, which are computed again."""
+        """Remove the hits of the current step before they are computed again."""
         self._session.hit_list.replace(self._session.step, ())
         self._changed()
 
     def restore(self, history: HitHistory) -> None:
-        """Go on with the hits that were kept of the run."""
+        """Continue with the recorded hits of the run."""
         self.history = history
         step = self._session.step
         self._session.hit_list.replace(step, history.of(step))

@@ -1,4 +1,4 @@
-"""What processes report of their tensors: whose statistics they are, and of which step."""
+"""Keys and rows of the tensors whose statistics processes report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class TensorKey(NamedTuple):
-    """What a tensor is called in every iteration."""
+    """Identity of a tensor across iterations."""
 
     rank: int
     graph: str
@@ -26,13 +26,13 @@ class TensorKey(NamedTuple):
         return cls(address.rank, address.graph, address.node, address.io, address.slot)
 
     def at(self, iteration: int) -> TensorAddress:
-        """Return the address in an iteration."""
+        """Return the address of the tensor in an iteration."""
         return TensorAddress(self.rank, self.graph, self.node, self.slot, iteration, self.io)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedRow:
-    """Statistics that a process told.
+    """Statistics that a process reported.
 
     Attributes
     ----------
@@ -40,9 +40,9 @@ class ReportedRow:
     iteration : int
     statistics : ReceivedStatistics
     type : str
-        Of the operator.
+        Type of the operator.
     position : int or None
-        Of the node in the order of execution.
+        Position of the node in execution order.
     """
 
     key: TensorKey
@@ -53,15 +53,15 @@ class ReportedRow:
 
 
 class ReportedTensor(NamedTuple):
-    """A tensor whose statistics a process tells again and again.
+    """A tensor whose statistics a process reports repeatedly.
 
     Attributes
     ----------
     key : TensorKey
     type : str
-        Of the operator.
+        Type of the operator.
     position : int or None
-        Of the node in the order of execution.
+        Position of the node in execution order.
     """
 
     key: TensorKey

@@ -1,4 +1,4 @@
-"""What a process sends of its tensors: values, statistics and views, requested or of its own accord."""
+"""Receives tensors from a process: values, statistics and views, requested or unrequested."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ if TYPE_CHECKING:
 
 
 class KnownValues(Protocol):
-    """The values of a session, where what arrives is kept and announced; see `Inspection`."""
+    """The values of a session, which keeps and announces arriving ones; see `Inspection`."""
 
     writers: ValueWriters
     kept: KeptValues
 
     def announce(self, key: TensorKey, iteration: int, status: TensorStatus) -> None:
-        """Tell the clients that a tensor has come, or that there is none."""
+        """Tell the clients that a tensor has arrived, or that the process does not have it."""
 
 
 class RequestingSession(RecordedRun, Protocol):
-    """The session of a process that responds."""
+    """The session of a responding process."""
 
     @property
     def inspection(self) -> KnownValues:
-        """Has its tensors."""
+        """Stores its tensors."""
 
     def announce(self, *, news: bool = False) -> None:
-        """Tell the clients how the session looks now."""
+        """Tell the clients the state of the session."""
 
 
 class RespondingProcess(ReportingProcess, Protocol):
@@ -62,21 +62,21 @@ class RespondingProcess(ReportingProcess, Protocol):
 
     @property
     def session(self) -> RequestingSession:
-        """The session that it belongs to."""
+        """Its session."""
 
     @property
     def iteration(self) -> int:
-        """The iteration whose values it holds."""
+        """The iteration whose values it has."""
 
     def note_alive(self) -> None:
-        """Note that it has sent something."""
+        """Note that it has sent data."""
 
     async def record_executions(self) -> None:
-        """Write down which iterations have run."""
+        """Record the completed iterations."""
 
 
 class Responses:
-    """Takes in the tensors of one process.
+    """Receives the tensors of a process.
 
     Parameters
     ----------
@@ -85,11 +85,11 @@ class Responses:
     Attributes
     ----------
     has_levels : bool
-        Whether the process can send statistics without values; MindSpore's first clients could not.
+        Whether the process can send statistics without values; MindSpore's first clients cannot.
     missing : set of (TensorKey, int)
-        What the process has no value of where it is stopped, with the iteration.
+        Tensors, with iteration, that the process does not have at its current stop.
     here : set of (TensorKey, int)
-        What it has reported, or sent, since it stopped there.
+        Tensors, with iteration, that it has sent since this stop.
     """
 
     def __init__(self, process: RespondingProcess) -> None:
@@ -99,19 +99,19 @@ class Responses:
         self.here: set[tuple[TensorKey, int]] = set()
 
     def begin_stop(self) -> None:
-        """Note that the process has stopped elsewhere than before."""
+        """Note that the process has stopped at another step or operator."""
         self.missing.clear()
         self.here.clear()
 
     # --- values ---
 
     async def send_tensors(self, pieces: AsyncIterator[bytes]) -> EventReply:
-        """Take in tensors, piece by piece, each a serialized TensorProto.
+        """Receive tensors in pieces, each a serialized TensorProto.
 
         Raises
         ------
         TensightError
-            The first thing that went wrong; the other tensors have arrived all the same.
+            The first error; other tensors have been received nevertheless.
         """
         problem: TensightError | None = None
         arriving: _Arriving | None = None
@@ -119,7 +119,7 @@ class Responses:
             async for raw in pieces:
                 self._process.note_alive()
                 if isinstance(problem, wire.WireError):
-                    # Nothing after it can be trusted; it is read so that the process is not disturbed.
+                    # The rest of the stream cannot be trusted; read it so that the process is not disturbed.
                     continue
                 try:
                     piece = wire.tensor_piece(raw)
@@ -151,7 +151,7 @@ class Responses:
         return wire.ok()
 
     def _begin(self, piece: TensorPiece) -> _Arriving | None:
-        """Return where a tensor goes that begins with this piece; None if there is no value, or no such node."""
+        """Begin to receive a tensor with its first piece; return None if it has no value, or its node is unknown."""
         process = self._process
         if piece.is_missing:
             return None
@@ -160,10 +160,10 @@ class Responses:
             first = requests[0]
             target = (first.graph, first.node, first.key, first.iteration)
         else:
-            found = process.graphs.meant(piece.node, piece.graph, process.root_id)
-            if found is None:
+            graph_and_node = process.graphs.meant(piece.node, piece.graph, process.root_id)
+            if graph_and_node is None:
                 return None
-            graph, node = found
+            graph, node = graph_and_node
             key = TensorKey(process.rank, graph.name, node.name, piece.io, piece.slot)
             iteration = -1 if node.is_constant else process.iteration - piece.previous
             target = (graph, node, key, iteration)
@@ -189,7 +189,7 @@ class Responses:
         self.here.add((done.key, done.iteration))
         for request in done.requests:
             if request.kind is RequestKind.STATISTICS:
-                # It was asked for less, so it does not know that one can.
+                # Only statistics were requested, but it sent the value: it cannot send statistics alone.
                 self.has_levels = False
                 request.resolve(received_statistics(await asyncio.to_thread(lambda: statistics(kept.open()))))
             else:
@@ -222,7 +222,7 @@ class Responses:
     # --- statistics and headers ---
 
     async def send_tensor_stats(self, items: AsyncIterator[TensorSummary]) -> EventReply:
-        """Take in statistics that were requested, in the order of the requests."""
+        """Receive requested statistics, in the order of the requests."""
         groups = self._process.requests.out_in_groups
         answered: list[tuple[list[PendingRequest], ReceivedStatistics | None]] = []
         number = 0
@@ -237,24 +237,24 @@ class Responses:
             for request in requests
             if (row := self._row(request, reported)) is not None
         ]
-        # Stored before anybody has the response: who has it may ask for the history next.
+        # Store them before resolving the requests: the requester may ask for the history next.
         await asyncio.to_thread(self._process.session.recording.statistics.add, rows)
         for requests, reported in answered:
             self._resolve(requests, reported)
-        # With the first ones there is a table of statistics.
+        # The first statistics make the table of statistics available.
         self._process.session.announce()
         return wire.ok()
 
     async def send_tensor_base(self, items: AsyncIterator[TensorBase]) -> EventReply:
-        """Take in types and shapes that were requested, in the order of the requests."""
+        """Receive requested types and shapes, in the order of the requests."""
         groups = self._process.requests.out_in_groups
         number = 0
         async for item in items:
             base = wire.received_base(item)
             received = None
             if base is not None:
-                known = {"count": math.prod(base.shape)}
-                received = wire.ReceivedStatistics(base.dtype, base.shape, base.size_bytes, known)
+                numbers = {"count": math.prod(base.shape)}
+                received = wire.ReceivedStatistics(base.dtype, base.shape, base.size_bytes, numbers)
             if number < len(groups):
                 self._resolve(groups[number], received)
             number += 1
@@ -274,7 +274,7 @@ class Responses:
         return ReportedRow(request.key, request.iteration, received, request.node.type, position)
 
     async def send_statistics(self, batches: AsyncIterator[StatisticsRows]) -> Receipt:
-        """Take in statistics that the process sends as it runs."""
+        """Receive statistics that the process sends while it runs."""
         stream = StatisticsStream(self._process)
         async for batch in batches:
             self._process.note_alive()
@@ -284,7 +284,7 @@ class Responses:
     # --- views ---
 
     async def send_views(self, pieces: AsyncIterator[ViewPiece]) -> Receipt:
-        """Take in views that were requested."""
+        """Receive requested views."""
         requests = self._process.requests
         out, assembler = requests.out, requests.assembler
         async for piece in pieces:
@@ -302,7 +302,7 @@ class Responses:
 
 
 class _Arriving:
-    """A tensor on its way, where it belongs, and who waits for it."""
+    """An arriving tensor, its node and iteration, and the requests for it."""
 
     def __init__(
         self,
@@ -326,7 +326,7 @@ class _Arriving:
         return f"{self.key.node}:{self.key.slot}"
 
     def fail(self, error: TensightError) -> None:
-        """Give the tensor up."""
+        """Discard the tensor, and fail its requests."""
         self.tensor.discard()
         for request in self.requests:
             request.fail(error)

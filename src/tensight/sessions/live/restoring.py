@@ -1,4 +1,4 @@
-"""Going on with a run after the server was restarted, from what was kept of it on disk."""
+"""Restoring live sessions from their recordings after a restart of the server."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from tensight.sessions.workspace import Workspace
 
 MOST_RUNS = 1000
-"""Recorded runs that are looked at, the newest first."""
+"""Recorded runs that are searched, the newest first."""
 
 _RESTARTED = "the debug server was restarted; the process has not come back yet"
 
 
 @dataclass(frozen=True, slots=True)
 class _RecordedProcess:
-    """A process as ``session.json`` has it."""
+    """A process in ``session.json``."""
 
     identity: Identity
     address: str
@@ -51,7 +51,7 @@ class _RecordedProcess:
 
 @dataclass(frozen=True, slots=True)
 class _RecordedRun:
-    """A run as ``session.json`` has it."""
+    """A run in ``session.json``."""
 
     id: str
     name: str
@@ -62,7 +62,7 @@ class _RecordedRun:
 
 
 class RecordedRuns:
-    """The runs of a workspace that were going on when an earlier server ended.
+    """The runs of a workspace that were live when an earlier server ended.
 
     Parameters
     ----------
@@ -76,26 +76,26 @@ class RecordedRuns:
     async def restore(
         self, identity: Identity, step: int, settings: LiveSettings, writers: ValueWriters
     ) -> tuple[LiveSession, TrainingProcess] | None:
-        """Return the newest run in which a process took part, as a session again, and the process; None if none is.
+        """Restore the session of the newest run of a process; return it with the process, None if there is none.
 
         Parameters
         ----------
         identity : Identity
-            Of the process.
+            Identity of the process.
         step : int
-            Where it stands; it cannot have gone back.
+            Its step; runs in which it was at a later step are skipped.
         settings : LiveSettings
         writers : ValueWriters
 
         Raises
         ------
         TensightError
-            There is one, but it cannot be read.
+            The run cannot be read.
         """
         if self._runs is None:
             self._runs = await asyncio.to_thread(self._live_runs)
         for run in self._runs:
-            rank = next((one.identity.rank for one in run.processes if _is(one, identity, step)), None)
+            rank = next((recorded.identity.rank for recorded in run.processes if _is(recorded, identity, step)), None)
             if rank is not None:
                 self._runs.remove(run)
                 session = await self._restore(run, settings, writers)
@@ -121,7 +121,7 @@ class RecordedRuns:
                 tuple(map(_recorded_process, data["processes"])),
             )
         except (StorageError, KeyError, TypeError, ValueError):
-            # Whatever is in the folder can still be opened as a dump.
+            # The folder can still be opened as a dump.
             return None
 
     async def _restore(self, run: _RecordedRun, settings: LiveSettings, writers: ValueWriters) -> LiveSession:
@@ -153,19 +153,21 @@ class RecordedRuns:
 
     async def _restore_processes(self, session: LiveSession, run: _RecordedRun) -> None:
         for recorded in run.processes:
-            own = recorded.identity
-            recorder = await asyncio.to_thread(session.recording.rank, own.rank, own.placement(recorded.address))
-            process = TrainingProcess(session, own, Caller("", own.key), recorder)
+            identity = recorded.identity
+            recorder = await asyncio.to_thread(
+                session.recording.rank, identity.rank, identity.placement(recorded.address)
+            )
+            process = TrainingProcess(session, identity, Caller("", identity.key), recorder)
             process.come_back(recorded.step, recorded.offset, recorded.node, recorded.root_id, recorded.sent)
             process.closer_since = recorded.closer_since
             state = State.LOST if recorded.is_live else recorded.state
             process.set_state(state, _RESTARTED if recorded.is_live else "")
-            session.processes[own.rank] = process
+            session.processes[identity.rank] = process
             for problem in recorder.problems:
                 session.warn(str(problem))
 
     async def _restore_contents(self, session: LiveSession, run: _RecordedRun) -> None:
-        """Bring back hits, texts and values, as far as they can be read."""
+        """Restore hits, texts and values, as far as they can be read."""
         folder = f"{RUNS}/{run.id}"
         try:
             hits = await asyncio.to_thread(self._workspace.read_json, f"{folder}/{HITS}")
@@ -201,7 +203,7 @@ def _recorded_process(data: Any) -> _RecordedProcess:
 
 def _values_of(folder: Path) -> list[tuple[TensorKey, int, KeptValue]]:
     """Return the values in a dump, the oldest first."""
-    found = []
+    values = []
     for tensor in sorted(open_dump(folder).tensors(), key=lambda tensor: tensor.timestamp):
         address = tensor.address
         if address is None:
@@ -212,5 +214,5 @@ def _values_of(folder: Path) -> list[tuple[TensorKey, int, KeptValue]]:
             continue
         size_bytes = header.offset + header.data_bytes
         value = KeptValue(Path(tensor.path), header.dtype, header.shape, header.offset, size_bytes)
-        found.append((TensorKey.of(address), address.iteration, value))
-    return found
+        values.append((TensorKey.of(address), address.iteration, value))
+    return values

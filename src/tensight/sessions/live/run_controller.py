@@ -1,8 +1,8 @@
-"""Runs the processes of a session together, as a person commands.
+"""Runs the processes of a session together, on the commands of users.
 
-The plan of the run (`run_plans`) says what a person wants of each process. Every message and every command ends in
-`RunController.advance`, which has `orders` decide the next order of each process from the stop states of all of them,
-and carries it out. So one function decides, and it can be called any number of times.
+The plan of the run (`run_plans`) determines the task of each process. Every message and every command ends in
+`RunController.advance`, which lets `orders` decide the next order of each process from the stop states of all of them,
+and carries it out. So a single function decides, and calling it repeatedly is safe.
 """
 
 from __future__ import annotations
@@ -33,44 +33,44 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import EventReply
 
 AT_ANY_TIME = ("pause", "terminate")
-"""Commands for which the training need not be stopped."""
+"""Commands that are allowed while the training runs."""
 
 
 class RunTeller(Protocol):
-    """Tells the terminal of the training what happens to it; see `Terminal`."""
+    """Reports the state of a run to the terminal of the training; see `Terminal`."""
 
     def stopped(self) -> None:
-        """Note that the run has ended."""
+        """Note that no plan is running."""
 
     def stops_at_hits(self) -> None:
-        """Note that hits are why the training stops."""
+        """Note that the training stops because of hits."""
 
     def goes_on(self, plan: RunPlan) -> None:
-        """Note that a run begins."""
+        """Note that a plan starts."""
 
     def leaves(self) -> None:
-        """Note that the training is to end."""
+        """Note that the training will end."""
 
 
 class KnownHits(Protocol):
     """The hits of a session; see `ReportedHits`."""
 
     def add(self, hits: list[SessionHit]) -> None:
-        """Take in hits of the step at which all processes are stopped."""
+        """Add hits of the step at which all processes are stopped."""
 
     def clear(self) -> None:
-        """Forget the hits of the step at which all processes are stopped."""
+        """Remove the hits of the step at which all processes are stopped."""
 
 
 class Past(Protocol):
-    """The step that people see; see `ShownStep`."""
+    """The shown step; see `ShownStep`."""
 
     def return_to_present(self) -> None:
-        """Show what the training does now."""
+        """Show the current step of the training."""
 
 
 class ControlledSession(RunningSession, Protocol):
-    """What the run controller needs of its session; see `LiveSession`."""
+    """The part of a session that its run controller needs; see `LiveSession`."""
 
     settings: LiveSettings
     watchpoint_list: WatchpointList
@@ -81,37 +81,37 @@ class ControlledSession(RunningSession, Protocol):
 
     @property
     def terminal(self) -> RunTeller:
-        """Tells the training's own terminal."""
+        """Reports to the terminal of the training."""
 
     @property
     def reported(self) -> KnownHits:
-        """Has the hits."""
+        """Stores the hits."""
 
     @property
     def shown(self) -> Past:
-        """Which step people see."""
+        """The shown step."""
 
     def process_of(self, rank: int) -> TrainingProcess:
         """Return the process of a rank. NotFoundError if there is none."""
 
     def changed(self) -> None:
-        """Note that the run's file must be written."""
+        """Note that the file of the run must be written."""
 
     def paused(self) -> None:
-        """Note that all processes are stopped where a command wanted them."""
+        """Note that all processes are stopped at the target of the plan."""
 
     def warn(self, text: str) -> None:
-        """Tell the clients about something that went wrong and can be lived with."""
+        """Send a warning to the clients."""
 
 
 class _Command(NamedTuple):
-    """What the plan of a run wants a process to do; None if it wants nothing."""
+    """The command of a plan for a process; None if there is none."""
 
     plan: RunPlan | None
     reply: EventReply | None
 
     @property
-    def wanted(self) -> Literal["train", "check", ""]:
+    def task(self) -> Literal["train", "check", ""]:
         if self.plan is None:
             return ""
         return "train" if self.plan.trains else "check"
@@ -121,7 +121,7 @@ _NO_COMMAND = _Command(None, None)
 
 
 class RunController:
-    """Sends the processes of one session their orders.
+    """Sends the processes of a session their orders.
 
     Parameters
     ----------
@@ -130,9 +130,9 @@ class RunController:
     Attributes
     ----------
     generation : int
-        Version of what the processes should watch.
+        Version of the watchpoints that the processes should have.
     stops_for_every : bool
-        Whether every hit stops the run, also one that was reported before or follows from one that was.
+        Whether every hit stops the run, even one that continues or follows from reported hits.
     """
 
     def __init__(self, session: ControlledSession) -> None:
@@ -150,12 +150,12 @@ class RunController:
 
     @property
     def is_running(self) -> bool:
-        """Whether the processes are to go on, or to check something."""
+        """Whether the processes train or check something."""
         return self._plan is not None
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the processes stop as soon as the step that runs is done."""
+        """Whether the processes stop when the running step is completed."""
         return self._plan is None or self._is_pausing
 
     @property
@@ -166,18 +166,18 @@ class RunController:
 
     @property
     def can_go_back(self) -> bool:
-        """Whether all processes can go back to the operator before."""
+        """Whether all processes can move back to the previous operator."""
         live = self._session.live
         has_run = bool(live) and all(process.step > 0 for process in live)
         return has_run and self.can_stop_at_nodes and all(process.identity.abilities.back for process in live)
 
     @property
     def can_capture_operators(self) -> bool:
-        """Whether all processes capture calls of modules, and can capture every operator from the next step on."""
+        """Whether all processes capture only module calls, and can capture every operator from the next step on."""
         live = self._session.live
         return bool(live) and all(process.identity.abilities.closer for process in live)
 
-    # --- what happens ---
+    # --- advancing ---
 
     def advance(self) -> None:
         """Send every waiting process its next order, if there is one."""
@@ -203,12 +203,12 @@ class RunController:
         last = min((process.global_step for process in live), default=0)
         if len(live) > 1 and all(process.is_waiting and process.global_step == last for process in live):
             self._compare(live, last)
-        # None is to begin while others of its job are still on their way.
+        # No rank may begin while others of its job are still attaching.
         is_complete = self._gathering is None or len(self._session.processes) >= self._session.identity.world_size
         if not self._carry_out_all(live, is_complete=is_complete):
             return
         live = self._session.live
-        # A run of a process that is lost goes on when it comes back.
+        # The run of a lost process continues when it reconnects.
         if self._plan is not None and live and all(map(self._is_done, live)):
             remark = self._plan.remark()
             self.stop()
@@ -220,26 +220,28 @@ class RunController:
                 self._ask(process)
 
     def _carry_out_all(self, live: list[TrainingProcess], *, is_complete: bool) -> bool:
-        """Carry out the order of each process; return False if the orders have to be decided anew."""
+        """Carry out the order of each process; return False if the orders must be decided again."""
         stop_states = [process.stop_state for process in live]
         self._left = left_steps(stop_states)
         commands = list(map(self._command_of, live, stop_states))
-        wanted = [one._replace(wanted=command.wanted) for one, command in zip(stop_states, commands, strict=True)]
-        orders = next_orders(wanted, self.generation, is_complete=is_complete)
+        with_tasks = [
+            stop_state._replace(task=command.task) for stop_state, command in zip(stop_states, commands, strict=True)
+        ]
+        orders = next_orders(with_tasks, self.generation, is_complete=is_complete)
         for process, order, command in zip(live, orders, commands, strict=True):
             self._carry_out(order, process, command)
             if self._is_due:
-                # The order of one can change those of the others.
+                # The order of a process can change those of the others.
                 return False
         return True
 
     def begin(self, *, gathers: bool) -> None:
-        """Let the training go on by itself, unless it did already; a person, or a hit, may have stopped it.
+        """Start the training without a user, unless it was started before.
 
         Parameters
         ----------
         gathers : bool
-            Whether none begins before all ranks of the job have come, or have had the time to.
+            Whether to wait until all ranks of the job have attached, up to `LiveSettings.gather_within_s`.
         """
         if self._has_begun or self._plan is not None:
             return
@@ -251,14 +253,14 @@ class RunController:
             self._gathering = asyncio.get_running_loop().call_later(patience_s, self._gathered)
 
     def _gathered(self) -> None:
-        """Wait for no more ranks before those that are there go on."""
+        """Stop waiting for more ranks, and let the attached ones continue."""
         if self._gathering is not None:
             self._gathering.cancel()
             self._gathering = None
             self.advance()
 
     def _compare(self, live: list[TrainingProcess], global_step: int) -> None:
-        """Stop all ranks, which are at one step, if they do not agree about what they should have in common."""
+        """Stop all ranks, which are at the same step, if tensors that should be equal differ between them."""
         if self._compared == global_step:
             return
         self._compared = global_step
@@ -268,27 +270,27 @@ class RunController:
             self.stop_at_hits()
 
     def stop(self) -> None:
-        """Let no process go on from where it is next."""
+        """Stop all processes at their next stop."""
         self._plan = None
         self._is_pausing = False
 
     @property
     def trains(self) -> bool:
-        """Whether the training is to go on; not so while it is stopped, or while only something is checked there."""
+        """Whether the training runs; False while it is stopped, or something is checked at its current step."""
         return self._plan is not None and self._plan.trains
 
     def stop_at_hits(self) -> None:
-        """Stop all ranks where they are next, because one has hits; a check of all watchpoints goes on."""
+        """Stop all ranks at their next stop, because one has hits; a check of all watchpoints continues."""
         if self.trains:
             self.stop()
             self._session.terminal.stops_at_hits()
 
     def watch_anew(self) -> None:
-        """Note that the processes must be told what to watch before they go on."""
+        """Note that watchpoints have changed, and must be sent to the processes before they continue."""
         self.generation += 1
 
     def must_tell(self, process: TrainingProcess) -> bool:
-        """Whether a process that runs is to come back to be told what to watch; it goes on at once."""
+        """Return whether a running process must stop to receive changed watchpoints, after which it continues."""
         return process.prepared != self.generation and (bool(process.sent) or len(self._session.watchpoint_list) > 0)
 
     def forget(self, process: TrainingProcess) -> None:
@@ -325,7 +327,7 @@ class RunController:
             process.reply(command.reply)
 
     def _command_of(self, process: TrainingProcess, stop_state: StopState) -> _Command:
-        """Return what a process that waits is to do as soon as it may."""
+        """Return the command for a waiting process, to be sent as soon as it may continue."""
         if not stop_state.is_waiting:
             return _NO_COMMAND
         owed = Steps(process.global_step + 1) if owes_step(stop_state, self._left) else None
@@ -347,7 +349,7 @@ class RunController:
                 process.reply(command)
 
     def _prepare(self, process: TrainingProcess) -> None:
-        """Work out what a process must be told of watchpoints before it goes on; takes seconds for large graphs."""
+        """Determine the changes of watchpoints to send to a process; takes seconds for large graphs."""
         if process.preparing is None:
             process.preparing = asyncio.create_task(self._prepare_now(process))
             self._preparing.add(process.preparing)
@@ -384,7 +386,7 @@ class RunController:
         self.advance()
 
     async def close(self) -> None:
-        """Give up what is being worked out."""
+        """Cancel running preparations."""
         self.stop()
         for preparing in self._preparing:
             preparing.cancel()
@@ -392,10 +394,10 @@ class RunController:
             self._gathering.cancel()
         await asyncio.gather(*self._preparing, return_exceptions=True)
 
-    # --- what a person commands ---
+    # --- commands of users ---
 
     def obey(self, command: Command) -> None:
-        """Start or stop the run.
+        """Execute a command that starts or stops the run.
 
         Raises
         ------
@@ -426,7 +428,9 @@ class RunController:
 
     def _continue(self, command: Command) -> None:
         if command.steps == 0:
-            raise InputError("0 steps are none; give a number of steps, or -1 until something stops the training")
+            raise InputError(
+                "cannot continue by 0 steps; give a number of steps, or -1 until something stops the training"
+            )
         done = max(process.done for process in self._session.live)
         every = command.stop_on == "every"
         self._start(Steps(None if command.steps < 0 else done + command.steps, stops_each_step=every))
@@ -434,12 +438,16 @@ class RunController:
 
     def _pause(self, _: Command) -> None:
         if self._plan is None or not self._session.live:
-            raise StateError(f"nothing runs that could be paused; the session is {self._session.state.value}")
-        running = [one for one in self._session.live if one.released == one.global_step and not one.is_waiting]
-        in_step = any(one.identity.abilities.pause and not one.is_alone for one in running)
+            raise StateError(f"nothing is running; the session is {self._session.state.value}")
+        running = [
+            process
+            for process in self._session.live
+            if process.released == process.global_step and not process.is_waiting
+        ]
+        in_step = any(process.identity.abilities.pause and not process.is_alone for process in running)
         if isinstance(self._plan, Steps) and in_step and not self._is_pausing:
-            # The step that runs was let go as one of many, of which no values are kept; they are of the next.
-            self._plan = self._plan.until(max(one.global_step for one in running) + 2)
+            # The running step was started as one of many, of which no values are kept; the next step keeps them.
+            self._plan = self._plan.until(max(process.global_step for process in running) + 2)
             self._is_pausing = True
         else:
             self.stop()
@@ -498,15 +506,15 @@ class RunController:
         self._continue(command)
 
     def _targets(self, command: Command) -> dict[TrainingProcess, str]:
-        """Return the full name of the operator that a command names in each process that has it."""
+        """Return the full name of a command's operator in each process that has it."""
         session = self._session
         targets: dict[TrainingProcess, str] = {}
         for process in session.live if command.rank is None else [session.process_of(command.rank)]:
-            found = process.graphs.node(command.graph, command.node)
-            if found is not None:
-                if not found[1].is_operator:
-                    raise InputError(f"{command.node[:200]!r} is no operator, so the training never stops at it")
-                targets[process] = found[1].full_name or found[1].name
+            graph_and_node = process.graphs.node(command.graph, command.node)
+            if graph_and_node is not None:
+                if not graph_and_node[1].is_operator:
+                    raise InputError(f"{command.node[:200]!r} is not an operator, so the training never stops at it")
+                targets[process] = graph_and_node[1].full_name or graph_and_node[1].name
         if not targets:
             raise NotFoundError(
                 f"no graph has an operator {command.node[:200]!r}; search the nodes for its name", code="node-unknown"

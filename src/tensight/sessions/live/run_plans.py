@@ -1,7 +1,7 @@
-"""Plans of a run: what a person wants its processes to do, until that is done or something stops them.
+"""Plans of a run: what its processes shall do, on behalf of a user, until it is done or something stops them.
 
-A plan decides for each process that waits whether it is to go on, and how. Whether it may go now, so that all ranks
-stay together, is decided by the `RunController`, which carries out one plan at a time.
+A plan decides for each waiting process whether and how it continues. The `RunController`, which carries out one plan at
+a time, decides whether it may continue now, so that all ranks stay together.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ if TYPE_CHECKING:
 
 
 class RunPlan(ABC):
-    """What a person wants the processes of a run to do.
+    """A plan for the processes of a run.
 
     Attributes
     ----------
     commanded : set of TrainingProcess
-        Those to which a command of this plan was sent.
+        The processes to which a command of this plan was sent.
     """
 
     trains = True
-    """Whether the training goes on; else only something is computed of the step at which it is stopped."""
+    """Whether the training continues; otherwise something is computed for the step at which it is stopped."""
 
     def __init__(self) -> None:
         self.commanded: set[TrainingProcess] = set()
 
     @abstractmethod
     def command(self, process: TrainingProcess) -> EventReply | None:
-        """Return the next command of a waiting process; None if it is where it should be."""
+        """Return the next command for a waiting process; None if it is at its target."""
 
     def remark(self) -> str:
-        """Return what a person should know when all processes are where they should be; empty if nothing."""
+        """Return a warning for users when all processes are at their targets; empty if there is none."""
         return ""
 
 
 class Steps(RunPlan):
-    """Run on until a step, or until something stops it.
+    """Run until a step, or until something stops the run.
 
     Parameters
     ----------
     target : int or None
-        The step, as all ranks count it together; None for no end.
+        The global step; None for no end.
     stops_each_step : bool
-        Whether every process stops after each step, and asks whether to go on.
+        Whether every process stops after each step and asks for its next command.
 
     Attributes
     ----------
@@ -63,24 +63,24 @@ class Steps(RunPlan):
         self._stops_each_step = stops_each_step
 
     def until(self, target: int) -> Steps:
-        """Return the same plan, with its end there if that comes before its own."""
+        """Return this plan with its target limited to another."""
         nearer = target if self.target is None else min(self.target, target)
         return Steps(nearer, stops_each_step=self._stops_each_step)
 
     def command(self, process: TrainingProcess) -> EventReply | None:
-        """Return the command for one step; a process that counts steps and can be paused gets one for all of them."""
+        """Return the command for a single step, or for all steps if the process can count steps and be paused."""
         left = None if self.target is None else self.target - process.done
         if left is not None and left <= 0:
             return None
         can = process.identity.abilities
         if process.is_alone and can.steps and can.pause and not self._stops_each_step:
             return wire.run_step(-1 if left is None else left)
-        # Of the last step and the one before it a person sees values.
+        # Values of the last two steps are shown to users.
         return wire.run_step(more=can.pause and (left is None or left > 2))
 
 
 class NextNode(RunPlan):
-    """Run to the next operator, each rank for itself."""
+    """Run each rank to its next operator."""
 
     def command(self, process: TrainingProcess) -> EventReply | None:
         """Return the command once for each process."""
@@ -88,12 +88,12 @@ class NextNode(RunPlan):
 
 
 class PreviousNode(RunPlan):
-    """Go back in the step that is done, each rank for itself.
+    """Move each rank back within its completed step.
 
     Parameters
     ----------
     targets : mapping of TrainingProcess to str
-        Full name of the operator to go back to; empty for the one before.
+        Full name of the operator to move back to; empty for the previous one.
     """
 
     def __init__(self, targets: Mapping[TrainingProcess, str]) -> None:
@@ -108,7 +108,7 @@ class PreviousNode(RunPlan):
         return wire.run_back(self._targets[process])
 
     def remark(self) -> str:
-        """Return that there is nothing to go back to, if nothing has moved."""
+        """Return why there is nothing to move back to, if no process has moved."""
         if any(process.node != node for process, node in self._begun_at.items()):
             return ""
         (target, node), *_ = ((self._targets[process], node) for process, node in self._begun_at.items())
@@ -118,7 +118,7 @@ class PreviousNode(RunPlan):
 
 
 class RunToNode(RunPlan):
-    """Run until some processes are stopped at an operator; the others go along, step by step.
+    """Run until some processes are stopped at an operator; the others follow step by step.
 
     Parameters
     ----------
@@ -131,22 +131,24 @@ class RunToNode(RunPlan):
         self._targets = targets
 
     def command(self, process: TrainingProcess) -> EventReply | None:
-        """Return the command to the operator, or to the next one for a process that cannot find it itself."""
+        """Return the command to run to the operator, or to the next one if the process cannot find it itself."""
         target = self._targets.get(process)
         if target is None:
-            under_way = any(one.is_live and not self._has_arrived(one) for one in self._targets)
+            under_way = any(
+                target_process.is_live and not self._has_arrived(target_process) for target_process in self._targets
+            )
             return wire.run_step() if under_way else None
         if self._has_arrived(process):
             return None
         return wire.run_node(target if process.identity.abilities.run_to_node else "")
 
     def _has_arrived(self, process: TrainingProcess) -> bool:
-        # A process may be stopped at the operator already when it is commanded to run there: in the next step, then.
+        # A process that is stopped at the operator already must run to it in the next step.
         return process.is_waiting and process in self.commanded and process.node == self._targets[process]
 
 
 class Recheck(RunPlan):
-    """Check all watchpoints once more, on the values of the step at which the processes are stopped."""
+    """Check all watchpoints again, on the values of the step at which the processes are stopped."""
 
     trains = False
 

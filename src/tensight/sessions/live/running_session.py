@@ -1,4 +1,4 @@
-"""What every part of a session of attached processes may ask of it; each part adds what else it needs."""
+"""The protocol that all components of a live session use to access it; each component extends it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
 
 
 class RunningSession(Protocol):
-    """The processes of a session, and where they are; see `LiveSession`."""
+    """The processes of a session and their steps; see `LiveSession`."""
 
     identity: Identity
 
     @property
     def live(self) -> list[TrainingProcess]:
-        """The processes that may still say something."""
+        """The processes that have not ended."""
 
     @property
     def state(self) -> State:
-        """What the session is doing."""
+        """State of the session."""
 
     @property
     def step(self) -> int:
-        """The step that is shown."""
+        """The shown step."""
 
     @property
     def present_step(self) -> int:
-        """Steps that all live ranks have done together."""
+        """Number of steps that all live ranks have completed."""
 
     def announce(self, *, news: bool = False) -> None:
-        """Tell the clients how the session looks now."""
+        """Tell the clients the state of the session."""

@@ -1,4 +1,4 @@
-"""A session of training processes that are attached: the ranks of one job."""
+"""A session of attached training processes: the ranks of a job."""
 
 from __future__ import annotations
 
@@ -66,51 +66,51 @@ if TYPE_CHECKING:
     from tensight.watchpoints import Watchpoint
 
 _QUIET_S = 0.25
-"""While a run goes on, its step is announced to clients at most so often."""
+"""Minimum seconds between two announcements of the step of a running training."""
 
 _SENT_WITHIN_S = 10.0
-"""A command waits at most so long for a stopped training to which another command is just being sent."""
+"""Maximum seconds that a command waits while another command is being sent to a stopped training."""
 
 _FIRST_OF = (
     *(State.RUNNING, State.SENDING, State.PAUSED, State.MISMATCH, State.CONNECTING),
     *(State.LOST, State.TERMINATED, State.FINISHED),
 )
-"""Of a session whose processes do different things, the first of these that one of them does."""
+"""The state of a session is the first of these that one of its processes has."""
 
 
 class LiveSession(Session):
-    """The ranks of one job, attached or gone.
+    """The ranks of a job, attached or ended.
 
     Parameters
     ----------
     session_id, name : str
     workspace : Workspace
     recording : Recording
-        Of this run.
+        Recording of this run.
     identity : Identity
-        Of the process that came first.
+        Identity of the first process.
     settings : LiveSettings
     writers : ValueWriters
     network : str
-        Which network is trained, where that is known from before: the session goes on after a restart of the server.
+        Fingerprint of the trained network, if known because the session is restored after a restart of the server.
 
     Attributes
     ----------
     processes : dict of int to TrainingProcess
         The newest process of each rank.
     texts : dict of str to str
-        Of files of code, by path, as far as processes sent them.
+        Texts of source files by path, as far as processes sent them.
     run_controller : RunController
-        Tells them what to do.
+        Sends them commands.
     inspection : Inspection
-        Has their tensors.
+        Provides their tensors.
     reported : ReportedHits
     shown : ShownStep
-        Which step people see.
+        The shown step.
     terminal : Terminal
-        Tells the training's own terminal what happens.
+        Writes to the terminal of the training.
     is_closing : bool
-        The server shuts down, or the session is closed: what breaks off now is no news.
+        Whether the server shuts down, or the session is closed; broken connections are not reported then.
     """
 
     def __init__(
@@ -152,33 +152,33 @@ class LiveSession(Session):
         self._session_file = JsonStateFile(workspace, f"{path}/{SESSION}", self.as_json, self._complain)
         self._sources_file = JsonStateFile(workspace, f"{path}/{SOURCES}", lambda: self.texts, self._complain)
 
-    # --- the session at a glance ---
+    # --- summary ---
 
     @property
     def live(self) -> list[TrainingProcess]:
-        """The processes that may still say something."""
+        """The processes that have not ended."""
         return [process for process in self.processes.values() if process.is_live]
 
     @property
     def state(self) -> State:
-        """What the session is doing, as its processes do."""
+        """State of the session, derived from the states of its processes."""
         live = {process.state for process in self.live}
         states = live or {process.state for process in self.processes.values()}
         return next((state for state in _FIRST_OF if state in states), State.CONNECTING)
 
     @property
     def step(self) -> int:
-        """The step that is shown."""
+        """The shown step."""
         return self.present_step if self.shown.step is None else self.shown.step
 
     @property
     def present_step(self) -> int:
-        """Steps that all live ranks have done together; of those that have ended, the most that one did."""
+        """Number of steps that all live ranks have completed; if all have ended, the maximum of their steps."""
         steps = [process.global_step for process in self.live if process.state is not State.CONNECTING]
         return min(steps) if steps else max((process.global_step for process in self.processes.values()), default=0)
 
     def iteration_of(self, process: TrainingProcess) -> int:
-        """Return the iteration of a process that is shown."""
+        """Return the shown iteration of a process."""
         return process.iteration if self.shown.step is None else iteration_of(self.shown.step - process.offset)
 
     @property
@@ -198,33 +198,33 @@ class LiveSession(Session):
         return self.process_of(rank).graphs.graphs
 
     def position(self, rank: int, graph: str, node: str) -> int | None:
-        """Return the position of a node in the order of execution of its step, from 1; None if that is not known."""
+        """Return the position of a node in the execution order of its step, from 1; None if unknown."""
         graphs = self.process_of(rank).graphs
-        found = graphs.node(graph, node)
-        return graphs.number(found[1]) if found else None
+        graph_and_node = graphs.node(graph, node)
+        return graphs.number(graph_and_node[1]) if graph_and_node else None
 
     def execution_position(self, rank: int) -> Callable[[Node], int] | None:
-        """Return a function from an operator of a rank to its position in the order of execution."""
+        """Return a function that returns the position of an operator of a rank in execution order."""
         return self.process_of(rank).graphs.sort_position
 
     def are_parts(self, rank: int, graph: Graph, other: Graph) -> bool:
-        """Whether two graphs may run in the same step: an agent tells of each step as one graph."""
+        """Return whether two graphs may run in the same step: an agent reports each step as a single graph."""
         return graph.root_id == other.root_id or not self.process_of(rank).identity.is_agent
 
     def graph_steps(self, rank: int) -> GraphSteps:
-        """Return which graphs of a rank ran in which step, as far as its process told."""
+        """Return the graphs of a rank that ran in each step, as far as its process reported them."""
         process = self.process_of(rank)
         graphs, offset = process.graphs, process.offset
-        known = process.executions.known() or [
+        stretches = process.executions.stretches() or [
             (0, process.step, root_id) for root_id in graphs.root_ids if len(graphs.root_ids) == 1 and process.step
         ]
         families = {root_id: frozenset(graphs.family(root_id)) for root_id in graphs.root_ids}
         return GraphSteps(
-            (first + offset, end + offset, families.get(root_id, frozenset())) for first, end, root_id in known
+            (first + offset, end + offset, families.get(root_id, frozenset())) for first, end, root_id in stretches
         )
 
     def ran(self, rank: int, iteration: int | None = None) -> frozenset[str]:
-        """Return the names of the graphs that ran in an iteration (default: the one shown), or last before it."""
+        """Return the names of the graphs that ran in an iteration (default: the shown one), or last before it."""
         process = self.process_of(rank)
         root_id = process.executions.nearest(self.iteration_of(process) if iteration is None else iteration)
         return frozenset(process.graphs.family(root_id if root_id is not None else process.root_id))
@@ -234,24 +234,24 @@ class LiveSession(Session):
         return session_summary(self)
 
     def capabilities(self) -> Capabilities:
-        """Return what can be done now."""
+        """Return the current capabilities."""
         return super().capabilities().model_copy(update=capabilities_now(self))
 
     def announce(self, *, news: bool = False) -> None:
-        """Tell the clients how the session looks now, if that is new or they have not heard of it for a while."""
+        """Tell the clients the state of the session, if it has changed, or periodically while it runs."""
         state, now = self.state, time.monotonic()
-        # While it runs the step is always another one.
+        # While it runs, the step changes constantly.
         step = 0 if state is State.RUNNING else self.present_step
         summary = state, message(self), step, self.recording.statistics.is_empty
         if news or summary != self._announced or (state is State.RUNNING and now - self._announced_at >= _QUIET_S):
             self._announced, self._announced_at = summary, now
             self.events.append_state(self.record())
 
-    # --- processes come and go ---
+    # --- processes ---
 
     def join(self, process: TrainingProcess) -> None:
-        """Take in a process; one of the same rank gives way."""
-        process.offset = max((one.global_step for one in self.live if one.rank != process.rank), default=0)
+        """Add a process; it replaces an earlier one of the same rank."""
+        process.offset = max((other.global_step for other in self.live if other.rank != process.rank), default=0)
         former = self.processes.get(process.rank)
         if former is not None:
             former.lose("another process of the same rank took its place")
@@ -259,11 +259,11 @@ class LiveSession(Session):
         self.changed()
 
     def begin(self, process: TrainingProcess) -> None:
-        """Greet a process that has attached, and let the training go on if it wants no person for that."""
+        """Greet an attached process, and start the training if it does not wait for a user."""
         if process.identity.is_agent:
             self.terminal.greet(process)
         if process.identity.run_at_start and process.state is not State.MISMATCH:
-            # Ranks in mid-training wait for each other: one that attaches later does so only if the others go on.
+            # In mid-training, ranks wait for each other: others can attach only if the attached ones continue.
             self.run_controller.begin(gathers=process.step == 0)
         self.announce(news=True)
 
@@ -271,7 +271,7 @@ class LiveSession(Session):
         """Note that a process has ended, or may have."""
         self.shown.return_to_present()
         if process.state is State.LOST and self.live:
-            # The others may wait for it in vain; a person should see it.
+            # The others may wait for it forever; stop, so that users notice.
             self.run_controller.stop()
         self.advance()
         self.announce(news=True)
@@ -280,12 +280,12 @@ class LiveSession(Session):
             self._ending = asyncio.create_task(self._finish(self._ending))
 
     def returned(self) -> None:
-        """Note that a process which was given up has come back."""
+        """Note that a process that was given up has reconnected."""
         self.announce(news=True)
         self.changed()
 
     def advance(self) -> None:
-        """Tell the processes that wait what to do."""
+        """Send waiting processes their next commands."""
         if self.is_closing:
             for process in self.live:
                 process.reply(wire.failed("the debug server is shutting down"))
@@ -293,13 +293,14 @@ class LiveSession(Session):
             self.run_controller.advance()
 
     def paused(self) -> None:
-        """Note that all processes stand where a command wanted them."""
+        """Note that all processes are stopped at the target of the plan."""
         self.changed()
 
     async def take_graphs(self, process: TrainingProcess, received: ReceivedGraphs) -> None:
-        """Take in the graphs of a process.
+        """Add received graphs of a process.
 
-        If it ran before, all stop, because watchpoints do not know them; agents are told before they go on.
+        If the process ran before, all processes stop, because watchpoints do not cover the new graphs. Agents do not
+        stop; they receive the watchpoints before they continue.
         """
 
         def keep() -> RankGraphs:
@@ -334,7 +335,7 @@ class LiveSession(Session):
         self.announce(news=True)
 
     async def graphs_changed(self) -> None:
-        """Work out what the watchpoints watch; the first graphs tell which earlier ones are there again."""
+        """Determine the nodes that watchpoints watch; the first graphs identify earlier watchpoints to restore."""
         first = next(filter(None, map(self.graphs, self.ranks)), ())
         if first and not self.watchpoint_list.network:
             async with self.lock:
@@ -356,26 +357,26 @@ class LiveSession(Session):
 
     @property
     def has_agent(self) -> bool:
-        """Whether the training has Tensight's agent in it, and not MindSpore's own client."""
+        """Whether the training runs Tensight's agent, rather than MindSpore's own client."""
         return self.identity.is_agent
 
     def _recommended(self) -> list[Watchpoint]:
         if not self.has_agent:
             return super()._recommended()
-        # The nodes of an agent appear as they run; that there is none to watch yet says nothing.
+        # The nodes of an agent appear while they run, so watchpoints without nodes yet are recommended, too.
         recommended = recommended_watchpoints(initial=True, platform=self.platform, live=self.checks_own_conditions)
         return [point for point in recommended if not self._unavailable_because(point.check.condition)]
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done soon, and before the session is closed."""
+        """Schedule work that must complete before the session is closed."""
         task = asyncio.create_task(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 
-    # --- what a person does ---
+    # --- commands ---
 
     async def command(self, command: Command) -> SessionRecord:
-        """Start or stop the run, or show another step; returns as soon as the command is accepted."""
+        """Start or stop the run, or show another step; return when the command is accepted."""
         if command.action not in AT_ANY_TIME:
             await self._until_sent()
         async with self.lock:
@@ -391,14 +392,14 @@ class LiveSession(Session):
             return self.record()
 
     async def _until_sent(self) -> None:
-        """Wait while a command is being sent to a stopped training: it is stopped there again in a moment."""
+        """Wait while a command is being sent to a stopped training, which stops again soon."""
         loop = asyncio.get_running_loop()
         end = loop.time() + _SENT_WITHIN_S
         while self.state is State.SENDING and not self.run_controller.trains and (left := end - loop.time()) > 0:
             await self.events.wait_after(self.events.last, left)
 
     async def _warn_of_lost_weights(self) -> None:
-        """Say so where weights are not finite: then what the next steps compute is not, whatever was wrong before."""
+        """Warn of weights that are not finite: they make later steps non-finite, which hides the original cause."""
         for rank, process in sorted(self.processes.items()):
             names = await asyncio.to_thread(
                 lost_weights, self.recording.statistics, rank, process.iteration, process.graphs
@@ -406,15 +407,15 @@ class LiveSession(Session):
             if names:
                 more = f" and {len(names) - 1} more" if len(names) > 1 else ""
                 self.warn(
-                    f"rank {rank}: after step {process.step} {names[0]}{more} hold NaN or Inf, so what is computed from"
-                    " now on does, too, and what was wrong before cannot be told any more; to have the operator named,"
-                    " run the training again with every operator captured (--capture ops)"
+                    f"rank {rank}: after step {process.step} {names[0]}{more} contain NaN or Inf; all later results"
+                    " will, too, which hides the original cause. To find the operator, run the training again with"
+                    " every operator captured (--capture ops)"
                 )
 
     def editable(self) -> None:
-        """Refuse if watchpoints may not be changed now. StateError.
+        """Raise StateError if watchpoints cannot be changed now.
 
-        A running training gets them after its current step, and does not stop for them. MindSpore's own client asks for
+        A running agent receives changes after its current step, without a pause. MindSpore's own client receives
         nothing while it runs.
         """
         if self.state is State.PAUSED:
@@ -430,39 +431,39 @@ class LiveSession(Session):
             )
 
     async def watchpoints_changed(self) -> None:
-        """Note that the processes must be told of watchpoints before they go on."""
+        """Note that changed watchpoints must be sent to the processes before they continue."""
         self.shown.present_hits.outdated |= self.hit_list.outdated
         self.run_controller.watch_anew()
         self.announce(news=True)
 
     def source_texts(self) -> Mapping[str, str]:
-        """Return the text of files of code by path, as far as processes sent them."""
+        """Return the texts of source files by path, as far as processes sent them."""
         return self.texts
 
     # --- tensors ---
 
     async def tensors_of(self, rank: int, graph: str, node: str, step: int | None = None) -> tuple[TensorRecord, ...]:
-        """Return the inputs and outputs of a node at a step (default: the one that is shown), with statistics."""
+        """Return the inputs and outputs of a node at a step (default: the shown step), with statistics."""
         records = await self.inspection.tensors_of(rank, graph, node, step)
-        # With the first statistics that were asked for there is a table of them.
+        # The first requested statistics make the table of statistics available.
         self.announce()
         return records
 
     async def value(self, address: TensorAddress) -> NDArray[np.generic]:
-        """Return a tensor, as a read-only map of a file. NotFoundError, UnavailableError, StateError, StorageError."""
+        """Return a tensor, memory-mapped read-only. NotFoundError, UnavailableError, StateError, StorageError."""
         return await self.inspection.value(address)
 
     def previous(self, address: TensorAddress) -> TensorAddress | None:
-        """Return the same tensor in the step before, as far as one can be asked for; None if there is none."""
+        """Return the address of the same tensor in the previous step; None if it cannot be requested."""
         return self.inspection.previous(address)
 
     async def view(self, address: TensorAddress, view: View, which: Which = "current") -> ViewResult:
-        """Return a view of a tensor, computed in its process if that can, and the value is not here already."""
+        """Return a view of a tensor, computed in its process if possible, unless the value is on disk."""
         result = await self.inspection.view_at_source(address, view, which)
         return result if result is not None else await super().view(address, view, which)
 
     async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
-        """Return the statistics of a tensor at all steps where they are known, in order."""
+        """Return the statistics of a tensor at all steps at which they are known, in order."""
         return await self.inspection.statistics_over_steps(address, self.same_node(address))
 
     async def statistics_table(
@@ -476,13 +477,13 @@ class LiveSession(Session):
         offset: int = 0,
         limit: int = 100,
     ) -> StatisticsPage:
-        """Return the statistics of all tensors of a step (default: the one shown) that are known."""
+        """Return the known statistics of all tensors of a step (default: the shown step)."""
         if rank is not None:
             self.process_of(rank)
         iteration = iteration_of(self.step if step is None else step)
 
         def read() -> StatisticsPage:
-            several = [one for one in self.ranks if len(self.graphs(one)) > 1]
+            several = [each_rank for each_rank in self.ranks if len(self.graphs(each_rank)) > 1]
             return self.recording.statistics.page(
                 iteration,
                 rank=rank,
@@ -491,13 +492,15 @@ class LiveSession(Session):
                 descending=descending,
                 offset=offset,
                 limit=limit,
-                programs={one: (self.program(one), self.ran(one, iteration)) for one in several},
+                programs={
+                    each_rank: (self.program(each_rank), self.ran(each_rank, iteration)) for each_rank in several
+                },
             )
 
         return await asyncio.to_thread(read)
 
     async def overview(self, rank: int, choice: OverviewChoice, *, read: bool = False) -> Overview:  # noqa: ARG002
-        """Return a statistic of all tensors over all steps, as far as the process told it; there is nothing to read."""
+        """Return a statistic of all tensors over all steps, as far as reported; `read` has no effect."""
         process, hits = self.process_of(rank), self.reported.history.snapshot()
         return await asyncio.to_thread(lambda: overview(self._source(process), hits, choice))
 
@@ -514,28 +517,28 @@ class LiveSession(Session):
         return ReportedSource(self.recording.statistics, process.rank, process.offset, program.first_of)
 
     async def curves(self, rank: int, points: int = 400) -> Curves:
-        """Return what the process told by itself, and of its tensors the loss."""
+        """Return the scalars that the process reported, and the loss from its tensors."""
         process, store, present = self.process_of(rank), self.recording.statistics, self.present_step
         return await asyncio.to_thread(live_curves, process, store, present, points)
 
     async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
-        """Return which graphs ran in which step."""
+        """Return the graphs that ran in each step."""
         process = self.process_of(rank)
         return execution_page(process.executions, process.graphs, self.inspection.kept.iterations(), offset, limit)
 
     async def origins(self) -> tuple[OriginRecord, ...]:
-        """Return where anomalies began, up to the step shown; of MindSpore's own client too little is known."""
+        """Return the origins of anomalies up to the shown step; empty for MindSpore's own client."""
         if not self.identity.is_agent:
             return ()
 
         hits = effects_of(self.hit_list.all())
 
         def find() -> tuple[OriginRecord, ...]:
-            store, found = self.recording.statistics, []
+            store, origins = self.recording.statistics, []
             for rank, process in sorted(self.processes.items()):
-                found += live_origins(store, rank, self.iteration_of(process), process.graphs, hits)
+                origins += live_origins(store, rank, self.iteration_of(process), process.graphs, hits)
             closer = []
-            for origin in in_causal_order(across_ranks(found)):
+            for origin in in_causal_order(across_ranks(origins)):
                 process = self.process_of(origin.address.rank)
                 last, since = self.iteration_of(process), process.closer_since
                 closer += refined_origins(origin, store, last, process.graphs, since)
@@ -543,14 +546,14 @@ class LiveSession(Session):
 
         return await asyncio.to_thread(find)
 
-    # --- what is kept ---
+    # --- recording and closing ---
 
     def changed(self) -> None:
-        """Note that the run's file must be written."""
+        """Note that the file of the run must be written."""
         self._session_file.changed()
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``session.json`` holds."""
+        """Return the content of ``session.json``."""
         return {
             "format": 1,
             "id": self.id,
@@ -566,7 +569,7 @@ class LiveSession(Session):
         }
 
     async def _finish(self, before: asyncio.Task[None] | None) -> None:
-        """Make the recording a dump that has everything; once more if it was one before, and the run went on."""
+        """Complete the recorded dump; repeated if the run continued after an earlier completion."""
         if before is not None:
             await before
         try:
@@ -580,7 +583,7 @@ class LiveSession(Session):
             self._complain(error)
 
     async def write_statistics(self) -> None:
-        """Write what has arrived so far into the dump of the run, so that others can read it there.
+        """Write the statistics received so far into the dump of the run, so that it can be opened.
 
         Raises
         ------
@@ -600,7 +603,7 @@ class LiveSession(Session):
         self.warn_of(error)
 
     async def close(self, reason: str) -> None:
-        """Release the files. A closed session only knows its log.
+        """Release the files. Only the log remains usable afterwards.
 
         Raises
         ------
@@ -619,24 +622,24 @@ class LiveSession(Session):
 
     @property
     def _has_anything(self) -> bool:
-        """Whether the run has anything that somebody could want to look at."""
+        """Whether the run has graphs, statistics or hits."""
         has_graphs = any(process.graphs.graphs for process in self.processes.values())
         return has_graphs or not self.recording.statistics.is_empty or bool(self.reported.history.snapshot())
 
     def forget_graphs(self) -> None:
-        """Let go of the graphs themselves, too: session and processes know each other, so nothing frees them soon."""
+        """Also release the graphs: session and processes refer to each other, so they are not freed soon."""
         super().forget_graphs()
         for process in self.processes.values():
             process.forget_graphs()
 
     async def abandon(self) -> None:
-        """Leave nothing of a session that could not begin."""
+        """Delete everything of a session that failed to start."""
         await self.detach()
         self.recording.close()
         await asyncio.to_thread(self.recording.delete)
 
     async def detach(self) -> None:
-        """Tell the processes that wait that nobody is there any more, and write down what there is."""
+        """Detach waiting processes, and write all files."""
         if self.is_closing:
             return
         self.is_closing = True

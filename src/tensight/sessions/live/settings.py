@@ -1,4 +1,4 @@
-"""Bounds and patience of the server towards training processes, and how it knows who calls."""
+"""Limits and timeouts for training processes, and identification of callers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PageAddress:
-    """Where people look at the sessions of a server.
+    """Address of the page with the sessions of a server.
 
     Attributes
     ----------
     here : str
-        Address of the server's pages on its machine, with the prefix of its paths.
+        Address on the server's machine, with the prefix of its paths.
     elsewhere : str
-        The same for other machines; empty if `here` is for all, or if only this machine reaches it.
+        Address on other machines; empty if it is `here`, too, or if the server cannot be reached from others.
     machine : str
         Host name of the server's machine.
     is_local : bool
-        Whether only this machine reaches it.
+        Whether the server can be reached from its own machine only.
     """
 
     here: str
@@ -27,7 +27,7 @@ class PageAddress:
     is_local: bool
 
     def of(self, session_id: str, machine: str) -> str:
-        """Return the address of a session's page, for who works on a machine."""
+        """Return the address of a session's page, as seen from a machine."""
         is_here = machine == self.machine
         address = f"{(not is_here and self.elsewhere) or self.here}/?run={session_id}"
         return f"{address} on {self.machine}" if self.is_local and not is_here else address
@@ -35,41 +35,42 @@ class PageAddress:
 
 @dataclass(frozen=True, slots=True)
 class LiveSettings:
-    """What a training process may cost, and how long the server waits for it.
+    """Resources that training processes may use, and timeouts for them.
 
     Attributes
     ----------
     lost_after_s : float
-        How long a process whose connection broke may take to come back.
+        Time for a process to reconnect after its connection broke.
     answer_within_s : float
-        How long a process may be silent while it owes a value or a view.
+        Time that a process may be silent while a value or a view is requested from it.
     gather_within_s : float
-        How long the ranks of a training that goes on by itself wait for those that have not attached yet.
+        Time that the ranks of a training that starts without a user wait for ranks that have not attached yet.
     kept_bytes : int
-        Of recorded values per run; the oldest are dropped first.
+        Bytes of recorded values per run; the oldest are dropped first.
     kept_rows : int
         Rows of statistics per run; the oldest iterations are dropped first.
     most_processes : int
-        Attached at the same time.
+        Maximum number of attached processes.
     most_processes_of_a_host : int
-        Attached at the same time from one address, so that no machine takes the room of all others.
+        Maximum number of processes attached from the same address, so that a machine cannot block all others.
     most_graph_bytes : int
-        Of all graphs of a process together.
+        Maximum size of all graphs of a process together.
     most_nodes : int
-        Of a graph. A node can be two bytes of a message, and half a kilobyte and eight microseconds here.
+        Maximum number of nodes of a graph. A node can take two bytes in a message, and half a kilobyte of memory and
+        eight microseconds to parse here.
     most_parts_per_node : int
-        Inputs, attributes, outputs, scopes and lines of code, on average over the most nodes. Real graphs have some
-        tens.
+        Maximum number of inputs, attributes, outputs, scopes and lines of code, per node of `most_nodes`. Real graphs
+        have a few tens.
     most_nodes_of_a_process : int
-        Of all its graphs together.
+        Maximum number of nodes of all graphs of a process together.
     most_ended : int
         Ended sessions that stay listed; older ones can be opened as recorded runs.
     most_drawn_nodes : int
-        A graph with more nodes is listed and searched, but not drawn.
+        Larger graphs are listed and searched, but not drawn.
     heartbeat_second_s : float
-        How long a second of a heartbeat's period is; tests make it short.
+        Duration of a second of a heartbeat's period; shortened in tests.
     page : PageAddress or None
-        Where people look at sessions; without it nothing is told to the terminals of trainings.
+        Address of the page; without it nothing is written to the terminals of trainings.
     """
 
     lost_after_s: float = 30.0
@@ -91,14 +92,14 @@ class LiveSettings:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls.
+    """The caller of a method.
 
     Attributes
     ----------
     peer : str
-        The other end of the connection as gRPC names it, ``ipv4:127.0.0.1:4711``.
+        The peer of the connection in gRPC's notation, ``ipv4:127.0.0.1:4711``.
     process_key : str
-        What the process calls itself in the call's metadata; empty from MindSpore's own client.
+        Key of the process in the call's metadata; empty for MindSpore's own client.
     """
 
     peer: str
@@ -106,10 +107,10 @@ class Caller:
 
     @property
     def host(self) -> str:
-        """The peer without its port, which is another one in every connection."""
+        """The peer without its port, which differs between connections."""
         return self.peer.rpartition(":")[0] or self.peer
 
     @property
     def address(self) -> str:
-        """Host and port for people: ``127.0.0.1:4711``."""
+        """Host and port for display: ``127.0.0.1:4711``."""
         return self.peer.partition(":")[2] or self.peer

@@ -1,4 +1,4 @@
-"""Work that is shielded from cancellation while it holds a file."""
+"""Work that is shielded from cancellation, for example while a file is open."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _Result = TypeVar("_Result")
 
 
 async def shielded(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a coroutine to its end; a caller that is cancelled in the meantime is held until then."""
+    """Run a coroutine to completion; cancellation of the caller is deferred until then."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         await asyncio.wait({running})
-        # Looked at, so that it does not count as an error that nobody has seen.
+        # Retrieve the exception, so that asyncio does not log it.
         _ = running.cancelled() or running.exception()
         raise
 
 
 async def shielded_in_thread(work: Callable[[], _Result]) -> _Result:
-    """Run a function in a thread to its end; see `shielded`."""
+    """Run a function in a thread to completion; see `shielded`."""
     return await shielded(asyncio.to_thread(work))

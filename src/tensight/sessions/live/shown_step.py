@@ -1,4 +1,4 @@
-"""Looking back: an earlier step of a training is shown, while the training stays where it is stopped."""
+"""Shows an earlier step of a stopped training, which stays at its current step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HitsOfSteps(Protocol):
 
 
 class ShowingSession(RunningSession, Protocol):
-    """What looking back needs of a session; see `LiveSession`."""
+    """The part of a session that `ShownStep` needs; see `LiveSession`."""
 
     recording: Recording
     events: EventLog
@@ -36,18 +36,18 @@ class ShowingSession(RunningSession, Protocol):
 
     @property
     def reported(self) -> HitsOfSteps:
-        """Has the hits."""
+        """Stores the hits."""
 
     @property
     def inspection(self) -> KnownValues:
-        """Has the values."""
+        """Stores the values."""
 
 
 class ShownStep:
-    """Which step of a session is shown.
+    """The shown step of a session.
 
-    Of an earlier one there are the hits and statistics that were recorded, and values as far as the process still has
-    them. Nothing moves in the training; whoever lets it go on sees the present again.
+    For an earlier step, recorded hits and statistics are shown, and values that the process still has. The training
+    itself does not move; when it continues, the current step is shown again.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class ShownStep:
     Attributes
     ----------
     step : int or None
-        The earlier one; None for that at which the training is stopped.
+        The earlier step; None for the step at which the training is stopped.
     """
 
     def __init__(self, session: ShowingSession) -> None:
@@ -81,7 +81,7 @@ class ShownStep:
         Raises
         ------
         StateError
-            The training does not stand still, or nothing is known of such a step.
+            The training is not paused, or nothing is known about the step.
         InputError
             There is no such step.
         """
@@ -96,23 +96,23 @@ class ShownStep:
                 f"earlier steps are shown while the training is paused; it is {session.state.value}", code="not-paused"
             )
         present = session.present_step
-        known = await asyncio.to_thread(self._known_steps, present)
+        steps = await asyncio.to_thread(self._known_steps, present)
         if command.action == "step_back":
-            before = bisect_left(known, session.step)
+            before = bisect_left(steps, session.step)
             if not before:
                 raise StateError(f"nothing is known of a step before step {session.step}")
-            step = known[max(before - max(command.steps, 1), 0)]
+            step = steps[max(before - max(command.steps, 1), 0)]
         else:
             step = command.steps
             if not 0 <= step <= present:
                 raise InputError(f"there is no step {step}; the training is at step {present}")
-            if step not in known:
-                some = ", ".join(map(str, known[-20:]))
+            if step not in steps:
+                some = ", ".join(map(str, steps[-20:]))
                 raise StateError(f"nothing is known of step {step}; of these there is something: {some}")
         self._show(step, present)
 
     def return_to_present(self) -> None:
-        """Show the step at which the training is stopped, which is about to go on."""
+        """Show the current step of the training."""
         if self.step is not None:
             self._show(self._session.present_step, self._session.present_step)
 
@@ -130,11 +130,12 @@ class ShownStep:
         session.announce(news=True)
 
     def _known_steps(self, present: int) -> list[int]:
-        """Return the steps of which anything is known, in order; the last is that at which the training is stopped."""
+        """Return the steps with any recorded data, in order; the last is the current step of the training."""
         session = self._session
         steps = {step_of(iteration) for iteration in session.recording.statistics.iterations()}
         steps.update(
-            session.reported.history.snapshot(), (step_of(one) for one in session.inspection.kept.iterations())
+            session.reported.history.snapshot(),
+            (step_of(iteration) for iteration in session.inspection.kept.iterations()),
         )
         for process in session.live:
             if process.oldest is not None:

@@ -1,7 +1,4 @@
-"""The statistics that a run has told so far, in a database file: millions of rows in little memory.
-
-All methods may be called in any thread, one at a time.
-"""
+"""The statistics that a run has reported so far, in a database file: millions of rows in little memory."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
 FILE = "statistics.sqlite"
 
 MOST_TENSORS = 2_000_000
-"""Different tensors of a run of which statistics are kept."""
+"""Maximum number of different tensors of a run with statistics."""
 
 _LARGEST = 2**63 - 1
 
@@ -50,7 +47,7 @@ _SICK = {
     "explosion": f'"max" > {EXPLOSION_LIMIT} OR "min" < -{EXPLOSION_LIMIT}',
     "all_zero": "zero_count = count AND count > 1",
 }
-"""Rows that show an anomaly, by its name; an index of each makes the first iteration with one quick to find."""
+"""Conditions for rows that show an anomaly, by its name; partial indices find the first such iteration quickly."""
 
 _SCHEMA = (
     f"""
@@ -96,7 +93,7 @@ _IDENTITY = ("id", "rank", "graph", "node", "io", "slot")
 
 _TENSORS = "SELECT id, graph, node, io, slot, type, position FROM tensors WHERE rank = ? ORDER BY id"
 
-# DISTINCT would look at every row.
+# DISTINCT would scan every row.
 _ITERATIONS = """
 WITH RECURSIVE found (iteration) AS (
     SELECT min(iteration) FROM statistics UNION ALL
@@ -106,14 +103,14 @@ WITH RECURSIVE found (iteration) AS (
 
 
 class StatisticsStore:
-    """The statistics of one run.
+    """The statistics of a run. Thread-safe.
 
     Parameters
     ----------
     path : Path
-        The file; continued if it exists.
+        The file; extended if it exists.
     most_rows : int
-        When there are more, the oldest iterations are dropped.
+        Maximum number of rows; the oldest iterations are dropped first.
 
     Raises
     ------
@@ -134,7 +131,7 @@ class StatisticsStore:
         except sqlite3.Error as error:
             raise self._storage_error(error) from error
         try:
-            # What is lost when the machine crashes is not worth a flush for every step.
+            # Losing the latest rows in a crash of the machine is acceptable; a flush for every step is not.
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;" + _SCHEMA)
             self._add_newer_columns()
             self._rows = int(self._database.execute("SELECT count(*) FROM statistics").fetchone()[0])
@@ -144,11 +141,11 @@ class StatisticsStore:
         self.is_empty = not self._rows
 
     def _add_newer_columns(self) -> None:
-        """Add the statistics that the file of an older version has no columns for; nothing is known there."""
+        """Add columns for statistics that a file of an older version does not have; they are unknown in its rows."""
         for table, kind, names in (("statistics", "", NUMBERS), ("step_columns", "BLOB", step_columns.STORED)):
-            found = {row[1] for row in self._database.execute(f"PRAGMA table_info({table})")}
+            columns = {row[1] for row in self._database.execute(f"PRAGMA table_info({table})")}
             for name in names:
-                if name not in found:
+                if name not in columns:
                     self._database.execute(f'ALTER TABLE {table} ADD COLUMN "{name}" {kind}')
 
     def close(self) -> None:
@@ -169,12 +166,12 @@ class StatisticsStore:
             self._insert(tensors, lambda: map(self._values, rows), lambda: self._add_rows(rows))
 
     def add_block(self, tensors: Sequence[ReportedTensor], block: ReceivedBlock) -> None:
-        """Add statistics that came in columns.
+        """Add a block of statistics in columns.
 
         Parameters
         ----------
         tensors : sequence of ReportedTensor
-            Of each row of the block.
+            The tensor of each row of the block.
         block : ReceivedBlock
 
         Raises
@@ -188,15 +185,15 @@ class StatisticsStore:
             )
 
     def add_scalars(self, rank: int, iteration: int, scalars: Sequence[Scalar]) -> None:
-        """Add numbers of an iteration that are no tensors; those of the same name are replaced.
+        """Add scalars of an iteration that are not tensors; scalars with the same name are replaced.
 
         Raises
         ------
         StorageError
             The disk is full.
         """
-        # NaN and the infinities are no numbers to SQLite.
-        rows = [(rank, one.name, one.slot, iteration, repr(one.value)) for one in scalars]
+        # SQLite does not store NaN and infinities as numbers.
+        rows = [(rank, scalar.name, scalar.slot, iteration, repr(scalar.value)) for scalar in scalars]
         with self._lock:
             try:
                 self._database.execute("BEGIN")
@@ -206,14 +203,14 @@ class StatisticsStore:
                 raise self._storage_error(error) from error
 
     def scalars(self, rank: int) -> dict[tuple[str, int], list[tuple[int, float]]]:
-        """Return the numbers that a rank told, by name and slot: iteration and value, in order."""
-        found: dict[tuple[str, int], list[tuple[int, float]]] = {}
+        """Return the scalars that a rank reported, by name and slot: iteration and value, in order."""
+        by_name: dict[tuple[str, int], list[tuple[int, float]]] = {}
         rows = self._query(
             "SELECT name, slot, iteration, value FROM scalars WHERE rank = ? ORDER BY name, slot, iteration", (rank,)
         )
         for name, slot, iteration, value in rows:
-            found.setdefault((name, slot), []).append((iteration, float(value)))
-        return found
+            by_name.setdefault((name, slot), []).append((iteration, float(value)))
+        return by_name
 
     def _insert(
         self,
@@ -228,24 +225,24 @@ class StatisticsStore:
                 self._add_tensors(tensors)
                 self._database.executemany(_INSERT, values())
                 add_columns()
-                # Replaced rows count as well, so this is only a reason to count.
+                # An upper bound, since replaced rows are included; `_drop_oldest` counts exactly.
                 self._rows += len(tensors)
                 if self._rows > self._most_rows:
                     self._drop_oldest()
         except sqlite3.Error as error:
-            # Tensors that were only just added are not there.
+            # Tensors that were just added have been rolled back.
             self._ids.clear()
             self._listed.clear()
             raise self._storage_error(error) from error
         self.is_empty = not self._rows
 
     def of(self, key: TensorKey, iteration: int) -> Statistics | None:
-        """Return what is known of a tensor in an iteration."""
-        found = self._select("WHERE statistics.tensor = ? AND iteration = ?", (self._id(key), iteration))
-        return found[0].statistics if found else None
+        """Return the statistics of a tensor in an iteration; None if unknown."""
+        rows = self._select("WHERE statistics.tensor = ? AND iteration = ?", (self._id(key), iteration))
+        return rows[0].statistics if rows else None
 
     def history(self, key: TensorKey) -> list[StatisticsRow]:
-        """Return what is known of a tensor in all iterations, in order."""
+        """Return the statistics of a tensor in all iterations, in order."""
         return self._select("WHERE statistics.tensor = ? ORDER BY iteration", (self._id(key),))
 
     def page(
@@ -260,21 +257,23 @@ class StatisticsStore:
         limit: int = 100,
         programs: Mapping[int, tuple[Program, frozenset[str]]] = MappingProxyType({}),
     ) -> StatisticsPage:
-        """Return some of the tensors of an iteration of which statistics are known, sorted.
+        """Return a sorted page of the statistics of an iteration.
 
         Parameters
         ----------
         iteration : int
         rank : int or None
-            Only of this one.
+            Only tensors of this rank; None for all.
         query : str
-            Words, parts of the node's name or the operator's type in any case; all must be there.
+            Words, each part of the node's name or the operator's type, case-insensitive; all must match.
         sort : str
-            One of `statistics_pages.SORT_COLUMNS`. Tensors that have no such number come last either way.
+            One of `statistics_pages.SORT_COLUMNS`. Tensors without a value come last either way.
         descending : bool
         offset, limit : int
+            Index of the first row, and the maximum number of rows.
         programs : mapping of int to (Program, frozenset of str)
-            Of ranks with several graphs, and those that ran: a tensor that was told with several is one row.
+            For ranks with several graphs: the program, and the graphs that ran. A tensor that was reported for several
+            graphs is a single row.
 
         Raises
         ------
@@ -283,15 +282,15 @@ class StatisticsStore:
         """
         require_page(sort, offset, limit)
         ids = self._ordered(iteration, rank, query, sort, descending, programs)
-        wanted = ids[offset : offset + limit].tolist()
+        page_ids = ids[offset : offset + limit].tolist()
         rows = self._query(
             f"{_SELECT_PAGE} WHERE iteration = ? AND tensor IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own
-            (iteration, json.dumps(wanted)),
+            (iteration, json.dumps(page_ids)),
         )
         by_id = {row[0]: _row(row[1:]) for row in rows}
-        # What was dropped in the meantime has no row.
+        # Tensors that were dropped meanwhile have no row.
         return StatisticsPage(
-            total=len(ids), offset=offset, rows=tuple(by_id[number] for number in wanted if number in by_id)
+            total=len(ids), offset=offset, rows=tuple(by_id[number] for number in page_ids if number in by_id)
         )
 
     def _ordered(
@@ -303,7 +302,7 @@ class StatisticsStore:
         descending: bool,
         programs: Mapping[int, tuple[Program, frozenset[str]]],
     ) -> NDArray[np.int64]:
-        """Return the ids of tensors in an order that is worked out once for all pages, until more is told."""
+        """Return the sorted ids of tensors; cached for further pages until more statistics arrive."""
         key = (self._version, iteration, rank, query, sort, descending, tuple(programs.items()))
         ids = self._orders.get(key)
         if ids is None:
@@ -322,23 +321,23 @@ class StatisticsStore:
         names: tuple[str, ...],
         programs: Mapping[int, tuple[Program, frozenset[str]]],
     ) -> _StoredRows:
-        """Return some columns of what was told of an iteration, as it ran."""
+        """Return columns of the statistics of an iteration, in execution order."""
         columns = (*_IDENTITY, *(name for name in names if name not in _IDENTITY))
         where, values = ("", (iteration,)) if rank is None else (" AND rank = ?", (iteration, rank))
-        found = self._query(
+        rows = self._query(
             f"SELECT {', '.join(map(_quoted, columns))} FROM statistics"  # noqa: S608 - names of our own columns
             f" JOIN tensors ON tensors.id = statistics.tensor WHERE iteration = ?{where}"
             " ORDER BY rank, position IS NULL, position, io, slot, id",
             values,
         )
-        return _StoredRows(columns, _each_once(found, programs) if programs else found)
+        return _StoredRows(columns, _each_once(rows, programs) if programs else rows)
 
     def iterations(self) -> list[int]:
-        """Return the iterations of which statistics are known, in order."""
+        """Return the iterations with statistics, in order."""
         return [row[0] for row in self._query(_ITERATIONS, ())]
 
     def of_iteration(self, iteration: int) -> Iterator[StatisticsRow]:
-        """Return all that is known of an iteration, as it ran."""
+        """Return all statistics of an iteration, in execution order."""
         return iter(self._select("WHERE iteration = ? ORDER BY rank, position, io, slot", (iteration,)))
 
     def tensors_of(self, rank: int) -> list[tuple[int, str, str, Literal["input", "output"], int, str, int | None]]:
@@ -346,7 +345,7 @@ class StatisticsStore:
         return self._query(_TENSORS, (rank,))
 
     def iterations_of(self, rank: int) -> NDArray[np.int64]:
-        """Return the iterations of which a rank told statistics, in order."""
+        """Return the iterations for which a rank reported statistics, in order."""
         return step_columns.iterations_of(self._query, rank)
 
     def columns(
@@ -357,39 +356,39 @@ class StatisticsStore:
 
     def first_with(self, anomaly: str, rank: int, after: int) -> int | None:
         """Return the first iteration after another in which a tensor of a rank shows an anomaly."""
-        found = self._query(
+        rows = self._query(
             f"SELECT iteration FROM statistics INDEXED BY sick_{anomaly} CROSS JOIN tensors"  # noqa: S608 - our own
             f" ON tensors.id = statistics.tensor WHERE ({_SICK[anomaly]}) AND iteration > ? AND rank = ?"
             " ORDER BY iteration LIMIT 1",
             (after, rank),
         )
-        return int(found[0][0]) if found else None
+        return int(rows[0][0]) if rows else None
 
     def reported(self, rank: int, iteration: int, *, only_parameters: bool = False) -> list[tuple[Any, ...]]:
-        """Return what is known of an iteration of a rank, a tuple for each tensor; see `reported_steps.TOLD`."""
+        """Return the statistics of an iteration of a rank, a tuple for each tensor; see `reported_steps`."""
         which = " AND type = 'Parameter'" if only_parameters else ""
         return self._query(f"{_SELECT_REPORTED} WHERE iteration = ? AND rank = ?{which}", (iteration, rank))
 
     def _add_tensors(self, tensors: Iterable[ReportedTensor]) -> None:
         for tensor in tensors:
-            # Its position is another one when its graph has grown.
+            # The position changes when the graph has grown.
             key, kind, position = tensor
             if self._listed.get(key) == tensor:
                 continue
             if key not in self._ids and len(self._ids) >= MOST_TENSORS:
                 raise StorageError(f"statistics of more than {MOST_TENSORS:,} different tensors are not kept")
-            found = self._database.execute(
+            cursor = self._database.execute(
                 "INSERT INTO tensors (rank, graph, node, io, slot, type, position) VALUES (?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT DO UPDATE SET type = excluded.type, position = excluded.position RETURNING id",
                 (*key, kind, position),
             )
-            self._ids[key] = int(found.fetchone()[0])
+            self._ids[key] = int(cursor.fetchone()[0])
             self._listed[key] = tensor
 
     def _add_rows(self, rows: Sequence[ReportedRow]) -> None:
-        # A constant is of no step.
-        of_steps = [row for row in rows if row.type != CONSTANT]
-        step_columns.add_rows(self._database, of_steps, [self._ids[row.key] for row in of_steps])
+        # Constants do not belong to a step.
+        step_rows = [row for row in rows if row.type != CONSTANT]
+        step_columns.add_rows(self._database, step_rows, [self._ids[row.key] for row in step_rows])
 
     def _add_columns(self, tensors: Sequence[ReportedTensor], block: ReceivedBlock) -> None:
         if tensors:
@@ -418,7 +417,7 @@ class StatisticsStore:
         )
         for (key, *_), dtype, shape, content_hash, size, counts, numbers in columns:
             named = (block.iteration, self._ids[key], dtype, shapes[shape], _hash_text(content_hash), False)
-            # A column takes NaN for unknown.
+            # NaN in a column means unknown.
             yield (*named, size, *counts, *numbers)
 
     def _drop_oldest(self) -> None:
@@ -431,14 +430,14 @@ class StatisticsStore:
             self._database.execute("DELETE FROM step_columns WHERE iteration = ?", ends[:1])
 
     def _id(self, key: TensorKey) -> int:
-        known = self._ids.get(key)
-        if known is not None:
-            return known
-        found = self._query("SELECT id FROM tensors WHERE (rank, graph, node, io, slot) = (?, ?, ?, ?, ?)", key)
-        return int(found[0][0]) if found else -1
+        tensor_id = self._ids.get(key)
+        if tensor_id is not None:
+            return tensor_id
+        rows = self._query("SELECT id FROM tensors WHERE (rank, graph, node, io, slot) = (?, ?, ?, ?, ?)", key)
+        return int(rows[0][0]) if rows else -1
 
     def _select(self, rest: str, values: Sequence[object]) -> list[StatisticsRow]:
-        return [_row(found) for found in self._query(f"{_SELECT} {rest}", values)]
+        return [_row(row) for row in self._query(f"{_SELECT} {rest}", values)]
 
     def _query(self, text: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         with self._lock:
@@ -453,9 +452,9 @@ class StatisticsStore:
 
 
 def received_statistics(whole: TensorStatistics) -> ReceivedStatistics:
-    """Return statistics that were computed here as if a process had reported them."""
-    known = {name: getattr(whole, name) for name in (*COUNTS, *MEASURES)}
-    return ReceivedStatistics(whole.dtype, whole.shape, whole.size_bytes, known, whole.content_hash, partial=False)
+    """Convert statistics that the server computed to the type of reported ones."""
+    numbers = {name: getattr(whole, name) for name in (*COUNTS, *MEASURES)}
+    return ReceivedStatistics(whole.dtype, whole.shape, whole.size_bytes, numbers, whole.content_hash, partial=False)
 
 
 def statistics_of(received: ReceivedStatistics) -> Statistics:
@@ -477,7 +476,7 @@ def statistics_of(received: ReceivedStatistics) -> Statistics:
 
 
 class _StoredRows:
-    """Columns of the tensors of an iteration: `StepRows`."""
+    """Columns of the tensors of an iteration; implements `StepRows`."""
 
     def __init__(self, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
         self._columns = dict(zip(columns, zip(*rows, strict=True), strict=True)) if rows else {}
@@ -488,7 +487,7 @@ class _StoredRows:
         return self._columns.get(name, ())
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """Return a column of numbers; NaN where there is none."""
+        """Return a column of numbers; NaN where unknown."""
         return np.array(self._columns.get(name, ()), np.float64)
 
 
@@ -497,49 +496,49 @@ def _quoted(name: str) -> str:
 
 
 def _each_once(
-    found: Sequence[tuple[Any, ...]], programs: Mapping[int, tuple[Program, frozenset[str]]]
+    rows: Sequence[tuple[Any, ...]], programs: Mapping[int, tuple[Program, frozenset[str]]]
 ) -> list[tuple[Any, ...]]:
-    """Return rows without those of a tensor that was told with another graph of the program, too.
+    """Return the rows with a single row for each tensor that was reported for several graphs of the program.
 
-    Of several rows that which was told with a graph that ran stays where it stood; of several of these the one whose
-    graph came first, however the rows are sorted.
+    A row for a graph that ran is preferred, then the row with the smallest id, whose graph arrived first. The order of
+    the rows is kept.
     """
     chosen: dict[tuple[Any, ...], tuple[bool, int]] = {}
-    for number, rank, graph, node, io, slot, *_ in found:
+    for number, rank, graph, node, io, slot, *_ in rows:
         program, ran = programs.get(rank, (None, frozenset()))
         key = (rank, graph if program is None else program.first_of(graph, node), node, io, slot)
         candidate = graph not in ran, number
         chosen[key] = min(chosen.get(key, candidate), candidate)
     ids = {number for _, number in chosen.values()}
-    return [row for row in found if row[0] in ids]
+    return [row for row in rows if row[0] in ids]
 
 
 def _storable(value: object) -> object:
-    """Return a value for a question: half a surrogate pair, or a number beyond 64 bits, is found nowhere."""
+    """Make a value valid as a parameter of a query; lone surrogates, and integers beyond 64 bits, match nothing."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     return min(value, _LARGEST) if isinstance(value, int) else value
 
 
 def _hash_text(content_hash: int | None) -> str:
-    """Return a hash as it is shown; empty if none was taken."""
+    """Return a hash as text; empty if there is none."""
     return f"{content_hash:016x}" if content_hash else ""
 
 
 def _number(value: float | None) -> float | None:
-    """Return what a column holds; SQLite has no integers beyond 64 bits and takes NaN for unknown."""
+    """Return a value for a column: integers are limited to 64 bits, NaN becomes NULL."""
     if isinstance(value, int):
         return min(value, _LARGEST)
     return None if value is None or math.isnan(value) else value
 
 
-def _row(found: tuple[Any, ...]) -> StatisticsRow:
-    rank, graph, node, io, slot, kind, position, iteration, dtype, shape, content_hash, partial, *numbers = found
-    known = dict(zip(NUMBERS, numbers, strict=True))
-    unknown = tuple(name for name in COUNTS if known[name] is None)
+def _row(row: tuple[Any, ...]) -> StatisticsRow:
+    rank, graph, node, io, slot, kind, position, iteration, dtype, shape, content_hash, partial, *numbers = row
+    values = dict(zip(NUMBERS, numbers, strict=True))
+    unknown = tuple(name for name in COUNTS if values[name] is None)
     for name in unknown:
-        known[name] = 0
-    measures = {name: value for name in MEASURES if (value := known[name]) is not None and math.isfinite(value)}
+        values[name] = 0
+    measures = {name: value for name in MEASURES if (value := values[name]) is not None and math.isfinite(value)}
     return StatisticsRow(
         address=str(TensorAddress(rank, graph, node, slot, iteration, io)),
         rank=rank,
@@ -556,7 +555,7 @@ def _row(found: tuple[Any, ...]) -> StatisticsRow:
             content_hash=content_hash,
             partial=bool(partial),
             unknown=unknown,
-            **{name: known[name] for name in ("size_bytes", *COUNTS)},
+            **{name: values[name] for name in ("size_bytes", *COUNTS)},
             **measures,
         ),
     )

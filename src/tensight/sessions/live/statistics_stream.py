@@ -1,4 +1,4 @@
-"""Statistics that a process sends as it runs, into the store."""
+"""Receives statistics that a process sends while it runs, and adds them to the store."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from tensight.wire.telemetry_pb2 import StatisticsRows
 
 MOST_ROWS = 200_000
-"""Rows of statistics of one message that are looked at; messages are bounded, and so are fewer."""
+"""Rows of statistics of a message that are stored; further ones are ignored."""
 
 MOST_SCALARS = 100
-"""Numbers of a training at one step that are kept."""
+"""Scalars of a step that are stored; further ones are ignored."""
 
 
 class RecordedRun(Protocol):
-    """The run that a process is part of, as far as what it tells is kept."""
+    """A run with a recording."""
 
     @property
     def recording(self) -> Recording:
-        """Where it is kept."""
+        """Its recording."""
 
 
 class ReportingProcess(Protocol):
-    """A process that tells statistics; see `TrainingProcess`."""
+    """A process that reports statistics; see `TrainingProcess`."""
 
     graphs: RankGraphs
     executions: Executions
@@ -40,7 +40,7 @@ class ReportingProcess(Protocol):
 
     @property
     def session(self) -> RecordedRun:
-        """The session that it belongs to."""
+        """Its session."""
 
     @property
     def rank(self) -> int:
@@ -48,12 +48,12 @@ class ReportingProcess(Protocol):
 
 
 class StatisticsStream:
-    """The messages of one call, which may name tensors by numbers.
+    """The messages of a call, which may refer to tensors by numbers.
 
     Parameters
     ----------
     process : ReportingProcess
-        That sends them.
+        The sender.
     """
 
     def __init__(self, process: ReportingProcess) -> None:
@@ -63,14 +63,14 @@ class StatisticsStream:
         self._graphs = 0
 
     def take(self, batch: StatisticsRows) -> None:
-        """Keep what a message tells; to be called in a thread, in the order of the messages.
+        """Store the statistics of a message. Call it in a thread, in the order of the messages.
 
         Raises
         ------
         WireError
-            It tells what cannot be.
+            The message is invalid.
         StorageError
-            It cannot be kept.
+            The statistics cannot be stored.
         """
         store = self._process.session.recording.statistics
         if batch.HasField("block"):
@@ -86,7 +86,7 @@ class StatisticsStream:
             store.add(self._rows(batch))
 
     def _tensors(self, named: list[BlockTensor]) -> list[ReportedTensor]:
-        """Return the names of some tensors in the store, found out once for the graphs that there are."""
+        """Return the tensors as they are named in the store; cached until the graphs change."""
         version = self._process.graphs.version
         if version != self._graphs:
             self._received, self._graphs = {}, version
@@ -97,18 +97,18 @@ class StatisticsStream:
         return [received[tensor] for tensor in named]
 
     def _note_graph(self, iteration: int, name: str) -> None:
-        """Note which graph ran: an agent names the tensors of a step after the program of that step."""
+        """Note which graph ran: an agent reports the tensors of a step for the graph of that step."""
         graph = self._process.graphs.graph(name)
         if graph is not None:
             self._process.executions.note(iteration, graph.root_id)
 
     def _meant(self, tensor: BlockTensor) -> ReportedTensor:
         process = self._process
-        found = process.graphs.meant(tensor.node, tensor.graph, process.root_id)
-        if found is None:
+        graph_and_node = process.graphs.meant(tensor.node, tensor.graph, process.root_id)
+        if graph_and_node is None:
             key = TensorKey(process.rank, tensor.graph, tensor.node, tensor.io, tensor.slot)
             return ReportedTensor(key, "", tensor.position + 1)
-        graph, node = found
+        graph, node = graph_and_node
         key = TensorKey(process.rank, graph.name, node.name, tensor.io, tensor.slot)
         return ReportedTensor(key, node.type, process.graphs.number(node))
 

@@ -1,7 +1,7 @@
-"""Statistics once more, as they are pictured: a few numbers of all tensors of a step in columns.
+"""A second copy of statistics in columns, for the overview: a few numbers of all tensors of a step.
 
-An overview looks at every tensor of every step. From rows that would take as many seconds as there are millions of
-them; a column of thousands of tensors is read as it lies in the file.
+The overview needs every tensor of every step. Reading rows takes about a second per million; a column of thousands of
+tensors is read as a single blob.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _INSERT = (
 _ITERATIONS = "SELECT DISTINCT iteration FROM step_columns WHERE rank = ? ORDER BY iteration"
 
 _READ_AT_ONCE = 64
-"""Iterations; between two reads, the training can tell more."""
+"""Iterations read at once; between two reads, the training can add statistics."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -57,7 +57,7 @@ def add_columns(
     counts: NDArray[np.float64],
     numbers: NDArray[np.float64],
 ) -> None:
-    """Add what a process told of some tensors at an iteration.
+    """Add the reported statistics of tensors at an iteration.
 
     Parameters
     ----------
@@ -65,11 +65,11 @@ def add_columns(
         In a transaction.
     rank, iteration : int
     tensors : sequence of int
-        Their ids in the store.
+        Ids of the tensors in the store.
     counts : array, shape (n, len(COUNTS))
-        In the order of `COUNTS`; NaN for unknown.
+        In the order of `COUNTS`; NaN where unknown.
     numbers : array, shape (n, len(MEASURES))
-        In the order of `MEASURES`; NaN where there is none.
+        In the order of `MEASURES`; NaN where unknown.
     """
     by_name = dict(zip(COUNTS, counts.T, strict=True))
     columns = {**dict(zip(MEASURES, numbers.T, strict=True)), **percentages(by_name)}
@@ -79,13 +79,13 @@ def add_columns(
 
 
 def add_rows(database: sqlite3.Connection, rows: Sequence[ReportedRow], ids: Sequence[int]) -> None:
-    """Add rows of any ranks and iterations; `ids` has the id of the tensor of each."""
+    """Add rows of any ranks and iterations; `ids` contains the tensor id of each row."""
     ordered = sorted(zip(rows, ids, strict=True), key=lambda pair: _rank_and_iteration(pair[0]))
     for (rank, iteration), group in groupby(ordered, lambda pair: _rank_and_iteration(pair[0])):
-        own = list(group)
-        counts = np.array([[getattr(row.statistics, name) for name in COUNTS] for row, _ in own], np.float64)
-        numbers = np.array([[getattr(row.statistics, name) for name in MEASURES] for row, _ in own], np.float64)
-        add_columns(database, rank, iteration, [number for _, number in own], counts, numbers)
+        step_rows = list(group)
+        counts = np.array([[getattr(row.statistics, name) for name in COUNTS] for row, _ in step_rows], np.float64)
+        numbers = np.array([[getattr(row.statistics, name) for name in MEASURES] for row, _ in step_rows], np.float64)
+        add_columns(database, rank, iteration, [number for _, number in step_rows], counts, numbers)
 
 
 def _rank_and_iteration(row: ReportedRow) -> tuple[int, int]:
@@ -93,7 +93,7 @@ def _rank_and_iteration(row: ReportedRow) -> tuple[int, int]:
 
 
 def iterations_of(query: Query, rank: int) -> NDArray[np.int64]:
-    """Return the iterations of which a rank reported something, in order."""
+    """Return the iterations for which a rank reported statistics, in order."""
     return np.array([row[0] for row in query(_ITERATIONS, (rank,))], np.int64)
 
 
@@ -103,17 +103,17 @@ def read_columns(
     iterations: NDArray[np.int64],
     statistic: OverviewStatistic,
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.float64], NDArray[np.uint8]]]:
-    """Yield iteration, ids of tensors, their values and marks, in order; the same iteration may come several times."""
+    """Yield iteration, tensor ids, values and marks, in order; an iteration may occur several times."""
     names = needed(statistic)
     select = (
         f"SELECT iteration, tensors, marks, {', '.join(names)} FROM step_columns"  # noqa: S608 - names of our own columns
         " WHERE rank = ? AND iteration BETWEEN ? AND ? ORDER BY iteration, number"
     )
     for start in range(0, len(iterations), _READ_AT_ONCE):
-        wanted = iterations[start : start + _READ_AT_ONCE]
-        for iteration, ids, marks, *columns in query(select, (rank, int(wanted[0]), int(wanted[-1]))):
+        batch = iterations[start : start + _READ_AT_ONCE]
+        for iteration, ids, marks, *columns in query(select, (rank, int(batch[0]), int(batch[-1]))):
             values = {
-                # An older version stored no such column.
+                # A file of an older version may not have the column.
                 name: np.full(len(ids) // 4, np.nan) if column is None else np.frombuffer(column, "<f4").astype(float)
                 for name, column in zip(names, columns, strict=True)
             }

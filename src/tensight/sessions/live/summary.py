@@ -1,4 +1,4 @@
-"""The summary of a session of attached processes: what it is doing, and what can be done with it now."""
+"""The summary of a live session: its state, its message and its capabilities."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_MESSAGES = 5
 
 
 class SummarizedSession(RunningSession, Protocol):
-    """What the summary needs of its session; see `LiveSession`."""
+    """The part of a session that the summary needs; see `LiveSession`."""
 
     id: str
     name: str
@@ -41,7 +41,7 @@ class SummarizedSession(RunningSession, Protocol):
         """The ranks that have attached so far."""
 
     def capabilities(self) -> Capabilities:
-        """Return what can be done now."""
+        """Return the current capabilities."""
 
 
 def session_summary(session: SummarizedSession) -> SessionRecord:
@@ -75,7 +75,7 @@ def session_summary(session: SummarizedSession) -> SessionRecord:
 
 
 def capabilities_now(session: SummarizedSession) -> dict[str, bool]:
-    """Return what can be done now beyond what every session can."""
+    """Return the current capabilities beyond those of every session."""
     live = session.live
     is_paused = session.state is State.PAUSED
     at_nodes = is_paused and session.run_controller.can_stop_at_nodes
@@ -101,14 +101,18 @@ def capabilities_now(session: SummarizedSession) -> dict[str, bool]:
 
 
 def message(session: SummarizedSession) -> str:
-    """Return why the session is in its state, for a person; empty if there is nothing to say."""
+    """Return a message for users that explains the state of the session; may be empty."""
     if session.shown.step is not None:
         return f"shows step {session.shown.step}; the training is at step {session.present_step}"
     several = session.identity.world_size > 1
     processes = [session.processes[rank] for rank in session.ranks]
-    found = [f"rank {one.rank}: {one.message}" if several else one.message for one in processes if one.message]
+    messages = [
+        f"rank {process.rank}: {process.message}" if several else process.message
+        for process in processes
+        if process.message
+    ]
     if several and len(processes) < session.identity.world_size and session.live:
-        found.append(f"{len(processes)} of {session.identity.world_size} ranks are attached")
-    if not found and session.state is State.RUNNING and session.run_controller.is_stopping:
-        found.append("stops when the step that is running is done")
-    return "; ".join(found[:_MOST_MESSAGES])
+        messages.append(f"{len(processes)} of {session.identity.world_size} ranks are attached")
+    if not messages and session.state is State.RUNNING and session.run_controller.is_stopping:
+        messages.append("stops when the step that is running is done")
+    return "; ".join(messages[:_MOST_MESSAGES])

@@ -1,7 +1,7 @@
-"""What the terminal of a training is told: where its page is, where it stops and why, and that it goes on.
+"""Messages in the terminal of a training: the address of its page, where and why it stops, and that it continues.
 
-One process of a run is told, for the others write to the same terminal. It writes what comes with a reply that has no
-command, and asks again.
+They are sent to a single process of a run, since the others write to the same terminal. The process writes the text of
+a reply that has no command, and asks again.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ if TYPE_CHECKING:
     from tensight.sessions.records import NodeHits, OriginRecord
 
 STOPPED_FOR_S = 0.5
-"""A stop that a program ends sooner is none that a person waits for."""
+"""Seconds until a stop is reported; shorter stops are ended by a program, not by a user."""
 
 ARRIVED_WITHIN_S = 5.0
-"""Ranks that are still under way when the first one has stopped are waited for so long."""
+"""Seconds to wait for other ranks after the first one has stopped."""
 
 HITS_EVERY_S = 1.0
-"""Stops at hits are written at once, at most so often; others once the training is stopped."""
+"""Minimum seconds between two stops at hits that are reported immediately."""
 
 _MOST_NODES = 100
-"""With hits, among which the first severe one is looked for."""
+"""Nodes with hits that are searched for the first severe one."""
 
 
 class TerminalSession(RunningSession, Protocol):
-    """What a terminal needs of its session; see `LiveSession`."""
+    """The part of a session that its terminal needs; see `LiveSession`."""
 
     id: str
     settings: LiveSettings
     shown: ShownStep
 
     async def origins(self) -> Sequence[OriginRecord]:
-        """Return where the anomalies of the step began."""
+        """Return the origins of anomalies up to the shown step."""
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done soon, and before the session is closed."""
+        """Schedule work that must complete before the session is closed."""
 
 
 class Terminal:
-    """Tells the terminal of a session's training what happens to it.
+    """Writes messages to the terminal of a session's training.
 
     Parameters
     ----------
@@ -69,18 +69,18 @@ class Terminal:
         self._timer: asyncio.TimerHandle | None = None
 
     def greet(self, process: TrainingProcess) -> None:
-        """Tell a process that has attached where its page is."""
+        """Send an attached process the address of its page."""
         page = self._page(process)
         if page and process.rank == 0:
             since = f" after step {process.step}" if process.step else ""
             process.tell(f"attached to the debug server{since}; the training can be watched at {page}")
 
     def stops_at_hits(self) -> None:
-        """Note that hits are why the training stops."""
+        """Note that the training stops because of hits."""
         self._has_hits = True
 
     def stopped(self) -> None:
-        """Note that nothing runs; the training may be stopped already."""
+        """Note that no plan is running; processes may still be on their way to their next stop."""
         session = self._session
         if self._is_telling or self._speaker is not None or session.settings.page is None:
             return
@@ -98,7 +98,7 @@ class Terminal:
             self._timer = loop.call_later(wait_s, self._tell_later, self._stop)
 
     def goes_on(self, plan: RunPlan) -> None:
-        """Note that a run begins."""
+        """Note that a plan starts."""
         if not plan.trains:
             return
         self.leaves()
@@ -107,7 +107,7 @@ class Terminal:
             speaker.tell(f"the training goes on{_how_far(plan)}")
 
     def leaves(self) -> None:
-        """Note that the training goes on, or ends; that hits have stopped it is told all the same."""
+        """Note that the training continues, or ends; a stop at hits is still reported."""
         if self._has_hits and self._speaker is None and time.monotonic() >= self._notified_s + HITS_EVERY_S:
             self._notify(self._first_hit(), None, waits=False)
         self._stop += 1
@@ -117,7 +117,7 @@ class Terminal:
             self._timer = None
 
     def close(self) -> None:
-        """Tell nothing any more."""
+        """Send no further messages."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -129,7 +129,7 @@ class Terminal:
         self._session.later(self._tell(stop))
 
     async def _tell(self, stop: int) -> None:
-        """Tell of a stop, unless the training has gone on meanwhile."""
+        """Report a stop, unless the training has continued meanwhile."""
         first = self._first_hit()
         origin = None if first is None else await self._first_origin()
         if stop == self._stop:
@@ -137,11 +137,11 @@ class Terminal:
             self._notify(first, origin)
 
     def _first_hit(self) -> NodeHits | None:
-        """Return the first node of those that have stopped the training; None if something else has."""
+        """Return the first node with a hit that stopped the training; None if it stopped for another reason."""
         return _first_severe(self._session.shown.present_hits.page(limit=_MOST_NODES).nodes) if self._has_hits else None
 
     def _notify(self, first: NodeHits | None, origin: OriginRecord | None, *, waits: bool = True) -> None:
-        """Have a process write that the training has stopped, and why."""
+        """Let a process write that the training has stopped, and why."""
         session = self._session
         stopped = {process.rank: process for process in session.live if _is_stopped(process)}
         if not stopped or session.settings.page is None:
@@ -168,7 +168,7 @@ class Terminal:
             speaker.tell(code)
 
     async def _first_origin(self) -> OriginRecord | None:
-        """Return where the first anomaly of the step began; None if that is not known."""
+        """Return the origin of the first anomaly, preferably in the current step; None if unknown."""
         session = self._session
         if session.shown.step is not None:
             return None
@@ -179,17 +179,17 @@ class Terminal:
         return next((origin for origin in origins if origin.step == session.step), None) or next(iter(origins), None)
 
     def _finding(self, first: NodeHits, origin: OriginRecord | None) -> str:
-        """Return which watchpoint hit first and on what, or where that began, if that is known."""
+        """Return a sentence with the first watchpoint that hit, and the origin if known, else the first node."""
         hit = next(hit for tensor in first.tensors for hit in tensor.hits if hit.hit)
-        own_name = f" ({hit.name})" if hit.name and hit.condition not in hit.name else ""
+        watchpoint_name = f" ({hit.name})" if hit.name and hit.condition not in hit.name else ""
         amount = self._session.shown.present_hits.tensors
         if origin is not None:
-            return f"{hit.condition}{own_name} on {amount} tensor{'s' * (amount > 1)}: {origin.sentence}"
+            return f"{hit.condition}{watchpoint_name} on {amount} tensor{'s' * (amount > 1)}: {origin.sentence}"
         more = f" and {amount - 1} more" if amount > 1 else ""
-        return f"{hit.condition}{own_name} on {first.node}{more}"
+        return f"{hit.condition}{watchpoint_name} on {first.node}{more}"
 
     def _page(self, process: TrainingProcess) -> str:
-        """Return the address of the session's page, as the machine of a process finds it."""
+        """Return the address of the session's page, as seen from the machine of a process."""
         page = self._session.settings.page
         return "" if page is None else page.of(self._session.id, process.identity.machine)
 
@@ -199,14 +199,14 @@ def _is_stopped(process: TrainingProcess) -> bool:
 
 
 def _position(process: TrainingProcess) -> str:
-    """Return where a process is stopped, in words."""
+    """Describe where a process is stopped."""
     if process.node:
         return f"in step {process.global_step} at {process.node}"
     return f"after step {process.global_step}" if process.global_step else "before the first step"
 
 
 def _how_far(plan: RunPlan) -> str:
-    """Return how far a run goes, in words; empty for one without an end."""
+    """Describe the target of a plan; empty if it has none."""
     if isinstance(plan, NextNode):
         return " to the next operator"
     if isinstance(plan, (PreviousNode, RunToNode)):
@@ -217,7 +217,9 @@ def _how_far(plan: RunPlan) -> str:
 
 
 def _first_severe(nodes: Iterable[NodeHits]) -> NodeHits | None:
-    """Return the first node with a hit of a severe watchpoint, else the first with any."""
-    found = [node for node in nodes if any(hit.hit for tensor in node.tensors for hit in tensor.hits)]
-    severe = (node for node in found if any(hit.severity == "error" for one in node.tensors for hit in one.hits))
-    return next(severe, found[0] if found else None)
+    """Return the first node with a hit of a severe watchpoint, else the first with any hit."""
+    hit_nodes = [node for node in nodes if any(hit.hit for tensor in node.tensors for hit in tensor.hits)]
+    severe = (
+        node for node in hit_nodes if any(hit.severity == "error" for tensor in node.tensors for hit in tensor.hits)
+    )
+    return next(severe, hit_nodes[0] if hit_nodes else None)

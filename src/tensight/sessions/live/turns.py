@@ -1,7 +1,7 @@
-"""Long work that takes turns: each goes on for a moment in a thread that all share, then the next one does.
+"""Time slicing of long work: all jobs share a thread, in which each runs for a time slice in turn.
 
-However much is waiting, one thread at a time competes with the event loop for the interpreter, no work waits for
-another one to end, and what is no longer wanted stops within a moment.
+So only a single thread competes with the event loop for the interpreter, no job waits for another to complete, and a
+cancelled job stops after its time slice.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _thread = ThreadPoolExecutor(1, "turns")
 
 
 async def in_turns(steps: Generator[None, None, _Result]) -> _Result:
-    """Do work that is cut into steps, and return its result.
+    """Run a generator to completion in time slices, and return its result.
 
-    A caller that is cancelled is held until the step that runs is done; the others are not begun.
+    Cancellation of the caller is deferred until the current time slice ends.
     """
     result: list[_Result] = []
 

@@ -1,6 +1,6 @@
-"""Tensors that a process sends: written to files as they arrive, and mapped into memory when somebody looks.
+"""Tensors that a process sends: written to files as they arrive, and memory-mapped when they are read.
 
-However large a tensor is, only a few pieces of it are in memory.
+Only a few pieces of a tensor are in memory, however large it is.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from tensight.wire import TensorPiece
 
 MOST_UNWRITTEN_BYTES = 12 * 2**20
-"""Of one tensor: what has arrived while the disk was busy. The process then waits."""
+"""Maximum number of buffered bytes of a tensor while the disk is busy; then the process waits."""
 
 MOST_DIMENSIONS = 32
-"""Of a tensor that is kept; NumPy 1 knows no more."""
+"""Maximum number of dimensions of a kept tensor, which is the limit of NumPy 1."""
 
 _WRITERS = 2
 
@@ -51,9 +51,9 @@ class KeptValue:
     dtype : numpy.dtype
     shape : tuple of int
     offset : int
-        Where the elements begin, bytes.
+        Offset of the elements in the file, bytes.
     size_bytes : int
-        Of the file.
+        Size of the file.
     """
 
     path: Path
@@ -63,12 +63,12 @@ class KeptValue:
     size_bytes: int
 
     def open(self) -> NDArray[Any]:
-        """Map the value, read-only; it stays readable when the file is deleted.
+        """Memory-map the value, read-only; it stays readable when the file is deleted.
 
         Raises
         ------
         UnavailableError
-            The file is gone.
+            The file no longer exists.
         """
         try:
             with self.path.open("rb") as file:
@@ -83,7 +83,7 @@ class KeptValue:
 
 
 class KeptValues:
-    """The values of a run that are on disk; when there are too many bytes, the oldest go.
+    """The values of a run on disk; the oldest are dropped when they exceed a number of bytes.
 
     Parameters
     ----------
@@ -100,21 +100,21 @@ class KeptValues:
         return self._values.get((key, iteration))
 
     def add(self, key: TensorKey, iteration: int, value: KeptValue) -> list[Path]:
-        """Note a value; return the files that must be deleted because of it."""
+        """Add a value; return the files that must be deleted because of it."""
         dropped = self._drop(key, iteration)
         self._values[key, iteration] = value
         self._bytes += value.size_bytes
         return [*dropped, *self.make_room(0)]
 
     def make_room(self, size_bytes: int) -> list[Path]:
-        """Forget the oldest values until so many bytes fit in; return their files, which must be deleted."""
+        """Drop the oldest values until `size_bytes` fit in; return their files, which must be deleted."""
         dropped: list[Path] = []
         while self._values and self._bytes + size_bytes > self.most_bytes:
             dropped += self._drop(*next(iter(self._values)))
         return dropped
 
     def iterations(self) -> set[int]:
-        """Return the iterations of which there is any value."""
+        """Return the iterations with any value."""
         return {iteration for _, iteration in self._values}
 
     def _drop(self, key: TensorKey, iteration: int) -> list[Path]:
@@ -126,34 +126,34 @@ class KeptValues:
 
 
 def delete(paths: Iterable[Path]) -> None:
-    """Delete files of values; one that is gone already, or cannot be deleted, is let be."""
+    """Delete files of values; ignore files that do not exist or cannot be deleted."""
     for path in paths:
-        # It only takes space, and the next write says so if that runs out.
+        # A leftover file only takes space; the next write reports a full disk.
         with suppress(OSError):
             path.unlink(missing_ok=True)
 
 
 class ValueWriters:
-    """The threads that write what arrives; two of them are as fast as a disk."""
+    """The threads that write arriving values; two of them are as fast as a disk."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_WRITERS, thread_name_prefix="tensight-values")
         self._is_closed = False
 
     def run(self, work: Callable[[], None]) -> asyncio.Future[None]:
-        """Do some work in one of the threads; when they have ended, in any other."""
+        """Run work in one of the threads; after `close`, in the default executor."""
         return asyncio.get_running_loop().run_in_executor(None if self._is_closed else self._pool, work)
 
     def close(self) -> None:
-        """Let the threads end when their work is done."""
+        """Let the threads end when they have completed their work."""
         self._is_closed = True
         self._pool.shutdown(wait=False)
 
 
 class ArrivingTensor:
-    """One tensor while its pieces arrive.
+    """A tensor while its pieces arrive.
 
-    What cannot be written is still taken in and thrown away: the process must not suffer from a full disk here.
+    Pieces that cannot be written are still received and discarded: a full disk here must not disturb the process.
 
     Parameters
     ----------
@@ -183,12 +183,12 @@ class ArrivingTensor:
             self.error = error
 
     async def take(self, piece: TensorPiece) -> None:
-        """Take in a piece. Returns when there is room for the next one.
+        """Receive a piece; return when there is room for the next one.
 
         Raises
         ------
         WireError
-            The piece does not fit those before it.
+            The piece does not match the pieces before it.
         """
         if (piece.dims, piece.data_type) != (self._dims, self._data_type):
             raise wire.WireError(f"the pieces of {self._name} have different types or shapes")
@@ -206,12 +206,12 @@ class ArrivingTensor:
             self._write()
 
     async def complete(self) -> TensorWriter:
-        """Write what is left, and hand over the file, which is to be put in its place.
+        """Write the rest, and return the temporary file, which the caller moves to its place.
 
         Raises
         ------
         TensightError
-            It could not be written, or the tensor is not complete.
+            The tensor could not be written, or is incomplete.
         """
         await self._written()
         self._write()
@@ -224,20 +224,20 @@ class ArrivingTensor:
         return writer
 
     async def why_incomplete(self) -> TensightError:
-        """Return why a tensor whose pieces have ended is not complete."""
+        """Return why the tensor is incomplete, after its last piece."""
         await self._written()
-        missing = f"{self._missing_bytes:,} bytes" if self._missing_bytes else "the word that it is complete"
+        missing = f"{self._missing_bytes:,} bytes" if self._missing_bytes else "the end marker"
         return self.error or wire.WireError(f"{self._name} ends before its end; {missing} did not come")
 
     def discard(self) -> None:
-        """Delete what was written, if it is not in its place, as soon as nothing is being written."""
+        """Delete the temporary file, after a running write."""
         if self._writing is None:
             self._discard_now()
         else:
             self._writing.add_done_callback(self._discard_after)
 
     def _discard_after(self, writing: asyncio.Future[None]) -> None:
-        # Looked at, so that it does not count as an error that nobody has seen.
+        # Retrieve the exception, so that asyncio does not log it.
         _ = writing.cancelled() or writing.exception()
         self._discard_now()
 
@@ -272,7 +272,7 @@ class ArrivingTensor:
                 free = os.statvfs(folder)
                 if free.f_bavail * free.f_frsize < self._missing_bytes_at_first:
                     raise StorageError(
-                        f"{folder}: {self._name} needs {self._missing_bytes_at_first:,} bytes, and there is not as much"
+                        f"{folder}: {self._name} needs {self._missing_bytes_at_first:,} bytes, but there is not enough"
                         " space left; delete old runs, or choose another --workspace"
                     )
                 self._writer = self._recorder.new_tensor(self._dtype, self._dims)
@@ -293,10 +293,10 @@ class ArrivingTensor:
         self._writing = self._writers.run(write)
 
     async def _written(self) -> None:
-        """Wait for the write that is going on, and note if it failed."""
+        """Wait for the running write, and note if it failed."""
         if self._writing is None:
             return
-        # Not awaited itself: whoever stops waiting must not stop the write, whose file is still open.
+        # Not awaited directly: cancelling the waiter must not cancel the write, whose file is still open.
         await asyncio.wait({self._writing})
         writing, self._writing = self._writing, None
         error = writing.exception()

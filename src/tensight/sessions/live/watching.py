@@ -1,4 +1,4 @@
-"""Watchpoints on their way to a process, and hits on their way back."""
+"""Conversion of watchpoints to commands for a process, and of its reported hits to hits of the session."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from tensight.wire.debugger_pb2 import SetCMD
 
 MOST_HITS = 200_000
-"""Hits of one call that are looked at."""
+"""Maximum number of hits of a call; further ones are ignored."""
 
 _WITHOUT_ACTUAL = ("rtol", "range_start_inclusive", "range_end_inclusive")
-"""Parameters for which MindSpore computes no value of the tensor."""
+"""Parameters for which MindSpore computes no actual value."""
 
-# A watchpoint on more nodes than fit into one command travels as several, each with a number of its own.
+# A watchpoint on more nodes than fit into a command is sent in parts, each with its own number.
 _FIRST_PART = 2**30
 _PART_BITS = 10
 _MOST_BYTES = 3 * 2**20
@@ -37,26 +37,26 @@ Signature = tuple[int, int]
 
 
 def part_id(watchpoint: int, part: int) -> int:
-    """Return under which number a part of a watchpoint travels; the first under the watchpoint's own."""
+    """Return the number under which a part of a watchpoint is sent; the first part has the watchpoint's id."""
     return watchpoint if part == 0 else _FIRST_PART + ((watchpoint << _PART_BITS) % _FIRST_PART) + part
 
 
 def watchpoint_of(number: int) -> int:
-    """Return the watchpoint that travels under a number."""
+    """Return the id of the watchpoint that is sent under a number."""
     return number if number < _FIRST_PART else (number - _FIRST_PART) >> _PART_BITS
 
 
 @dataclass(frozen=True, slots=True)
 class WatchChanges:
-    """What a process must be told so that it watches what it should.
+    """The changes of watchpoints to send to a process.
 
     Attributes
     ----------
     commands : list of SetCMD
     sent : dict of int to Signature
-        What it then has, by the number under which it travelled.
+        The watchpoints that it has after these commands, by the number under which they were sent.
     problems : list of str
-        Watchpoints that it cannot be told of.
+        Reasons why watchpoints cannot be sent.
     """
 
     commands: list[SetCMD]
@@ -71,21 +71,21 @@ def watch_changes(
     identity: Identity,
     sent: Mapping[int, Signature | None],
 ) -> WatchChanges:
-    """Compare what a process watches with what it should watch; takes seconds for large graphs.
+    """Compare the watchpoints that a process has with those that it should have; takes seconds for large graphs.
 
     Parameters
     ----------
     watchpoints : sequence of SessionWatchpoint
     nodes_of : callable
-        Returns what a watchpoint watches of each graph of a rank.
+        Returns the nodes that a watchpoint watches in each graph of a rank.
     graphs : RankGraphs
     identity : Identity
-        Of the process.
+        Identity of the process.
     sent : mapping of int to Signature or None
-        What it has; None for what it may have.
+        The watchpoints that it has; None if that is uncertain.
     """
     changes = WatchChanges([], dict(sent), [])
-    wanted: set[int] = set()
+    required_ids: set[int] = set()
     for watchpoint in watchpoints:
         if not watchpoint.enabled:
             continue
@@ -94,7 +94,7 @@ def watch_changes(
             number for number, has in sent.items() if watchpoint_of(number) == watchpoint.id and has == signature
         ]
         if unchanged:
-            wanted.update(unchanged)
+            required_ids.update(unchanged)
             continue
         because = _not_checked_because(watchpoint, identity)
         if because:
@@ -106,10 +106,10 @@ def watch_changes(
             for command in _commands(watchpoint, nodes_of(watchpoint, identity.rank), graphs, identity):
                 changes.commands.append(command)
                 changes.sent[command.id] = signature
-                wanted.add(command.id)
+                required_ids.add(command.id)
         except wire.WireError as error:
             changes.problems.append(str(error))
-    for number in sorted(set(changes.sent) - wanted):
+    for number in sorted(set(changes.sent) - required_ids):
         changes.commands.append(wire.delete_command(number))
         del changes.sent[number]
     return changes
@@ -129,7 +129,7 @@ def _not_checked_because(watchpoint: SessionWatchpoint, identity: Identity) -> s
 def _commands(
     watchpoint: SessionWatchpoint, watched: Iterable[tuple[str, frozenset[str]]], graphs: RankGraphs, identity: Identity
 ) -> Iterator[SetCMD]:
-    """Yield the commands that set a watchpoint: one, or several if it watches more nodes than fit into one."""
+    """Yield the commands that set a watchpoint; several if its nodes do not fit into a single command."""
     selection = str(watchpoint.base) if identity.is_agent and watchpoint.base and not watchpoint.edits else ""
     nodes: list[tuple[str, Node]] = []
     size_bytes, part = 0, 0
@@ -142,7 +142,7 @@ def _commands(
             if size_bytes + node_bytes > _MOST_BYTES:
                 yield _command(watchpoint, part, nodes, identity, selection)
                 if selection:
-                    # It stands for the other nodes, too.
+                    # The selection covers the other nodes.
                     return
                 nodes, size_bytes, part = [], 0, part + 1
             nodes.append((graph_name, node))
@@ -166,23 +166,23 @@ def session_hits(
     iteration: int,
     root_id: int | None = None,
 ) -> list[SessionHit]:
-    """Return what a session tells about hits that a process reported; takes a second for many thousands.
+    """Convert hits that a process reported to hits of the session; takes a second for many thousands.
 
-    Hits on nodes that no graph has, and of watchpoints that are deleted, are hits all the same.
+    Hits on nodes that no graph has, and of deleted watchpoints, are included.
     """
     by_id = {watchpoint.id: watchpoint for watchpoint in watchpoints}
     causes: dict[tuple[int, int], _Cause] = {}
-    found: list[SessionHit] = []
+    hits: list[SessionHit] = []
     for hit in received:
         number = (hit.watchpoint, hit.condition)
         if number not in causes:
             causes[number] = _Cause(watchpoint_of(hit.watchpoint), by_id, hit.condition)
-        known = graphs.meant(hit.node, hit.graph, root_id)
-        node = known[1] if known else None
-        found.append(
+        graph_and_node = graphs.meant(hit.node, hit.graph, root_id)
+        node = graph_and_node[1] if graph_and_node else None
+        hits.append(
             SessionHit(
                 rank=identity.rank,
-                graph=known[0].name if known else hit.graph,
+                graph=graph_and_node[0].name if graph_and_node else hit.graph,
                 node=node.name if node else hit.node,
                 slot=hit.slot,
                 iteration=iteration,
@@ -193,11 +193,11 @@ def session_hits(
                 line=graphs.line(node) if node else None,
             )
         )
-    return found
+    return hits
 
 
 class _Cause:
-    """What hits: a watchpoint as the session knows it, and as the process names it. Found once for many hits."""
+    """A watchpoint with hits, as the session knows it and as the process numbers it; shared by many hits."""
 
     def __init__(self, number: int, watchpoints: Mapping[int, SessionWatchpoint], wire_number: int) -> None:
         self._number = number
@@ -211,7 +211,7 @@ class _Cause:
         self._shown = {parameter.name: parameter for parameter in shown if parameter.kind is not ParameterKind.HIDDEN}
 
     def record(self, hit: ReceivedHit, *, with_actual: bool) -> HitRecord:
-        """Return what a session tells about one of its hits."""
+        """Return the record of a hit."""
         watchpoint = self._watchpoint.watchpoint if self._watchpoint else None
         return HitRecord(
             watchpoint=self._number,

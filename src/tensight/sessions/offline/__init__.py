@@ -1,1 +1,1 @@
-"""Debugging runs at rest: a dump, or what a session recorded of a training that has ended."""
+"""Sessions on dumps, and on the recordings of ended trainings."""

@@ -1,4 +1,4 @@
-"""Checking the watchpoints of a session on one step of a dump."""
+"""Check of the watchpoints of a session on a step of a dump."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class StepCheck:
-    """What watchpoints found in one step.
+    """The result of checking watchpoints on a step.
 
     Attributes
     ----------
     step : int
     hits : tuple of SessionHit
     remarks : tuple of str
-        What could not be checked, and why; a sentence for each watchpoint and reason.
+        Checks that could not be made, and why: a sentence for each watchpoint and reason.
     """
 
     step: int
@@ -47,7 +47,7 @@ class StepCheck:
 
 
 def is_checked_at(watchpoint: SessionWatchpoint, step: int) -> bool:
-    """Return whether a watchpoint looks at a step: those for initial weights at step 0, the others later."""
+    """Return whether a watchpoint is checked at a step: those for initial weights at step 0, the others later."""
     initial_only = watchpoint.watchpoint.check.condition.initial_only
     return watchpoint.enabled and initial_only == (step == 0)
 
@@ -59,21 +59,21 @@ def check_step(
     watchpoints: Sequence[SessionWatchpoint],
     step: int,
 ) -> StepCheck:
-    """Check watchpoints on all ranks of one step.
+    """Check watchpoints on all ranks at a step.
 
     Parameters
     ----------
     analysis : Analysis
     index : TensorIndex
-        Of its dump.
+        Index of its dump.
     watchpoint_list : WatchpointList
-        Knows which nodes each one watches.
+        Provides the nodes of each watchpoint.
     watchpoints : sequence of SessionWatchpoint
-        Those that do not look at this step are left out.
+        Watchpoints that are not checked at this step are skipped.
     step : int
-        Step 0 is the initial weights, as the operators of step 1 saw them.
+        Step 0 is the initial weights, as the operators of step 1 read them.
     """
-    checked = {one.id: one for one in watchpoints if is_checked_at(one, step)}
+    checked = {watchpoint.id: watchpoint for watchpoint in watchpoints if is_checked_at(watchpoint, step)}
     dumped = iteration_of(max(step, 1)) in analysis.dump.iterations()
     if not checked or (step > 0 and not dumped):
         return StepCheck(step, ())
@@ -82,7 +82,10 @@ def check_step(
         return dict(watchpoint_list.nodes_of(checked[watchpoint.id], rank))
 
     results = check(
-        analysis, [one.watchpoint for one in checked.values()], steps=[max(step, 1)] if dumped else [], nodes=nodes
+        analysis,
+        [watchpoint.watchpoint for watchpoint in checked.values()],
+        steps=[max(step, 1)] if dumped else [],
+        nodes=nodes,
     )
     hits = tuple(_session_hit(analysis, index, hit, step) for result in results for hit in result.hits)
     return StepCheck(step, hits, tuple(remark for result in results for remark in _remarks(result)))

@@ -1,4 +1,4 @@
-"""A session whose run is a dump: opening it, what it tells about tensors, and closing it."""
+"""A session on a dump: opening, access to its tensors, and closing."""
 
 from __future__ import annotations
 
@@ -53,32 +53,32 @@ _log = logging.getLogger(__name__)
 
 
 class DumpSession(Session):
-    """A person looking at a dump.
+    """A session on a dump.
 
-    Opening returns at once; the graphs are parsed and the tensors listed while clients see the state ``connecting``.
+    Opening returns immediately; the graphs are parsed and the tensors listed in the state ``connecting``.
 
     Parameters
     ----------
     session_id, name : str
-        The name under which the dump is listed.
+        `name` is the name of the dump in the list of dumps.
     dump : Dump
-        Just opened.
+        The dump, whose graphs have not been parsed yet.
     workspace : Workspace or None
     memory : ValueMemory
         Shared by all sessions on dumps.
     most_drawn_nodes : int
         Graphs with more nodes are not drawn.
     run : RecordedRun, optional
-        What a live session kept beside the dump. The session then has the name, and so the watchpoints, of the job.
+        What a live session kept besides the dump. The session then has the name, and hence the watchpoints, of the job.
     cache_dir : path, optional
-        Where statistics are kept; by default as for the command line.
+        Cache for statistics; by default that of the command line.
     lease : Lease, optional
-        Of a script, for which the session was opened: it has no watchpoints of earlier sessions and keeps none.
+        Lease of the script for which the session was opened. The session then neither restores nor saves watchpoints.
 
     Attributes
     ----------
     dump_name : str
-        The name under which the dump is listed.
+        Name of the dump in the list of dumps.
     metadata : DumpMetadata
     framework : str
     lease : Lease or None
@@ -103,7 +103,7 @@ class DumpSession(Session):
         self.framework = ("" if run is None else run.framework) or self.metadata.framework
         self._run = run
         self._recorded_hits: Mapping[int, tuple[SessionHit, ...]] = {}
-        # What checks found since the watchpoints last changed, and how many hits each checked step had.
+        # Hits found by checks since the watchpoints last changed, and the number of hits of each checked step.
         self._found_hits = HitHistory()
         self._checked: dict[int, int] = {}
         self._texts: Mapping[str, str] = {}
@@ -119,7 +119,7 @@ class DumpSession(Session):
         self._listed_bytes = 0
         self._stop = threading.Event()
         self._task: asyncio.Task[None] | None = None
-        platform = next((one for one in Platform if one.value == self.metadata.device_target), None)
+        platform = next((candidate for candidate in Platform if candidate.value == self.metadata.device_target), None)
         super().__init__(
             session_id,
             name if run is None else run.name,
@@ -131,16 +131,16 @@ class DumpSession(Session):
         self._thread = AnalysisThread(self._report)
         self._decisions = StopDecisions(self.watchpoint_list, self.graphs)
 
-    # --- what it is ---
+    # --- state ---
 
     @property
     def state(self) -> State:
-        """What the session is doing; ``running`` while steps are checked."""
+        """State of the session; ``running`` while steps are checked."""
         return self._state
 
     @property
     def step(self) -> int:
-        """The step that is shown; 0 is the state before the first update."""
+        """The shown step; 0 is the state before the first update."""
         return self._step
 
     @property
@@ -162,7 +162,7 @@ class DumpSession(Session):
     # --- opening and closing ---
 
     def begin(self) -> None:
-        """Start to open the dump; returns at once, events tell how far it is."""
+        """Start to open the dump, and return immediately; progress is reported by events."""
         dump, self._unopened = self._unopened, None
         if dump is not None:
             self._task = asyncio.get_running_loop().create_task(self._open(dump))
@@ -212,7 +212,7 @@ class DumpSession(Session):
             self.events.append_state(self.record())
 
     async def close(self, reason: str) -> None:
-        """Stop what runs and let go of the dump. A closed session only knows its log."""
+        """Cancel running work and release the dump. Only the log remains usable afterwards."""
         if self._state is State.TERMINATED:
             return
         self._state, self._message = State.TERMINATED, reason
@@ -233,7 +233,7 @@ class DumpSession(Session):
             await asyncio.to_thread(give_memory_back)
 
     def _let_go(self) -> None:
-        """Forget the dump and what was read of it."""
+        """Release the dump and everything read from it."""
         self._memory.forget(self.id)
         self._memory.release(self._listed_bytes)
         self._listed_bytes = 0
@@ -248,7 +248,7 @@ class DumpSession(Session):
         Raises
         ------
         StateError
-            It is not opened yet, cannot be, or is closed.
+            It is not opened yet, cannot be opened, or is closed.
         """
         if self._state.has_ended:
             raise StateError(self._message or "the session was closed; open the dump again", code="session-closed")
@@ -259,54 +259,54 @@ class DumpSession(Session):
     def _report(self, what: str, done: int, total: int) -> None:
         self.events.append("progress", what=what, done=done, total=total)
 
-    # --- what it tells ---
+    # --- queries ---
 
     def source_texts(self) -> Mapping[str, str]:
-        """Return the text of files of code that a recorded training had sent."""
+        """Return the texts of source files that a recorded training sent."""
         return self._texts
 
     def execution_position(self, rank: int) -> Callable[[Node], int] | None:
-        """Return what tells where an operator of a rank stands in the order of execution."""
+        """Return a function that returns the position of an operator of a rank in execution order."""
         return None if self._opened is None else partial(self._opened.dump.node_position, rank)
 
     def are_parts(self, rank: int, graph: Graph, other: Graph) -> bool:
-        """Whether two graphs of a rank may run in the same step: an agent tells of each step as one graph."""
+        """Return whether two graphs of a rank may run in the same step: an agent reports each step as one graph."""
         if self.metadata.by_agent:
             return graph.root_id == other.root_id
         return self._opened is None or self._opened.are_parts(rank, graph, other)
 
     def graph_of(self, rank: int, node: str, graph: str = "", iteration: int | None = None) -> str:
-        """Return the graph in which a node is meant; none, as an empty text, where only files are called so."""
+        """Return the graph to which a node refers; empty if only files, and no node, have this name."""
         if not graph and self._opened is not None and self._opened.index.is_foreign(rank, node):
             return ""
         return super().graph_of(rank, node, graph, iteration)
 
     def graph_steps(self, rank: int) -> GraphSteps:
-        """Return which graphs of a rank ran in which step."""
+        """Return the graphs of a rank that ran in each step."""
         self.graphs(rank)
         return super().graph_steps(rank) if self._opened is None else self._opened.graph_steps(rank)
 
     def position(self, rank: int, graph: str, node: str) -> int | None:
-        """Return the position of a node in its step, from 1; None for constants, and for unknown ones."""
+        """Return the position of a node in its step, from 1; None for constants and unknown nodes."""
         return None if self._opened is None else self._opened.position(rank, graph, node)
 
     async def tensors_of(self, rank: int, graph: str, node: str, step: int | None = None) -> tuple[TensorRecord, ...]:
-        """Return the inputs and outputs of a node at a step, with statistics; only these are read."""
+        """Return the inputs and outputs of a node at a step, with statistics; reads no other tensors."""
         opened = self._required()
         self.graphs(rank)
         at = TensorAddress(rank, graph, node, 0, iteration_of(self._step if step is None else step))
         return await self._thread.run(f"reading {node}", lambda: opened.tensors(at, self.hit_list.abbreviations))
 
     async def value(self, address: TensorAddress) -> NDArray[np.generic]:
-        """Return a tensor; an npy file is mapped, what has to be held in memory counts against the server's limit."""
+        """Return a tensor; npy files are memory-mapped, others count towards the memory limit of the server."""
         return await asyncio.to_thread(self._required().value, address, self._memory, self.id)
 
     def previous(self, address: TensorAddress) -> TensorAddress | None:
-        """Return the same tensor when its graph ran last before, by the history; initial weights count."""
+        """Return the address of the same tensor in the previous run of its graph; initial weights are included."""
         return self._required().index.previous(address)
 
     async def statistics_over_steps(self, address: TensorAddress) -> tuple[StatisticsRow, ...]:
-        """Return the statistics of a tensor in all steps of the dump, also those after the one shown."""
+        """Return the statistics of a tensor in all steps of the dump, including steps after the shown one."""
         opened, graphs = self._required(), self.same_node(address)
         return await self._thread.run(
             f"reading {address.node} in all steps", lambda: opened.over_steps(address, graphs)
@@ -323,20 +323,26 @@ class DumpSession(Session):
         offset: int = 0,
         limit: int = 100,
     ) -> StatisticsPage:
-        """Return the statistics of all tensors of a step; what is not known yet is read, which may take long."""
+        """Return the statistics of all tensors of a step; reads tensors without statistics, which may take long."""
         opened = self._required()
         ranks = self.ranks if rank is None else (rank,)
         self.graphs(ranks[0])
-        wanted = self._step if step is None else step
+        requested_step = self._step if step is None else step
         return await self._thread.run(
-            f"reading the statistics of step {wanted}",
+            f"reading the statistics of step {requested_step}",
             lambda: opened.statistics(
-                ranks, iteration_of(wanted), query=query, sort=sort, descending=descending, offset=offset, limit=limit
+                ranks,
+                iteration_of(requested_step),
+                query=query,
+                sort=sort,
+                descending=descending,
+                offset=offset,
+                limit=limit,
             ),
         )
 
     async def overview(self, rank: int, choice: OverviewChoice, *, read: bool = False) -> Overview:
-        """Return a statistic of all tensors over all steps, of those that were read; `read`: read some more before."""
+        """Return a statistic of all tensors over all steps, as far as read; `read`: first read more for a second."""
         opened, hits = self._required(), self._hits_by_step()
         self.graphs(rank)
         return await self._thread.run(
@@ -344,7 +350,7 @@ class DumpSession(Session):
         )
 
     async def timeline(self, rank: int, columns: int = 400) -> Timeline:
-        """Return the steps of a rank; of its loss those values are read that are not known yet."""
+        """Return the steps of a rank; reads unknown values of its loss."""
         opened, hits = self._required(), self._hits_by_step()
         self.graphs(rank)
         present = self._step
@@ -355,42 +361,42 @@ class DumpSession(Session):
         )
 
     async def curves(self, rank: int, points: int = 400) -> Curves:
-        """Return what the training told by itself, where that was kept; else its loss, whose values are read."""
+        """Return the scalars that the training reported and, if it reported no loss, the loss tensor, which is read."""
         opened, reported = self._required(), self._scalars.get(rank, {})
         self.graphs(rank)
         return await self._thread.run("reading the loss", lambda: opened.curves(rank, reported, points))
 
     def _results_of(self, step: int) -> tuple[SessionHit, ...] | None:
-        """Return what a check found in a step, or its training reported; None if neither is known."""
-        found = self._found_hits.of(step)
-        if found or self._checked.get(step) == 0:
-            return found
+        """Return the hits of a step found by a check, or else reported by its training; None if unknown."""
+        hits = self._found_hits.of(step)
+        if hits or self._checked.get(step) == 0:
+            return hits
         return self._recorded_hits.get(step)
 
     def _forget_checks(self) -> None:
-        """Forget what checks found."""
+        """Remove the hits found by checks."""
         self._found_hits = HitHistory()
         self._checked = {}
 
     def _hits_by_step(self) -> dict[int, Sequence[SessionHit]]:
-        """Return the hits that were recorded, or found since watchpoints last changed."""
+        """Return the hits by step: recorded, or found since the watchpoints last changed."""
         shown = {self.hit_list.step: self.hit_list.all()} if len(self.hit_list) else {}
         return {**self._recorded_hits, **self._found_hits.snapshot(), **shown}
 
     async def executions(self, rank: int, offset: int = 0, limit: int = 100) -> ExecutionPage:
-        """Return which graphs ran in which step, by the dump's history and by what was dumped."""
+        """Return the graphs that ran in each step, from the dump's history and its tensors."""
         opened = self._required()
         self.graphs(rank)
         return await asyncio.to_thread(opened.executions, rank, offset, limit)
 
     async def origins(self) -> tuple[OriginRecord, ...]:
-        """Return where anomalies began, in the whole dump whatever step is shown; reads what is not known yet."""
+        """Return the origins of anomalies in the whole dump, independent of the shown step; reads unread tensors."""
         opened, hits = self._required(), self.hit_list.all()
         return await self._thread.run("looking for origins", lambda: opened.origins(self._texts, hits))
 
 
 def give_memory_back() -> None:
-    """Free what refers to itself in circles; what is still in use is not looked at again."""
+    """Free objects in reference cycles, and exclude the remaining ones from later garbage collections."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Which file of a dump holds the tensor of an address."""
+"""Lookup of the file of a dump that contains the tensor at an address."""
 
 from __future__ import annotations
 
@@ -24,35 +24,34 @@ if TYPE_CHECKING:
     from tensight.sessions.records import Frame
 
 INITIAL = -1
-"""The iteration of what exists before the first update."""
+"""The iteration of values from before the first update."""
 
-# Graph, node, io, slot. No graph: of a parameter, whichever graph the file was matched to. An empty graph: a file that
-# belongs to no node, by the name of its operator.
+# Graph, node, io, slot. Graph None: a parameter, in whichever graph. Graph empty: a file that belongs to no node, by
+# the name of its operator.
 _Key = tuple[str | None, str, Literal["input", "output"], int]
 
-# Iterations whose tensors stay findable by name: the one shown, the one before, and those of a curve being looked at.
+# Iterations whose index by name is kept: the shown one, the previous one, and those of a curve.
 _KEPT_ITERATIONS = 8
 
 
 def address_of(file: TensorFile) -> TensorAddress:
-    """Return the address of a tensor; one that belongs to no node has no graph, and its operator's name as node."""
+    """Return the address of a tensor; without a node, the graph is empty and the node is its operator's name."""
     return file.address or TensorAddress(file.rank, "", file.op_name, file.slot, file.iteration, file.io)
 
 
 class TensorIndex:
     """Finds the rows of a dump's statistics table by address.
 
-    A tensor that was not dumped under its own name may have been under another: what an operator read is what the
-    operator before put out, or a constant, and an operator's output is what the next ones read. Weights before the
-    first update are what the first operator to read each of them saw in iteration 0. A parameter's own file holds the
-    value at the end of an iteration, so it never stands for what was read. Runs that Tensight recorded may have initial
-    values of their own.
+    A tensor that was not dumped under its own name may have been dumped under another: an operator's input is the
+    output of its producer, or a constant, and an operator's output is the input of its readers. A weight before the
+    first update is the input of its first reader in iteration 0. The file of a parameter contains its value at the end
+    of an iteration, so it is never used for an input. Runs that Tensight recorded may contain separate initial values.
 
     Parameters
     ----------
     dump : Dump
     table : StatisticsTable
-        Of that dump.
+        Table of that dump.
     """
 
     def __init__(self, dump: Dump, table: StatisticsTable) -> None:
@@ -68,31 +67,31 @@ class TensorIndex:
 
     def node(self, rank: int, graph: str, name: str) -> Node | None:
         """Return a node of a rank's graphs; None if there is none."""
-        found = self._graphs.get((rank, graph))
-        return None if found is None else found.get(name)
+        owner = self._graphs.get((rank, graph))
+        return None if owner is None else owner.get(name)
 
     def used(self, rank: int, graph: str, name: str) -> Node | None:
-        """Return the operator in whose line a person looks for a parameter, its gradient or its update."""
-        found = self._graphs.get((rank, graph))
-        node = None if found is None else found.get(name)
-        if found is None or node is None:
+        """Return the operator that uses a parameter, given the parameter, its gradient or its update."""
+        owner = self._graphs.get((rank, graph))
+        node = None if owner is None else owner.get(name)
+        if owner is None or node is None:
             return None
-        return node_of_use(found, node, lambda one: self._dump.node_position(rank, one))
+        return node_of_use(owner, node, lambda reader: self._dump.node_position(rank, reader))
 
     def line(self, rank: int, graph: str, name: str) -> Frame | None:
-        """Return the person's line of code behind a node; kept, for nodes that hit once hit again."""
+        """Return the line of user code of a node; cached, because nodes with hits tend to hit again."""
         key = rank, graph, name
         if key not in self._lines:
             self._lines[key] = user_line(self.node(rank, graph, name)) or user_line(self.used(rank, graph, name))
         return self._lines[key]
 
     def is_foreign(self, rank: int, name: str) -> bool:
-        """Whether files are called so that belong to no node, and no node is."""
+        """Return whether files without a node, but no node, have this name."""
         is_known = any(name in graph for (owner, _), graph in self._graphs.items() if owner == rank)
         return not is_known and name in self._foreign_of(rank)
 
     def has_slot(self, address: TensorAddress) -> bool:
-        """Whether the graph has a node with such an input or output; of a node without outputs there may be one."""
+        """Return whether the graph has such an input or output; nodes without declared outputs may have output 0."""
         node = self.node(address.rank, address.graph, address.node)
         if node is None:
             return False
@@ -101,7 +100,7 @@ class TensorIndex:
         return address.slot < max(len(node.outputs), 1)
 
     def is_unwritten(self, address: TensorAddress) -> bool:
-        """Whether a tensor is an output of an operator that never writes it."""
+        """Return whether a tensor is an output that its operator never writes."""
         graph = self._graphs.get((address.rank, address.graph))
         node = None if graph is None else graph.get(address.node)
         if graph is None or node is None or address.io != "output":
@@ -109,40 +108,40 @@ class TensorIndex:
         return is_unwritten(node.type, address.slot, (graph, node))
 
     def producers(self, rank: int, graph: str, name: str) -> tuple[tuple[Node, int] | None, ...]:
-        """Return for each input of an operator, as dumped inputs are counted, what produces it, None where no value."""
-        found = self._graphs.get((rank, graph))
-        node = None if found is None else found.get(name)
-        return () if found is None or node is None or not node.is_operator else found.flat_producers(node)
+        """Return the producer of each input of an operator, numbered as in a dump; None for inputs without a value."""
+        owner = self._graphs.get((rank, graph))
+        node = None if owner is None else owner.get(name)
+        return () if owner is None or node is None or not node.is_operator else owner.flat_producers(node)
 
     def producer(self, address: TensorAddress) -> tuple[Node, int] | None:
-        """Return the node and the output that an operator's input comes from; None for an output."""
+        """Return the node and output slot that produce an operator's input; None for an output."""
         producers = self.producers(address.rank, address.graph, address.node) if address.io == "input" else ()
         return producers[address.slot] if address.slot < len(producers) else None
 
     def rows_at(self, rank: int, iteration: int) -> NDArray[np.int64]:
-        """Return the rows of all tensors of a rank and an iteration, in the order of the table."""
+        """Return the rows of all tensors of a rank in an iteration, in the order of the table."""
         blocks = self._blocks.get((rank, iteration), [])
-        return np.concatenate([np.empty(0, np.int64), *(np.arange(one.start, one.stop) for one in blocks)])
+        return np.concatenate([np.empty(0, np.int64), *(np.arange(block.start, block.stop) for block in blocks)])
 
     def row(self, address: TensorAddress) -> int | None:
-        """Return the row that has a tensor's value or statistics; None if neither is in the dump."""
+        """Return the row with a tensor's value or statistics; None if the dump has neither."""
         node = self.node(address.rank, address.graph, address.node)
         if node is not None and node.is_constant:
             return self._first(address, self._named_at(address.rank, INITIAL))
         if node is not None and node.is_parameter and address.iteration == INITIAL:
             return self._initial_row(address)
-        found = self._first(address, self._named_at(address.rank, address.iteration))
-        return self._row_of_constant(address) if found is None else found
+        row = self._first(address, self._named_at(address.rank, address.iteration))
+        return self._row_of_constant(address) if row is None else row
 
     def reads_constant(self, address: TensorAddress) -> bool:
-        """Whether a tensor is an input that is a constant, and was not dumped as what went in with this iteration."""
+        """Return whether a tensor is a constant input that was not dumped as an input in this iteration."""
         source = self.producer(address)
         if source is None or not source[0].is_constant:
             return False
         return self._first(address, self._named_at(address.rank, address.iteration)) is None
 
     def previous(self, address: TensorAddress) -> TensorAddress | None:
-        """Return the address of the same tensor when its graph ran last before; None if it was not dumped then."""
+        """Return the address of the same tensor in the previous run of its graph; None if it was not dumped then."""
         row = self.row(address)
         if row is None:
             return None
@@ -157,12 +156,12 @@ class TensorIndex:
     def occurrences(self, address: TensorAddress) -> list[tuple[TensorAddress, int]]:
         """Return address and row of a tensor in every iteration that has it, in order."""
         files = self._table.files
-        found: dict[int, int] = {}
+        row_at: dict[int, int] = {}
         node = self.node(address.rank, address.graph, address.node)
         if node is not None and node.is_parameter and address.io == "output":
             initial = self._initial_row(replace(address, iteration=INITIAL))
             if initial is not None:
-                found[INITIAL] = initial
+                row_at[INITIAL] = initial
         blocks = [block for (rank, _), blocks in self._blocks.items() if rank == address.rank for block in blocks]
         for graph, name, io, slot in self._keys(address):
             rows = [
@@ -172,20 +171,20 @@ class TensorIndex:
                 if (file := files[row]).slot == slot and file.io == io and _is_called(file, graph, name)
             ]
             if rows:
-                found.update((files[row].iteration, row) for row in rows)
+                row_at.update((files[row].iteration, row) for row in rows)
                 break
         constant = self._row_of_constant(address)
-        if not found and constant is not None:
-            found[INITIAL] = constant
-        return [(replace(address, iteration=iteration), found[iteration]) for iteration in sorted(found)]
+        if not row_at and constant is not None:
+            row_at[INITIAL] = constant
+        return [(replace(address, iteration=iteration), row_at[iteration]) for iteration in sorted(row_at)]
 
     def parameter_behind(self, file: TensorFile) -> str | None:
-        """Return the parameter that an operator's dumped input reads; None if it reads none."""
+        """Return the parameter that a dumped input of an operator reads; None for other tensors."""
         producer = self.producer(address_of(file))
         return producer[0].name if producer is not None and producer[0].is_parameter else None
 
     def _row_of_constant(self, address: TensorAddress) -> int | None:
-        """Return the row of the constant that an input is; None for any other tensor, or if it was not dumped."""
+        """Return the row of a constant input; None for any other tensor, or if it was not dumped."""
         source = self.producer(address)
         if source is None or not source[0].is_constant:
             return None
@@ -205,7 +204,7 @@ class TensorIndex:
         return None
 
     def _foreign_of(self, rank: int) -> frozenset[str]:
-        """Return the names of the files of a rank that belong to no node."""
+        """Return the operator names of the files of a rank that belong to no node."""
         foreign = self._foreign.get(rank)
         if foreign is None:
             blocks = (block for (owner, _), blocks in self._blocks.items() if owner == rank for block in blocks)
@@ -217,7 +216,7 @@ class TensorIndex:
         return next((named[key] for key in self._keys(address) if key in named), None)
 
     def _keys(self, address: TensorAddress) -> Iterator[_Key]:
-        """Yield the names under which a tensor may have been dumped, its own first."""
+        """Yield the keys under which a tensor may have been dumped, its own first."""
         yield address.graph, address.node, address.io, address.slot
         node = self.node(address.rank, address.graph, address.node)
         producer = self.producer(address)
@@ -231,11 +230,11 @@ class TensorIndex:
                 yield address.graph, reader, "input", slot
 
     def _readers_of(self, rank: int, graph: str) -> dict[tuple[str, int], list[tuple[str, int]]]:
-        """Return for each output of a graph which inputs it feeds, in the order of execution."""
+        """Return the inputs that each output of a graph feeds, in execution order."""
         readers = self._readers.get((rank, graph))
         if readers is None:
-            found = self._graphs.get((rank, graph))
-            operators = () if found is None else found.operators
+            owner = self._graphs.get((rank, graph))
+            operators = () if owner is None else owner.operators
             readers = {}
             for node in sorted(operators, key=lambda node: self._dump.node_position(rank, node)):
                 for index, producer in enumerate(self.producers(rank, graph, node.name)):
@@ -265,7 +264,7 @@ class TensorIndex:
 
 
 def _blocks(files: Sequence[TensorFile]) -> dict[tuple[int, int], list[range]]:
-    """Return where in the table the tensors of each rank and iteration are."""
+    """Return the ranges of rows with the tensors of each rank and iteration."""
     blocks: dict[tuple[int, int], list[range]] = {}
     start = 0
     for row, file in enumerate(files):

@@ -1,4 +1,4 @@
-"""A dump that has been listed, and what a session tells about its tensors. Everything here may take long."""
+"""An opened dump, and queries on its tensors. Everything here may take long."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ if TYPE_CHECKING:
 class OpenedDump:
     """A dump whose graphs are parsed and whose tensors are listed.
 
-    Methods that read tensors may only be called by one thread at a time.
+    Only a single thread at a time may call methods that read tensors.
 
     Parameters
     ----------
     dump : Dump
     report : callable
-        Told what is being done, how much of it is done, and how much there is.
+        Called with a description of the work, the amount done, and the total.
     progress : callable
-        Told the bytes read and to be read whenever tensors are read, from any thread; it may raise to stop that.
+        Called, from any thread, with the bytes read and the total while tensors are read; it may raise to stop reading.
     first_of : callable
-        Returns for a rank what returns for a graph and the name of a node the first graph in which it is the same.
+        Returns the function `OverviewSource.first_of` of a rank.
     cache_dir : path, optional
-        Where statistics are kept; by default as for the command line.
+        Cache for statistics; by default that of the command line.
 
     Attributes
     ----------
@@ -73,18 +73,18 @@ class OpenedDump:
     analysis : Analysis
     index : TensorIndex
     graphs : dict of int to tuple of Graph
-        By rank.
+        Graphs by rank.
     devices : dict of int to Device
-        By rank.
+        Devices by rank.
     steps : tuple of int
-        Those of which something was dumped, in order; from 1.
+        Dumped steps, in order; from 1.
     steps_of : dict of int to frozenset of int
-        The same by rank.
+        Dumped steps by rank.
     has_history : bool
-        It says in which iterations graphs ran.
+        Whether it records in which iterations graphs ran.
     replay : Replay
     problems : tuple of Problem
-        What could not be used.
+        Problems with parts that could not be used.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class OpenedDump:
         for done, rank in enumerate(dump.ranks):
             report("reading graphs", done, total)
             self.graphs[rank] = dump.graphs(rank)
-            # Read now, because they are asked for in the event loop later.
+            # Read now, because it is needed in the event loop later.
             dump.execution_order(rank)
             self.has_history |= dump.history(rank) is not None
         self.devices: dict[int, Device] = {device.rank: device for device in dump.devices()}
@@ -124,19 +124,19 @@ class OpenedDump:
 
     @property
     def table(self) -> StatisticsTable:
-        """The statistics of all tensors, as far as they are known."""
+        """The statistics of all tensors, as far as known."""
         return self.analysis.known
 
     def position(self, rank: int, graph: str, node: str) -> int | None:
-        """Return the position of a node in its step, from 1; None for constants, and for unknown ones."""
-        found = self.index.node(rank, graph, node)
-        return None if found is None else self.dump.node_number(rank, found)
+        """Return the position of a node in its step, from 1; None for constants and unknown nodes."""
+        graph_node = self.index.node(rank, graph, node)
+        return None if graph_node is None else self.dump.node_number(rank, graph_node)
 
     def hints(self, step: int, most_drawn_nodes: int) -> list[str]:
-        """Return what a person should know who sees nothing of a step, or less of the dump than expected."""
+        """Return hints for users why nothing of a step, or less of the dump than expected, is shown."""
         hints = []
         if not self.steps:
-            hints.append("the dump holds no step")
+            hints.append("the dump has no steps")
         elif step == 0:
             hints.append("before the first update; continue to check step by step, or go to a step to look at it")
         elif step not in self.steps:
@@ -158,7 +158,7 @@ class OpenedDump:
         return tensor_records(self.analysis, self.index, at, abbreviations)
 
     def value(self, address: TensorAddress, memory: ValueMemory, owner: Hashable) -> NDArray[Any]:
-        """Return the values of a tensor, read-only; reads no statistics, so it may be called at any time.
+        """Return the values of a tensor, read-only; needs no statistics, so it may be called in any thread.
 
         Raises
         ------
@@ -172,17 +172,17 @@ class OpenedDump:
             self._require_slot(address)
             node = self.index.node(address.rank, address.graph, address.node)
             if node is not None and self.index.is_unwritten(address):
-                raise UnavailableError(f"nobody wrote {address}: operators {node.type} leave this output as memory was")
+                raise UnavailableError(
+                    f"{address} was never written: operators {node.type} leave this output uninitialized"
+                )
             raise UnavailableError(f"{address} was not recorded in step {address.step}")
         file = self.table.files[row]
         if file.recorded is not None:
-            raise UnavailableError(
-                f"of {address} only statistics were recorded, there are no values", code="statistics-only"
-            )
+            raise UnavailableError(f"{address} has no values: only statistics were recorded", code="statistics-only")
         return memory.read(owner, file)
 
     def _require_slot(self, address: TensorAddress) -> None:
-        """Refuse the address of what no graph has; NotFoundError. What belongs to no node is in no graph."""
+        """Raise NotFoundError if an address has a graph, but no such node, or the node has no such slot."""
         node = self.index.node(address.rank, address.graph, address.node)
         if node is None and address.graph:
             raise NotFoundError(
@@ -194,15 +194,15 @@ class OpenedDump:
             )
 
     def over_steps(self, address: TensorAddress, graphs: Sequence[str]) -> tuple[StatisticsRow, ...]:
-        """Return the statistics of a tensor in all steps that have it, reading those files and no others.
+        """Return the statistics of a tensor in all steps that have it; reads only its files.
 
-        Its node is the same in all the graphs; of a step that several have the first counts.
+        The node is the same in all the graphs; for a step that several have, the first counts.
         """
-        found: dict[int, tuple[TensorAddress, int]] = {}
+        by_iteration: dict[int, tuple[TensorAddress, int]] = {}
         for graph in graphs:
             for occurrence in self.index.occurrences(replace(address, graph=graph)):
-                found.setdefault(occurrence[0].iteration, occurrence)
-        occurrences = [found[iteration] for iteration in sorted(found)]
+                by_iteration.setdefault(occurrence[0].iteration, occurrence)
+        occurrences = [by_iteration[iteration] for iteration in sorted(by_iteration)]
         if not occurrences:
             self._require_slot(address)
         self.analysis.statistics(np.fromiter((row for _, row in occurrences), np.int64, len(occurrences)))
@@ -212,9 +212,9 @@ class OpenedDump:
     def statistics(
         self, ranks: Sequence[int], iteration: int, *, sort: str, offset: int, limit: int, **choice: Any
     ) -> StatisticsPage:
-        """Return a page of the statistics of all tensors of an iteration, reading what is not known yet.
+        """Return a page of the statistics of all tensors of an iteration; reads tensors without statistics.
 
-        `choice` is what `statistics_pages.ordered` takes.
+        `choice` are the further arguments of `statistics_pages.ordered`.
 
         Raises
         ------
@@ -233,7 +233,7 @@ class OpenedDump:
         return statistics_page(self.dump, self.table, ordered, offset, limit)
 
     def _rows_at(self, rank: int, iteration: int) -> NDArray[np.int64]:
-        """Return the rows of an iteration; a weight that was dumped with several graphs counts with the first."""
+        """Return the rows of an iteration; of a weight that was dumped with several graphs, only the first."""
         rows = self.index.rows_at(rank, iteration)
         if len(self.graphs[rank]) == 1:
             return rows
@@ -253,7 +253,7 @@ class OpenedDump:
     def overview(
         self, rank: int, hits: Mapping[int, Sequence[SessionHit]], choice: OverviewChoice, *, read: bool
     ) -> Overview:
-        """Return the overview of a rank, of what is known; `read`: after reading for a while what is not."""
+        """Return the overview of a rank, from known statistics; `read`: first read missing ones for a second."""
         source = self._source(rank)
         if read:
             source.read_some()
@@ -269,10 +269,10 @@ class OpenedDump:
         unchecked: Collection[int],
         reported: Mapping[tuple[str, int], Sequence[tuple[int, float]]],
     ) -> Timeline:
-        """Return the timeline of a rank; reads its loss. `reported` is what its training reported; see `curves`."""
+        """Return the timeline of a rank; reads its loss. `reported` are the reported scalars; see `curves`."""
         source = self._source(rank)
         ran = {execution.step: execution.graph for execution in reversed(self._executed(rank))}
-        known = KnownSteps(
+        known_steps = KnownSteps(
             rank=rank,
             last=max(self.steps, default=0),
             present=present,
@@ -283,10 +283,10 @@ class OpenedDump:
             graphs_at=lambda steps: [ran.get(step, "") for step in steps],
             loss=with_reported_loss(source.loss({graph.name: graph for graph in self.graphs[rank]}), reported),
         )
-        return timeline(known, columns)
+        return timeline(known_steps, columns)
 
     def curves(self, rank: int, reported: Mapping[tuple[str, int], Sequence[tuple[int, float]]], points: int) -> Curves:
-        """Return the curves of a rank: what its training reported by itself, and the loss, which is read."""
+        """Return the curves of a rank: the reported scalars and, if they include no loss, the loss tensor (read)."""
         loss = None
         if ("loss", 0) not in reported:
             loss = self._source(rank).loss({graph.name: graph for graph in self.graphs[rank]})
@@ -298,7 +298,7 @@ class OpenedDump:
         return self._sources[rank]
 
     def executions(self, rank: int, offset: int, limit: int) -> ExecutionPage:
-        """Return which graphs of a rank ran in which step: by its history, and where there is none by what was dumped.
+        """Return the graphs of a rank that ran in each step, from its history and its dumped tensors.
 
         Raises
         ------
@@ -307,8 +307,8 @@ class OpenedDump:
         """
         if offset < 0 or limit < 0:
             raise InputError(f"offset {offset} and limit {limit} must not be negative")
-        found = self._executed(rank)
-        return ExecutionPage(total=len(found), offset=offset, executions=tuple(found[offset : offset + limit]))
+        executed = self._executed(rank)
+        return ExecutionPage(total=len(executed), offset=offset, executions=tuple(executed[offset : offset + limit]))
 
     def _executed(self, rank: int) -> Sequence[Execution]:
         if rank not in self._executions:
@@ -328,7 +328,7 @@ class OpenedDump:
         ]
 
     def graph_steps(self, rank: int) -> GraphSteps:
-        """Return which graphs of a rank ran in which step."""
+        """Return the graphs of a rank that ran in each step."""
         if rank not in self._graph_steps:
             ran: dict[int, set[str]] = {}
             for execution in self._executed(rank):
@@ -338,7 +338,7 @@ class OpenedDump:
         return self._graph_steps[rank]
 
     def are_parts(self, rank: int, graph: Graph, other: Graph) -> bool:
-        """Whether two graphs of a rank may run in the same step: they do, or it is not known when one of them runs."""
+        """Return whether two graphs of a rank may run in the same step: they do, or one of them is not known to run."""
         steps = self.graph_steps(rank)
         return graph.root_id == other.root_id or not steps.are_apart(graph.name, other.name)
 
@@ -349,6 +349,8 @@ class OpenedDump:
         return tuple(graph.name for graph in graphs) or (f"graph {root}",)
 
     def origins(self, texts: Mapping[str, str], hits: Iterable[SessionHit]) -> tuple[OriginRecord, ...]:
-        """Return where anomalies began, anywhere in the dump; reads every tensor of which nothing is known yet."""
-        found = origins(self.analysis, hits=effects_of(hits))
-        return origin_records((with_line(one, partial(self.index.used, one.address.rank)) for one in found), texts)
+        """Return the origins of anomalies in the whole dump; reads every tensor without statistics."""
+        dump_origins = origins(self.analysis, hits=effects_of(hits))
+        return origin_records(
+            (with_line(origin, partial(self.index.used, origin.address.rank)) for origin in dump_origins), texts
+        )

@@ -1,4 +1,4 @@
-"""What the overview and the timeline of a dump are made of: the statistics of its tensors, as far as they were read."""
+"""Source of the overview and the timeline of a dump: the statistics of its tensors, as far as they were read."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from tensight.sessions.records import OverviewStatistic
 
 READ_FOR_S = 1.0
-"""So long tensors are read for one answer; whoever wants more asks again."""
+"""Seconds spent reading tensors for a request; clients repeat the request for more."""
 
 _FIRST_READ = 64
-"""Tensors that are read at once to begin with."""
+"""Tensors in the first batch that is read."""
 
 MOST_LOSSES = 2000
-"""Files that are read for a loss curve."""
+"""Maximum number of files that are read for a loss curve."""
 
 
 def _is_parameter(index: TensorIndex, file: TensorFile) -> bool:
@@ -53,18 +53,18 @@ def _is_parameter(index: TensorIndex, file: TensorFile) -> bool:
 
 
 class DumpSource:
-    """The statistics of one rank of a dump: an `OverviewSource`. Listing its tensors takes long, once.
+    """The statistics of a rank of a dump; an `OverviewSource`. Creating it takes long, since it lists all tensors.
 
     Parameters
     ----------
     dump : Dump
     analysis : Analysis
-        Of that dump.
+        Analysis of that dump.
     index : TensorIndex
-        Of that dump.
+        Index of that dump.
     rank : int
     first_of : callable
-        Returns for a graph and the name of a node of it the first graph in which that node is the same.
+        See `OverviewSource`.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class DumpSource:
         listed: list[int] = []
         steps: list[int] = []
         sizes: list[int] = []
-        found: dict[tuple[str, str, str, int], int] = {}
-        known: set[tuple[int, int]] = set()
+        number_by_key: dict[tuple[str, str, str, int], int] = {}
+        seen: set[tuple[int, int]] = set()
         files = analysis.known.files
         for row in rows.tolist():
             file = files[row]
@@ -89,7 +89,7 @@ class DumpSource:
                 # A constant is the same in every step.
                 continue
             key = (file.node or file.op_name, file.io, file.slot)
-            number = found.setdefault((first_of(file.graph, key[0]), *key), len(self.tensors))
+            number = number_by_key.setdefault((first_of(file.graph, key[0]), *key), len(self.tensors))
             if number == len(self.tensors):
                 self.tensors.append(
                     ListedTensor(*key, file.graph, (file.graph,), file.op_type, position_of(dump, file))
@@ -97,10 +97,10 @@ class DumpSource:
             elif file.graph not in self.tensors[number].graphs:
                 graphs = (*self.tensors[number].graphs, file.graph)
                 self.tensors[number] = self.tensors[number]._replace(graph=file.graph, graphs=graphs)
-            if (number, file.step) in known:
-                # A weight that was dumped with several graphs of a step counts with the first.
+            if (number, file.step) in seen:
+                # A weight that was dumped with several graphs of a step counts only once, with the first.
                 continue
-            known.add((number, file.step))
+            seen.add((number, file.step))
             indices.append(number)
             listed.append(row)
             steps.append(file.step)
@@ -111,10 +111,10 @@ class DumpSource:
         self.steps = np.unique(self._steps)
 
     def columns(self, statistic: OverviewStatistic) -> Iterator[StepColumn]:
-        """Yield what is known, step by step."""
+        """Yield the known statistics, step by step."""
         table = self._analysis.known
-        known = np.isin(table.rows["state"][self._rows], (KNOWN, RECORDED))
-        rows, indices, steps = self._rows[known], self._indices[known], self._steps[known]
+        is_known = np.isin(table.rows["state"][self._rows], (KNOWN, RECORDED))
+        rows, indices, steps = self._rows[is_known], self._indices[is_known], self._steps[is_known]
         counts = self._counts(rows)
         columns: Columns = {name: table.rows[name][rows] for name in needed(statistic) if name in MEASURES}
         values = statistic_of(statistic, {**columns, **percentages(counts)})
@@ -126,7 +126,7 @@ class DumpSource:
                 yield StepColumn(step, indices[start:end], values[start:end], marks[start:end])
 
     def _counts(self, rows: NDArray[np.int64]) -> Columns:
-        """Return the counts of tensors, NaN where one was not recorded; what is certainly there counts as there."""
+        """Return the counts of tensors; an unrecorded count is replaced by its lower bound if positive, else by NaN."""
         table = self._analysis.known
         recorded = table.rows["state"][rows] == RECORDED
         counts: Columns = {}
@@ -139,12 +139,12 @@ class DumpSource:
         return counts
 
     def unread(self) -> tuple[int, int]:
-        """Return how many tensors have not been read, and how many bytes they are."""
+        """Return the number of tensors that have not been read, and their size in bytes."""
         missing = self._missing()
         return int(missing.sum()), int(self._sizes[missing].sum())
 
     def read_some(self) -> None:
-        """Read tensors that have not been read, the first steps first, for about a second."""
+        """Read unread tensors, the first steps first, for about a second."""
         until = time.monotonic() + READ_FOR_S
         rows = self._rows[self._missing()]
         amount = _FIRST_READ
@@ -160,26 +160,26 @@ class DumpSource:
         return missing
 
     def steps_with_values(self) -> list[int]:
-        """Return the steps of which values were dumped."""
+        """Return the steps with dumped values."""
         steps: list[int] = np.unique(self._steps[self._has_value]).tolist()
         return steps
 
     def loss(self, graphs: dict[str, Graph]) -> tuple[str, dict[int, tuple[float | None, int]]] | None:
-        """Return address, values and marks of the loss by step, reading them; None if there is none."""
-        found = find_loss(self.tensors, graphs)
-        if found is None:
+        """Read and return the loss: its address, and value and marks by step; None if there is none."""
+        tensor = find_loss(self.tensors, graphs)
+        if tensor is None:
             return None
-        of_it = np.flatnonzero(self._indices == self.tensors.index(found))
-        # Of very many steps some will do.
-        of_it = of_it[:: len(of_it) // MOST_LOSSES + 1]
-        rows = self._rows[of_it]
+        positions = np.flatnonzero(self._indices == self.tensors.index(tensor))
+        # Sample the steps if there are very many.
+        positions = positions[:: len(positions) // MOST_LOSSES + 1]
+        rows = self._rows[positions]
         table = self._analysis.statistics(rows)
-        known = np.isin(table.rows["state"][rows], (KNOWN, RECORDED))
-        rows, steps = rows[known], self._steps[of_it][known]
+        is_known = np.isin(table.rows["state"][rows], (KNOWN, RECORDED))
+        rows, steps = rows[is_known], self._steps[positions][is_known]
         marks, means = marks_of(self._counts(rows)), table.rows["mean"][rows]
         values = {
             int(step): (float(mean) if np.isfinite(mean) else None, int(mark) & (NAN | INFINITE))
             for step, mean, mark in zip(steps, means, marks, strict=True)
         }
-        address = TensorAddress(self.rank, found.graph, found.node, found.slot, 0, found.io)
+        address = TensorAddress(self.rank, tensor.graph, tensor.node, tensor.slot, 0, tensor.io)
         return str(address).rpartition("@")[0], values

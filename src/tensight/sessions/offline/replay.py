@@ -1,4 +1,4 @@
-"""Walking through the operators of a step that has already run, in the order in which they ran."""
+"""Replay of the operators of a dumped step, in execution order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPosition:
-    """The operator at which a replay is.
+    """Position of a replay.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class ReplayPosition:
     index : int
         Its index among the operators that ran in the step.
     is_last : bool
-        Whether it is the last of them.
+        Whether it is the last operator of the step.
     """
 
     rank: int
@@ -40,10 +40,9 @@ class ReplayPosition:
 
 
 class Replay:
-    """Walks through the operators of one iteration of one rank.
+    """Moves through the operators of an iteration of a rank.
 
-    The replay only points at operators: everything that was dumped of the step can be inspected all the time, whether
-    it lies before or behind.
+    The replay only points at operators: all tensors that were dumped in the step can be inspected at any position.
 
     Parameters
     ----------
@@ -93,7 +92,7 @@ class Replay:
         Parameters
         ----------
         ranks : sequence of int
-            Where it may be; at least one. The first is taken that ran it.
+            Ranks to search; at least one. The first that ran it is used.
         iteration : int
         graph, node : str
             An empty `graph` means any.
@@ -103,9 +102,9 @@ class Replay:
         NotFoundError
             No graph has such a node.
         InputError
-            It is no operator.
+            The node is not an operator.
         StateError
-            It did not run in this iteration; the message says when it did, as far as was dumped.
+            It did not run in this iteration; the message lists dumped steps in which it did.
         """
         for rank in ranks:
             order = self._executed(rank, iteration)
@@ -116,13 +115,16 @@ class Replay:
 
     def _why_not(self, ranks: Sequence[int], iteration: int, graph: str, node: str) -> TensightError:
         owners = [
-            (rank, one) for rank in ranks for one in self._dump.graphs(rank) if node in one and graph in ("", one.name)
+            (rank, owner)
+            for rank in ranks
+            for owner in self._dump.graphs(rank)
+            if node in owner and graph in ("", owner.name)
         ]
         if not owners:
             return NotFoundError(f"there is no node {node[:200]!r}" + (f" in graph {graph[:200]!r}" if graph else ""))
-        if not any(one.node(node).is_operator for _, one in owners):
-            return InputError(f"{node} is no operator, so it does not run")
-        ran = {turn for rank, one in owners for turn in self._dump.iterations(rank, self._folder_of(rank, one))}
+        if not any(owner.node(node).is_operator for _, owner in owners):
+            return InputError(f"{node} is not an operator, so it does not run")
+        ran = {turn for rank, owner in owners for turn in self._dump.iterations(rank, self._folder_of(rank, owner))}
         steps = ", ".join(str(step_of(turn)) for turn in sorted(ran)[:5]) + (", …" if len(ran) > 5 else "")
         when = f"its graph ran in step {steps}" if ran else "its graph was recorded in no step"
         return StateError(f"{node} did not run in step {step_of(iteration)}; {when}")
@@ -143,16 +145,16 @@ class Replay:
         for graph in self._dump.graphs(rank):
             if iteration in self._dump.iterations(rank, self._folder_of(rank, graph)):
                 numbered = ((self._dump.node_position(rank, node), node.name) for node in graph.operators)
-                # Behind the listed operators come those that only pass values on, and parameters.
+                # Pass-through operators and parameters come after the listed operators; skip them.
                 executed += [(number, graph.name, name) for number, name in numbered if number < listed]
         return tuple((graph, name) for _, graph, name in sorted(executed))
 
     def _folder_of(self, rank: int, graph: Graph) -> int:
-        """Return the number of the folder that holds a graph's tensors: that of its root graph, if there is one."""
+        """Return the number of the folder with a graph's tensors: that of its root graph, if there is one."""
         folders = self._dump.graph_ids(rank)
         return graph.root_id if graph.root_id in folders else graph.graph_id
 
 
 def _position(rank: int, order: Sequence[tuple[str, str]], index: int) -> ReplayPosition:
-    """Return a position among the operators of a step, each given with its graph."""
+    """Return the position with an index among the operators of a step, given as (graph, name)."""
     return ReplayPosition(rank, *order[index], index, is_last=index == len(order) - 1)

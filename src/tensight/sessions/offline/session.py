@@ -1,9 +1,9 @@
-"""Debugging a run at rest: a dump, or what a session recorded of a training that has ended.
+"""Debugging a dump, or the recording of an ended training.
 
-Everything is there from the beginning, so "running" means checking: continuing checks the watchpoints on one step after
-the other and stops at the first that hits. A session begins at step 0, before the first update, as the training did:
-then the first step is checked like every other, and watchpoints for initial weights have their turn. Steps of which
-nothing was dumped are passed over, and do not count.
+All steps exist from the beginning, so "running" means checking: the command to continue checks the watchpoints step by
+step and stops at the first step with new hits. A session begins at step 0, before the first update, as the training
+did, so that the first step is checked like every other, and watchpoints for initial weights are checked at step 0.
+Steps without dumped tensors are skipped and not counted.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _log = logging.getLogger(__name__)
 
 
 class OfflineSession(DumpSession):
-    """A person debugging a dump; see `DumpSession` for the parameters."""
+    """A session that checks a dump; see `DumpSession` for the parameters."""
 
-    # Where the replay of the operators of the shown step is; None: the step is shown as a whole.
+    # Position of the replay within the shown step; None if the step is shown as a whole.
     _position: ReplayPosition | None = None
     _announced = 0.0
 
-    # --- what it is ---
+    # --- state ---
 
     @property
     def total_steps(self) -> int:
-        """The last step of which something was dumped; 0 if there is none."""
+        """The last dumped step; 0 if there is none."""
         return self._opened.steps[-1] if self._opened is not None and self._opened.steps else 0
 
     def capabilities(self) -> Capabilities:
-        """Return what can be done now."""
+        """Return the current capabilities."""
         paused = self._state is State.PAUSED
         opened = self._opened is not None and not self._state.has_ended
         position = self._position
@@ -80,7 +80,7 @@ class OfflineSession(DumpSession):
 
     @property
     def _has_data(self) -> bool:
-        """Whether something was dumped of the step that is shown."""
+        """Whether the shown step was dumped."""
         return self._opened is not None and any(self._step in steps for steps in self._opened.steps_of.values())
 
     def record(self) -> SessionRecord:
@@ -137,7 +137,7 @@ class OfflineSession(DumpSession):
     async def command(self, command: Command) -> SessionRecord:
         """Continue, pause, go to a step or an operator, check again, or close; see `Session.command`.
 
-        Checking goes on after this returns; events tell how far it is.
+        Checking continues after this returns; progress is reported by events.
         """
         actions: dict[str, Callable[[Command], Awaitable[None]]] = {
             "continue": self._continue,
@@ -168,7 +168,7 @@ class OfflineSession(DumpSession):
 
     async def _continue(self, command: Command) -> None:
         if command.steps == 0:
-            raise InputError("continue by 0 steps goes nowhere; give a number of steps, or -1 for all")
+            raise InputError("cannot continue by 0 steps; give a number of steps, or -1 for all")
         steps = list(self._upcoming())
         if not steps:
             raise StateError(
@@ -180,7 +180,7 @@ class OfflineSession(DumpSession):
             # Nothing can stop it on the way.
             self._move_to(steps[-1])
             return
-        if self._step == 0 and self.hit_list.outdated and any(is_checked_at(one, 0) for one in points):
+        if self._step == 0 and self.hit_list.outdated and any(is_checked_at(watchpoint, 0) for watchpoint in points):
             steps.insert(0, 0)
         self._start_checking(steps, stops_for_every=command.stop_on == "every")
 
@@ -240,7 +240,7 @@ class OfflineSession(DumpSession):
         )
 
     def _ranks_to_walk(self, command: Command) -> tuple[int, ...]:
-        """Return the rank that a command names, or those that have data of the step; at least one."""
+        """Return the rank of a command, or the ranks with data of the step; at least one."""
         if command.rank is not None:
             self.graphs(command.rank)
             return (command.rank,)
@@ -248,24 +248,24 @@ class OfflineSession(DumpSession):
         return tuple(rank for rank in self.ranks if self._step in steps_of[rank]) or self.ranks[:1]
 
     async def watchpoints_changed(self) -> None:
-        """Forget the hits of steps that were checked with other watchpoints; those of the step shown are outdated."""
+        """Remove the hits of steps that were checked with other watchpoints; those of the shown step are outdated."""
         self._forget_checks()
         await super().watchpoints_changed()
 
-    # --- what commands do ---
+    # --- execution of commands ---
 
     def _is_opened(self) -> None:
         self._move_to(0)
 
     def _move_to(self, step: int) -> None:
-        """Show a step, with the hits that its check found or, in a recorded run, its training reported."""
+        """Show a step, with the hits that its check found or that, in a recorded run, its training reported."""
         self._step, self._position = step, None
         self._decisions.forget()
         results = self._results_of(step)
         self.hit_list.replace(step, results or ())
         self.hit_list.dropped = max(self._checked.get(step, 0) - len(self.hit_list), 0)
         self.hit_list.outdated = results is None and any(
-            is_checked_at(one, step) for one in self.watchpoint_list.enabled()
+            is_checked_at(watchpoint, step) for watchpoint in self.watchpoint_list.enabled()
         )
         self._announce_hits()
         self.events.append_state(self.record())
@@ -281,25 +281,25 @@ class OfflineSession(DumpSession):
         self._task = asyncio.get_running_loop().create_task(self._check(steps, stops_for_every=stops_for_every))
 
     async def _check(self, steps: list[int], *, stops_for_every: bool) -> None:
-        """Check steps until one has a hit that is new, or a person pauses; then stop."""
+        """Check steps until a step has a new hit, or the session is paused."""
         remarks: tuple[str, ...] = ()
         try:
             for step in steps:
-                found = await self._check_one(step)
-                remarks = found.remarks
-                hits = [hit for hit in found.hits if hit.hit.hit]
+                step_check = await self._check_one(step)
+                remarks = step_check.remarks
+                hits = [hit for hit in step_check.hits if hit.hit.hit]
                 is_new = await asyncio.to_thread(self._decisions.stops, step, hits, self.ranks)
                 stops = bool(hits) if stops_for_every else is_new
                 if stops or self._stop.is_set():
                     break
         except StoppedError:
-            # The step that was being checked is not shown; what was read of it is remembered.
+            # The interrupted step is not shown; statistics that were read for it are kept.
             remarks = ()
         except TensightError as error:
             self.warn(f"checking stopped after step {self._step}: {error}")
         except Exception as error:
             _log.exception("checking %s stopped", self.name)
-            self.warn(f"checking stopped after step {self._step}: {error!r}; the server's log says more")
+            self.warn(f"checking stopped after step {self._step}: {error!r}; see the server's log")
         if not self._state.has_ended:
             self._state = State.PAUSED
             for remark in remarks[:_SHOWN_REMARKS]:
@@ -309,22 +309,22 @@ class OfflineSession(DumpSession):
 
     async def _check_one(self, step: int) -> StepCheck:
         opened, points = self._required(), self.watchpoint_list.enabled()
-        found = await self._thread.run(
+        step_check = await self._thread.run(
             f"checking step {step}",
             lambda: check_step(opened.analysis, opened.index, self.watchpoint_list, points, step),
             self._stop,
         )
         self._step, self._position = step, None
-        self.hit_list.replace(step, found.hits)
+        self.hit_list.replace(step, step_check.hits)
         self._found_hits.set(step, self.hit_list.all())
-        self._checked[step] = len(found.hits)
-        # Thousands of hits take a moment to be counted.
+        self._checked[step] = len(step_check.hits)
+        # Counting thousands of hits takes a moment.
         await asyncio.to_thread(lambda: self.hit_list.tensors)
         now = time.monotonic()
         if now - self._announced > STATE_EVERY_S:
             self._announced = now
             self.events.append_state(self.record())
-        return found
+        return step_check
 
     def _announce_hits(self) -> None:
         self.events.append("hits", step=self._step, total=self.hit_list.tensors)

@@ -1,4 +1,4 @@
-"""The statistics table of a dump as a session tells it: one tensor, a curve over steps, a sorted page of a step."""
+"""Records from the statistics table of a dump: of a tensor, and sorted pages of a step."""
 
 from __future__ import annotations
 
@@ -35,53 +35,53 @@ _TEXTS: dict[str, Callable[[StatisticsTable, int], str]] = {
 
 
 def position_of(dump: Dump, file: TensorFile) -> int | None:
-    """Return the position of a tensor's node in its step, from 1; None for constants and what has no node."""
+    """Return the position of a tensor's node in its step, from 1; None for constants and tensors without a node."""
     node = node_of(dump, file)
     return None if node is None else dump.node_number(file.rank, node)
 
 
 def node_of(dump: Dump, file: TensorFile) -> Node | None:
-    """Return the node of a tensor; None of what belongs to none."""
+    """Return the node of a tensor; None if it belongs to no node."""
     graph = dump.graph_of(file)
     return None if graph is None or file.node is None else graph.get(file.node)
 
 
 def statistics_record(table: StatisticsTable, row: int) -> Statistics | None:
-    """Return what is known of a tensor; None if nothing is."""
-    found = table.rows[row]
-    recorded = found["state"] == RECORDED
-    if not recorded and found["state"] != KNOWN:
+    """Return the statistics of a tensor; None if unknown."""
+    stored = table.rows[row]
+    recorded = stored["state"] == RECORDED
+    if not recorded and stored["state"] != KNOWN:
         return None
-    counts = {name: int(found[name]) for name in ("size_bytes", *COUNTS)}
+    counts = {name: int(stored[name]) for name in ("size_bytes", *COUNTS)}
     unknown = tuple(name for name in COUNTS if recorded and counts[name] == NOT_RECORDED)
     measures: dict[str, Any] = {
-        name: value if math.isfinite(value) else None for name in MEASURES for value in (float(found[name]),)
+        name: value if math.isfinite(value) else None for name in MEASURES for value in (float(stored[name]),)
     }
     return Statistics(
         dtype=table.dtypes[row],
         shape=table.shapes[row],
         **{name: 0 if name in unknown else count for name, count in counts.items()},
         **measures,
-        # Of a recorded tensor the hash is one of what was recorded, not of its values.
-        content_hash="" if recorded else f"{int(found['content_hash']):016x}",
+        # The hash of a recorded tensor is of the recorded statistics, not of its values.
+        content_hash="" if recorded else f"{int(stored['content_hash']):016x}",
         partial=bool(recorded),
         unknown=unknown,
     )
 
 
-def computed_statistics(found: TensorStatistics) -> Statistics:
-    """Return statistics that were computed of values."""
-    fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
-    return Statistics(**{**fields, "content_hash": f"{found.content_hash:016x}"})
+def computed_statistics(statistics: TensorStatistics) -> Statistics:
+    """Return the record of statistics computed from values."""
+    fields = {field.name: getattr(statistics, field.name) for field in dataclasses.fields(statistics)}
+    return Statistics(**{**fields, "content_hash": f"{statistics.content_hash:016x}"})
 
 
 def statistics_row(dump: Dump, table: StatisticsTable, row: int, address: TensorAddress) -> StatisticsRow | None:
-    """Return a tensor with its statistics under the address by which it was asked for; None if nothing is known."""
+    """Return a tensor with its statistics, under the requested address; None if they are unknown."""
     statistics = statistics_record(table, row)
     if statistics is None:
         return None
     file = table.files[row]
-    # A weight at step 0 is read from the input of an operator.
+    # The row of a weight at step 0 may be that of an operator's input.
     graph = dump.graph_of(file)
     node = None if graph is None else graph.get(address.node)
     is_of_node = node is not None and (node.is_constant or node.name != file.node)
@@ -101,39 +101,39 @@ def statistics_row(dump: Dump, table: StatisticsTable, row: int, address: Tensor
 
 
 def ordered_rows(dump: Dump, table: StatisticsTable, rows: NDArray[np.int64], **choice: Any) -> NDArray[np.int64]:
-    """Return the rows of tensors of which statistics are known, in an order.
+    """Return the rows of tensors with known statistics, filtered and sorted.
 
     Parameters
     ----------
     dump : Dump
     table : StatisticsTable
     rows : int64 array, shape (n,)
-        The tensors to choose from.
+        Candidate rows.
     **choice
-        What `statistics_pages.ordered` takes: query, sort, descending.
+        Arguments of `statistics_pages.ordered`: query, sort, descending.
     """
-    known = _DumpedRows(dump, table, rows[np.isin(table.rows["state"][rows], (KNOWN, RECORDED))])
-    return known.rows[ordered(known, **choice)]
+    dumped_rows = _DumpedRows(dump, table, rows[np.isin(table.rows["state"][rows], (KNOWN, RECORDED))])
+    return dumped_rows.rows[ordered(dumped_rows, **choice)]
 
 
 def statistics_page(
     dump: Dump, table: StatisticsTable, ordered: NDArray[np.int64], offset: int, limit: int
 ) -> StatisticsPage:
-    """Return some of the tensors whose rows are given, in that order."""
-    found = (
+    """Return a page of the tensors with the given rows, in that order."""
+    page_rows = (
         statistics_row(dump, table, row, address_of(table.files[row]))
         for row in ordered[offset : offset + limit].tolist()
     )
-    return StatisticsPage(total=len(ordered), offset=offset, rows=tuple(row for row in found if row is not None))
+    return StatisticsPage(total=len(ordered), offset=offset, rows=tuple(row for row in page_rows if row is not None))
 
 
 class _DumpedRows:
-    """Columns of the tensors of an iteration: `StepRows`.
+    """Columns of the tensors of an iteration; implements `StepRows`.
 
     Attributes
     ----------
     rows : int64 array
-        Of the table, as they ran.
+        Rows of the table, in execution order.
     """
 
     def __init__(self, dump: Dump, table: StatisticsTable, rows: NDArray[np.int64]) -> None:
@@ -143,7 +143,7 @@ class _DumpedRows:
         ranks = np.fromiter((file.rank for file in files), np.int64, len(files))
         positions = np.fromiter(map(dump.execution_position, files), np.int64, len(files))
         is_output = np.fromiter((file.io == "output" for file in files), np.bool_, len(files))
-        # Within a node as in the table.
+        # Within a node, keep the order of the table.
         self.rows = rows[np.lexsort((rows, is_output, positions, ranks))]
 
     def texts(self, name: str) -> Sequence[str]:
@@ -151,7 +151,7 @@ class _DumpedRows:
         return [_TEXTS[name](self._table, row) for row in self.rows.tolist()]
 
     def numbers(self, name: str) -> NDArray[np.float64]:
-        """Return a column of numbers; NaN where there is none."""
+        """Return a column of numbers; NaN where unknown."""
         table, rows = self._table, self.rows
         if name in POSITION_COLUMNS:
             positions = (self._position(name, table.files[row]) for row in rows.tolist())

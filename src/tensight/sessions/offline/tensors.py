@@ -1,4 +1,4 @@
-"""The inputs and outputs of a node at one step of a dump."""
+"""The inputs and outputs of a node at a step of a dump."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from tensight.sessions.offline.index import TensorIndex
 
 MOST_SLOTS = 10_000
-"""Inputs, and outputs, of one node that are told; damaged graphs may have more."""
+"""Inputs, and outputs, of a node that are listed; damaged graphs may have more."""
 
 Abbreviations = Callable[[TensorAddress], tuple[str, ...]]
-"""Gives the conditions that hit on a tensor in the step that is shown."""
+"""Returns the conditions that hit on a tensor in the shown step."""
 
 
 def tensor_records(
@@ -36,15 +36,15 @@ def tensor_records(
     at: TensorAddress,
     abbreviations: Abbreviations,
 ) -> tuple[TensorRecord, ...]:
-    """Return the inputs and outputs of a node at an iteration, with statistics; reads what these need and no more.
+    """Return the inputs and outputs of a node at an iteration, with statistics; reads only their files.
 
     Parameters
     ----------
     analysis : Analysis
     index : TensorIndex
-        Of its dump.
+        Index of its dump.
     at : TensorAddress
-        Rank, graph, node and iteration; slot and io do not matter.
+        Rank, graph, node and iteration; slot and io are ignored.
     abbreviations : Abbreviations
 
     Raises
@@ -65,7 +65,7 @@ def tensor_records(
 
 
 def _slots(index: TensorIndex, at: TensorAddress) -> dict[TensorAddress, OutputSlot | None]:
-    """Return the addresses of a node's inputs, then of its outputs, with what the graph says about each."""
+    """Return the addresses of a node's inputs, then of its outputs, each with its declaration in the graph."""
     node = index.node(at.rank, at.graph, at.node)
     if node is None:
         return {} if at.graph else _slots_without_node(index, at)
@@ -76,7 +76,7 @@ def _slots(index: TensorIndex, at: TensorAddress) -> dict[TensorAddress, OutputS
             source, slot = producer
             declared = source.outputs[slot] if slot < len(source.outputs) else None
             address = _at(at, "input", number, iteration)
-            # A constant is the same in every step, and of none.
+            # A constant is the same in every step, and belongs to none.
             slots[replace(address, iteration=INITIAL) if index.reads_constant(address) else address] = declared
     for number in range(min(max(len(node.outputs), 1), MOST_SLOTS)):
         declared = node.outputs[number] if number < len(node.outputs) else None
@@ -135,21 +135,21 @@ def _producer_type(index: TensorIndex, address: TensorAddress) -> str:
 
 
 def _hits_on(index: TensorIndex, address: TensorAddress, abbreviations: Abbreviations) -> tuple[str, ...]:
-    """Return the conditions that hit on a tensor, or for an operator's input on the output that went in."""
-    found = abbreviations(address)
+    """Return the conditions that hit on a tensor or, for an operator's input, on the producer's output."""
+    hit_conditions = abbreviations(address)
     producer = index.producer(address)
-    if found or producer is None or not producer[0].is_operator:
-        return found
+    if hit_conditions or producer is None or not producer[0].is_operator:
+        return hit_conditions
     return abbreviations(replace(address, node=producer[0].name, slot=producer[1], io="output"))
 
 
 def _scalar(analysis: Analysis, row: int) -> str:
-    """Return the value of a tensor with one element, as text; empty for any other."""
+    """Return the value of a tensor with a single element, as text; empty for any other."""
     table = analysis.known
     if table.rows["count"][row] != 1:
         return ""
     try:
         return str(read_tensor(table.files[row]).reshape(-1)[0])
     except TensorFileError:
-        # Removed since its statistics were taken; they are still shown.
+        # The file was removed after its statistics were computed, which are still shown.
         return ""

@@ -20,19 +20,19 @@ PROGRESS_EVERY_S = 0.2
 
 
 class StoppedError(Exception):
-    """Work was stopped half-way, because a person paused; never leaves a session."""
+    """Work was interrupted because the session was paused; never leaves a session."""
 
 
 class AnalysisThread:
-    """Does one piece of work on a session's dump after the other, each off the event loop.
+    """Runs work on a session's dump in a single thread, one job at a time.
 
-    What the statistics table knows grows while tensors are read, so only one piece of work may use it at a time. While
-    a step is being checked, other work waits for the end of that step.
+    The statistics table grows while tensors are read, so only a single job may use it at a time. While a step is being
+    checked, other jobs wait until it is done.
 
     Parameters
     ----------
     report : callable
-        Called in the event loop with what is being done, how much of it is done, and how much there is in all.
+        Called in the event loop with a description of the work, the amount done, and the total.
     """
 
     def __init__(self, report: Callable[[str, int, int], None]) -> None:
@@ -45,16 +45,16 @@ class AnalysisThread:
         self._closed = False
 
     async def run(self, what: str, work: Callable[[], Result], stop: threading.Event | None = None) -> Result:
-        """Do a piece of work and return its result.
+        """Run work in the thread and return its result.
 
         Parameters
         ----------
         what : str
-            For reports of progress.
+            Description, for progress reports.
         work : callable
-            Runs in the thread.
+            The work.
         stop : threading.Event, optional
-            Set it to have the work stop between two tensors.
+            Setting it stops the work between two tensors.
 
         Raises
         ------
@@ -74,7 +74,7 @@ class AnalysisThread:
         return await self._loop.run_in_executor(self._pool, job)
 
     def progress(self, done: int, total: int) -> None:
-        """Note how far the work is, and raise if it is to stop; called from any thread that does a part of it."""
+        """Note the progress of the work, and raise if it must stop; called from any thread that does a part of it."""
         self._refuse_if_closed()
         if self._stop is not None and self._stop.is_set():
             raise StoppedError
@@ -84,13 +84,13 @@ class AnalysisThread:
             self.report(self._what, done, total)
 
     def report(self, what: str, done: int, total: int) -> None:
-        """Say what is being done, and raise if it is to stop; called from the thread."""
+        """Report progress, and raise if the session was closed; called from the thread."""
         self._refuse_if_closed()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._report, what, done, total)
 
     def close(self) -> None:
-        """Stop the work at the next tensor, and refuse what waits."""
+        """Stop the work at the next tensor, and refuse waiting jobs."""
         self._closed = True
         self._pool.shutdown(wait=False)
 

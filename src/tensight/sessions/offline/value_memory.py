@@ -1,4 +1,4 @@
-"""How much memory the offline sessions of a server may fill with what they read from dumps."""
+"""The memory that offline sessions of a server may use for values and indices of dumps."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ if TYPE_CHECKING:
     from tensight.dumps import TensorFile
 
 TENSOR_BYTES = 1600
-"""What the list of a dump's tensors needs for each of them, with its row of statistics; measured."""
+"""Bytes per tensor of a dump's list of tensors, including its row of statistics; measured."""
 
 SMALL_BYTES = 256 * 2**10
-"""Files up to this size are read anew each time."""
+"""Files up to this size are read again each time."""
 
 
 class ValueMemory:
     """Memory that all offline sessions of a server share: ``--offline-debugger-mem-limit``.
 
-    What counts are values that have to be held as a whole (those in the binary files of Ascend devices, and on remote
-    storage), from being read until nobody uses them any more, and the lists of the tensors of open dumps. npy files on
-    a local disk are mapped: the operating system takes their memory back whenever it needs it, so they do not count.
-    Values that are not in use stay as long as there is room, the one used last the longest.
+    It accounts for the lists of tensors of open dumps, and for values that must be loaded whole (from binary files of
+    Ascend devices and from remote storage) as long as they are referenced. npy files on a local disk are memory-mapped
+    and do not count: the operating system reclaims their memory when needed. Unused values are cached while there is
+    room; the least recently used are dropped first.
 
     Parameters
     ----------
     most_bytes : int
-        How much there is.
+        The limit.
     """
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self._held_bytes = 0
-        self._lock = threading.RLock()  # an array may die, and say so, while this thread is in here
+        self._lock = threading.RLock()  # re-entrant: a finalizer of an array may run while this thread holds it
         self._kept: dict[Hashable, NDArray[Any]] = {}
 
     @property
     def held_bytes(self) -> int:
-        """How much is in use or kept."""
+        """Bytes in use or cached."""
         return self._held_bytes
 
     def hold(self, size_bytes: int, what: str) -> None:
-        """Take memory until `release`.
+        """Reserve memory until `release`.
 
         Raises
         ------
         LimitError
-            There is not so much left.
+            Not enough memory is left.
         """
         with self._lock:
             while self._held_bytes + size_bytes > self.most_bytes and self._kept:
-                # Nobody may be using it; if somebody is, its memory is not free yet.
+                # If the array is still referenced elsewhere, its memory is not released yet.
                 del self._kept[next(iter(self._kept))]
             if self._held_bytes + size_bytes > self.most_bytes:
                 raise LimitError(
@@ -71,7 +71,7 @@ class ValueMemory:
             self._held_bytes += size_bytes
 
     def release(self, size_bytes: int) -> None:
-        """Give memory back."""
+        """Release reserved memory."""
         with self._lock:
             self._held_bytes -= size_bytes
 
@@ -81,13 +81,13 @@ class ValueMemory:
         Parameters
         ----------
         owner : hashable
-            For whom; `forget` lets go of what is kept for it.
+            Owner of the cached values; `forget` drops them.
         file : TensorFile
 
         Raises
         ------
         LimitError
-            It does not fit beside what is in use.
+            It does not fit into the memory that is left.
         TensorFileError
             The file cannot be read.
         """
@@ -113,14 +113,14 @@ class ValueMemory:
         return array
 
     def forget(self, owner: Hashable) -> None:
-        """Let go of what is kept for an owner."""
+        """Drop the cached values of an owner."""
         with self._lock:
             for key in [key for key in self._kept if isinstance(key, tuple) and key[0] == owner]:
                 del self._kept[key]
 
 
 def _owner_of_memory(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array whose end is the end of the memory: views of views refer to it, not to each other."""
+    """Return the array that owns the memory: views of views refer to it, not to each other."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array

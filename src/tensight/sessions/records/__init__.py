@@ -1,6 +1,6 @@
-"""What a session tells: plain records, the same in Python, on the HTTP API and in the Python client.
+"""Records that sessions return: the same in Python, in the HTTP API and in the Python client.
 
-Every record is immutable and holds only what JSON can hold. A number that does not exist (the mean of a tensor without
+Every record is immutable and contains only JSON types. A number that does not exist (the mean of a tensor without
 finite elements) is None, never NaN. Times are seconds since 1970, in UTC.
 """
 

@@ -1,4 +1,4 @@
-"""What all records have in common, and the words they share."""
+"""The base class of records, and types that they share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _finite_or_none(value: Any) -> Any:
 
 
 Number = Annotated[float | None, BeforeValidator(_finite_or_none)]
-"""A finite number, or None where there is none."""
+"""A finite number, or None."""
 
 Io = Literal["output", "input"]
 Which = Literal["current", "previous", "difference"]
@@ -27,18 +27,18 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, populate_by_name=True)
 
     def __repr__(self) -> str:
-        """Return what a person looks for: a line, or of a page a short table."""
+        """Return a line with the most important fields, or a short table for a page."""
         return page_of(self)
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        """Return the fields that say something, or the rows of a page, as a table for notebooks."""
+        """Return the non-empty fields, or the rows of a page, as a table for notebooks."""
         return html_of(self)
 
 
 class StepSpan(Record):
-    """Steps that follow each other."""
+    """Consecutive steps."""
 
     first: int
     last: int

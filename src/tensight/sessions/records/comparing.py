@@ -1,6 +1,6 @@
-"""Two runs that are compared: what is asked, how far it is, and what was found.
+"""Comparisons of two runs: options, progress and results.
 
-Of a pair, fields without a suffix are those of run A, the reference; those of run B end in ``_b``.
+In records of a pair, fields without a suffix belong to run A, the reference; fields of run B end in ``_b``.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ Side = Literal["a", "b"]
 
 
 class ComparisonState(str, Enum):
-    """What a comparison is doing."""
+    """State of a comparison."""
 
     WAITING = "waiting"
-    """Another comparison is made first."""
+    """Waits for another comparison."""
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
-    """`message` says why."""
+    """`message` contains the reason."""
     CLOSED = "closed"
-    """It was cancelled, or forgotten; only events say so."""
+    """It was cancelled or discarded; occurs in events only."""
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether there will be more to know."""
+        """Whether the comparison waits or runs."""
         return self in (ComparisonState.WAITING, ComparisonState.RUNNING)
 
 
 class ComparisonOptions(Record):
-    """What is compared of two runs, and what counts as equal."""
+    """Which parts of two runs to compare, and what counts as equal."""
 
     ranks: tuple[int, ...] | None = Field(default=None, max_length=1000)
-    """By default those that both have."""
+    """By default the ranks that both have."""
     steps: tuple[int, ...] | None = Field(default=None, max_length=10_000)
-    """From 1; by default those that both have."""
+    """From 1; by default the steps that both have."""
     rtol: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Relative difference of a tensor that counts as equal; by default derived from element types and inputs."""
     atol: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Norm of a difference that always counts as equal."""
     exact: bool = False
-    """A difference of one bit is a finding."""
+    """Whether a difference of a single bit is a finding."""
     tolerances: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         default_factory=dict, max_length=1000
     )
-    """`rtol` of some operators, by name; ``*`` and ``?`` are allowed."""
+    """`rtol` of operators, by name; ``*`` and ``?`` are wildcards."""
     mapping: dict[str, str] = Field(default_factory=dict, max_length=10_000)
-    """Names or scopes of A, and what they are called in B."""
+    """Maps names or scopes of A to those of B."""
 
 
 class ComparedRun(Record):
@@ -64,30 +64,30 @@ class ComparedRun(Record):
     dump: str
     """Its `name` in the list of dumps."""
     title: str
-    """What a person calls it."""
+    """Display name."""
     session: str | None = None
-    """Id of the session that has it open now."""
+    """Id of the session that has it open."""
     framework: str = ""
     live: bool = False
-    """A training that was paused when the comparison began."""
+    """Whether it is a training that was paused when the comparison began."""
     step: int | None = None
-    """The step at which that training stood."""
+    """The step at which that training was stopped."""
     note: str = ""
-    """What a person must know about this side, a sentence; empty if nothing."""
+    """A note for users about this side; may be empty."""
 
 
 class TensorDifferenceRecord(Record):
-    """How far two tensors are apart."""
+    """Difference of two tensors."""
 
     text: str
-    """In a few words."""
+    """The difference in a few words."""
     is_comparable: bool
-    """Whether the shapes fit, in any layout."""
+    """Whether the shapes match, in any layout."""
     bit_equal: bool
     from_values: bool
-    """Whether the elements were compared; else the numbers are lower bounds, from statistics."""
+    """Whether the elements were compared; otherwise the numbers are lower bounds, from statistics."""
     relative: Number = None
-    """Norm of the difference over the larger norm; null where only one of the two has NaN or infinite elements."""
+    """Norm of the difference over the larger norm; null if only one of the two has NaN or infinite elements."""
     absolute: Number = None
     """Norm of the difference."""
     max_absolute: Number = None
@@ -98,27 +98,27 @@ class TensorDifferenceRecord(Record):
     norm_ratio: Number = None
     """Norm of B over norm of A."""
     over_1_permille: Number = None
-    """Share of elements whose relative difference is above 1 ‰."""
+    """Fraction of elements whose relative difference is above 1 ‰."""
     over_5_permille: Number = None
     shapes: tuple[tuple[int, ...], tuple[int, ...]]
     dtypes: tuple[str, str]
     layout: str = ""
-    """How the axes of B were ordered to fit A: ``NHWC``, ``transposed``, ``axes 0,2,1``, ``reshaped``; else empty."""
+    """How B was rearranged to match A: ``NHWC``, ``transposed``, ``axes 0,2,1``, ``reshaped``; otherwise empty."""
 
 
 class ComparedSlot(TensorDifferenceRecord):
-    """A tensor that a pair of operators read or wrote."""
+    """An input or output of a pair of operators."""
 
     name: str
-    """Of the node that made it."""
+    """Name of the node that produced it."""
     slot: int
     address: str | None = None
-    """In A; null if nothing was recorded."""
+    """Address in A; null if it was not recorded."""
     address_b: str | None = None
 
 
 class ComparedTensorRecord(Record):
-    """A weight or an input of the network in both runs."""
+    """A weight or a network input in both runs."""
 
     name: str
     name_b: str
@@ -128,11 +128,11 @@ class ComparedTensorRecord(Record):
     address: str | None = None
     address_b: str | None = None
     difference: TensorDifferenceRecord | None = None
-    """Null if nothing is known of one of them."""
+    """Null if one of them is unknown."""
 
 
 class ComparedOperator(Record):
-    """A pair of operators that was compared."""
+    """A compared pair of operators."""
 
     name: str
     name_b: str
@@ -140,31 +140,31 @@ class ComparedOperator(Record):
     type_b: str
     step: int
     position: int
-    """Place in the order of execution of A's step, from 1."""
+    """Position in the execution order of A's step, from 1."""
     phase: ComparedPhase
     rule: str
-    """Which rule matched them."""
+    """The rule that matched them."""
     text: str = ""
-    """How far the worst output is apart, in a few words; empty if nothing is known."""
+    """The difference of the worst output in a few words; empty if unknown."""
     relative: Number = None
-    """Of the worst output."""
+    """Relative difference of the worst output."""
     added: Number = None
-    """By how much the error of the worst output exceeds that of the worst input."""
+    """Excess of the error of the worst output over that of the worst input."""
     allowed: Number = None
     """Error that rounding and the errors of the inputs explain."""
     is_divergent: bool = False
-    """The inputs agree, or explain less than there is."""
+    """Whether the inputs agree, or do not explain the error."""
     source: Frame | None = None
     """The line of code in A."""
     inputs: tuple[ComparedSlot, ...] = ()
     outputs: tuple[ComparedSlot, ...] = ()
-    """The worst first."""
+    """Sorted, the worst first."""
     through: tuple[str, ...] = ()
     """Operators without a counterpart between the inputs and this pair."""
 
 
 class Proof(Record):
-    """How many tensors agree before the first step."""
+    """Numbers of tensors that agree before the first step."""
 
     inputs: int
     inputs_that_agree: int
@@ -173,7 +173,7 @@ class Proof(Record):
 
 
 class UnmatchedCounts(Record):
-    """How much has no counterpart in the other run."""
+    """Numbers of operators, parameters and steps without a counterpart in the other run."""
 
     operators: int = 0
     operators_b: int = 0
@@ -184,7 +184,7 @@ class UnmatchedCounts(Record):
 
 
 class RankComparison(Record):
-    """What was found in one rank."""
+    """The comparison of a rank."""
 
     rank: int
     verdict: ComparisonVerdict
@@ -201,36 +201,36 @@ class RankComparison(Record):
     ]
     sentence: str
     notes: tuple[str, ...] = ()
-    """What else a person must know to read the verdict, a sentence each."""
+    """Notes for users that help to interpret the verdict."""
     step: int | None = None
-    """In which the finding is."""
+    """The step with the finding."""
     first: ComparedOperator | None = None
     """The first operator whose inputs agree and whose output does not."""
     first_bit: ComparedOperator | None = None
-    """The first whose inputs are bit-equal and whose output is not, wherever rounding may explain it."""
+    """The first operator whose inputs are bit-equal and whose output is not, even if rounding explains it."""
     first_bit_step: int | None = None
     differing: int = 0
-    """How many weights or inputs differ, where these are the finding."""
+    """Number of differing weights or inputs, if these are the finding."""
     tensors: tuple[ComparedTensorRecord, ...] = ()
     """The first of these."""
     proof: Proof
     matched: dict[str, int] = Field(default_factory=dict)
-    """Pairs of operators of the last step that was compared, by the rule that matched them."""
+    """Numbers of matched pairs of operators in the last compared step, by rule."""
     unmatched: UnmatchedCounts = UnmatchedCounts()
     steps: tuple[int, ...] = ()
-    """Those that were compared, the last ones of many; none after the finding."""
+    """Compared steps, in a summary at most the last 1,000; no step after the finding is compared."""
     steps_only_a: tuple[int, ...] = ()
-    """Steps that the other run does not have, the first ones of many."""
+    """Steps that B does not have, in a summary at most the first 1,000."""
     steps_only_b: tuple[int, ...] = ()
     from_rank: int | None = None
     """The rank that differs before this one, and contributes to the first operator that differs on this one."""
 
 
 class RankComparisonDetail(RankComparison):
-    """What was found in one rank, with all that was compared in its last step."""
+    """The comparison of a rank, with everything that was compared in its last step."""
 
     only_a: tuple[str, ...] = ()
-    """Operators that matched nothing."""
+    """Operators without a counterpart."""
     only_b: tuple[str, ...] = ()
     parameters_only_a: tuple[str, ...] = ()
     parameters_only_b: tuple[str, ...] = ()
@@ -238,28 +238,28 @@ class RankComparisonDetail(RankComparison):
 
 
 class ComparisonRecord(Record):
-    """A comparison of two runs at a glance."""
+    """Summary of a comparison of two runs."""
 
     id: str
     created: float
     a: ComparedRun
     """The reference."""
     b: ComparedRun
-    """The run that is compared with it."""
+    """The run to compare with it."""
     options: ComparisonOptions = ComparisonOptions()
     state: ComparisonState
     message: str = ""
-    """Why it failed."""
+    """Reason of a failure."""
     what: str = ""
-    """What is being done."""
+    """Description of the current work."""
     done: int = 0
-    """How much of that."""
+    """Amount of it that is done."""
     total: int = 0
-    """How much there is; 0 if that is not known."""
+    """Total amount; 0 if unknown."""
     verdict: ComparisonVerdict | None = None
-    """The worst of all ranks; null until it is done."""
+    """The worst of all ranks; null until the comparison is done."""
     sentence: str = ""
-    """The verdict on that rank."""
+    """The verdict on that rank as a sentence."""
     ranks: tuple[RankComparison, ...] = ()
 
 
@@ -269,7 +269,7 @@ class ComparedOperatorPage(Record):
     total: int
     offset: int = 0
     first: int | None = None
-    """Where among all of these the first divergence is, counted from 0; null if it is not one of them."""
+    """Index of the first divergence among all selected pairs, from 0; null if it is not among them."""
     rows: tuple[ComparedOperator, ...]
 
 
@@ -279,12 +279,12 @@ class UnmatchedRow(Record):
     name: str
     kind: Literal["operator", "parameter"]
     type: str = ""
-    """Of the operator."""
+    """Type of the operator."""
     phase: ComparedPhase | None = None
 
 
 class UnmatchedPage(Record):
-    """What only one run has."""
+    """Operators and parameters that only one run has."""
 
     total: int
     offset: int = 0
@@ -292,37 +292,37 @@ class UnmatchedPage(Record):
 
 
 class AddedError(Record):
-    """By how much a scope, an operator or a parameter differs."""
+    """Error of a scope, an operator or a parameter."""
 
     path: str
-    """As the tree names it."""
+    """Path in the tree."""
     kind: Literal["scope", "operator", "parameter", "parameters"]
-    """``parameters`` is the group that holds them at the root."""
+    """``parameters`` is the group of the parameters at the root."""
     added: Number = None
-    """Added error; of a scope the largest anywhere below. Null if nothing is known."""
+    """Added error; for a scope, the largest below it. Null if unknown."""
     relative: Number = None
-    """Relative difference, accumulated; of a scope the largest."""
+    """Relative difference, accumulated; for a scope, the largest below it."""
     non_finite: bool = False
-    """Only one run has NaN or infinite elements, at or below: more than any number says."""
+    """Whether only one run has NaN or infinite elements, at or below: an error beyond any number."""
     divergent: int = 0
-    """Operators whose inputs agree and whose outputs do not."""
+    """Number of operators whose inputs agree and whose outputs do not."""
     compared: int = 0
     unmatched: int = 0
-    """Operators without a counterpart."""
+    """Number of operators without a counterpart."""
 
 
 class ScopeErrors(Record):
-    """What is directly below a scope."""
+    """Errors directly below a scope."""
 
     scope: str
     total: int
-    """How many there are."""
+    """Number of all entries."""
     entries: tuple[AddedError, ...]
-    """Of very many those of the largest added errors."""
+    """At most 5,000, those with the largest added errors."""
 
 
 class AddedErrors(Record):
-    """By how much parts of a graph differ in one step."""
+    """Errors of parts of a graph in a step."""
 
     rank: int
     step: int
@@ -337,43 +337,43 @@ class ComparedStatistics(Record):
     address: str
     address_b: str
     layout: str = ""
-    """How the axes of B were ordered to fit A."""
+    """How B was rearranged to match A."""
     a: Statistics
     b: Statistics
     difference: Statistics | None = None
-    """Of B minus A; null if one of them has no values."""
+    """Statistics of B minus A; null if one of them has no values."""
     measures: TensorDifferenceRecord | None = None
-    """Null for two tensors that the comparison did not compare."""
+    """Null if the comparison did not compare these two tensors."""
 
 
 class LossPoint(Record):
-    """The losses of one step."""
+    """The losses at a step."""
 
     step: int
     a: Number = None
     """Null for NaN and infinities."""
     b: Number = None
     relative_difference: Number = None
-    """At least; null where one of them is NaN or infinite and the other is not."""
+    """Lower bound; null if one of them is NaN or infinite and the other is not."""
     allowed_difference: Number = None
     is_outside: bool = False
 
 
 class ComparedLosses(Record):
-    """Two loss curves, and what their difference points to."""
+    """Comparison of two loss curves, and the likely cause of their difference."""
 
     verdict: ComparisonVerdict
     divergence: str
-    """Where they part: a word for programs."""
+    """Kind of divergence, as an identifier."""
     sentence: str
     meaning: str = ""
     departs_at: int | None = None
-    """Step from which on a difference stands out of the rounding before it."""
+    """First step at which the difference exceeds the earlier rounding differences."""
     leaves_at: int | None = None
     """First step outside the tolerance."""
     unit: str = "step"
     compared: int = 0
-    """Steps that both have."""
+    """Number of steps that both have."""
     only_a: int = 0
     only_b: int = 0
     equal: int = 0
@@ -386,10 +386,10 @@ class ComparedLosses(Record):
 
 
 class SetupDifferenceRecord(Record):
-    """Something that is not the same around two trainings."""
+    """A difference between the set-ups of two trainings."""
 
     importance: Literal["results", "rounding", "rest"]
-    """Whether it can change results, only rounding, or by itself nothing."""
+    """Whether it can change results, only rounding, or neither."""
     part: str
     what: str
     a: str = ""
@@ -397,11 +397,11 @@ class SetupDifferenceRecord(Record):
 
 
 class ComparedSetups(Record):
-    """What differs around two trainings."""
+    """Comparison of the set-ups of two trainings."""
 
     verdict: ComparisonVerdict
     sentence: str
     differences: tuple[SetupDifferenceRecord, ...] = ()
     equal: tuple[str, ...] = ()
-    """Parts that both recorded and that do not differ."""
+    """Parts that both recorded and that are equal."""
     not_recorded: tuple[str, ...] = ()

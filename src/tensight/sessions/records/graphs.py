@@ -1,4 +1,4 @@
-"""Graphs, nodes, and the lines of code behind them."""
+"""Graphs, nodes, and the lines of code that created them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensight.sessions.records.base import Io, Record, StepSpan
 
 
 class Frame(Record):
-    """One line of code in the stack of an operator."""
+    """A line of code in the stack of an operator."""
 
     file: str
     line: int | None = None
@@ -22,11 +22,11 @@ class Frame(Record):
 
     has_substack: bool = False
     is_user_code: bool = False
-    """The frame most likely to be the person's own."""
+    """Whether it is the frame that is most likely user code."""
 
     @property
     def lines(self) -> str:
-        """The line, ``16``, or the first and the last one, ``16-18``."""
+        """The line, ``16``, or the first and the last line, ``16-18``."""
         is_range = self.line is not None and self.end_line is not None and self.end_line > self.line
         return f"{self.line}-{self.end_line}" if is_range else f"{self.line}"
 
@@ -43,34 +43,34 @@ class GraphRecord(Record):
     parameters: int = 0
     problems: tuple[str, ...] = ()
     steps: tuple[StepSpan, ...] = ()
-    """In which it is known to have run, the first 100 stretches. A stretch joins steps between which no other graph is
-    known to have run; a training tells what ran whenever it stops, and while it runs some times a second."""
+    """The first 100 spans of steps in which it is known to have run. A span joins steps between which no other graph is
+    known to have run; a training reports its graph whenever it stops, and several times a second while it runs."""
     spans: int = 0
-    """How many such stretches there are."""
+    """Total number of spans."""
     ran: bool = False
-    """It ran in the step that is shown, or as far as is known last before it."""
+    """Whether it ran in the shown step, or was the last known to run before it."""
 
 
 Watched = Literal["none", "some", "all", "never"]
-"""How far a scope or node is watched by a watchpoint; constants never are."""
+"""Whether a watchpoint watches some or all nodes of a scope, or a node in some or all graphs; constants: ``never``."""
 
 
 class TreeEntry(Record):
     """A row of the node tree: a scope, or a node."""
 
     path: str
-    """Path of the scope (``Default/network``), or name of the node. Unique with `kind` in its graph."""
+    """Path of the scope (``Default/network``), or name of the node. Unique in its graph, together with `kind`."""
     label: str
     """The last part of the path."""
     kind: Literal["scope", "operator", "parameter", "constant", "parameters", "constants"]
-    """``parameters`` and ``constants`` are the groups that hold them at the root."""
+    """``parameters`` and ``constants`` are the groups of these at the root."""
     graph: str = ""
-    """The graph in which it is looked at: of those that have it one that ran in the step shown, else the newest. Empty
-    for a scope of the whole program."""
+    """The graph in which it is shown: one that has it and ran in the shown step, else the newest that has it. Empty for
+    a scope of the whole program."""
     graphs: tuple[str, ...] = ()
-    """In the tree of the whole program: the graphs that have it; empty if all have it."""
+    """In the tree of the whole program: the graphs that have it; empty if all do."""
     apart: bool = False
-    """Other nodes have its name: graphs that run in one step have nodes of their own."""
+    """Whether other nodes have the same name: graphs that run in the same step have separate nodes."""
     type: str = ""
     """Type of the operator."""
     roles: tuple[str, ...] = ()
@@ -78,12 +78,12 @@ class TreeEntry(Record):
     children: int = 0
     """Rows directly below."""
     nodes: int = 0
-    """Nodes anywhere below, itself included."""
+    """Number of nodes at or below."""
     dynamic_shape: bool = False
     watched: Watched | None = None
-    """By the watchpoint that was named in the request."""
+    """Whether the requested watchpoint watches it."""
     hits: int = 0
-    """Hits at or below, in the current step."""
+    """Tensors with a hit at or below, in the current step."""
 
 
 class TreePage(Record):
@@ -99,11 +99,11 @@ class TreePage(Record):
 
 
 class FoundNode(Record):
-    """A node that a search found."""
+    """A node found by a search."""
 
     rank: int
     graph: str
-    """As `TreeEntry.graph`."""
+    """See `TreeEntry.graph`."""
     entry: TreeEntry
 
 
@@ -116,20 +116,20 @@ class SearchPage(Record):
 
 
 class NodesMeant(Record):
-    """The nodes of a rank that a name, or the end or another part of one, may mean."""
+    """The nodes of a rank that a full or partial name may mean."""
 
     names: tuple[str, ...]
-    """One, if it is clear; else some of those that it may mean; none if nothing contains it."""
+    """A single name if it is unambiguous; otherwise some of the candidates; empty if no name contains it."""
     total: int
-    """How many it may mean."""
+    """Number of candidates."""
     graphs: tuple[str, ...] = ()
-    """The graphs that have the one that is meant: those that ran in the step first, then the newest."""
+    """If unambiguous, the graphs that have the node: those that ran in the step first, then the newest."""
     similar: tuple[str, ...] = ()
-    """Where nothing is meant: what is named like it."""
+    """If there is no candidate: similar names."""
 
 
 class Slot(Record):
-    """One input or output of a node."""
+    """An input or output of a node."""
 
     slot: int
     io: Io
@@ -137,14 +137,14 @@ class Slot(Record):
     shape: tuple[int, ...] | None = None
     """-1 for a dimension known only at run time; None if unknown."""
     peer: str = ""
-    """For an input the node that produces it."""
+    """For an input, the node that produces it."""
     peer_slot: int = 0
     control: bool = False
-    """An edge that carries only an order, no value."""
+    """Whether it is a control dependency, without a value."""
 
 
 class NodeRecord(Record):
-    """A node with all that the graph says about it."""
+    """A node with everything that the graph knows about it."""
 
     rank: int
     graph: str
@@ -161,19 +161,19 @@ class NodeRecord(Record):
     stack: tuple[Frame, ...] = ()
     """Innermost first."""
     attributes: dict[str, str] = Field(default_factory=dict)
-    """As text, each cut to 1,024 characters."""
+    """As text, each truncated to 1,024 characters."""
     value: str = ""
     """The value of a constant, as text."""
     position: int | None = None
-    """Place in the order of execution of its step, from 1; parameters come after the operators, constants have none."""
+    """Position in the execution order of its step, from 1; parameters come after the operators, constants have none."""
     graphs: tuple[str, ...] = ()
-    """The graphs of the program in which it is the same node, in the order in which they came."""
+    """The graphs of the program in which it is the same node, in the order of their arrival."""
     apart: bool = False
-    """As `TreeEntry.apart`."""
+    """See `TreeEntry.apart`."""
 
 
 class GraphEdge(Record):
-    """Edges between two entries of a picture, as one."""
+    """All edges between two entries of a picture."""
 
     source: str
     target: str
@@ -184,29 +184,29 @@ class GraphEdge(Record):
 
 
 class OpenedScope(Record):
-    """A scope that is open within a picture, with what is directly in it."""
+    """An opened scope within a picture, with its direct entries."""
 
     scope: str
     entries: tuple[TreeEntry, ...]
     truncated: bool = False
-    """There were more entries than asked for."""
+    """Whether there are more entries than requested."""
 
 
 class GraphLevel(Record):
-    """One scope opened: its entries and the edges between them, for drawing."""
+    """An opened scope, for drawing: its entries and the edges between them."""
 
     rank: int
     graph: str
     scope: str
     entries: tuple[TreeEntry, ...]
     opened: tuple[OpenedScope, ...] = ()
-    """The scopes that are open within, the outer ones first."""
+    """The opened scopes within, outer scopes first."""
     outside: tuple[TreeEntry, ...] = ()
-    """Neighbours that lie outside of the scope, and parameters and constants beside their readers: proxies."""
+    """Proxies: neighbours outside of the scope, and parameters and constants drawn beside their readers."""
     edges: tuple[GraphEdge, ...] = ()
-    """Between the innermost rows that are drawn."""
+    """Edges between the innermost drawn rows."""
     truncated: bool = False
-    """There were more entries than asked for."""
+    """Whether there are more entries than requested."""
 
 
 class RelatedNode(Record):
@@ -215,15 +215,15 @@ class RelatedNode(Record):
     name: str
     type: str
     distance: int
-    """Edges away from the centre: negative for producers, positive for consumers, 0 for the centre."""
+    """Distance from the centre in edges: negative for producers, positive for consumers."""
     slots: tuple[Slot, ...] = ()
     """Its outputs."""
     abbreviations: dict[int, tuple[str, ...]] = Field(default_factory=dict)
-    """For each output slot with hits the abbreviations of their conditions."""
+    """Abbreviations of the conditions that hit, by output slot."""
 
 
 class RelationGraph(Record):
-    """A tensor's node with what feeds it and what reads it."""
+    """The node of a tensor with its producers and consumers."""
 
     rank: int
     graph: str
@@ -234,7 +234,7 @@ class RelationGraph(Record):
 
 
 class SourceLine(Record):
-    """A line of code and how many nodes came from it."""
+    """A line of code, and the number of nodes that it created."""
 
     line: int
     end_line: int | None = None
@@ -244,20 +244,20 @@ class SourceLine(Record):
 
 
 class SourceFile(Record):
-    """A file of code and its lines that made nodes."""
+    """A source file, and its lines that created nodes."""
 
     file: str
     is_library: bool = False
-    """Lies in site-packages or dist-packages; such files come last."""
+    """Whether it is in site-packages or dist-packages; such files come last."""
     has_text: bool = False
-    """The training process sent the text of the file."""
+    """Whether the training process sent the text of the file."""
     lines: tuple[SourceLine, ...]
 
 
 class SourcePage(Record):
-    """Files of code, the person's own first."""
+    """Source files, user code before libraries."""
 
     total: int
-    """Files in all."""
+    """Number of all files."""
     offset: int = 0
     files: tuple[SourceFile, ...]

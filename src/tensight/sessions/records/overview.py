@@ -1,4 +1,4 @@
-"""All tensors over all steps as one picture, and the steps of a run on one line."""
+"""The overview of all tensors over all steps, the timeline, and curves."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     OverviewStatistic = str
 else:
     OverviewStatistic = Literal[(*MEASURES, "abs_max", "zero_percent", "negative_percent", "non_finite_percent")]
-"""What an overview can be coloured by; percentages are of all elements, everything else is of the finite ones."""
+"""Statistics for colours of an overview; percentages are of all elements, others are of the finite elements."""
 
 
 class OverviewRow(Record):
-    """A row of an overview: a tensor, or neighbours in the order of execution."""
+    """A row of an overview: a tensor, or several that are adjacent in execution order."""
 
     address: str
-    """Of the (first) tensor, ``rank/graph/node:slot`` without a step."""
+    """Address of the first tensor, ``rank/graph/node:slot`` without a step."""
     node: str
     slot: int
     io: Io
     graph: str
-    """The newest one that has it; see `graphs`."""
+    """The newest graph that has it; see `graphs`."""
     graphs: tuple[str, ...] = ()
-    """All in which the same node was seen: a training that changes is recorded as several graphs."""
+    """All graphs with the same node: a training that changes is recorded as several graphs."""
     type: str = ""
     position: int | None = None
-    """Position in the order of execution of its step, from 1. Parameters come after the operators, constants have
+    """Position in the execution order of its step, from 1. Parameters come after the operators, constants have
     none."""
     tensors: int = 1
-    """How many are merged into this row."""
+    """Number of tensors merged into this row."""
 
 
 class OverviewPosition(Record):
-    """Where a picture shows a tensor, by itself or merged with its neighbours."""
+    """Position of a tensor in an overview, where its row may be merged with neighbours."""
 
     address: str
     """``rank/graph/node:slot`` without a step."""
@@ -45,56 +45,56 @@ class OverviewPosition(Record):
 
 
 class Overview(Record):
-    """A statistic of tensors in execution order (rows) over the steps (columns); neighbours merge where they must."""
+    """A statistic of tensors in execution order (rows) over steps (columns), merged to the requested size."""
 
     statistic: OverviewStatistic
     total: int
-    """Tensors that match the query, in all."""
+    """Number of tensors that match the query."""
     offset: int = 0
     tensors: int = 0
-    """How many of them are pictured, from `offset` on."""
+    """Number of shown tensors, from `offset` on."""
     steps: tuple[StepSpan, ...] = ()
-    """One for each column. Steps of which nothing is known have none."""
+    """The steps of each column. Steps without data have no column."""
     rows: tuple[OverviewRow, ...] = ()
     values: tuple[tuple[float | None, ...], ...] = ()
-    """For each row its cells, to five digits; of merged tensors and steps the value of largest magnitude, None where
-    there is none."""
+    """Cells of each row, to five digits; for merged tensors and steps, the value of largest magnitude. None if
+    unknown."""
     marks: tuple[tuple[int, ...], ...] = ()
-    """For each row its cells, as the sum of: 1 NaN, 2 infinite elements, 4 a hit, 8 nothing recorded."""
+    """Cells of each row, as the sum of: 1 NaN, 2 infinite elements, 4 a hit, 8 nothing recorded."""
     first: OverviewPosition | None = None
-    """The first tensor with a hit, else the first that is not finite: at the first such step the first one that is not
-    finite, or else that hit. None if the picture shows none."""
+    """The first mark: at the first step with a hit (without hits, with non-finite tensors), the first tensor that is
+    not finite, or else that hit. None if there is none."""
     located: tuple[OverviewPosition, ...] = ()
-    """The tensors that were asked for, as far as they are pictured."""
+    """Positions of the requested tensors that are shown."""
     unread: int = 0
-    """Of a dump: tensors that have not been read yet, and are missing here; ask to read them."""
+    """For a dump: number of tensors that have not been read yet, and are missing here; request to read them."""
     unread_bytes: int = 0
 
 
 class TimelineStep(Record):
-    """Steps that follow each other, as one place on the line."""
+    """A column of the timeline, with one or more consecutive steps."""
 
     first: int
     last: int
     hits: int = 0
-    """Tensors with a hit, added up over the steps."""
+    """Tensors with a hit, summed over the steps."""
     unchecked: bool = False
-    """One of them was not checked yet: go there and recheck."""
+    """Whether a step was not checked yet: go there and recheck."""
     statistics: bool = False
-    """Statistics are known of one of them."""
+    """Whether a step has statistics."""
     values: bool = False
-    """Values can be seen of one of them."""
+    """Whether a step has values."""
     graph: str = ""
-    """That ran in the first of them; empty if it is not known."""
+    """The graph that ran in the first step; empty if unknown."""
 
 
 class LossCurve(Record):
-    """The loss at each place of a timeline."""
+    """The loss in each column of a timeline."""
 
     address: str
-    """Of its tensor, without a step; empty where the training told it by itself, and no tensor is known to be it."""
+    """Address of the loss tensor, without a step; empty if the training reported the loss and no tensor is known."""
     values: tuple[float | None, ...]
-    """At the last step of each place of which it is known; None where it is not, or is not finite."""
+    """The loss at the last step of each column for which it is known; None if unknown or not finite."""
     marks: tuple[int, ...]
     """As in `Overview.marks`: 1 NaN, 2 infinite, 8 nothing recorded."""
 
@@ -105,32 +105,32 @@ class Timeline(Record):
     first_step: int
     last_step: int
     present_step: int
-    """Where the run stands; the step that is shown may be an earlier one."""
+    """The current step of the run; the shown step may be an earlier one."""
     steps: tuple[TimelineStep, ...] = ()
     loss: LossCurve | None = None
 
 
 class Curve(Record):
-    """A number of a training over its steps."""
+    """A scalar of a training over its steps."""
 
     name: str
     """``loss``, ``learning_rate``, ``gradient_norm``."""
     slot: int = 0
-    """Which of several: backward passes of a step, groups of parameters."""
+    """Index of several: backward passes of a step, groups of parameters."""
     address: str = ""
-    """Of the tensor that it is, without a step; empty if it is none of a graph."""
+    """Address of the tensor, without a step; empty if it is not a tensor of a graph."""
     steps: tuple[int, ...] = ()
-    """Those of which it is known, in order; of very many some."""
+    """Steps with a known value, in order; a sample if there are very many."""
     values: tuple[float | None, ...] = ()
-    """At these steps; None where it is not finite."""
+    """Values at these steps; None if not finite."""
     marks: tuple[int, ...] = ()
     """As in `Overview.marks`: 1 NaN, 2 infinite."""
 
 
 class Curves(Record):
-    """What is known of a rank's training over its steps, whatever is watched."""
+    """Scalars of a rank's training over its steps, independent of watchpoints."""
 
     rank: int
     last_step: int
-    """The last step there is."""
+    """The last step of the run."""
     curves: tuple[Curve, ...] = ()

@@ -1,6 +1,7 @@
 """How records are printed: one line for a record, a short table for several.
 
-`SHOWN` says which fields of a record a person looks for. Whatever is empty, unknown or as it is by default is left out.
+`SHOWN` lists the most important fields of each record. Fields that are empty, unknown or have their default value are
+omitted.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from html import escape
 from typing import Any
 
 MOST_LINES = 10
-"""Lines of a table that is printed, with its head."""
+"""Lines of a printed table, including its head."""
 MOST_ROWS_IN_NOTEBOOK = 25
 
 _MOST_SHOWN = 3
@@ -58,7 +59,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "UnmatchedRow": ("name", "kind", "type", "phase"),
     "WatchpointRecord": ("id", "text", "name", "selection", "nodes", "hits"),
 }
-"""The fields of each record that are printed, the first without its name; of a record that is not here, all."""
+"""The printed fields of each record, the first without its name; records that are not listed print all fields."""
 
 ROWS: dict[str, str] = {
     "ComparedOperatorPage": "rows",
@@ -71,7 +72,7 @@ ROWS: dict[str, str] = {
     "TreePage": "entries",
     "UnmatchedPage": "rows",
 }
-"""The field of each page that has its rows."""
+"""The field with the rows of each page."""
 
 
 def _hit(hit: Any) -> str:
@@ -90,7 +91,7 @@ WITHIN: dict[str, Callable[[Any], str]] = {
     "HitRecord": _hit,
     "TensorHits": lambda tensor: "; ".join(map(_hit, tensor.hits)),
 }
-"""How records look that are a field of another one, where that is no line of its own."""
+"""Formatting of records that are fields of other records."""
 
 
 def line_of(record: Any) -> str:
@@ -99,7 +100,7 @@ def line_of(record: Any) -> str:
     Parameters
     ----------
     record : Record
-        Any of them.
+        Any record.
     """
     kind = type(record).__name__
     head, *facts = _facts(record)
@@ -114,7 +115,7 @@ def page_of(record: Any) -> str:
     Parameters
     ----------
     record : Record
-        Any of them.
+        Any record.
     """
     kind = type(record).__name__
     if kind not in ROWS:
@@ -125,14 +126,14 @@ def page_of(record: Any) -> str:
 
 
 def table_lines(rows: Sequence[Any], total: int) -> list[str]:
-    """Return the lines of a table of records below a line that says what they are.
+    """Return the indented lines of a table of records, up to `MOST_LINES` with a heading above.
 
     Parameters
     ----------
     rows : sequence of Record
-        All of one class. So many are read as there is room for.
+        Records of the same class; only as many are read as are printed.
     total : int
-        How many there are in all.
+        Number of all records.
     """
     most = MOST_LINES - 2
     titles, cells = _table(rows[: most if total <= most else most - 1])
@@ -145,12 +146,12 @@ def table_lines(rows: Sequence[Any], total: int) -> list[str]:
 
 
 def html_of(record: Any) -> str:
-    """Return a record as HTML: the rows of a page, or all fields that say something; names stay text.
+    """Return a record as HTML: the rows of a page, or all non-empty fields. All text is escaped.
 
     Parameters
     ----------
     record : Record
-        Any of them.
+        Any record.
     """
     if (name := ROWS.get(type(record).__name__)) is not None:
         titles, cells = _table(getattr(record, name)[:MOST_ROWS_IN_NOTEBOOK])
@@ -165,12 +166,12 @@ def html_of(record: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value of a record as a person reads it, cut where it is long: text as it is, a list in brackets.
+    """Return a value of a record as short text: strings unquoted, lists in brackets, long values shortened.
 
     Parameters
     ----------
     value : object
-        Of a field.
+        Value of a field.
     """
     if isinstance(value, Enum):
         return shown(value.value)
@@ -186,31 +187,31 @@ def shown(value: Any) -> str:
 
 
 def _is_empty(value: Any) -> bool:
-    """Whether a value is left out wherever a record is printed: it is None or empty."""
+    """Return whether a value is omitted in printed records because it is None or empty."""
     return value is None or (isinstance(value, (str, tuple, list, dict)) and not value)
 
 
 def _table(rows: Sequence[Any]) -> tuple[list[str], list[list[str]]]:
-    """Return titles and cells of a table of records; columns of which no row says anything are left out."""
+    """Return titles and cells of a table of records, without columns that are empty in all rows."""
     facts = [dict(_facts(row)) for row in rows]
     titles = [title for title in (facts[0] if facts else ()) if any(each[title] for each in facts)]
     return titles, [[_cut(each[title], _LONGEST_CELL) for title in titles] for each in facts]
 
 
 def html_row(tag: str, cells: Iterable[str]) -> str:
-    """Return a row of a table as HTML; whatever is in the cells is text, never markup.
+    """Return a row of a table as HTML, with the text of the cells escaped.
 
     Parameters
     ----------
     tag : {"th", "td"}
-        Of each cell.
+        Tag of the cells.
     cells : iterable of str
     """
     return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 def _facts(record: Any) -> list[tuple[str, str]]:
-    """Return names and texts of what is printed of a record; a text is empty where there is nothing to say."""
+    """Return names and texts of the printed fields of a record; the text of an omitted field is empty."""
     kind = type(record)
     head, *paths = SHOWN.get(kind.__name__, tuple(kind.model_fields))
     value = _at(record, head)[0]
@@ -224,12 +225,12 @@ def _facts(record: Any) -> list[tuple[str, str]]:
 
 
 def _title(path: str) -> str:
-    """Return what a field is called: its name, or of the two runs of a comparison the run."""
+    """Return the title of a field: its name, or ``a`` and ``b`` for the runs of a comparison."""
     return path.removesuffix(".title").rpartition(".")[2]
 
 
 def _at(record: Any, path: str) -> tuple[Any, Any]:
-    """Return the value at a path, and what it is by default; None for both below a record that is not there."""
+    """Return the value at a path, and its default; None for both if a record on the path is None."""
     value, default = record, None
     for name in path.split("."):
         if value is None:
@@ -245,12 +246,12 @@ def _is_numbers(values: Iterable[Any]) -> bool:
 
 
 def _printable(text: str) -> str:
-    """Return a text on one line that no terminal takes for a command; names come from files of strangers."""
+    """Return a text with control characters escaped, because names come from untrusted files."""
     return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def _cut(text: str, most: int) -> str:
-    """Return a text without its middle where it is long: the end of an address says which tensor it is."""
+    """Shorten a long text in the middle, because the end of an address identifies the tensor."""
     if len(text) <= most:
         return text
     kept = most - 1

@@ -1,4 +1,4 @@
-"""Records of searches for hyper-parameters: what was searched, what came of each trial, and what matters."""
+"""Records of hyper-parameter searches: their parameters, trials and results."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ TrialState = Literal["complete", "pruned", "failed", "running", "waiting"]
 
 
 class SearchParameter(Record):
-    """A hyper-parameter, as the configuration has it."""
+    """A hyper-parameter, as configured."""
 
     name: str
     kind: Literal["float", "int", "choice"]
     low: Number = None
     high: Number = None
-    """The end of the range, which is not in it."""
+    """End of the range, exclusive."""
     log: bool = False
-    """Whether the logarithm is spread evenly."""
+    """Whether values are sampled uniformly in the logarithm."""
     choices: tuple[SearchValue, ...] = ()
     when: dict[str, Any] = Field(default_factory=dict)
-    """Values of other parameters under which it is there at all."""
+    """Values of other parameters for which this parameter exists."""
 
 
 class SearchTarget(Record):
-    """What a search makes small or large."""
+    """A quantity that a search minimizes or maximizes."""
 
     name: str
     goal: Literal["minimize", "maximize"]
 
 
 class TrialIllness(Record):
-    """What the debugger found in a trial."""
+    """A condition that hit in a trial."""
 
     condition: str
     severity: str
     node: str
-    """The first in the order of execution on which it hit."""
+    """The first node in execution order on which it hit."""
     step: int
     line: str = ""
-    """``file:line`` of the person's code; empty if it is not known."""
+    """``file:line`` of user code; empty if unknown."""
     tensors: int = 1
-    """On how many it hit in the same step."""
+    """Number of tensors on which it hit in the same step."""
 
 
 class TrialResult(Record):
@@ -56,13 +56,13 @@ class TrialResult(Record):
     state: TrialState
     params: dict[str, SearchValue]
     values: tuple[float, ...] = ()
-    """Of the targets; empty unless it is complete."""
+    """Values of the targets; empty unless it is complete."""
     reason: str = ""
     """Why it was pruned or has failed."""
     illness: TrialIllness | None = None
-    """What the debugger found that ended it."""
+    """The hit for which the debugger ended it."""
     warnings: tuple[TrialIllness, ...] = ()
-    """What the debugger found and did not end it for."""
+    """Hits for which the debugger did not end it."""
     began: float | None = None
     """Seconds since 1970."""
     duration_s: float | None = None
@@ -70,17 +70,17 @@ class TrialResult(Record):
     summary_dir: str = ""
     """Its folder."""
     recording: str = ""
-    """Its recorded run, by its name in the list of dumps; empty if there is none that the server can open."""
+    """Name of its recorded run in the list of dumps; empty if there is none that the server can open."""
     command: str = ""
-    """As it was run."""
+    """Its command line."""
     session: str = ""
-    """On the debug server of the search."""
+    """Its session on the debug server of the search."""
     intermediate: dict[int, Number] = Field(default_factory=dict)
-    """Values of the first target by step, as they were reported to the pruner."""
+    """Values of the first target by step, as reported to the pruner."""
 
 
 class SearchResult(Record):
-    """What came of a search so far."""
+    """The results of a search so far."""
 
     study: str
     storage: str
@@ -89,16 +89,16 @@ class SearchResult(Record):
     targets: tuple[SearchTarget, ...]
     trials: tuple[TrialResult, ...]
     best: tuple[int, ...]
-    """Numbers of the best trials: one, or of several targets those than which no other is better in all."""
+    """Numbers of the best trials: one, or the Pareto front for several targets."""
     best_command: str
-    """What runs the best trial once more; empty if there is none."""
+    """Command line that runs the best trial again; empty if there is none."""
     best_yaml: str
     """The parameters of the best trial."""
     importance: dict[str, float]
-    """Of each parameter to the target, or on average to several, the sum being 1; empty if it cannot be told yet."""
+    """Importance of each parameter, averaged over the targets; the sum is 1. Empty if it cannot be determined yet."""
 
     def as_data(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the record as data for JSON."""
         return self.model_dump(mode="json")
 
     def trial(self, number: int) -> TrialResult:
@@ -107,21 +107,21 @@ class SearchResult(Record):
 
 
 class SearchRecord(Record):
-    """A search that can be looked at."""
+    """Summary of a search."""
 
     name: str
-    """Its folder relative to the base directory, a slash, and the name of the study; what looking at it asks for."""
+    """Its folder relative to the base directory, a slash, and the name of the study; used to request its results."""
     study: str = ""
     targets: tuple[SearchTarget, ...] = ()
     trials: int = 0
-    """That count, those that run included."""
+    """Number of trials that count, including running ones."""
     complete: int = 0
     pruned: int = 0
     failed: int = 0
     running: int = 0
     best: tuple[float, ...] = ()
-    """Targets of the best trial, of several the first; empty if there is none."""
+    """Values of the targets of the (first) best trial; empty if there is none."""
     modified: float | None = None
     """When the database was last written; seconds since 1970."""
     problem: str = ""
-    """Why it cannot be looked at; empty if it can."""
+    """Why it cannot be read; empty if it can."""

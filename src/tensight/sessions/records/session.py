@@ -1,4 +1,4 @@
-"""The session at a glance, its events, and commands to it."""
+"""The summary of a session, its events, and commands to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensight.sessions.records.base import Record
 
 
 class State(str, Enum):
-    """What a session, or one process of it, is doing."""
+    """State of a session, or of one of its processes."""
 
     CONNECTING = "connecting"
     """A process has announced itself; its graph has not arrived completely."""
@@ -24,28 +24,28 @@ class State(str, Enum):
     MISMATCH = "mismatch"
     """The process speaks a version of the protocol that is not supported; it can only be terminated."""
     FINISHED = "finished"
-    """The training ended by itself."""
+    """The training has completed."""
     TERMINATED = "terminated"
-    """A person ended the training from here."""
+    """A user ended the training or closed the session."""
     LOST = "lost"
-    """The process went away without a word; it may come back for a while."""
+    """The process disconnected unexpectedly; it may still reconnect."""
     FAILED = "failed"
-    """The session cannot be used; `message` says why."""
+    """The session cannot be used; `message` contains the reason."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing will run in this session any more, unless a lost process comes back."""
+        """Whether the session or process has ended; a lost process may still reconnect."""
         return self in (State.FINISHED, State.TERMINATED, State.LOST, State.FAILED)
 
 
 class Capabilities(Record):
-    """What can be done in a session; a page asks for these, never for the kind of session."""
+    """The capabilities of a session; clients check these instead of the kind of session."""
 
     live: bool = False
     """A training process is, or was, attached."""
     can_pause: bool = False
     can_terminate: bool = False
-    """Terminate ends the training (live), or closes the session."""
+    """Terminating ends the training (live), or closes the session."""
     can_step: bool = False
     """Continue by a number of steps."""
     can_step_back: bool = False
@@ -54,10 +54,10 @@ class Capabilities(Record):
     can_previous_node: bool = False
     can_run_to_node: bool = False
     can_edit_watchpoints: bool = False
-    """Watchpoints may be changed now."""
+    """Watchpoints can be changed now."""
     can_recheck: bool = False
     can_look_closer: bool = False
-    """Calls of modules are captured; every operator can be from the next step on."""
+    """Only module calls are captured; every operator can be captured from the next step on."""
     can_draw_graph: bool = False
     """False if a graph has more nodes than ``--max-graph-node-size``; it can still be listed and searched."""
     has_previous_values: bool = False
@@ -68,31 +68,31 @@ class Capabilities(Record):
     has_statistics_table: bool = False
     """Statistics of all tensors of a step can be listed."""
     views_at_source: bool = False
-    """Slices and pictures are computed in the training process; whole tensors do not travel for them."""
+    """Slices and pictures are computed in the training process; whole tensors are not transferred."""
 
 
 class OngoingHits(Record):
-    """Hits for which a training does not stop: they were reported before, or follow from what was."""
+    """Hits for which a training does not stop, because they continue, or follow from, reported hits."""
 
     step: int
-    """The last step of which they are known."""
+    """The last step with reports."""
     since: int
-    """The step since which there are any."""
+    """The step since which there have been hits."""
     tensors: int
     """Tensors with such a hit in `step`."""
 
 
 class RankRecord(Record):
-    """One rank of a run."""
+    """A rank of a run."""
 
     rank: int
     state: State
     step: int = 0
-    """Steps done; 0 is the state before the first update."""
+    """Number of completed steps; 0 is the state before the first update."""
     node: str = ""
-    """The operator that the process stands at, if it stops at operators."""
+    """The operator at which the process is stopped, if it stops at operators."""
     graph: str = ""
-    """The graph that ran last or runs."""
+    """The graph that is running, or ran last."""
     graphs: tuple[str, ...] = ()
     """Names of its graphs."""
     address: str = ""
@@ -101,26 +101,26 @@ class RankRecord(Record):
     """Number or name of its device."""
     process_id: int | None = None
     last_seen: float | None = None
-    """When the process was last heard of."""
+    """Time of the last message from the process."""
     message: str = ""
-    """What a person should know about this rank; empty if nothing."""
+    """Message about this rank for users; may be empty."""
 
 
 class SessionRecord(Record):
-    """One person debugging one run: what is known at a glance."""
+    """Summary of a session."""
 
     id: str
     name: str
     """Name of the job, or the dump's path relative to the base directory."""
     state: State
     message: str = ""
-    """Why the session is in this state, for a person; empty if there is nothing to say."""
+    """Message for users that explains the state; may be empty."""
     step: int = 0
-    """Steps done, and the one that is shown; 0 is the state before the first update."""
+    """The shown step, which is the number of completed steps; 0 is the state before the first update."""
     present_step: int | None = None
-    """While an earlier step of a training is shown: the one at which the training is stopped."""
+    """While an earlier step of a training is shown: the step at which the training is stopped."""
     total_steps: int | None = None
-    """The last step there is; None while a training may go on."""
+    """The last step of the run; None while a training may continue."""
     node: str = ""
     graph: str = ""
     framework: str = ""
@@ -134,26 +134,26 @@ class SessionRecord(Record):
     hits: int = 0
     """Tensors with a hit in the current step."""
     ongoing: OngoingHits | None = None
-    """What goes on hitting while the training runs, without stopping it."""
+    """Hits that continue while the training runs, without stopping it."""
     outdated: bool = False
-    """The step is not checked with the watchpoints as they are; recheck."""
+    """Watchpoints changed since the step was checked; recheck."""
     recommended_offered: bool = False
-    """The recommended watchpoints were accepted or refused already."""
+    """The recommended watchpoints were accepted or declined."""
     last_event: int = 0
     """Number of the newest event."""
     dump: str = ""
     """Name under which `DumpRecord` lists the run; empty if nothing is on disk."""
     fresh: bool = False
-    """A script opened it for itself: it began without watchpoints, keeps none, and is closed when the script ends."""
+    """A script opened it: it started without watchpoints, stores none, and is closed when the script ends."""
 
 
 class DumpRecord(Record):
     """A dump that can be opened, or a recorded run."""
 
     name: str
-    """Path relative to the base directory, or ``runs/ID`` for a recorded run; what opening asks for."""
+    """Path relative to the base directory, or ``runs/ID`` for a recorded run; used to open it."""
     title: str = ""
-    """What a person calls it: the name of the job that was recorded, otherwise `name`."""
+    """Display name: the name of the recorded job, otherwise `name`."""
     ranks: tuple[int, ...] = ()
     framework: str = ""
     framework_version: str = ""
@@ -165,7 +165,7 @@ class DumpRecord(Record):
 
 
 class Event(Record):
-    """Something that clients of a session must know; events are numbered without gaps from 1."""
+    """A change that clients of a session must know; events are numbered without gaps from 1."""
 
     number: int
     time: float
@@ -179,13 +179,13 @@ class Event(Record):
 
 
 class EventPage(Record):
-    """Events from a number on."""
+    """A page of events."""
 
     events: tuple[Event, ...]
     last: int
-    """Ask for events after this number next."""
+    """Request events after this number next."""
     missed: bool = False
-    """Events before the first one given were dropped; read the session anew."""
+    """Whether events before the first one were dropped; read the session again."""
 
 
 class Command(Record):
@@ -204,12 +204,12 @@ class Command(Record):
         "step_back",
     ]
     steps: int = Field(default=-1, ge=-1, le=2**31 - 1)
-    """``continue``, ``look_closer``: how many steps, -1 until something stops it; ``go_to_step``: the step;
-    ``step_back``: how many, -1 counts as 1."""
+    """``continue``, ``look_closer``: number of steps, -1 until something stops it; ``go_to_step``: the step;
+    ``step_back``: number of steps, -1 counts as 1."""
     stop_on: Literal["new", "every"] = "new"
-    """``continue``: which hits stop it: those that were not reported before and do not follow from what was, or all."""
+    """``continue``: stop at new hits that are not caused by reported ones, or at every hit."""
     rank: int | None = None
-    """``run_to_node``, ``previous_node``: whose; by default any rank, or all."""
+    """``run_to_node``, ``previous_node``: the rank; by default any rank, or all."""
     graph: str = ""
     node: str = ""
-    """``run_to_node``: the node; ``previous_node``: the one to go back to, by default the one before."""
+    """``run_to_node``: the node; ``previous_node``: the node to go back to, by default the previous one."""

@@ -1,4 +1,4 @@
-"""Tensors, their statistics, and where anomalies began."""
+"""Tensors, their statistics, and the origins of anomalies."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Statistics(Record):
     content_hash: str = ""
     """16 hexadecimal digits; empty if unknown."""
     partial: bool = False
-    """Only some of the numbers are known: an older process, or a device, recorded no more."""
+    """Only some of the numbers are known, because an older process, or a device, recorded no others."""
     unknown: tuple[str, ...] = ()
-    """Of a partial one the counts that are not known, and are 0 here for want of a number."""
+    """If partial: the unknown counts, which are 0 here."""
 
 
 TensorStatus = Literal["available", "at_source", "statistics_only", "not_kept"]
-"""``available``: the value can be read at once; ``at_source``: it has to come from the training process, which must
-stand still; ``statistics_only``; ``not_kept``: there is neither value nor statistics at this step."""
+"""``available``: the value can be read immediately; ``at_source``: it must come from the training process, which must
+be paused; ``statistics_only``; ``not_kept``: there is neither a value nor statistics at this step."""
 
 
 class TensorRecord(Record):
-    """One tensor at one step."""
+    """A tensor at a step."""
 
     address: str
     """``rank/graph/node:slot@step``."""
@@ -50,9 +50,9 @@ class TensorRecord(Record):
     node: str
     slot: int
     io: Io
-    """Of the node that was asked about: whether this is one of its inputs or outputs."""
+    """Whether it is an input or an output of the requested node."""
     step: int
-    """From 1; 0 is the state before the first step, and that of constants."""
+    """From 1; 0 is the state before the first step, and the step of constants."""
     type: str = ""
     """Type of the operator that produces it."""
     status: TensorStatus
@@ -61,10 +61,10 @@ class TensorRecord(Record):
     size_bytes: int = 0
     has_previous: bool = False
     scalar: str = ""
-    """The value of a tensor with one element, as text (``nan`` and ``inf`` included); empty otherwise."""
+    """The value of a tensor with a single element, as text (including ``nan`` and ``inf``); empty otherwise."""
     statistics: Statistics | None = None
     abbreviations: tuple[str, ...] = ()
-    """Of the conditions that hit on it in this step."""
+    """Abbreviations of the conditions that hit on it in this step."""
 
 
 class StatisticsRow(Record):
@@ -79,7 +79,7 @@ class StatisticsRow(Record):
     step: int
     type: str = ""
     position: int | None = None
-    """Place in the order of execution of its step, from 1; parameters come after the operators, constants have none."""
+    """Position in the execution order of its step, from 1; parameters come after the operators, constants have none."""
     statistics: Statistics
 
 
@@ -99,17 +99,17 @@ class HistogramRecord(Record):
 
 
 class ElementRecord(Record):
-    """One element of a tensor that was searched for."""
+    """An element of a tensor found by a search."""
 
     address: str
     index: tuple[int, ...] | None = None
-    """Of the element, one number for each dimension; null if there is none such."""
+    """Index of the element in each dimension; null if there is no such element."""
     value: str = ""
-    """As text (``nan`` and ``inf`` included)."""
+    """As text (including ``nan`` and ``inf``)."""
 
 
 class Execution(Record):
-    """Graphs that ran in one step of a rank."""
+    """Graphs that ran in a step of a rank."""
 
     step: int
     graph: str
@@ -119,7 +119,7 @@ class Execution(Record):
 
 
 class ExecutionPage(Record):
-    """What ran in each step."""
+    """The graphs that ran in each step."""
 
     total: int
     offset: int = 0
@@ -127,32 +127,32 @@ class ExecutionPage(Record):
 
 
 class CodeLine(Record):
-    """A line of a file of code."""
+    """A line of a source file."""
 
     line: int
     code: str
 
 
 class OriginRecord(Record):
-    """Where an anomaly began."""
+    """The origin of an anomaly."""
 
     anomaly: str
     sentence: str
     address: str
     """The first tensor that shows it."""
     node: str = ""
-    """The operator that made it; of what came from outside the step, the parameter."""
+    """The operator that produced it, or the parameter if it came from outside the step."""
     type: str
     step: int
     certain: bool
     arrived: bool
     unseen: tuple[int, int] | None = None
-    """First and last of the steps that ran directly before, and of which nothing is known: it may have begun there."""
+    """First and last of the directly preceding steps without data, in which it may have begun."""
     is_older: bool = False
-    """Whether it is known to have been there before the step."""
+    """Whether it is known to have existed before the step."""
     stack: tuple[Frame, ...] = ()
     line: Frame | None = None
     excerpt: tuple[CodeLine, ...] = ()
-    """The code around `line`, where the training process sent the text of its file."""
+    """The code around `line`, if the training process sent the text of its file."""
     candidates: tuple[str, ...] = ()
     also: tuple[str, ...] = ()

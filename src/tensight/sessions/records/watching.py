@@ -12,12 +12,12 @@ from tensight.watchpoints import MOST_PERSISTENCE
 
 
 class ParameterRecord(Record):
-    """A parameter that a condition can have."""
+    """A parameter of a condition."""
 
     name: str
     kind: Literal["check", "support", "hidden"]
     values: str
-    """In words what it accepts."""
+    """Accepted values, in words."""
     boolean: bool = False
     default: float | bool | None = None
     requires: tuple[str, ...] = ()
@@ -34,45 +34,45 @@ class ConditionRecord(Record):
     initial_only: bool = False
     meaning: str = ""
     advice: tuple[str, ...] = ()
-    """What to look at when it hits."""
+    """What to check when it hits."""
     available: bool = True
-    """Whether it can be checked in the session asked about, now."""
+    """Whether it can be checked in the session now."""
     unavailable_because: str = ""
 
 
 class Edit(Record):
-    """A change of what a watchpoint watches: nodes added to, or removed from, those it selects."""
+    """An edit of the nodes of a watchpoint: adds nodes to its selection, or removes them."""
 
     add: bool = True
     path: str
-    """A node's name, or a scope: everything below it. Empty: all nodes."""
+    """Name of a node, or a scope with everything below it. Empty for all nodes."""
     graph: str = ""
-    """Only in this graph; empty: in all."""
+    """Only in this graph; empty for all graphs."""
     containing: str = ""
-    """Only nodes whose name contains this, in any case."""
+    """Only nodes whose name contains this text, case-insensitive."""
 
 
 class WatchpointSpec(Record):
-    """What a person wants to watch for."""
+    """Specification of a watchpoint."""
 
     condition: str
     """Id or abbreviation of a condition."""
     parameters: dict[str, float | bool] = Field(default_factory=dict)
     name: str = Field(default="", max_length=200)
-    """A watchpoint with a name is kept in the workspace under it."""
+    """Name of the watchpoint, unique in the session."""
     selection: str | None = Field(default=None, max_length=1000)
-    """Which tensors: ``all``, ``weights``, ``name:conv1.*``…; ``none`` to start from nothing; by default what the
-    condition is meant for."""
+    """Selected tensors: ``all``, ``weights``, ``name:conv1.*``…; ``none`` for an empty selection; by default the target
+    of the condition."""
     edits: tuple[Edit, ...] = Field(default=(), max_length=10_000)
     """Applied after the selection, in this order."""
     severity: Literal["error", "warning"] = "warning"
     enabled: bool = True
     persistence: int = Field(default=1, ge=1, le=MOST_PERSISTENCE)
-    """In how many steps in a row the condition must hold on a tensor before it is a hit."""
+    """Number of consecutive steps for which the condition must hold on a tensor before it is a hit."""
 
 
 class WatchpointChange(Record):
-    """What to change of a watchpoint; what is None stays."""
+    """Changes of a watchpoint; None leaves a field unchanged."""
 
     parameters: dict[str, float | bool] | None = None
     name: str | None = Field(default=None, max_length=200)
@@ -90,30 +90,30 @@ class WatchpointRecord(Record):
     """A watchpoint of a session."""
 
     id: int
-    """From 1, never used twice in a session."""
+    """From 1; never reused in a session."""
     name: str
     condition: str
     abbreviation: str
     parameters: dict[str, float | bool]
-    """Every value in effect, hidden ones included."""
+    """Every value in effect, including hidden parameters."""
     selection: str
     edits: tuple[Edit, ...] = ()
     severity: Literal["error", "warning"]
     enabled: bool
     nodes: int
-    """How many nodes it watches, all ranks together."""
+    """Number of watched nodes, all ranks together."""
     text: str
     """The check as text: ``tensor_too_large(max_gt=1000)``, ``tensor_overflow() persist=3``."""
     words: str
-    """What it does, in one sentence."""
+    """Description in one sentence."""
     persistence: int = 1
-    """In how many steps in a row the condition must hold on a tensor before it is a hit."""
+    """Number of consecutive steps for which the condition must hold on a tensor before it is a hit."""
     hits: int = 0
     """Tensors on which it hit in the current step."""
 
 
 class HitParameter(Record):
-    """A threshold of a watchpoint, and what the tensor has."""
+    """A threshold of a watchpoint, and the actual value of the tensor."""
 
     name: str
     preset: float | bool
@@ -130,7 +130,7 @@ class HitRecord(Record):
     abbreviation: str
     severity: Literal["error", "warning"] = "warning"
     hit: bool = True
-    """False if the check could not be made; `errors` says why."""
+    """False if the check could not be made; `errors` contains the reasons."""
     parameters: tuple[HitParameter, ...] = ()
     error_code: int = 0
     errors: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class HitRecord(Record):
 
 
 class TensorHits(Record):
-    """All hits on one tensor."""
+    """All hits on a tensor."""
 
     slot: int
     io: Io = "output"
@@ -147,7 +147,7 @@ class TensorHits(Record):
 
 
 class NodeHits(Record):
-    """All hits on one node."""
+    """All hits on a node."""
 
     rank: int
     graph: str
@@ -155,17 +155,17 @@ class NodeHits(Record):
     type: str = ""
     step: int
     position: int | None = None
-    """Place in the order of execution of its step, from 1; parameters come after the operators, constants have none."""
+    """Position in the execution order of its step, from 1; parameters come after the operators, constants have none."""
     line: Frame | None = None
-    """The person's line of code behind it."""
+    """The line of user code that created it."""
     tensors: tuple[TensorHits, ...]
 
 
 class HitPage(Record):
-    """Nodes with hits, in the order of execution."""
+    """Nodes with hits, in execution order."""
 
     total: int
-    """Nodes with hits in all, after the filters."""
+    """Number of all nodes with hits that match the filters."""
     offset: int = 0
     nodes: tuple[NodeHits, ...]
     outdated: bool = False
