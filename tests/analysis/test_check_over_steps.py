@@ -69,7 +69,7 @@ def test_dead_units_are_counted_in_the_files(relu: tuple[Analysis, list[Path]], 
     assert [hit.actual["dead_unit_percentage_gt"] for hit in hits] == [pytest.approx(100 * (units - 1) / units)]
     # What was counted is known, and what statistics exclude is not read.
     assert hits_of(fresh, "dead_units(dead_unit_percentage_gt=99)", f"name:^{file.node}$", steps=[1]) == []
-    assert np.isfinite(fresh.known.snapshot().units[hits[0].watchpoint.check.needs.units[0]]).any()
+    assert np.isfinite(fresh.statistics_table.snapshot().units[hits[0].watchpoint.check.needs.units[0]]).any()
 
 
 def test_saturated_units_are_found_in_a_dump(relu: tuple[Analysis, list[Path]]) -> None:

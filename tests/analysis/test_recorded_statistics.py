@@ -95,7 +95,7 @@ def test_no_hit_is_wrong_and_none_is_missed_in_silence(
     for text in CHECKS:
         parsed = parse_check(text)
         files = {_key(file): file for file in full.dump.tensors() if not file.is_constant and file.node is not None}
-        here = {_key(file): file for file in recorded.known.files}
+        here = {_key(file): file for file in recorded.statistics_table.files}
         pairs = [(files[key], here[key]) for key in sorted(files)]
         (truth,) = full.evaluate([CheckRequest(parsed, [file for file, _ in pairs])])
         (found,) = recorded.evaluate([CheckRequest(parsed, [file for _, file in pairs])])
@@ -152,7 +152,7 @@ def test_files_and_recorded_tensors_of_one_dump_are_checked_together(
     (folder,) = (path for path in dump.rglob("2") if next(path.glob("*.npy"), None))
     count = record(folder, OLD)
     analysis = analyse(dump)
-    assert len(analysis.known.recorded) == count
+    assert len(analysis.statistics_table.recorded) == count
     assert names(origins(analysis)) == names(origins(analyse(unpacked("sick-2.10.0"))))
     assert hits_of(analysis, "TO") == hits_of(analyse(unpacked("sick-2.10.0")), "TO")
     (result,) = check(analysis, [Watchpoint(1, "", parse_check("TO"))])

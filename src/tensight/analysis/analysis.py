@@ -96,7 +96,7 @@ class Analysis:
         self._overflowed: NDArray[np.bool_] | None = None
 
     @property
-    def known(self) -> StatisticsTable:
+    def statistics_table(self) -> StatisticsTable:
         """The statistics table, as far as it has been filled so far."""
         if self._table is None:
             self._table = StatisticsTable.empty(self.dump)
@@ -115,7 +115,7 @@ class Analysis:
         -------
         int64 array, shape (n,)
         """
-        index = self.known.index
+        index = self.statistics_table.index
         return np.fromiter((index[file_key(file)] for file in files), np.int64)
 
     def statistics(self, rows: NDArray[np.int64] | None = None) -> StatisticsTable:
@@ -126,7 +126,7 @@ class Analysis:
         rows : int64 array, shape (n,), optional
             The rows that are needed; all by default.
         """
-        table = self.known
+        table = self.statistics_table
         requested = np.arange(len(table.files)) if rows is None else np.unique(rows)
         missing = requested[table.rows["state"][requested] == UNKNOWN]
         self._visit([Visit(int(row)) for row in missing])
@@ -139,7 +139,7 @@ class Analysis:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Problems of the dump, tensors that could not be read so far, and unusable recorded statistics."""
-        table = self.known
+        table = self.statistics_table
         unreadable = (
             Problem(self._where(file), error)
             for file, error in zip(table.files[: table.with_values], table.errors, strict=False)
@@ -149,7 +149,7 @@ class Analysis:
 
     def unusable_records(self) -> tuple[Problem, ...]:
         """Return why recorded statistics of tensors without values cannot be used, one problem for each reason."""
-        table = self.known
+        table = self.statistics_table
         rows: dict[str, list[int]] = {}
         for row, reason in enumerate(table.recorded.errors, table.with_values):
             if reason:
@@ -181,7 +181,7 @@ class Analysis:
         list of Evaluation
             One for each request, with arrays aligned with the tensors of the request.
         """
-        table = self.known
+        table = self.statistics_table
         rows = [self.rows_of(request.files) for request in requests]
         self._visit(_plan(table, requests, rows))
         return [
@@ -193,7 +193,7 @@ class Analysis:
         """Read tensors and store the results, even if the user interrupts the read."""
         if not visits:
             return
-        table = self.known
+        table = self.statistics_table
         table.prepare(visits)
 
         def weight(visit: Visit) -> int:
@@ -205,7 +205,7 @@ class Analysis:
             store.save_later(table, self._cache)
 
     def _columns(self, check: ConditionCheck, rows: NDArray[np.int64]) -> Columns:
-        table, needs = self.known, check.needs
+        table, needs = self.statistics_table, check.needs
         columns: dict[ColumnKey, NDArray[Any]] = {
             name: table.rows[name][rows] for name in STATISTICS if name != "content_hash"
         }
@@ -240,7 +240,7 @@ class Analysis:
                 for record in self.dump.overflows()
                 for task, stream in record.executions
             }
-            files = self.known.files
+            files = self.statistics_table.files
             hits = ((f.rank, f.iteration, f.task_id, f.stream_id) in reported for f in files)
             self._overflowed = np.fromiter(hits, np.bool_, len(files))
         return self._overflowed

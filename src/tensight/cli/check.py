@@ -203,7 +203,7 @@ def _cells(analysis: Analysis, hits: Sequence[Hit]) -> tuple[str, ...]:
     # Recorded bounds can decide a check without the exact value.
     actual_values = (first.actual[name] for name in first.parameters_hit if not math.isnan(first.actual[name]))
     actual = ", ".join(map(number, actual_values))
-    values = values_text(analysis.known, int(analysis.rows_of([file])[0]))
+    values = values_text(analysis.statistics_table, int(analysis.rows_of([file])[0]))
     return (spans([hit.tensor.step for hit in hits]), rank + node_name(file), slot, actual or "–", values)
 
 

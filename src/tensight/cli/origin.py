@@ -100,7 +100,7 @@ def print_origin(out: Console, analysis: Analysis, origin: Origin, source_root: 
     rank = f" (rank {origin.address.rank})" if len(analysis.dump.ranks) > 1 else ""
     colour = "yellow" if origin.anomaly.value == Kind.ALL_ZERO.value else "red"
     out.print(f"[bold {colour}]● {escape(origin.sentence)}[/]{rank}")
-    statistics = analysis.known
+    statistics = analysis.statistics_table
     for entry in origin.inputs:
         clean = entry.state.value == "clean"
         # The state is "not dumped", which is wrong for a recording.

@@ -65,7 +65,7 @@ def stats(
         if sorted_by is not None:
             result = query(result, _SHOWN_VIEW).select([*SHOWN, *(() if sorted_by in SHOWN else (sorted_by,))])
         _print_table(result)
-        recorded = analysis.known.rows["state"] == RECORDED
+        recorded = analysis.statistics_table.rows["state"] == RECORDED
         if recorded.any():
             text = (
                 f"{count(int(recorded.sum()), 'tensor')} of the dump with recorded statistics only: – is not recorded"

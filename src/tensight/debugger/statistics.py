@@ -263,7 +263,7 @@ def _identified(tensor: DebuggerTensor, file: TensorFile | None) -> TensorStatis
 
 
 def _fill_from_table(statistic: TensorStatistic, analysis: Analysis, row: int) -> None:
-    table = analysis.known
+    table = analysis.statistics_table
     if table.errors[row] or not table.dtypes[row]:
         return
     dtype = table.dtypes[row]

@@ -133,7 +133,7 @@ def _sum_one_by_one(
     thresholds = {t.name: t for t in check.thresholds if t.quantity.name in ("mean", "abs_mean")}
     if not thresholds:
         return
-    table = analysis.known.rows[rows]
+    table = analysis.statistics_table.rows[rows]
     magnitude = np.maximum(np.abs(table["min"]), np.abs(table["max"]))
     # For equal elements every rounding gives the same mean.
     open_rows = (table["min"] < table["max"]) & (table["count"] <= MOST_SUMMED_ONE_BY_ONE) & (result.error_code == 0)
@@ -177,9 +177,9 @@ def _compare_elements(
     from tensight.dumps import read_segments
 
     rtol, atol = parameters["rtol"], parameters["atol"]
-    open_rows = (analysis.known.previous[rows] >= 0) & (result.error_code == 0) & ~result.empty
+    open_rows = (analysis.statistics_table.previous[rows] >= 0) & (result.error_code == 0) & ~result.empty
     if not has_unusual_tolerances(parameters):
-        open_rows &= np.isnan(analysis.known.change_rows(atol)[rows]["required_rtol"])
+        open_rows &= np.isnan(analysis.statistics_table.change_rows(atol)[rows]["required_rtol"])
     for row in np.flatnonzero(open_rows).tolist():
         before = analysis.dump.previous(files[row])
         if before is None or not has_elements(before):

@@ -77,8 +77,8 @@ class ComparedTensors:
     def __init__(
         self, sides: tuple[Analysis, Analysis], results: Sequence[RunComparison], memory: ValueMemory, owner: str
     ) -> None:
-        self._tables = tuple(side.known for side in sides)
-        self._indices = tuple(TensorIndex(side.dump, side.known) for side in sides)
+        self._tables = tuple(side.statistics_table for side in sides)
+        self._indices = tuple(TensorIndex(side.dump, side.statistics_table) for side in sides)
         self._memory, self._owner = memory, owner
         self._differences = {
             difference.rows[0]: difference for difference in _differences(results) if difference.rows[0] != NO_ROW

@@ -225,7 +225,7 @@ class Comparison:
         self._report(what, 0, 0)
         dump = await run.open()
         analysis = Analysis(dump, progress=self._thread.progress)
-        files = await self._thread.run(what, lambda: len(analysis.known.files), self._stop)
+        files = await self._thread.run(what, lambda: len(analysis.statistics_table.files), self._stop)
         self._hold(files * TENSOR_BYTES)
         await self._thread.run(what, analysis.statistics, self._stop)
         problems = await self._thread.run(what, lambda: analysis.problems)
@@ -239,7 +239,7 @@ class Comparison:
         steps = None if self._options.steps is None else set(self._options.steps)
         return sum(
             file.io == "output" and file.op_type != "Parameter" and (steps is None or file.step in steps)
-            for file in side.known.files
+            for file in side.statistics_table.files
         )
 
     def _compared(self, sides: tuple[Analysis, Analysis]) -> list[RunComparison]:

@@ -51,7 +51,7 @@ class ComparisonRecords:
     """
 
     def __init__(self, a: Analysis, b: Analysis) -> None:
-        self._files = a.known.files, b.known.files
+        self._files = a.statistics_table.files, b.statistics_table.files
 
     def rank(self, result: RunComparison) -> RankComparison:
         """Return the summary of a rank."""

@@ -64,7 +64,7 @@ class ReceivedStatistics:
     dtype : str
     shape : tuple of int
     size_bytes : int
-    known : mapping of str to number
+    numbers : mapping of str to number
         The known ones of `tensors.COUNTS` and `tensors.MEASURES`.
     content_hash : int or None
     partial : bool
@@ -74,7 +74,7 @@ class ReceivedStatistics:
     dtype: str
     shape: tuple[int, ...]
     size_bytes: int
-    known: Mapping[str, float]
+    numbers: Mapping[str, float]
     content_hash: int | None = None
     partial: bool = True
 
@@ -82,14 +82,14 @@ class ReceivedStatistics:
         """Return a count or a measure."""
         if name not in WORDS:
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}", name=name, obj=self)
-        return self.known.get(name)
+        return self.numbers.get(name)
 
     @property
     def whole(self) -> TensorStatistics | None:
         """The same as complete statistics; None if anything is missing."""
         if self.partial:
             return None
-        numbers: dict[str, Any] = {**self.known, "content_hash": self.content_hash}
+        numbers: dict[str, Any] = {**self.numbers, "content_hash": self.content_hash}
         return TensorStatistics(self.dtype, self.shape, self.size_bytes, **numbers)
 
 

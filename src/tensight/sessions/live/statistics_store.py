@@ -459,9 +459,9 @@ def received_statistics(whole: TensorStatistics) -> ReceivedStatistics:
 
 def statistics_of(received: ReceivedStatistics) -> Statistics:
     """Return the record of statistics that a process reported."""
-    counts: dict[str, Any] = {name: received.known.get(name) for name in COUNTS}
+    counts: dict[str, Any] = {name: received.numbers.get(name) for name in COUNTS}
     measures: dict[str, Any] = {
-        name: value for name in MEASURES if math.isfinite(value := received.known.get(name, math.nan))
+        name: value for name in MEASURES if math.isfinite(value := received.numbers.get(name, math.nan))
     }
     return Statistics(
         dtype=received.dtype,

@@ -125,7 +125,7 @@ class OpenedDump:
     @property
     def table(self) -> StatisticsTable:
         """The statistics of all tensors, as far as known."""
-        return self.analysis.known
+        return self.analysis.statistics_table
 
     def position(self, rank: int, graph: str, node: str) -> int | None:
         """Return the position of a node in its step, from 1; None for constants and unknown nodes."""

@@ -82,7 +82,7 @@ class DumpSource:
         sizes: list[int] = []
         number_by_key: dict[tuple[str, str, str, int], int] = {}
         seen: set[tuple[int, int]] = set()
-        files = analysis.known.files
+        files = analysis.statistics_table.files
         for row in rows.tolist():
             file = files[row]
             if file.iteration == INITIAL and not _is_parameter(index, file):
@@ -107,12 +107,12 @@ class DumpSource:
             sizes.append(file.size_bytes)
         self._rows, self._indices = np.array(listed, np.int64), np.array(indices, np.int64)
         self._steps, self._sizes = np.array(steps, np.int64), np.array(sizes, np.int64)
-        self._has_value = self._rows < analysis.known.with_values
+        self._has_value = self._rows < analysis.statistics_table.with_values
         self.steps = np.unique(self._steps)
 
     def columns(self, statistic: OverviewStatistic) -> Iterator[StepColumn]:
         """Yield the known statistics, step by step."""
-        table = self._analysis.known
+        table = self._analysis.statistics_table
         is_known = np.isin(table.rows["state"][self._rows], (KNOWN, RECORDED))
         rows, indices, steps = self._rows[is_known], self._indices[is_known], self._steps[is_known]
         counts = self._counts(rows)
@@ -127,7 +127,7 @@ class DumpSource:
 
     def _counts(self, rows: NDArray[np.int64]) -> Columns:
         """Return the counts of tensors; an unrecorded count is replaced by its lower bound if positive, else by NaN."""
-        table = self._analysis.known
+        table = self._analysis.statistics_table
         recorded = table.rows["state"][rows] == RECORDED
         counts: Columns = {}
         for name in COUNTS:
@@ -156,7 +156,7 @@ class DumpSource:
                 amount *= 2
 
     def _missing(self) -> NDArray[np.bool_]:
-        missing: NDArray[np.bool_] = self._analysis.known.rows["state"][self._rows] == UNKNOWN
+        missing: NDArray[np.bool_] = self._analysis.statistics_table.rows["state"][self._rows] == UNKNOWN
         return missing
 
     def steps_with_values(self) -> list[int]:

@@ -103,7 +103,7 @@ def _record(
     declared: OutputSlot | None,
     abbreviations: Abbreviations,
 ) -> TensorRecord:
-    table = analysis.known
+    table = analysis.statistics_table
     statistics = None if row is None else statistics_record(table, row)
     status: Literal["available", "statistics_only", "not_kept"] = "not_kept"
     if row is not None and table.rows["state"][row] != UNREADABLE:
@@ -145,7 +145,7 @@ def _hits_on(index: TensorIndex, address: TensorAddress, abbreviations: Abbrevia
 
 def _scalar(analysis: Analysis, row: int) -> str:
     """Return the value of a tensor with a single element, as text; empty for any other."""
-    table = analysis.known
+    table = analysis.statistics_table
     if table.rows["count"][row] != 1:
         return ""
     try:
