@@ -286,7 +286,7 @@ def test_of_targets_that_nobody_saw_nothing_is_said(analyse: Analyse, tmp_path: 
     writer.tensor(0, "Loss.Loss-op1", [np.nan, 2.0])
     (found,) = origins(analyse(writer.root), [Anomaly.NAN])
     assert [entry.state for entry in found.inputs] == [InputState.CLEAN, InputState.NOT_DUMPED]
-    assert "unless it went in with targets or other tensors without gradients" in found.sentence
+    assert "unless it came from targets or other tensors without gradients" in found.sentence
 
 
 def test_a_part_of_a_bias_is_zero_as_the_bias_is(analyse: Analyse, tmp_path: Path) -> None:
@@ -404,5 +404,5 @@ def test_steps_that_were_not_dumped_before_an_origin_are_named(
         shutil.rmtree(folder)
     found = one(analyse(dump), Anomaly.INF)
     assert (found.certain, found.unseen, found.is_older) == (True, (first - 1, first - 1), False)
-    assert found.sentence.endswith(f"; step {first} was not seen, so it may have begun before")
+    assert found.sentence.endswith(f"; step {first} was not observed, so it may have begun before")
     assert "began at" not in found.sentence

@@ -178,7 +178,7 @@ def test_what_hides_the_origin_is_a_candidate_when_too_little_was_recorded(analy
     assert not found.certain
     assert InputState.NOT_RECORDED in [entry.state for entry in found.inputs]
     assert any(name.endswith("Log-op0") for name in found.candidates)
-    assert "leaves it open" in found.sentence
+    assert "do not decide it" in found.sentence
 
 
 def test_anomalies_that_were_not_recorded_are_counted(analyse: Analyse, dump_copy: Copy) -> None:

@@ -54,7 +54,7 @@ def test_origin_in_a_ring_says_that_it_was_or_may_have_been_there_before_the_fir
 ) -> None:
     ring = recorded(tmp_path / "run", nan_at)
     outcome = tensight("origin", ring)
-    assert f"step 6 is the first that was seen, so it {certainty} there before" in outcome.out
+    assert f"step 6 is the first observed one, so it {certainty} there before" in outcome.out
     assert "began at" not in outcome.out
     assert "iteration" not in outcome.out
     (origin,) = json.loads(tensight("origin", ring, "--kind", "nan", "--json").out)["origins"]

@@ -147,7 +147,7 @@ def test_the_pages_program_runs(
     _, session = train(9, {"nan_at": 4}, job="nightly")
     exec(program, {"server": server})  # noqa: S102 - our own page
     printed = capsys.readouterr().out
-    assert f"began at step 4 in {FORWARD[2]} (no NaN went in)" in printed
+    assert f"began at step 4 in {FORWARD[2]} (no NaN in its inputs)" in printed
     assert "3 of 4" in printed
     assert session.summary.node
 

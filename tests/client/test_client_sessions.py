@@ -155,4 +155,4 @@ def test_a_recording_is_opened_below_the_base_folder_as_the_how_to_says(tmp_path
             assert session.continue_().wait(PATIENCE_S).step == 6
             (origin,) = [each for each in session.origins() if each.anomaly == "nan"]
             assert (origin.step, origin.unseen, origin.is_older) == (6, (1, 5), True)
-            assert origin.sentence.endswith("step 6 is the first that was seen, so it was there before")
+            assert origin.sentence.endswith("step 6 is the first observed one, so it was there before")

@@ -60,7 +60,7 @@ def test_origins(follow: Follow, dump_210: Path) -> None:
         (walk.folder / "dump").symlink_to(dump_210)
         shown = walk.terminal()
         assert "Inf began at step 3" in shown
-        assert "Sub-op0 (no NaN went in)" in shown
+        assert "Sub-op0 (no NaN in its inputs)" in shown
         shown = walk.cell()
         assert "certain: True  line: 31" in shown
         assert "certain: True  line: 32" in shown

@@ -95,7 +95,7 @@ def test_the_operator_the_line_and_the_code_around_it_are_named(on_stage: Play) 
         assert (found.line.file, found.line.line) == (FILE, 6)
         assert [line.line for line in found.excerpt] == [3, 4, 5, 6, 7, 8, 9]
         assert found.excerpt[3].code == "line6 = compute(6)"
-        assert "began at step 1 in Default/Log-op0 (no NaN went in)" in found.sentence
+        assert "began at step 1 in Default/Log-op0 (no NaN in its inputs)" in found.sentence
 
     on_stage(scene)
 
@@ -242,7 +242,7 @@ def test_weights_of_steps_that_were_not_told_are_not_taken_for_clean(on_stage: P
         assert set(found.candidates) == {LINEAR, WEIGHT}
         assert "first seen" in found.sentence
         assert (found.unseen, found.is_older) == ((1, 5), False)
-        assert found.sentence.endswith("step 6 is the first that was seen, so it may have been there before")
+        assert found.sentence.endswith("step 6 is the first observed one, so it may have been there before")
 
     on_stage(scene)
 

@@ -37,13 +37,24 @@ class Anomaly(Enum):
 
     @property
     def absent(self) -> str:
-        """The words for its absence, in a sentence."""
+        """The words for its absence in one tensor."""
         return {
             "nan": "no NaN",
             "inf": "no Inf",
             "overflow": "no overflow",
-            "all_zero": "not only zeros",
-            "explosion": "nothing that large",
+            "all_zero": "not all zero",
+            "explosion": "not that large",
+        }[self.value]
+
+    @property
+    def absent_from_inputs(self) -> str:
+        """The words for its absence in all inputs of an operator, in a sentence."""
+        return {
+            "nan": "no NaN in its inputs",
+            "inf": "no Inf in its inputs",
+            "overflow": "no overflow in its inputs",
+            "all_zero": "its inputs are not all zero",
+            "explosion": "no input was that large",
         }[self.value]
 
 

@@ -124,9 +124,9 @@ class Origin:
         first, last = map(step_of, self.unseen)
         if first == 1:
             was = "was" if self.is_older else "may have been"
-            return f"; step {self.address.step} is the first that was seen, so it {was} there before"
+            return f"; step {self.address.step} is the first observed one, so it {was} there before"
         steps = f"step {first} was" if first == last else f"steps {first} to {last} were"
-        return f"; {steps} not seen, so it may have begun before"
+        return f"; {steps} not observed, so it may have begun before"
 
     @property
     def _finding(self) -> str:
@@ -139,7 +139,7 @@ class Origin:
         frame = self.user_frame
         file = "" if frame is None else re.split(r"[/\\]", frame.file)[-1]
         if self.arrived:
-            where += ", which nothing that was seen of this step computed"
+            where += ", which nothing observed in this step computed"
             if frame is not None:
                 lines = f"lines {frame.line} to {frame.end_line}" if frame.is_range else f"line {frame.line}"
                 where += f"; it is read by {lines} of {file}"
@@ -148,10 +148,10 @@ class Origin:
             where += f", between lines {frame.line} and {frame.end_line} of {file}"
         if self.certain:
             began = "began" if self.unseen is None else "was first seen"
-            return f"{self.anomaly.words} {began} at {where} ({self.anomaly.absent} went in)"
+            return f"{self.anomaly.words} {began} at {where} ({self.anomaly.absent_from_inputs})"
         if not self.candidates:
-            unless = "unless it went in with targets or other tensors without gradients"
+            unless = "unless it came from targets or other tensors without gradients"
             return f"{self.anomaly.words} began at {where}, {unless}"
         if any(entry.state is InputState.NOT_DUMPED for entry in self.inputs):
             return f"{self.anomaly.words} was first seen at {where}; not all of its inputs are known"
-        return f"{self.anomaly.words} was first seen at {where}; what was recorded of its inputs leaves it open"
+        return f"{self.anomaly.words} was first seen at {where}; the recorded statistics of its inputs do not decide it"

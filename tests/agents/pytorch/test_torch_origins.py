@@ -186,4 +186,4 @@ def test_it_is_not_said_that_no_nan_went_in_where_targets_are_not_seen(
     finding = debug(torch_server, regression(lambda _, targets: targets.log1p() / 0 * 0, loss), 6, capture="modules")
     origin = finding.origins[0]
     assert (origin.step, origin.certain, origin.also) == (SICK_STEP, False, ()), finding.summary()
-    assert origin.sentence.endswith("unless it went in with targets or other tensors without gradients")
+    assert origin.sentence.endswith("unless it came from targets or other tensors without gradients")
