@@ -32,7 +32,7 @@ const nodes = [
 const shape = { rank: 0, graph: '', nodes, closed: new Set<string>(), isStale: false }
 const all = (rows: TreeLines<Row>) => Array.from({ length: rows.length }, (_, index) => rows.at(index))
 const drawn = (rows: TreeLines<Row>) =>
-  rows.known().map((row) => row.kind === 'entry' && `${' '.repeat(row.depth)}${row.entry.path}`)
+  rows.loadedRows().map((row) => row.kind === 'entry' && `${' '.repeat(row.depth)}${row.entry.path}`)
 
 test('what is found stands in its scopes as in the whole tree', () => {
   expect(drawn(foundTreeRows(shape))).toEqual([
@@ -55,12 +55,12 @@ test('scopes stand in the order of what was found in them', () => {
 
 test('several nodes of one name are several rows', () => {
   const two = ['f', 'g'].map((graph) => node('net/Add', { apart: true, graph, graphs: [graph] }))
-  const rows = foundTreeRows({ ...shape, nodes: two }).known()
+  const rows = foundTreeRows({ ...shape, nodes: two }).loadedRows()
   expect(new Set(rows.map((row) => row.key)).size).toBe(3)
 })
 
 test('a scope counts only what was found in it', () => {
-  const [net, fc] = foundTreeRows(shape).known()
+  const [net, fc] = foundTreeRows(shape).loadedRows()
   expect(net).toMatchObject({ entry: { nodes: 3, hits: 1, watched: 'some' }, siblings: 2 })
   expect(fc).toMatchObject({ entry: { nodes: 2, hits: 1, watched: 'all' } })
 })

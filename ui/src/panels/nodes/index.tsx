@@ -114,7 +114,7 @@ export function Nodes() {
         keys: 'alt+shift+C',
         group: t('group'),
         run: () => {
-          const branches = rows.known().filter((row) => row.kind === 'entry' && isBranch(row.entry))
+          const branches = rows.loadedRows().filter((row) => row.kind === 'entry' && isBranch(row.entry))
           if (isFiltered) setTree({ closed: new Set(branches.map((row) => row.key)) })
           else setTree({ open: new Set([rowKey(graph, '', true)]) })
         },
@@ -137,7 +137,7 @@ export function Nodes() {
           onChange={change}
           onDown={() => {
             const first =
-              rows.known().find((row) => row.kind === 'entry' && row.isOpen === null) ?? rows.at(0)
+              rows.loadedRows().find((row) => row.kind === 'entry' && row.isOpen === null) ?? rows.at(0)
             if (isFiltered && first) setTree({ cursor: first.key, target: first.key })
             tree.current?.focus()
           }}

@@ -25,7 +25,7 @@ const nothing: SourceShape = {
 
 const keys = (shape: Partial<SourceShape>) =>
   sourceRows({ ...nothing, ...shape })
-    .known()
+    .loadedRows()
     .map((row) => row.key)
 
 test('files of libraries are closed until they are opened, or found', () => {
@@ -64,7 +64,7 @@ test('hits of the lines of a file are summed at the file', () => {
   const [file, first, second] = sourceRows({
     ...nothing,
     hits: new Map([['/home/me/net.py:140', 3]]),
-  }).known()
+  }).loadedRows()
   expect([file, first, second].map((row) => row && 'hits' in row && row.hits)).toEqual([3, 0, 3])
 })
 
