@@ -159,7 +159,7 @@ def test_the_line_of_code_is_shown_with_the_nodes_that_it_made(
     expect(page.get_by_role("tab", name="Source")).to_have_attribute("aria-selected", "true")
     sources = page.get_by_test_id("panel-sources")
     line = sources.locator(f'[data-testid="source-line"][data-line="{FAULT}"]')
-    expect(line).to_have_attribute("data-origin", "own")
+    expect(line).to_have_attribute("data-origin", "inner")
     expect(line).to_contain_text("torch.log(probabilities)")
     line.click()
     page.get_by_role("tab", name="Nodes").click()

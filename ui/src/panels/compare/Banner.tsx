@@ -135,7 +135,7 @@ function First({ first }: { first: ComparedOperator }) {
   )
 }
 
-/** How many of the runs' inputs and initial weights agree. */
+/** How many of the inputs and weights of both runs agree. */
 function Proof({ result }: { result: RankComparison }) {
   const { t } = useTranslation(compareTexts)
   const { inputs, inputs_that_agree, weights, weights_that_agree } = result.proof

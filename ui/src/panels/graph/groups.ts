@@ -12,7 +12,7 @@ export interface Cluster {
 
 /** A scope with at most this many entries is drawn without clusters. */
 const FEW = 30
-/** This many siblings of one type become a cluster, as in MindInsight. */
+/** This many siblings of one type become a cluster, which is familiar to MindSpore's users. */
 const ALIKE = 5
 /** A cluster has at most this many entries, so that an open one is readable and laid out quickly. */
 const LARGEST = 60

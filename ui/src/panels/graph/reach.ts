@@ -2,7 +2,7 @@ import type { Wire } from './picture'
 
 export type Direction = 'up' | 'down'
 
-/** Return the boxes from which a box is reachable along the wires (`up`), or that are reachable from it (`down`). */
+/** Return a box and the boxes upstream (`up`) or downstream (`down`) of it along the wires. */
 export function reach(wires: readonly Wire[], from: string, direction: Direction): ReadonlySet<string> {
   const next = new Map<string, string[]>()
   const lead = (here: string, there: string) => {

@@ -58,7 +58,7 @@ export const tensorTexts = texts(
       bound: 'Dimension {{dimension}}: {{text}} is outside; give {{least}} to {{most}}.',
       step: 'Dimension {{dimension}}: the step of a range cannot be 0.',
       ranges:
-        'Dimension {{dimension}}: {{found}} ranges, but at most {{most}} can be shown; give an index here.',
+        'Dimension {{dimension}}: {{ranges}} ranges, but at most {{most}} can be shown; give an index here.',
     },
     find: {
       group: 'Find elements',
@@ -215,7 +215,7 @@ export const tensorTexts = texts(
       index: '维度 {{dimension}}：索引 {{text}} 不存在，可用 {{least}} 到 {{most}}。',
       bound: '维度 {{dimension}}：{{text}} 超出范围，请填 {{least}} 到 {{most}}。',
       step: '维度 {{dimension}}：范围的步长不能为 0。',
-      ranges: '维度 {{dimension}}：有 {{found}} 个范围，最多只能显示 {{most}} 个，请在此填索引。',
+      ranges: '维度 {{dimension}}：有 {{ranges}} 个范围，最多只能显示 {{most}} 个，请在此填索引。',
     },
     find: {
       group: '查找元素',
