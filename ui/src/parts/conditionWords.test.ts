@@ -94,10 +94,10 @@ describe('a hit in numbers', () => {
       hit: true,
     })
   })
-  it('without a limit says what the tensor holds', () => {
+  it('without a limit says what the tensor contains', () => {
     const holding = (error_code: number) =>
       words('en').measures(hit('tensor_overflow', [], { error_code }))[0]?.label
-    expect([1, 2, 3].map(holding)).toEqual(['holds NaN', 'holds Inf', 'holds NaN and Inf'])
+    expect([1, 2, 3].map(holding)).toEqual(['contains NaN', 'contains Inf', 'contains NaN and Inf'])
   })
   it('that could not be made says why', () => {
     expect(words('zh').errors(hit('weight_not_changed', [], { hit: false, error_code: 4 | 8 }))).toEqual([

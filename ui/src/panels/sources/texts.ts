@@ -12,8 +12,7 @@ export const sourcesTexts = texts(
     text: 'Show the text of {{file}}',
     textOf: 'Text of {{file}}',
     back: 'Back to the list of lines',
-    noText:
-      'The training process sent no text of this file; its lines are listed without what is between them',
+    noText: 'The training process sent no text of this file; only its lines with nodes are listed',
     library: 'library',
     nodes_one: '{{nodes}} node came from this line',
     nodes_other: '{{nodes}} nodes came from this line',
