@@ -90,4 +90,4 @@ def test_what_goes_on_hitting_is_said(page: Page, page_server: RunningServer, st
     assert ongoing is not None
     visit(page, page_server, run=stopped.id, left="hits")
     said = page.get_by_test_id("hits-ongoing")
-    expect(said).to_contain_text(f"Since step {ongoing.since}, tensors go on hitting ({ongoing.tensors} at step")
+    expect(said).to_contain_text(f"Since step {ongoing.since}, tensors keep hitting ({ongoing.tensors} at step")

@@ -97,7 +97,7 @@ def test_a_tensor_is_sliced_with_a_box_for_each_dimension(
     page.get_by_role("button", name="Apply").click()
     assert cells(page, 4) == pytest.approx(values.slice("[-4:, 1]").tolist(), rel=1e-5)
 
-    choose(page, "What the statistics are of", "This slice")
+    choose(page, "Extent of the statistics", "This slice")
     statistics = page.get_by_test_id("tensor-statistics")
     expect(statistics.get_by_role("row", name=re.compile("^Elements"))).to_contain_text("4")
 
@@ -145,7 +145,7 @@ def test_the_relationship_graph_is_walked_and_walked_back(
     relations.get_by_role("button", name=re.compile("^Output 0 of .*addmm")).first.dblclick()
     expect(heading).to_have_text(re.compile("addmm"))
     for name in ("_softmax-op0:0", "log-op0:0"):
-        relations.get_by_role("button", name="Back to the tensor before").click()
+        relations.get_by_role("button", name="Back to the previous tensor").click()
         expect(heading).to_have_text(name)
     relations.get_by_role("button", name="Forward again").click()
     expect(heading).to_have_text("_softmax-op0:0")
@@ -159,7 +159,7 @@ def test_the_line_of_code_is_shown_with_the_nodes_that_it_made(
     expect(page.get_by_role("tab", name="Source")).to_have_attribute("aria-selected", "true")
     sources = page.get_by_test_id("panel-sources")
     line = sources.locator(f'[data-testid="source-line"][data-line="{FAULT}"]')
-    expect(line).to_have_attribute("data-origin", "own")
+    expect(line).to_have_attribute("data-origin", "inner")
     expect(line).to_contain_text("torch.log(probabilities)")
     line.click()
     page.get_by_role("tab", name="Nodes").click()
@@ -178,7 +178,7 @@ def test_a_weight_is_compared_with_the_step_before(page: Page, page_server: Runn
     page.get_by_label("Filter nodes by name").fill("output.bias")
     graph = stepped.summary.graph
     page.locator(f'[data-testid="node-row"][data-path="output.bias"][data-graph="{graph}"]').click()
-    page.get_by_test_id("panel-inspector").get_by_role("button", name="Compare with the step before").click()
+    page.get_by_test_id("panel-inspector").get_by_role("button", name="Compare with the previous step").click()
     expect(page.get_by_role("radio", name="Difference")).to_be_checked()
     statistics = page.get_by_test_id("tensor-statistics")
     for side in ("Previous", "Current", "Diff."):

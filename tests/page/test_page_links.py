@@ -90,7 +90,7 @@ def test_a_link_to_another_step_asks_before_it_moves_the_run(
 def test_a_link_to_a_run_that_is_gone_says_so(open_page: Callable[..., Page], page_server: RunningServer) -> None:
     page = open_page(allowed=(NOT_FOUND,))
     page.goto(f"{page_server.url}/?run=987654&tab=graph")
-    expect(page.get_by_test_id("run-gone")).to_contain_text("The server knows no run 987654")
+    expect(page.get_by_test_id("run-gone")).to_contain_text("The server has no run 987654")
     page.get_by_role("button", name="Show all runs").click()
     expect(page.get_by_role("heading", name="Dumps and recorded runs")).to_be_visible()
     expect(page).to_have_url(f"{page_server.url}/")
@@ -186,7 +186,7 @@ def test_the_page_goes_on_when_a_killed_server_is_back(open_page: Callable[..., 
         assert first.debugger is not None
         ports = ("--port", first.url.rpartition(":")[2], "--debugger-port", first.debugger.rpartition(":")[2])
         first.kill()
-        expect(page.get_by_test_id("server-lost")).to_contain_text("The debug server does not answer")
+        expect(page.get_by_test_id("server-lost")).to_contain_text("The debug server has not responded")
         expect(control(page, "Continue")).to_be_disabled()
         expect(page.get_by_test_id("watchpoint-row")).to_have_count(amount)
         with running_server(tmp_path / "workspace", *ports):

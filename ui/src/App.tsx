@@ -36,7 +36,7 @@ export function App() {
   else if (run === '' || gone?.run === run) content = <Runs />
   else if (!session && error) content = <Failure error={error} retry={again} />
   else if (session?.state === 'failed') content = <NotOpened session={session} />
-  // Of one of which nothing is known there may be no graph yet to ask for.
+  // An unknown session may have no graph to request yet.
   else if (!session) content = <Waiting />
   else if (isEmpty(session)) content = <Opening session={session} />
   else content = <Workspace key={run} />
@@ -63,17 +63,17 @@ function Waiting() {
   return <Skeleton m="sm" style={{ flex: 1 }} data-testid="waiting" />
 }
 
-/** Nothing of it is there to be looked at yet. */
+/** Whether there is nothing to show of the session yet. */
 function isEmpty(session: Session): boolean {
   return session.state === 'connecting' && session.ranks.every((rank) => rank.graphs.length === 0)
 }
 
-/** What a session tells that is no state of it: a remark on a check, that the disk is full. */
+/** Show a message of the session, such as a remark on a check or that the disk is full. */
 function onMessage(message: Message): void {
   tell(message.text, message.level)
 }
 
-/** The address bar names the step that is shown; a link's own step is kept until the run moves. */
+/** Keep the step shown in the address bar; the step of a link stays until the run moves. */
 function useStepInAddress(step: number | undefined): void {
   const set = useView((view) => view.set)
   const before = useRef<number | undefined>(undefined)

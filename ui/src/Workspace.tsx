@@ -51,7 +51,7 @@ export function Workspace() {
   )
 }
 
-/** Sizes are as a person left them. */
+/** Restore the sizes that the user last set. */
 function useKeptLayout(name: string) {
   const { defaultLayout, onLayoutChanged } = useDefaultLayout({
     id: `tensight.${name}`,
@@ -121,7 +121,7 @@ function Middle() {
           </Tabs.Tab>
         ))}
         {tensors.map((address) => (
-          // Nothing but tabs may be in the list, so the cross is a part of its tab; with the keyboard it is Delete.
+          // A tab list may contain only tabs, so the cross is part of its tab; with the keyboard it is Delete.
           <Tabs.Tab
             key={address}
             value={`tensor:${address}`}

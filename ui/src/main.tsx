@@ -23,9 +23,9 @@ const client = new QueryClient({
   defaultOptions: {
     mutations: { networkMode: 'always' },
     queries: {
-      // The server is often on this machine, whatever the browser thinks of its network.
+      // The server is often on this machine, so the browser's network state does not matter.
       networkMode: 'always',
-      // Events say when something is not as it was (`api/events.ts`).
+      // Events say what is stale (`api/events.ts`).
       staleTime: Infinity,
       refetchOnWindowFocus: false,
       retry: (failures, error) => error instanceof ApiError && error.status === 0 && failures < 3,

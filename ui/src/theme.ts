@@ -1,10 +1,10 @@
 import { createTheme } from '@mantine/core'
 
 export const theme = createTheme({
-  // Who asked their system for less motion sees nothing fade in.
+  // Users who set their system to reduced motion see no fading.
   respectReducedMotion: true,
   primaryColor: 'blue',
-  // Dark enough for white words on it.
+  // Dark enough for white text.
   primaryShade: 8,
   defaultRadius: 'sm',
   fontFamily: 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans CJK SC", "Noto Sans SC", sans-serif',
@@ -13,7 +13,7 @@ export const theme = createTheme({
   autoContrast: true,
   components: {
     ActionIcon: { defaultProps: { variant: 'subtle', color: 'gray' } },
-    // What it says is short, and says nothing when it is cut.
+    // Badges have short texts, which are useless when truncated.
     Badge: { defaultProps: { styles: { root: { flexShrink: 0, maxWidth: '100%' } } } },
     Button: { defaultProps: { size: 'xs' } },
     Tooltip: { defaultProps: { openDelay: 400, withArrow: true } },

@@ -23,14 +23,14 @@ function event(kind: ServerEvent['kind'], data: object): ServerEvent {
   return { number: 11, time: 0, kind, data: { ...data } }
 }
 
-test('another step has everything of the step read anew, and the hits', () => {
+test('another step refetches everything of the step, and the hits', () => {
   const effect = effectOf('1', event('state', { ...paused, step: 4, last_event: 11 }), paused)
   expect(effect.session?.step).toBe(4)
   expect(effect.stale).toEqual([keys.step('1'), keys.hits('1')])
   expect(effect.pace).toBe('now')
 })
 
-test('while the run goes on it is read now and then, and at once when it stands', () => {
+test('a running session is refetched now and then, and immediately when it stops', () => {
   const running = { ...paused, state: 'running' } as Session
   expect(effectOf('1', event('state', running), paused).pace).toBe('now')
   expect(effectOf('1', event('state', { ...running, step: 4, last_event: 12 }), running).pace).toBe('running')
@@ -46,31 +46,31 @@ test('hits that are outdated are shown as such, with the marks in the tree', () 
   expect(effect.stale).toEqual([keys.watchpoints('1'), keys.hits('1')])
 })
 
-test('an event from before what was read is not shown', () => {
+test('an event older than the cached session is ignored', () => {
   const effect = effectOf('1', event('state', { ...paused, step: 2, last_event: 9 }), paused)
   expect(effect.session).toBe(paused)
   expect(effect.stale).toEqual([])
 })
 
-test('of two lives of one run the second counts, though its events count from 1 again', () => {
-  const reborn = { ...paused, created: 200, last_event: 1 }
-  expect(newer(paused, reborn)).toBe(reborn)
+test('a restarted session replaces its predecessor, though its events count from 1 again', () => {
+  const restarted = { ...paused, created: 200, last_event: 1 }
+  expect(newer(paused, restarted)).toBe(restarted)
   expect(newer(undefined, paused)).toBe(paused)
 })
 
-test('an event that comes while the session is read is not undone by the answer', async () => {
+test('an event that arrives while the session is read is not undone by the response', async () => {
   const running = { ...paused, state: 'running' } as Session
-  let known: Session | undefined = running
-  const answer = read(() => known, Promise.resolve(running))
-  known = { ...paused, last_event: 11 }
-  expect(await answer).toBe(known)
-  expect(await read(() => known, Promise.resolve({ ...running, last_event: 12 }))).toHaveProperty(
+  let cached: Session | undefined = running
+  const answer = read(() => cached, Promise.resolve(running))
+  cached = { ...paused, last_event: 11 }
+  expect(await answer).toBe(cached)
+  expect(await read(() => cached, Promise.resolve({ ...running, last_event: 12 }))).toHaveProperty(
     'state',
     'running',
   )
 })
 
-test('a check tells the number of hits before anything is read', () => {
+test('a check updates the number of hits before anything is refetched', () => {
   const effect = effectOf('1', event('hits', { step: 3, total: 7 }), paused)
   expect(effect.session?.hits).toBe(7)
   expect(effect.stale).toEqual([keys.hits('1'), keys.watchpoints('1'), keys.step('1')])
@@ -79,7 +79,7 @@ test('a check tells the number of hits before anything is read', () => {
 
 test('one rank of several moves', () => {
   const effect = effectOf('1', event('rank', { rank: 1, step: 4 }), paused)
-  expect(effect.session?.ranks.map((one) => one.step)).toEqual([3, 4])
+  expect(effect.session?.ranks.map((rank) => rank.step)).toEqual([3, 4])
   expect(effect.stale).toEqual([])
   const later = { ...paused, last_event: 11 }
   expect(effectOf('1', event('rank', { rank: 1, step: 4 }), later).session).toBeUndefined()

@@ -4,27 +4,27 @@ import type { Pace } from './refresh'
 import type { RankRecord, ServerEvent, Session } from './types'
 
 export interface Effect {
-  /** The session as the event leaves it, if that is another. */
+  /** The session after the event, if the event changes it. */
   session?: Session
-  /** What is not as it was. */
+  /** Keys of the queries to read again. */
   stale: readonly QueryKey[]
   pace: Pace
 }
 
 const NOTHING: Effect = { stale: [], pace: 'now' }
 
-/** The newer of two records of a session; of two lives of one id the second. */
-export function newer(known: Session | undefined, received: Session): Session {
-  return known?.created === received.created && known.last_event > received.last_event ? known : received
+/** Return the newer of two records of a session; after a restart under the same id, the received one. */
+export function newer(cached: Session | undefined, received: Session): Session {
+  return cached?.created === received.created && cached.last_event > received.last_event ? cached : received
 }
 
-/** What was read of a session, unless an event has overtaken the answer. */
-export async function read(known: () => Session | undefined, answer: Promise<Session>): Promise<Session> {
+/** Await a session that is being read; return the cached record if an event has made it newer meanwhile. */
+export async function read(cached: () => Session | undefined, answer: Promise<Session>): Promise<Session> {
   const received = await answer
-  return newer(known(), received)
+  return newer(cached(), received)
 }
 
-/** What an event of a session changes of what the page has read. */
+/** Determine which cached queries an event of a session changes. */
 export function effectOf(run: string, event: ServerEvent, before: Session | undefined): Effect {
   switch (event.kind) {
     case 'state':
@@ -72,7 +72,7 @@ function stateEffect(run: string, before: Session | undefined, now: Session): Ef
 }
 
 function withRank(session: Session, rank: RankRecord): Session {
-  const ranks = session.ranks.filter((one) => one.rank !== rank.rank)
+  const ranks = session.ranks.filter((other) => other.rank !== rank.rank)
   return { ...session, ranks: [...ranks, rank].sort((a, b) => a.rank - b.rank) }
 }
 

@@ -1,11 +1,11 @@
 import type { ErrorDetail } from './types'
 
-/** Where the API is: beside the page, whatever prefix the server has. */
+/** URL of the API: next to the page, under any URL prefix of the server. */
 export const API = new URL('api/v1/', document.baseURI.replace(/[?#].*$/, '')).href
 
 export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>
 
-/** A refusal of the server; `message` is for a person. */
+/** An error response of the server; `message` is meant for users. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -17,11 +17,11 @@ export class ApiError extends Error {
   }
 }
 
-/** The address of something in the API; what is undefined or null is left out of the query. */
+/** Return the URL of an API path; undefined and null values are left out of the query. */
 export function apiUrl(path: string, query: Query = {}): string {
   const url = new URL(path.replace(/^\//, ''), API)
   for (const [name, value] of Object.entries(query)) {
-    if (Array.isArray(value)) value.forEach((one: string) => url.searchParams.append(name, one))
+    if (Array.isArray(value)) value.forEach((entry: string) => url.searchParams.append(name, entry))
     else if (value !== undefined && value !== null) url.searchParams.set(name, String(value))
   }
   return url.href
@@ -67,7 +67,7 @@ export async function getText(path: string, query?: Query, signal?: AbortSignal)
   return await (await send('GET', path, { ...(query && { query }), ...(signal && { signal }) })).text()
 }
 
-/** Change something; what the server answers, or undefined where it answers nothing. */
+/** Send a request that changes something; return the body of the response, undefined if it is empty. */
 export async function change<T = undefined>(
   method: 'POST' | 'PATCH' | 'DELETE',
   path: string,
@@ -77,7 +77,7 @@ export async function change<T = undefined>(
   return (text ? JSON.parse(text) : undefined) as T
 }
 
-/** An answer in the `raw` format: elements in C order. */
+/** A response in the `raw` format: elements in C order. */
 export interface RawArray {
   dtype: string
   shape: number[]

@@ -1,15 +1,15 @@
 import { create } from 'zustand'
 
-/** How the page stands with its server. */
+/** State of the connection to the server. */
 interface Connection {
   isConnected: boolean
-  /** When the connection broke off, in milliseconds; null while it is there. */
+  /** When the connection was lost, in milliseconds; null while connected. */
   lostAt: number | null
-  /** The server wants its token first. */
+  /** The server requires its token. */
   needsLogin: boolean
-  /** The run that is shown does not exist any more, and why as far as that was told. */
+  /** The run shown if it no longer exists, with the reason if the server gave one. */
   gone: { run: string; reason: string } | null
-  /** Counts up whenever a person asks to connect at once. */
+  /** Incremented each time the user asks to reconnect immediately. */
   attempt: number
   connected: () => void
   lost: () => void

@@ -7,7 +7,7 @@ import { link, type Link } from './link'
 import { Refresher } from './refresh'
 import type { Message, Progress, ServerEvent, ServerRecord, Session } from './types'
 
-/** Follow what happens on the server: which sessions there are. Returns how to stop and how to hurry. */
+/** Follow the server's events, and keep the list of sessions up to date. */
 export function followServer(client: QueryClient, onSession: (id: string) => void): Link {
   const { connected, lost } = useConnection.getState()
   return link({
@@ -24,7 +24,7 @@ export function followServer(client: QueryClient, onSession: (id: string) => voi
       if (before) {
         const after = listedAfter(event, before)
         client.setQueryData<Session[]>(keys.sessions, after)
-        // A list that is being read may be from before one came or went.
+        // A list that is being read may predate this event.
         if (after.length !== before.length && client.isFetching({ queryKey: keys.sessions }))
           void client.invalidateQueries({ queryKey: keys.sessions })
       }
@@ -40,13 +40,13 @@ export function followServer(client: QueryClient, onSession: (id: string) => voi
   })
 }
 
-/** The list of sessions after an event of the server. */
+/** Return the list of sessions after an event of the server. */
 export function listedAfter(event: ServerEvent, sessions: Session[]): Session[] {
-  if (event.kind === 'closed') return sessions.filter((one) => one.id !== event.data?.['session'])
+  if (event.kind === 'closed') return sessions.filter((session) => session.id !== event.data?.['session'])
   if (event.kind !== 'state') return sessions
   const received = event.data as unknown as Session
-  return sessions.some((one) => one.id === received.id)
-    ? sessions.map((one) => (one.id === received.id ? newer(one, received) : one))
+  return sessions.some((session) => session.id === received.id)
+    ? sessions.map((session) => (session.id === received.id ? newer(session, received) : session))
     : [...sessions, received]
 }
 
@@ -54,7 +54,7 @@ export interface SessionFollower {
   onMessage: (message: Message) => void
 }
 
-/** Follow one session, and have read anew what its events change. */
+/** Follow the events of a session, and refetch what they change. */
 export function followSession(client: QueryClient, run: string, follower: SessionFollower): Link {
   const refresher = new Refresher(client)
   let reason = ''
@@ -63,7 +63,7 @@ export function followSession(client: QueryClient, run: string, follower: Sessio
     begin: async (isAgain) => {
       const session = await get<Session>(path(run))
       useConnection.setState({ gone: null })
-      // Not merged with what was known: after a restart of the server its events count from 1 again.
+      // Not merged with the cached record: after a restart of the server, its events count from 1 again.
       client.setQueryData(keys.record(run), session)
       if (isAgain) refresher.mark([keys.session(run)], 'now')
       return session.last_event
@@ -105,7 +105,7 @@ function isUnauthorized(error: unknown): boolean {
   return error instanceof ApiError && error.status === 401
 }
 
-/** Until somebody logs in there is no use in trying. */
+/** Ask for a login if this is why a request failed; retrying is useless until then. */
 function noteUnauthorized(error: unknown): boolean {
   if (!isUnauthorized(error)) return false
   useConnection.setState({ needsLogin: true })

@@ -1,8 +1,8 @@
 /**
- * Keys of everything that is read. All that belongs to a session begins with ['session', id], so that an event can
- * have the right part of it read anew (`changes.ts`):
- * 'record' the session, 'graphs' what only a new graph changes, 'step' what another step changes, 'watchpoints' what
- * edits of watchpoints and checks change (ticks, marks of hits), 'hits' what a check changes.
+ * Query keys. Those of a session start with ['session', id] and a word for what makes them stale, so that an event
+ * invalidates only the affected queries (`changes.ts`): 'record' is the session, 'graphs' changes with a new graph
+ * only, 'step' with the step, 'watchpoints' with edits of watchpoints and with checks (ticks, marks of hits), 'hits'
+ * with checks.
  */
 export const keys = {
   server: ['server'] as const,
@@ -21,5 +21,5 @@ export const keys = {
   hits: (id: string, ...more: unknown[]) => ['session', id, 'hits', ...more] as const,
 }
 
-/** Where a session is in the API. */
+/** Return the API path of a session. */
 export const path = (id: string, rest = '') => `sessions/${encodeURIComponent(id)}${rest}`

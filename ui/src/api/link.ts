@@ -5,27 +5,27 @@ const FIRST_PAUSE_MS = 300
 const LONGEST_PAUSE_MS = 5_000
 
 export interface LinkOptions {
-  /** Below the API. */
+  /** Relative to the API. */
   path: string
-  /** Read what the events go on from; returns the number of the last event in it. Throws to try again later. */
+  /** Read the state that the events continue; return the number of its last event. Throw to retry later. */
   begin: (isAgain: boolean) => Promise<number>
   onEvent: (event: ServerEvent) => void
-  /** The log does not have all that came since `begin`. */
+  /** The log no longer has all events since `begin`. */
   onGap: () => void
-  /** The connection is there, or it broke off. */
+  /** The connection was established, or lost. */
   onUp?: () => void
   onDown?: (error: unknown) => void
-  /** Whether trying again makes sense after this. */
+  /** Whether retrying is useless after this error. */
   isFinal?: (error: unknown) => boolean
 }
 
 export interface Link {
   stop: () => void
-  /** Try at once if it waits to try again, or has given up. */
+  /** Retry immediately if the link waits for its next attempt or has given up. */
   hurry: () => void
 }
 
-/** Keep a WebSocket to a log of events: read first, then follow from there, and anew whenever it breaks off. */
+/** Follow an event log over a WebSocket: read the state, then its events; start over when the connection is lost. */
 export function link(options: LinkOptions): Link {
   let pause = FIRST_PAUSE_MS
   let socket: WebSocket | null = null
@@ -52,7 +52,7 @@ export function link(options: LinkOptions): Link {
       failed(error)
       return
     }
-    // It may have been stopped while that was read.
+    // It may have been stopped during `begin`.
     if (isOver) return
     const url = new URL(options.path, API)
     url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:'

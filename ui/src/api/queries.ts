@@ -28,7 +28,7 @@ import type {
 
 export { keys, path }
 
-/** The session that is open; undefined while it is read, or when none is open. */
+/** The open session; undefined while it loads, or if none is open. */
 export function useSession() {
   const run = useView((view) => view.run)
   return useQuery({
@@ -39,17 +39,17 @@ export function useSession() {
   })
 }
 
-/** All sessions of the server, the oldest first. */
+/** All sessions of the server, oldest first. */
 export function useSessions() {
   return useQuery({
     queryKey: keys.sessions,
     queryFn: async ({ client, signal }) => {
       const received = await get<Session[]>('sessions', {}, signal)
-      const known = client.getQueryData<Session[]>(keys.sessions)
-      return received.map((one) =>
+      const cached = client.getQueryData<Session[]>(keys.sessions)
+      return received.map((session) =>
         newer(
-          known?.find(({ id }) => id === one.id),
-          one,
+          cached?.find(({ id }) => id === session.id),
+          session,
         ),
       )
     },
@@ -60,7 +60,7 @@ export function useServer() {
   return useQuery({ queryKey: keys.server, queryFn: ({ signal }) => get<ServerRecord>('server', {}, signal) })
 }
 
-/** How far the work is that the session does now; null or undefined if it tells nothing. */
+/** Progress of the session's current work; null or undefined if it reports none. */
 export function useProgress() {
   const run = useView((view) => view.run)
   return useQuery<Progress | null>({ queryKey: keys.progress(run), queryFn: skipToken }).data
@@ -86,8 +86,8 @@ export function useHits(
 }
 
 /**
- * Where anomalies began. Of a training up to the step shown, of a dump in all steps: what was found of it once stays
- * while one goes from step to step. It is looked for where something hit, and at earlier steps of a training.
+ * Origins of anomalies: of a training up to the step shown; of a dump in all steps, cached while the user goes from
+ * step to step. Requested if there are hits, or if an earlier step of a training is shown.
  */
 export function useOrigins() {
   const run = useView((view) => view.run)
@@ -109,7 +109,7 @@ export function useWatchpoints() {
   })
 }
 
-/** The graphs of the rank that is shown: the variants of its program. Which of them ran depends on the step. */
+/** The graphs of the selected rank: the variants of its program. Which of them ran depends on the step. */
 export function useGraphs() {
   const run = useView((view) => view.run)
   const rank = useView((view) => view.rank)
@@ -121,14 +121,14 @@ export function useGraphs() {
 }
 
 /**
- * How a node is asked for: of the variants that have it, it is taken from the one that ran in the step shown, unless a
- * person has chosen a graph.
+ * Return the query for a node: of the variants that have it, the server uses the one that ran in the step shown, unless
+ * the user has chosen a graph.
  */
 function nodeQuery(node: NodeChoice | null, chosen: string) {
   return { name: node?.name, rank: node?.rank, graph: node?.graph || chosen, follow: chosen === '' }
 }
 
-/** The selected node with all that its graph says of it. */
+/** The selected node with its details. */
 export function useNode() {
   const run = useView((view) => view.run)
   const node = useView((view) => view.node)
@@ -140,7 +140,7 @@ export function useNode() {
   })
 }
 
-/** Tells of a row of a list whether its node is the selected one, in whichever graph the step shown has it. */
+/** Return a test whether a row of a list is the selected node, in any graph that has the node. */
 export function useIsSelected(): (row: { rank: number; graph: string; node: string }) => boolean {
   const node = useView((view) => view.node)
   const { data: record } = useNode()
@@ -154,7 +154,7 @@ export function useIsSelected(): (row: { rank: number; graph: string; node: stri
   )
 }
 
-/** How the inputs and outputs of a node at the step that is shown are read; null: of none. */
+/** Return the query for the inputs and outputs of a node at the step shown; disabled if the node is null. */
 export function nodeTensors(run: string, node: NodeChoice | null, chosen = '') {
   return queryOptions({
     queryKey: keys.step(run, 'tensors', node, chosen),
@@ -166,7 +166,7 @@ export function nodeTensors(run: string, node: NodeChoice | null, chosen = '') {
   })
 }
 
-/** The inputs and outputs of the selected node at the step that is shown. */
+/** The inputs and outputs of the selected node at the step shown. */
 export function useNodeTensors() {
   const run = useView((view) => view.run)
   const node = useView((view) => view.node)
@@ -186,24 +186,25 @@ export function useTree(scope: string, options: { offset?: number; limit?: numbe
     queryFn: ({ signal }) =>
       get<TreePage>(path(run, '/tree'), { rank, graph, scope, watchpoint, offset, limit }, signal),
     enabled: enabled && run !== '',
-    // The same rows, with other ticks.
+    // The same rows, with the ticks of another watchpoint.
     placeholderData: (rows, query) => (sameBut(1, query?.queryKey, key) ? rows : undefined),
   })
 }
 
-/** Send a command; what the server says against it is shown as a message. */
+/** Send a command; an error of the server is shown as a message. */
 export function useCommand() {
   const run = useView((view) => view.run)
   const client = useQueryClient()
   return useMutation({
     mutationFn: (command: Partial<Command> & Pick<Command, 'action'>) =>
       change<Session>('POST', path(run, '/command'), command),
-    onSuccess: (session) => client.setQueryData<Session>(keys.record(run), (known) => newer(known, session)),
+    onSuccess: (session) =>
+      client.setQueryData<Session>(keys.record(run), (cached) => newer(cached, session)),
     onError: showRefusal,
   })
 }
 
-/** Whether two keys differ in nothing but their last parts. */
-function sameBut(last: number, one: readonly unknown[] | undefined, other: readonly unknown[]): boolean {
-  return JSON.stringify(one?.slice(0, -last)) === JSON.stringify(other.slice(0, -last))
+/** Whether two keys differ at most in their last parts. */
+function sameBut(last: number, a: readonly unknown[] | undefined, b: readonly unknown[]): boolean {
+  return JSON.stringify(a?.slice(0, -last)) === JSON.stringify(b.slice(0, -last))
 }

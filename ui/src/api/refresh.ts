@@ -1,18 +1,18 @@
 import type { QueryClient, QueryKey } from '@tanstack/react-query'
 
-/** How soon something is read again, and whether a reading that is under way is broken off for it. */
+/** How soon queries are refetched, and whether fetches in progress are cancelled for it. */
 export type Pace = keyof typeof PACES
 
 const PACES = {
-  /** Something happened: events that belong together come within this time. */
+  /** The state changed; related events arrive within this time. */
   now: { afterMs: 15, breaksOff: true },
-  /** A value arrived; whoever asked for it waits for it already. */
+  /** A value arrived that a query is already waiting for. */
   arrival: { afterMs: 150, breaksOff: false },
-  /** The run goes on and all of it changes all the time; each reading is finished, so that there is something to see. */
+  /** The run continues and everything changes all the time; fetches are completed, so that something is shown. */
   running: { afterMs: 1_000, breaksOff: false },
 } as const
 
-/** Has queries read anew, each once for several events that come together. */
+/** Refetches queries, each once for several events in quick succession. */
 export class Refresher {
   private readonly marked = new Map<Pace, Map<string, QueryKey>>()
   private readonly timers = new Map<Pace, ReturnType<typeof setTimeout>>()

@@ -2,15 +2,15 @@ import type { Language } from '~/i18n'
 import declared from './statistics.json'
 import type { Statistics } from './types'
 
-/** A number over the finite elements of a tensor; null where there is none, or it was not recorded. */
+/** A number computed over the finite elements of a tensor; null if there are none, or if it was not recorded. */
 export type Measure = {
   [Name in keyof Statistics]-?: number | null extends Statistics[Name] ? Name : never
 }[keyof Statistics]
 
-/** The number of elements, or of those of a kind. */
+/** The number of elements, or of elements of one kind. */
 export type Count = Exclude<keyof typeof declared.words.en, Measure>
 
-/** In the order of the server's declaration, which the page keeps. */
+/** In the order in which the server declares them. */
 export const MEASURES = declared.measures as readonly Measure[]
 export const COUNTS = declared.counts as readonly Count[]
 
@@ -18,12 +18,12 @@ type Words = Record<'label' | 'title' | 'meaning', string>
 
 const WORDS: Record<Language, Record<Measure | Count, Words>> = declared.words
 
-/** Names where there is little space, for the texts of a panel. */
+/** Short names, for the texts of a panel. */
 export const labels = (language: Language) => wordsIn(language, ({ label }) => label)
 
 export const titles = (language: Language) => wordsIn(language, ({ label, title }) => title || label)
 
-/** A few words each that say what it is; '' where the name says it. */
+/** Short explanations; '' where the name says enough. */
 export const meanings = (language: Language) => wordsIn(language, ({ meaning }) => meaning)
 
 function wordsIn(language: Language, of: (words: Words) => string): Record<Measure | Count, string> {

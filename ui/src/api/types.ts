@@ -1,6 +1,6 @@
 import type { components } from './schema'
 
-/** All types of the API, for a panel to name those that it alone reads. */
+/** All types of the API; a panel names the types that only it uses. */
 export type Schemas = components['schemas']
 
 export type Capabilities = Schemas['Capabilities']

@@ -4,7 +4,7 @@ import { useConnection } from './connection'
 import { followServer, followSession, type SessionFollower } from './events'
 import type { Link } from './link'
 
-/** Keep what the page shows as it is on the server, for as long as the page is there. */
+/** Keep the page in sync with the server while it is open. */
 export function useFollowing(run: string, onMessage: SessionFollower['onMessage']): void {
   const client = useQueryClient()
   const session = useRef<{ run: string; link: Link } | null>(null)
@@ -12,7 +12,7 @@ export function useFollowing(run: string, onMessage: SessionFollower['onMessage'
 
   useEffect(() => {
     const followed = followServer(client, (id) => {
-      // A run that was gone is there again: its training found the server that was started anew.
+      // A run that was gone is back: its training has reconnected to the restarted server.
       if (session.current?.run === id) session.current.link.hurry()
     })
     server.current = followed

@@ -22,7 +22,7 @@ void i18next.use(initReactI18next).init({
 type Same<T> = { [K in keyof T]: T[K] extends string ? string : Same<T[K]> }
 
 /**
- * Declare the texts of a panel, in both languages, and return the namespace that `useTranslation` is given.
+ * Declare the texts of a panel in both languages, and return the namespace for `useTranslation`.
  *
  * The Chinese texts must have exactly the keys of the English ones: the compiler checks it.
  */

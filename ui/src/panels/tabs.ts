@@ -1,8 +1,8 @@
 import type { Language } from '~/i18n'
 
 /**
- * The tabs in the middle, from left to right: each is a folder here and a line of this list. A panel is imported when
- * its tab is first shown, never by this file, so that the state, which panels import, may know the list.
+ * The tabs in the middle, from left to right: each is a folder here and a line in this list. A panel is imported only
+ * when its tab is first shown, so that the state, which panels import, can import this list.
  */
 export const TABS = [
   { id: 'overview', en: 'Overview', zh: '概览', load: () => import('./overview') },
@@ -14,7 +14,7 @@ export const TABS = [
 
 export type TabId = (typeof TABS)[number]['id']
 
-/** What is written on the tabs. */
+/** Return the labels of the tabs. */
 export function tabNames(language: Language): Record<TabId, string> {
   return Object.fromEntries(TABS.map((tab) => [tab.id, tab[language]])) as Record<TabId, string>
 }

@@ -3,7 +3,7 @@ import type { ReactNode } from 'react'
 import { useOffered } from '~/state/actions'
 import { shortcutText } from './shortcutText'
 
-/** A button for an action that some panel offers: its tooltip names it, its keys, and why it cannot be done now. */
+/** A button for an offered action; its tooltip shows the name, the shortcut, and why the action is unavailable. */
 export function ActionButton({
   id,
   icon,
@@ -14,9 +14,9 @@ export function ActionButton({
   id: string
   icon: ReactNode
   withLabel?: boolean
-  /** What a person most likely wants next. */
+  /** The action that the user most likely wants next. */
   isPrimary?: boolean
-  /** Of the icon while the action can be done. */
+  /** Colour of the icon while the action is available. */
   colour?: string
 }) {
   const action = useOffered((offered) => offered.actions[id])
@@ -26,7 +26,7 @@ export function ActionButton({
   const common = {
     'aria-label': action.label,
     'data-testid': `action-${id.replaceAll('.', '-')}`,
-    // Not `disabled`: a tooltip could not say why, and the keyboard could not reach it.
+    // Not `disabled`: the tooltip would not open, and the keyboard could not reach the button.
     'aria-disabled': isOff,
     onClick: () => {
       if (!isOff) action.run()

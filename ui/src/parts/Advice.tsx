@@ -14,18 +14,18 @@ import { useConditionWords } from './conditionWords'
 import { HitMeasures } from './HitMeasures'
 import { parseAddress } from './tensorAddress'
 
-/** The conditions that the open session has, with what they mean and what to do about a hit. */
+/** The conditions of the open session, with their meaning and advice on hits. */
 export function useConditions() {
   const run = useView((view) => view.run)
   return useQuery({
-    // What can be watched depends on the step: one of them only looks at the start.
+    // What can be watched depends on the step: one condition is only checked at the start.
     queryKey: keys.step(run, 'conditions'),
     queryFn: ({ signal }) => get<Condition[]>(path(run, '/conditions'), {}, signal),
     enabled: run !== '',
   })
 }
 
-/** The hits on one node at the step that is shown; undefined if there are none. */
+/** The hits on a node at the step shown; undefined if there are none. */
 export function useNodeHits(node: NodeChoice | null): NodeHits | undefined {
   const run = useView((view) => view.run)
   const { data } = useQuery({
@@ -42,7 +42,7 @@ export function useNodeHits(node: NodeChoice | null): NodeHits | undefined {
   return node !== null && first?.node === node.name && first.graph === node.graph ? first : undefined
 }
 
-/** What hit on a tensor, or anywhere on a node, and what to do about it; nothing if nothing did. */
+/** Advice on the hits of a tensor, or of all tensors of a node; nothing if there are no hits. */
 export function Advice(props: { address: string } | { node: NodeChoice | null }) {
   const { t } = useTranslation(conditionTexts)
   const heading = useId()
@@ -50,12 +50,12 @@ export function Advice(props: { address: string } | { node: NodeChoice | null })
   const parsed = address === null ? null : parseAddress(address)
   const node =
     'node' in props ? props.node : parsed && { rank: parsed.rank, graph: parsed.graph, name: parsed.node }
-  const found = useNodeHits(node)
-  const tensors = (found?.tensors ?? []).filter(
-    (one) => address === null || withoutStep(one.address) === address,
+  const nodeHits = useNodeHits(node)
+  const tensors = (nodeHits?.tensors ?? []).filter(
+    (tensor) => address === null || withoutStep(tensor.address) === address,
   )
   const conditions = new Map<string, HitRecord[]>()
-  for (const hit of tensors.flatMap((one) => one.hits)) {
+  for (const hit of tensors.flatMap((tensor) => tensor.hits)) {
     conditions.set(hit.condition, [...(conditions.get(hit.condition) ?? []), hit])
   }
   if (conditions.size === 0) return null
@@ -75,7 +75,7 @@ export function Advice(props: { address: string } | { node: NodeChoice | null })
 function ConditionAdvice({ condition, hits }: { condition: string; hits: HitRecord[] }) {
   const words = useConditionWords()
   const { data: conditions } = useConditions()
-  const about = conditions?.find((one) => one.id === condition)
+  const about = conditions?.find((record) => record.id === condition)
   const first = hits[0]
   return (
     <div data-testid="advice-condition" data-condition={condition}>
@@ -109,7 +109,7 @@ function ConditionAdvice({ condition, hits }: { condition: string; hits: HitReco
   )
 }
 
-/** Text in which what stands between backticks is typed as it is. */
+/** Text with the parts between backticks set as code. */
 function Words({ text }: { text: string }) {
   return text.split('`').map((part, index) => (index % 2 === 1 ? <code key={index}>{part}</code> : part))
 }

@@ -4,7 +4,7 @@ import classes from './Advice.module.css'
 import { conditionTexts } from './conditionTexts'
 import { useConditionWords } from './conditionWords'
 
-/** One hit in numbers: what the tensor has, beside the limit; or why the check could not be made. */
+/** The measured values of a hit beside their limits; or why the tensor could not be checked. */
 export function HitMeasures({ hit }: { hit: HitRecord }) {
   const { t } = useTranslation(conditionTexts)
   const words = useConditionWords()
@@ -17,11 +17,11 @@ export function HitMeasures({ hit }: { hit: HitRecord }) {
   }
   return (
     <ul className={classes['measures']}>
-      {words.measures(hit).map((one) => (
-        <li key={one.name} data-hit={one.hit}>
-          <span>{one.label}</span>
-          {one.actual && <b className="mono">{one.actual}</b>}
-          {one.limit && <span className={classes['limit']}>{t('limit', { limit: one.limit })}</span>}
+      {words.measures(hit).map((measure) => (
+        <li key={measure.name} data-hit={measure.hit}>
+          <span>{measure.label}</span>
+          {measure.actual && <b className="mono">{measure.actual}</b>}
+          {measure.limit && <span className={classes['limit']}>{t('limit', { limit: measure.limit })}</span>}
         </li>
       ))}
     </ul>

@@ -3,7 +3,7 @@ import type { ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 import { partTexts } from './texts'
 
-/** Where questions open that code asks; their button to close has a name, too. */
+/** Provides confirmation dialogs; their close button has a label. */
 export function Modals({ children }: { children: ReactNode }) {
   const { t } = useTranslation(partTexts)
   return (

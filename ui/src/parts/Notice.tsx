@@ -3,7 +3,7 @@ import type { ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 import { partTexts } from './texts'
 
-/** What stands where there is nothing to show: why, and what to do. */
+/** Fills an empty view: says why there is nothing to show, and what to do. */
 export function Notice(props: { icon?: ReactNode; title: string; children?: ReactNode; testId?: string }) {
   return (
     <Stack align="center" justify="center" gap="xs" p="xl" h="100%" data-testid={props.testId}>
@@ -22,7 +22,7 @@ export function Notice(props: { icon?: ReactNode; title: string; children?: Reac
   )
 }
 
-/** What the server said against a request, and a way to ask again. */
+/** The error of a request, with a button to retry. */
 export function Failure({ error, retry }: { error: Error; retry?: () => void }) {
   const { t } = useTranslation(partTexts)
   return (

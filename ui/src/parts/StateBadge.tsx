@@ -27,7 +27,7 @@ const ICONS = {
   failed: IconCircleX,
 }
 
-/** What a run is doing: a word with an icon, and a sentence about it in the tooltip. */
+/** The state of a run: a word with an icon, and a sentence about it in the tooltip. */
 export function StateBadge({ state, message = '' }: { state: SessionState; message?: string }) {
   const { t } = useTranslation(stateTexts)
   const Icon = ICONS[state]

@@ -17,11 +17,11 @@ export interface TreeHandle {
   focus: () => void
 }
 
-/** The state of a tree; the caller keeps it, for the tree may be gone while another tab is looked at. */
+/** The state of a tree; the caller keeps it, as the tree is unmounted while another tab is shown. */
 export interface TreeState {
   /** Key of the row that the keyboard acts on. */
   cursor: string
-  /** Key of the row to scroll to as soon as it is there. */
+  /** Key of the row to scroll to as soon as it exists. */
   target: string
   scrollOffset: number
 }
@@ -36,7 +36,7 @@ interface TreeViewProps<Row extends TreeLine> {
   target: string
   initialOffset: () => number
   onStateChange: (change: Partial<TreeState>) => void
-  /** The row is an element with these attributes; `data-part` says what is clicked in it. */
+  /** Render a row as an element with these attributes; `data-part` names its clickable parts. */
   draw: (row: Row, attributes: ReturnType<typeof lineAttributes>) => ReactNode
   onOpen: (row: Row, isOpen: boolean) => void
   /** A row was clicked, or Enter was pressed at it. */
@@ -44,7 +44,7 @@ interface TreeViewProps<Row extends TreeLine> {
   onSpace: (row: Row) => void
   onDouble?: (row: Row, part: string | undefined) => void
   onMenu?: (row: Row, x: number, y: number) => void
-  /** A letter was pressed: it is meant for the field above. */
+  /** A letter was typed; it is meant for the field above. */
   onType: () => void
 }
 
@@ -64,7 +64,7 @@ export function lineAttributes(row: TreeLine, id: string, index: number, top: nu
 
 export type LineAttributes = ReturnType<typeof lineAttributes>
 
-/** Rows of a tree, of which only those on the screen are drawn; keyboard and mouse are as in an IDE. */
+/** A tree that renders only the visible rows; keyboard and mouse work as in an IDE. */
 export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
   const { rows, rowHeight, cursor, target, onStateChange } = props
   const id = useId()
@@ -85,8 +85,8 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
   useEffect(() => {
     const box = scroller.current
     if (!box || length === 0 || (virtual.scrollOffset ?? 0) <= box.scrollTop) return
-    // Rows that came late have no place yet to scroll to. Where there are fewer than before, the browser stays at
-    // the last ones without a word, and none would be drawn.
+    // Rows that arrive late cannot be scrolled to yet. If there are fewer rows than before, the browser stays at the
+    // last rows without an event, and none would be rendered.
     box.scrollTop = virtual.scrollOffset ?? 0
     box.dispatchEvent(new Event('scroll'))
   }, [length, virtual])
@@ -129,8 +129,10 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
       Enter: () => row && props.onAct(row, undefined),
       ' ': () => row && props.onSpace(row),
       '*': () => {
-        const siblings = rows.known().filter((one) => one.parent === row?.parent && one.isOpen === false)
-        for (const one of siblings) props.onOpen(one, true)
+        const siblings = rows
+          .loadedRows()
+          .filter((other) => other.parent === row?.parent && other.isOpen === false)
+        for (const sibling of siblings) props.onOpen(sibling, true)
       },
     }
     if (event.ctrlKey || event.metaKey || event.altKey || (event.shiftKey && event.key.startsWith('F')))
@@ -141,7 +143,7 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
       event.stopPropagation()
       pressed()
     } else if (event.key.length === 1 && /[\p{L}\p{N}_.]/u.test(event.key)) {
-      // The letter itself then goes to the field, which has the focus before it is typed.
+      // The letter itself goes to the field, which receives the focus before the letter is inserted.
       props.onType()
     }
   }
@@ -159,14 +161,13 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
     else props.onAct(row, part)
   }
   const openMenu = (event: MouseEvent) => {
-    const found = rowOf(event)
-    const { row = rows.at(at) } = found
+    const { row: clickedRow, index } = rowOf(event)
+    const row = clickedRow ?? rows.at(at)
     if (!row || !props.onMenu) return
     event.preventDefault()
     onStateChange({ cursor: row.key })
     // From the keyboard it opens below the row.
-    const box =
-      event.button === 2 ? undefined : document.getElementById(`${id}-${found.row ? found.index : at}`)
+    const box = event.button === 2 ? undefined : document.getElementById(`${id}-${clickedRow ? index : at}`)
     const { left, bottom } = box?.getBoundingClientRect() ?? {
       left: event.clientX - 40,
       bottom: event.clientY,

@@ -2,12 +2,12 @@ import i18next from 'i18next'
 import { advice } from '~/api/conditions.json'
 import others from './advice.zh.json'
 
-const known: Record<string, string | undefined> = { ...advice, ...others }
+const translations: Record<string, string | undefined> = { ...advice, ...others }
 
-/** What the server says about a condition, in the person's language; in English where nobody has translated it. */
+/** Translate a sentence of the server about a condition into the user's language; untranslated ones stay in English. */
 export function adviceText(english: string): string {
   if (i18next.language !== 'zh') return english
   const platform = /^it can be checked on (.+); this run is on (.+)$/.exec(english)
   if (platform) return `只能在 ${platform[1] ?? ''} 上检查；本次运行使用 ${platform[2] ?? ''}`
-  return known[english] ?? english
+  return translations[english] ?? english
 }

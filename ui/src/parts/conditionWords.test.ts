@@ -69,13 +69,13 @@ describe('a watchpoint in words', () => {
       'Watches all tensors; hits when the condition Mine holds.',
     )
   })
-  it('tells an exact comparison from one with a tolerance', () => {
+  it('distinguishes an exact comparison from one with a tolerance', () => {
     const of = (rtol: number, atol: number) =>
       words('en').sentence(watching('weight_not_changed', { rtol, atol, equal_nan: false }))
     expect(of(0, 0)).toContain('hits when no element differs from its previous value.')
     expect(of(1e-5, 0)).toContain('by more than 0 + 1e-5 · |p|.')
   })
-  it('names the node that alone was chosen', () => {
+  it('names the only node that was chosen', () => {
     const edits = [{ add: true, path: 'Default/fc' }]
     expect(words('en').selection('none', edits)).toBe('only “Default/fc”')
     expect(words('en').selection('weights', edits)).toBe('the weights, changed by ticks in the tree')
@@ -83,7 +83,7 @@ describe('a watchpoint in words', () => {
 })
 
 describe('a hit in numbers', () => {
-  it('has what was found beside the limit', () => {
+  it('has the measured value beside the limit', () => {
     const [measure] = words('en').measures(
       hit('dead_units', [{ name: 'dead_unit_percentage_gt', preset: 50, actual: 96.875, hit: true }]),
     )
@@ -94,10 +94,10 @@ describe('a hit in numbers', () => {
       hit: true,
     })
   })
-  it('without a limit says what the tensor holds', () => {
+  it('without a limit says what the tensor contains', () => {
     const holding = (error_code: number) =>
       words('en').measures(hit('tensor_overflow', [], { error_code }))[0]?.label
-    expect([1, 2, 3].map(holding)).toEqual(['holds NaN', 'holds Inf', 'holds NaN and Inf'])
+    expect([1, 2, 3].map(holding)).toEqual(['contains NaN', 'contains Inf', 'contains NaN and Inf'])
   })
   it('that could not be made says why', () => {
     expect(words('zh').errors(hit('weight_not_changed', [], { hit: false, error_code: 4 | 8 }))).toEqual([
@@ -110,7 +110,7 @@ describe('a hit in numbers', () => {
 describe('what the server says', () => {
   afterAll(async () => i18next.changeLanguage('en'))
 
-  it('is said in Chinese where somebody translated it', async () => {
+  it('is shown in Chinese where it is translated', async () => {
     await i18next.changeLanguage('zh')
     expect(adviceText('Clip gradients by their global norm.')).toBe('按全局范数裁剪梯度。')
     expect(adviceText('it can be checked on Ascend; this run is on CPU')).toContain('只能在 Ascend 上检查')

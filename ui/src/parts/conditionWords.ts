@@ -5,7 +5,7 @@ import type { HitRecord, Watchpoint } from '~/api/types'
 import { conditionTexts } from './conditionTexts'
 import { short } from './numbers'
 
-/** What a watchpoint checks and watches, as far as its sentence needs it. */
+/** The fields of a watchpoint that its sentence needs. */
 export type Watching = Pick<Watchpoint, 'condition' | 'parameters' | 'selection' | 'persistence'> & {
   edits: readonly { add: boolean; path: string }[]
 }
@@ -16,7 +16,7 @@ export interface Limit {
   comparator: 'gt' | 'lt' | 'ge' | 'le'
 }
 
-/** What a parameter compares, by its name (`abs_mean_gt`); null for one that only belongs to another. */
+/** Parse the name of a parameter (`abs_mean_gt`); null for one that only supports another. */
 export function limitOf(parameter: string): Limit | null {
   if (parameter === 'rtol') return { quantity: 'rtol', comparator: 'le' }
   const match = /^(.+)_(gt|lt|ge|le)$/.exec(parameter)
@@ -26,21 +26,21 @@ export function limitOf(parameter: string): Limit | null {
 
 export const SIGNS = { gt: '>', lt: '<', ge: '≥', le: '≤' } as const
 
-/** A value of a parameter with its unit. */
+/** Format the value of a parameter with its unit. */
 export function withUnit(quantity: string, value: number | string | boolean | null): string {
   const text =
     typeof value === 'boolean' ? String(value) : typeof value === 'number' ? brief(value) : short(value)
   return quantity.includes('percentage') ? `${text} %` : text
 }
 
-/** A number as a person wrote it: `1e-5`, where `short` would add zeros. */
+/** Format a number as users write it: `1e-5`, where `short` would add zeros. */
 function brief(value: number): string {
   const exponential = value.toExponential()
   const isRound = exponential.length <= 6 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e5)
   return isRound && value !== 0 ? exponential.replace('e+', 'e') : short(value)
 }
 
-/** Says things about conditions, watchpoints and hits in the person's language. */
+/** Texts about conditions, watchpoints and hits in the user's language. */
 export interface ConditionWords {
   label: (condition: string) => string
   /** What a watchpoint does, in one sentence. */
@@ -48,9 +48,9 @@ export interface ConditionWords {
   selection: (selection: string, edits: Watching['edits']) => string
   /** The thresholds on one line: `> 50 %`, `NaN, ±Inf`. */
   limits: (watching: Watching) => string
-  /** For each threshold of a hit that was passed what the tensor has, and the limit. */
+  /** The measured value and the limit, for each threshold of a hit. */
   measures: (hit: HitRecord) => Measure[]
-  /** Why a check could not be made. */
+  /** Why the tensor could not be checked. */
   errors: (hit: HitRecord) => string[]
 }
 
@@ -75,14 +75,14 @@ export function conditionWords(t: TFunction): ConditionWords {
     })
 
   const clauses = ({ condition, parameters }: Watching): string[] => {
-    const found = Object.entries(parameters).flatMap(([name, value]) => {
+    const texts = Object.entries(parameters).flatMap(([name, value]) => {
       const limit = limitOf(name)
       if (limit === null || typeof value === 'boolean') return []
       if (name === 'rtol') return [unchanged(t, value, Number(parameters['atol'] ?? 0))]
       const quantity = quantityOf('quantities', limit.quantity, parameters)
       return [t(`comparators.${limit.comparator}`, { quantity, value: withUnit(limit.quantity, value) })]
     })
-    return found.length > 0 ? found : [t(`flags.${flagOf(condition)}`, { condition: label(condition) })]
+    return texts.length > 0 ? texts : [t(`flags.${flagOf(condition)}`, { condition: label(condition) })]
   }
 
   const selection: ConditionWords['selection'] = (text, edits) => {
@@ -106,41 +106,43 @@ export function conditionWords(t: TFunction): ConditionWords {
       return t('sentence', { where, clauses: clauses(watching).join(t('or')), persistence })
     },
     limits: ({ condition, parameters }) => {
-      const found = Object.entries(parameters).flatMap(([name, value]) => {
+      const texts = Object.entries(parameters).flatMap(([name, value]) => {
         const limit = limitOf(name)
         if (limit === null) return []
         const text = `${SIGNS[limit.comparator]} ${withUnit(limit.quantity, value)}`
         return [name === 'rtol' ? `rtol ${text}` : text]
       })
-      return found.length === 0 && flagOf(condition).endsWith('overflow') ? 'NaN, ±Inf' : found.join(' · ')
+      return texts.length === 0 && flagOf(condition).endsWith('overflow') ? 'NaN, ±Inf' : texts.join(' · ')
     },
     measures: (hit) => {
-      const presets = Object.fromEntries(hit.parameters.map((one) => [one.name, one.preset]))
-      const found = hit.parameters.flatMap((one) => {
-        const limit = limitOf(one.name)
+      const presets = Object.fromEntries(
+        hit.parameters.map((parameter) => [parameter.name, parameter.preset]),
+      )
+      const measures = hit.parameters.flatMap((parameter) => {
+        const limit = limitOf(parameter.name)
         if (limit === null) return []
-        const limitText = `${SIGNS[limit.comparator]} ${withUnit(limit.quantity, one.preset)}`
-        // Of this one the quantity is not told: it would need every element.
-        if (one.name === 'rtol' && one.actual == null) {
-          const isExact = one.preset === 0
+        const limitText = `${SIGNS[limit.comparator]} ${withUnit(limit.quantity, parameter.preset)}`
+        // The value for `rtol` is not reported: it would need every element.
+        if (parameter.name === 'rtol' && parameter.actual == null) {
+          const isExact = parameter.preset === 0
           return {
-            name: one.name,
+            name: parameter.name,
             label: t('notChanged'),
             actual: '',
             limit: isExact ? '' : limitText,
-            hit: one.hit,
+            hit: parameter.hit,
           }
         }
         return {
-          name: one.name,
+          name: parameter.name,
           label: quantityOf('measured', limit.quantity, presets),
-          actual: withUnit(limit.quantity, one.actual ?? null),
+          actual: withUnit(limit.quantity, parameter.actual ?? null),
           limit: limitText,
-          hit: one.hit,
+          hit: parameter.hit,
         }
       })
-      return found.length > 0 || !hit.hit
-        ? found
+      return measures.length > 0 || !hit.hit
+        ? measures
         : [{ name: hit.condition, label: holding(t, hit), actual: '', limit: '', hit: true }]
     },
     errors: (hit) =>

@@ -4,7 +4,7 @@ export interface Cell {
   column: number
 }
 
-/** Where a key moves to in a grid of rows and columns; null if it is no key that moves. */
+/** Return the cell that a key moves to in a grid of rows and columns; null for other keys. */
 export function moved(
   event: { key: string; ctrlKey: boolean; metaKey: boolean },
   { row, column }: Cell,

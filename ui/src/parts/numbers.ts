@@ -1,4 +1,4 @@
-/** A number as people compare them: four significant digits, exponents only where they help; a dash for nothing. */
+/** Format a number with four significant digits, and with an exponent only where it helps; a dash if there is none. */
 export function short(value: number | string | null | undefined): string {
   if (value === null || value === undefined) return '–'
   if (typeof value === 'string') return value === 'Infinity' ? 'Inf' : value === '-Infinity' ? '-Inf' : value
@@ -33,5 +33,5 @@ export function bytes(size: number): string {
 export function shapeText(shape: readonly number[] | null | undefined): string {
   return shape === null || shape === undefined
     ? '[?]'
-    : `[${shape.map((one) => (one < 0 ? '?' : one)).join(', ')}]`
+    : `[${shape.map((size) => (size < 0 ? '?' : size)).join(', ')}]`
 }

@@ -1,6 +1,6 @@
 import { tell } from '~/state/messages'
 
-/** Show what the server says against something that a person asked for. */
+/** Show the error of a request as a message. */
 export function showRefusal(error: unknown): void {
   const message = error instanceof Error ? error.message : String(error)
   tell(message, 'error')

@@ -1,4 +1,4 @@
-/** Keys as people read them: `mod+K` is `Ctrl K`, or `⌘ K` on a Mac. */
+/** Format a shortcut for display: `mod+K` is `Ctrl K`, or `⌘ K` on a Mac. */
 export function shortcutText(keys: string): string {
   const isMac = navigator.userAgent.includes('Mac OS')
   return keys

@@ -9,7 +9,7 @@ export interface TensorAddress {
 
 const ADDRESS = /^(\d{1,9})\/([^/]*)\/(.+):(input\.)?(\d{1,9})(?:@\d{1,18})?$/s
 
-/** The parts of an address, with or without a step; null if the text is none. */
+/** Parse an address, with or without a step; return null if the text is not an address. */
 export function parseAddress(text: string): TensorAddress | null {
   const match = ADDRESS.exec(text)
   if (!match) return null

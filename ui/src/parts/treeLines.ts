@@ -3,12 +3,12 @@ export interface TreeLine {
   /** Unique among the rows. */
   key: string
   depth: number
-  /** Index of the row around this one; −1 at the top. */
+  /** Index of the parent row; −1 at the top. */
   parent: number
-  /** Which of its siblings this is, from 1, and how many they are. */
+  /** Position among the siblings, from 1, and their number. */
   nth: number
   siblings: number
-  /** null: there is nothing to open. */
+  /** Null: the row cannot be opened. */
   isOpen?: boolean | null
 }
 
@@ -20,8 +20,8 @@ interface Part<Row> {
 }
 
 /**
- * The rows of a tree one below the other. Rows of which nothing is known yet are a stretch, made when they are looked
- * at: of a scope with 100,000 nodes only those that were seen exist.
+ * The rows of a tree from top to bottom. Rows that are not loaded yet are a stretch, created on access: of a scope
+ * with 100,000 nodes, only those that were visible exist.
  */
 export class TreeLines<Row extends TreeLine> {
   private readonly parts: Part<Row>[] = []
@@ -61,12 +61,12 @@ export class TreeLines<Row extends TreeLine> {
     return part.rows ? part.rows[index - part.start] : part.make(index - part.start)
   }
 
-  /** All rows but those of stretches. */
-  known(): Row[] {
+  /** Return all rows except those of stretches. */
+  loadedRows(): Row[] {
     return this.parts.flatMap((part) => part.rows ?? [])
   }
 
-  /** Where a row is that is not one of a stretch; −1 if it is none. */
+  /** Return the index of a loaded row; −1 if there is none with this key. */
   indexOf(key: string): number {
     for (const { start, rows } of this.parts) {
       const index = rows?.findIndex((row) => row.key === key) ?? -1

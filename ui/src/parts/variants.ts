@@ -3,17 +3,17 @@ import { useGraphs } from '~/api/queries'
 import type { GraphRecord } from '~/api/types'
 import { partTexts } from './texts'
 
-/** Stretches of steps that are written out. */
+/** Maximum number of spans of steps in a text. */
 const MOST_SPANS = 4
 
-/** Of the graphs that ran in the step shown the largest; before anything ran the newest. */
+/** Return the largest of the graphs that ran in the step shown; if none ran, the newest. */
 export function graphThatRan(graphs: readonly GraphRecord[]): GraphRecord | undefined {
-  const ran = graphs.filter((one) => one.ran)
+  const ran = graphs.filter((graph) => graph.ran)
   const largest = ran.reduce<GraphRecord | undefined>((a, b) => (a && a.nodes >= b.nodes ? a : b), undefined)
   return largest ?? graphs.at(-1)
 }
 
-/** `1, 3 – 5, 8, …`; empty if no step is known. */
+/** Format the steps of a graph: `1, 3 – 5, 8, …`; empty if no step is known. */
 export function stepsText({ steps, spans }: Pick<GraphRecord, 'steps' | 'spans'>): string {
   const shown = steps
     .slice(0, MOST_SPANS)
@@ -21,7 +21,7 @@ export function stepsText({ steps, spans }: Pick<GraphRecord, 'steps' | 'spans'>
   return [...shown, ...(spans > shown.length ? ['…'] : [])].join(', ')
 }
 
-/** Names a graph with the steps in which it ran: `kernel_graph_1 (step 2 – 120)`. */
+/** Return a function that names a graph with the steps in which it ran: `kernel_graph_1 (step 2 – 120)`. */
 export function useGraphName(): (graph: GraphRecord) => string {
   const { t } = useTranslation(partTexts)
   return (graph) => {
@@ -30,7 +30,7 @@ export function useGraphName(): (graph: GraphRecord) => string {
   }
 }
 
-/** What there is to say of the graphs that have a node, where not all have it. */
+/** Texts about the graphs that have a node, if not all have it. */
 export interface Variants {
   mark: string
   title: string
@@ -38,14 +38,14 @@ export interface Variants {
   isAbsent: boolean
 }
 
-/** Says in words in which variants of the program something is; null: in all. */
+/** Return a function that describes which variants of the program have a node; null: all of them. */
 export function useVariants(): (graphs: readonly string[]) => Variants | null {
   const { t } = useTranslation(partTexts)
   const graphName = useGraphName()
   const { data = [] } = useGraphs()
   return (names) => {
     if (names.length === 0 || data.length < 2) return null
-    const graphs = data.filter((one) => names.includes(one.name))
+    const graphs = data.filter((graph) => names.includes(graph.name))
     const [only] = graphs
     const steps = only && graphs.length === 1 ? stepsText(only) : ''
     const isOne = only?.spans === 1 && only.steps[0]?.first === only.steps[0]?.last
@@ -53,7 +53,7 @@ export function useVariants(): (graphs: readonly string[]) => Variants | null {
       mark:
         steps === '' ? t('variants', { count: names.length }) : t(isOne ? 'inStep' : 'inSteps', { steps }),
       title: t('onlyIn', { graphs: graphs.map(graphName).join(', ') }),
-      isAbsent: !graphs.some((one) => one.ran),
+      isAbsent: !graphs.some((graph) => graph.ran),
     }
   }
 }

@@ -1,22 +1,22 @@
 import { create } from 'zustand'
 
 /**
- * Something a person can do, from a button, with keys or from the command palette. Panels offer theirs while they are
- * there (`useActions`), so that each action is written once.
+ * Something the user can do from a button, with a shortcut or from the command palette. Panels offer their actions
+ * while they are mounted (`useActions`), so that each action is written once.
  */
 export interface Action {
   /** Unique, such as `run.continue`. */
   id: string
-  /** Already in the person's language. */
+  /** In the user's language. */
   label: string
-  /** In the form of Mantine's hotkeys: `F8`, `mod+K`, `shift+F10`. */
+  /** In the syntax of Mantine's hotkeys: `F8`, `mod+K`, `shift+F10`. */
   keys?: string
-  /** Why it cannot be done now; undefined when it can. */
+  /** Why the action is unavailable; undefined if it is available. */
   disabled?: string | undefined
   run: () => void
   /** Heading in the palette. */
   group: string
-  /** Its keys work while a dialog is open, too. */
+  /** Whether its shortcut also works while a dialog is open. */
   isEverywhere?: boolean
 }
 
@@ -30,7 +30,7 @@ export const useOffered = create<Offered>()((set) => ({
   actions: {},
   offer: (actions) =>
     set((state) => ({
-      actions: { ...state.actions, ...Object.fromEntries(actions.map((one) => [one.id, one])) },
+      actions: { ...state.actions, ...Object.fromEntries(actions.map((action) => [action.id, action])) },
     })),
   withdraw: (ids) =>
     set((state) => ({

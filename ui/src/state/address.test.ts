@@ -47,11 +47,11 @@ test.each([
   ['?run=1&tab=settings&left=all&part=all', { ...emptyView, run: '1' }],
   ['?rank=1&node=a', emptyView],
   ['?run=1&tensor=0/g/n:0', { ...emptyView, run: '1', tensors: ['0/g/n:0'], tab: 'tensor:0/g/n:0' }],
-])('what a link does not say rightly is left out: %s', (search, expected) => {
+])('invalid values in a link are ignored: %s', (search, expected) => {
   expect(fromQuery(search)).toEqual(expected)
 })
 
-test('a place where a person stayed has its own entry, what was passed has none', () => {
+test('a view that the user stayed at has its own entry, views that were passed have none', () => {
   const push = vi.spyOn(window.history, 'pushState')
   const choose = (name: string) => useView.getState().selectNode({ rank: 0, graph: 'g', name })
   useView.getState().openRun('1')
@@ -69,7 +69,7 @@ test('a place where a person stayed has its own entry, what was passed has none'
   expect(push).toHaveBeenCalledTimes(3)
 })
 
-test('going back shows what the entry says and makes no new one', () => {
+test('going back shows the view of the entry and adds none', () => {
   useView.getState().openRun('1')
   const push = vi.spyOn(window.history, 'pushState')
   push.mockClear()

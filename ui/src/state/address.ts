@@ -1,10 +1,10 @@
 import { TABS } from '~/panels/tabs'
 import { emptyView, useView, type ComparePart, type LeftTab, type MainTab, type View } from './store'
 
-/** A change that follows another within this time replaces its entry: nobody wants to go back row by row. */
+/** A change within this time after another replaces its history entry: users do not want to go back row by row. */
 const STAYED_MS = 1_000
 
-/** What the address bar says of a view, and of the step that is shown. */
+/** Return the query string for a view and the step shown. */
 export function toQuery(view: View, step: number | null = null): string {
   const query = new URLSearchParams()
   if (view.search && !view.run) query.set('search', view.search)
@@ -26,12 +26,12 @@ export function toQuery(view: View, step: number | null = null): string {
     if (view.watchpoint !== null) query.set('watch', String(view.watchpoint))
     if (view.stackFilter) query.set('line', view.stackFilter)
   }
-  // Those may stand in a query as they are, and people read it.
+  // These characters are valid in a query, and users read it.
   const text = query.toString().replace(/%(2F|3A|40|2C)/g, (code) => decodeURIComponent(code))
   return text ? `?${text}` : ''
 }
 
-/** The view that an address asks for; what it does not understand is left out. */
+/** Return the view for a query string; unknown values are ignored. */
 export function fromQuery(search: string): View {
   const query = new URLSearchParams(search)
   const run = query.get('run') ?? ''
@@ -77,14 +77,14 @@ function isLeft(text: string): text is LeftTab {
   return ['nodes', 'hits', 'sources'].includes(text)
 }
 
-/** Whether a person would expect the back button to undo the change. */
+/** Whether users expect the back button to undo the change. */
 function isHistoryEntry(view: View, before: View): boolean {
   return (['run', 'search', 'tab', 'node', 'part'] as const).some((name) => view[name] !== before[name])
 }
 
 let shownStep: number | null = null
 
-/** Tell the address bar which step is shown; a step makes no entry in the history. */
+/** Write the step shown to the address bar, without a history entry. */
 export function showStep(step: number | null): void {
   shownStep = step
   write('replace')
@@ -92,7 +92,7 @@ export function showStep(step: number | null): void {
 
 function write(how: 'push' | 'replace'): void {
   const view = useView.getState()
-  // Until the step is known, or as long as another one is offered, the one of the link stays.
+  // The step of a link stays until the run shows it or moves.
   const query = toQuery(view, view.linkedStep ?? shownStep)
   if (query === window.location.search) return
   const url = query || window.location.pathname
@@ -102,14 +102,14 @@ function write(how: 'push' | 'replace'): void {
 
 let isArriving = false
 
-/** Change the view as part of arriving at it: nobody wants to go back to before. */
+/** Change the view on arrival, without a history entry. */
 export function arriving(change: () => void): void {
   isArriving = true
   change()
   isArriving = false
 }
 
-/** Keep the address bar and the view the same, with an entry in the history for each run, tab and node. */
+/** Keep the address bar and the view in sync, with a history entry for each run, tab and node. */
 export function followAddressBar(): () => void {
   let pushedAt = 0
   let isReading = false
@@ -118,7 +118,7 @@ export function followAddressBar(): () => void {
     const requested = fromQuery(window.location.search)
     const { run, dialog, edited } = useView.getState()
     if (requested.run !== run) shownStep = null
-    // Going back shows where a person was; it does not move the run.
+    // Going back restores the view; it does not move the run.
     useView.setState(isFirst ? requested : { ...requested, dialog, edited, linkedStep: null })
     isReading = false
     write('replace')

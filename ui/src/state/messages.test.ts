@@ -3,7 +3,7 @@ import { tell, useMessages } from './messages'
 
 beforeEach(() => useMessages.setState({ all: [] }))
 
-test('several messages of one kind are one, with the newest words', () => {
+test('messages of one kind are merged, with the latest text', () => {
   tell('The run goes on; pause it first.', 'info', 'run.step')
   tell('The disk is full', 'error')
   tell('The run goes on; pause it first.', 'info', 'run.step')
@@ -16,7 +16,7 @@ test('several messages of one kind are one, with the newest words', () => {
   ])
 })
 
-test('messages are taken away one by one or all at once, and do not grow without end', () => {
+test('messages are dismissed one by one or all at once, and their number is limited', () => {
   for (let number = 0; number < 100; number++) tell(`message ${number}`)
   expect(useMessages.getState().all).toHaveLength(30)
   useMessages.getState().dismiss('message 99')

@@ -4,10 +4,10 @@ import { parseAddress } from '~/parts/tensorAddress'
 
 export type LeftTab = 'nodes' | 'hits' | 'sources'
 
-/** What the middle shows; a tensor tab is named by the address of its tensor, without a step. */
+/** A tab in the middle; the tab of a tensor is named by the tensor's address without a step. */
 export type MainTab = TabId | `tensor:${string}`
 
-/** What of a comparison the tab *Compare* shows. */
+/** The part of a comparison that the tab *Compare* shows. */
 export type ComparePart = 'operators' | 'values' | 'given' | 'unmatched' | 'losses'
 
 /** A node, wherever it was selected: tree, graph, table, hit list. */
@@ -17,11 +17,11 @@ export interface NodeChoice {
   name: string
 }
 
-/** What a person looks at. All of it but the dialogs is in the address bar. */
+/** What the page shows. All of it except the dialogs is in the address bar. */
 export interface View {
   /** Id of the session; empty: the list of runs. */
   run: string
-  /** Name of the search that is shown while no run is; empty: the list of runs. */
+  /** Name of the search shown while no run is open; empty: the list of runs. */
   search: string
   rank: number
   /** Empty: all graphs, or the only one. */
@@ -37,12 +37,12 @@ export interface View {
   stackFilter: string
   /** The run that this one is compared with: id of its session, or its name among the dumps; empty: none. */
   other: string
-  /** Null: what tells most. */
+  /** Null: the part that tells most. */
   part: ComparePart | null
   dialog: 'none' | 'watchpoint' | 'shortcuts' | 'compare'
-  /** The watchpoint that the dialog changes; null: it makes a new one. */
+  /** The watchpoint that the dialog edits; null: it creates a new one. */
   edited: number | null
-  /** The step of the link that was followed, until the run shows it or a person wants another. */
+  /** The step named by the link that was opened, until the run shows it or moves to another. */
   linkedStep: number | null
 }
 
@@ -73,12 +73,12 @@ export const emptyView: View = {
   linkedStep: null,
 }
 
-/** The address of a tensor without its step: it names the tensor at whatever step is shown. */
+/** Return the address of a tensor without its step: it names the tensor at the step shown. */
 export function withoutStep(address: string): string {
   return address.replace(/@\d+$/, '')
 }
 
-/** The node that a tensor belongs to; null if the address is none. */
+/** Return the node that a tensor belongs to; null if the address is invalid. */
 export function nodeOfTensor(address: string): NodeChoice | null {
   const parts = parseAddress(address)
   return parts && { rank: parts.rank, graph: parts.graph, name: parts.node }
@@ -100,7 +100,7 @@ export const useView = create<View & Actions>()((set) => ({
   closeTensor: (address) =>
     set((view) => {
       const index = view.tensors.indexOf(address)
-      const tensors = view.tensors.filter((one) => one !== address)
+      const tensors = view.tensors.filter((tensor) => tensor !== address)
       const next = tensors[Math.min(index, tensors.length - 1)]
       const isOpen = view.tab === `tensor:${address}`
       return {

@@ -3,14 +3,14 @@ import { getHotkeyHandler } from '@mantine/hooks'
 import { useOffered, type Action } from './actions'
 import { tell } from './messages'
 
-/** Keys do what the actions say that are offered now. */
+/** Run the offered actions by their shortcuts. */
 export function useHotkeys(): void {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.defaultPrevented || event.isComposing || event.repeat) return
-      const action = Object.values(useOffered.getState().actions).find((one) => isMeant(one, event))
+      const action = Object.values(useOffered.getState().actions).find((offered) => isMeant(offered, event))
       if (!action) return
-      // Also when it cannot be done: the browser's own meaning, such as a menu, is not what is wanted.
+      // Also if the action is unavailable: the browser's default, such as a menu, is never intended.
       event.preventDefault()
       if (action.disabled === undefined) action.run()
       else tell(action.disabled, 'info', 'cannot')
@@ -23,7 +23,7 @@ export function useHotkeys(): void {
 function isMeant(action: Action, event: KeyboardEvent): boolean {
   if (action.keys === undefined || !isPressed(action.keys, event)) return false
   const isFree = /mod|F\d/.test(action.keys) || !isTyping(event.target)
-  // What a dialog asks comes first.
+  // An open dialog comes first.
   return (
     isFree && (action.isEverywhere === true || !document.querySelector('[role="dialog"][aria-modal="true"]'))
   )
@@ -36,7 +36,7 @@ function isPressed(keys: string, event: KeyboardEvent): boolean {
 }
 
 function isTyping(target: EventTarget | null): boolean {
-  // A choice keeps the focus after a click, and takes no letters.
+  // A radio button or checkbox keeps the focus after a click, and takes no letters.
   if (target instanceof HTMLInputElement && ['radio', 'checkbox'].includes(target.type)) return false
   return (
     target instanceof HTMLElement &&

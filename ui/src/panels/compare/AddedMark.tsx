@@ -7,7 +7,7 @@ import classes from './compare.module.css'
 import { errorText } from './measures'
 import { compareTexts } from './texts'
 
-/** What is known of an added error, in words. */
+/** Describe an added error in words. */
 export function useAddedText(added: Added | undefined): string {
   const { t } = useTranslation(compareTexts)
   if (!added) return ''
@@ -16,7 +16,7 @@ export function useAddedText(added: Added | undefined): string {
   return [t('addedIs', { value }), divergent].filter(Boolean).join(', ')
 }
 
-/** In a row of the tree: the colour of what a node, or the worst in a scope, differs by. */
+/** The mark in a tree row, coloured by the added error of a node, or by the largest in a scope. */
 export function AddedMark({ paths }: { paths: readonly string[] }) {
   const added = useAdded(paths)
   const text = useAddedText(added)
@@ -36,7 +36,7 @@ export function AddedMark({ paths }: { paths: readonly string[] }) {
   )
 }
 
-/** What the colours of tree and graph mean; nothing where they are not coloured. */
+/** The legend for the colours of tree and graph; nothing while they are not coloured. */
 export function AddedLegend({ isStrip = false }: { isStrip?: boolean }) {
   const { t } = useTranslation(compareTexts)
   const theme = useComputedColorScheme('light', { getInitialValueInEffect: false })

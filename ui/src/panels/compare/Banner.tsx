@@ -29,7 +29,7 @@ import { nodeOf } from './useCompareActions'
 
 const SEVERITY = { same: 'same', different: 'error', 'not comparable': 'warning' } as const
 
-/** The verdict, what it rests on, and what to do next. */
+/** The verdict, its basis, and what to do next. */
 export function Banner({ shown }: { shown: Shown }) {
   const { t } = useTranslation(compareTexts)
   const { comparison, result } = shown
@@ -84,13 +84,13 @@ export function Banner({ shown }: { shown: Shown }) {
   )
 }
 
-/** As high as the banner will most likely be. */
+/** A placeholder with the most likely height of the banner. */
 export function BannerSkeleton() {
   const [isFolded] = useFolded()
   return <Skeleton height={isFolded ? 31 : 112} radius={0} style={{ flex: 'none' }} />
 }
 
-/** The verdict in one line; where it is no operator's of this rank, in the words of the server. */
+/** The verdict in one line; in the server's words if it does not concern an operator of this rank. */
 function Headline({ result }: { result: RankComparison }) {
   const { t, i18n } = useTranslation(compareTexts)
   const { first, sentence, verdict } = result
@@ -110,7 +110,7 @@ function Headline({ result }: { result: RankComparison }) {
   )
 }
 
-/** How far the first divergence is apart, and what it is called in B. */
+/** The distance at the first divergence, and the operator's name in B. */
 function First({ first }: { first: ComparedOperator }) {
   const { t } = useTranslation(compareTexts)
   const distance = operatorDistance(first)
@@ -135,7 +135,7 @@ function First({ first }: { first: ComparedOperator }) {
   )
 }
 
-/** How much of what both runs were given agrees. */
+/** How many of the inputs and weights of both runs agree. */
 function Proof({ result }: { result: RankComparison }) {
   const { t } = useTranslation(compareTexts)
   const { inputs, inputs_that_agree, weights, weights_that_agree } = result.proof
@@ -162,10 +162,10 @@ function Proof({ result }: { result: RankComparison }) {
   )
 }
 
-/** What else a person must know to read the verdict. */
+/** Notes that users need to interpret the verdict. */
 function Notes({ result, runs }: { result: RankComparison; runs: readonly ComparedRun[] }) {
   const { t } = useTranslation(compareTexts)
-  const notes = [...result.notes, ...runs.map((one) => one.note).filter(Boolean)]
+  const notes = [...result.notes, ...runs.map((run) => run.note).filter(Boolean)]
   if (notes.length === 0) return null
   return (
     <ul

@@ -7,7 +7,7 @@ import { compareTexts } from './texts'
 
 const SIDES = ['a', 'b', 'difference'] as const
 
-/** The statistics of both sides and of the difference, a line each; dashes while they are not known. */
+/** The statistics of both sides and of the difference, one row each; dashes while they load. */
 export function BothStatistics({ statistics }: { statistics: ComparedStatistics | undefined }) {
   const { t } = useTranslation(compareTexts)
   return (
@@ -24,17 +24,17 @@ export function BothStatistics({ statistics }: { statistics: ComparedStatistics 
       </thead>
       <tbody>
         {SIDES.map((side) => {
-          const known = statistics?.[side]
-          const isKnown = (name: string) => known != null && !known.unknown.includes(name)
-          const infinite = (known?.pos_inf_count ?? 0) + (known?.neg_inf_count ?? 0)
+          const row = statistics?.[side]
+          const isKnown = (name: string) => row != null && !row.unknown.includes(name)
+          const infinite = (row?.pos_inf_count ?? 0) + (row?.neg_inf_count ?? 0)
           return (
             <tr key={side} data-testid={`compare-statistics-${side}`}>
               <th scope="row">{t(side)}</th>
               {MEASURES.map((name) => (
-                <td key={name}>{short(known?.[name])}</td>
+                <td key={name}>{short(row?.[name])}</td>
               ))}
-              <td data-bad={(known?.nan_count ?? 0) > 0}>
-                {isKnown('nan_count') ? count(known?.nan_count ?? 0) : '–'}
+              <td data-bad={(row?.nan_count ?? 0) > 0}>
+                {isKnown('nan_count') ? count(row?.nan_count ?? 0) : '–'}
               </td>
               <td data-bad={infinite > 0}>{isKnown('pos_inf_count') ? count(infinite) : '–'}</td>
             </tr>

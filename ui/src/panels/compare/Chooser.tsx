@@ -14,7 +14,7 @@ import { compareTexts } from './texts'
 
 const MOST_SHOWN = 200
 
-/** Asks which run the one that is shown is compared with. */
+/** The dialog to choose the run to compare with. */
 export function Chooser() {
   const { t } = useTranslation(compareTexts)
   const { t: part } = useTranslation(partTexts)
@@ -47,16 +47,16 @@ function List() {
   const dumps = useDumps()
   const [words, setWords] = useState('')
   const combobox = useCombobox({ opened: true })
-  const found = useMemo(
+  const matches = useMemo(
     () => choices(sessions.data ?? [], dumps.data ?? [], run, words),
     [sessions.data, dumps.data, run, words],
   )
   const { selectFirstOption } = combobox
   useEffect(() => {
     selectFirstOption()
-    // The list is another one.
+    // The list has changed.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [found])
+  }, [matches])
   const choose = (other: string) => set({ other, tab: 'compare', part: null, dialog: 'none' })
   const isRead = sessions.data !== undefined && !dumps.isPending
   return (
@@ -72,13 +72,13 @@ function List() {
         />
       </Combobox.EventsTarget>
       <Combobox.Options className={classes['choices'] ?? ''} aria-label={t('chooseList')}>
-        {found.slice(0, MOST_SHOWN).map((one) => (
-          <ChoiceOption key={`${one.session?.id ?? ''} ${one.value}`} choice={one} />
+        {matches.slice(0, MOST_SHOWN).map((choice) => (
+          <ChoiceOption key={`${choice.session?.id ?? ''} ${choice.value}`} choice={choice} />
         ))}
-        {found.length > MOST_SHOWN && (
-          <Combobox.Footer>{t('more', { count: found.length - MOST_SHOWN })}</Combobox.Footer>
+        {matches.length > MOST_SHOWN && (
+          <Combobox.Footer>{t('more', { count: matches.length - MOST_SHOWN })}</Combobox.Footer>
         )}
-        {found.length === 0 &&
+        {matches.length === 0 &&
           (isRead ? (
             <Combobox.Empty>{t(words ? 'chooseNoMatch' : 'chooseNone')}</Combobox.Empty>
           ) : (

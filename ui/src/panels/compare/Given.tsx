@@ -8,7 +8,7 @@ import classes from './compare.module.css'
 import type { ComparedTensor, RankComparison } from '~/api/types'
 import { compareTexts } from './texts'
 
-/** Inputs and weights that differ, where these are what was found. */
+/** The inputs and weights that differ, if they are the finding. */
 export function Given({ result }: { result: RankComparison }) {
   const { t } = useTranslation(compareTexts)
   const { tensors, differing } = result
@@ -30,8 +30,8 @@ export function Given({ result }: { result: RankComparison }) {
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
-          {tensors.map((one) => (
-            <Row key={`${one.name} ${one.name_b}`} tensor={one} />
+          {tensors.map((tensor) => (
+            <Row key={`${tensor.name} ${tensor.name_b}`} tensor={tensor} />
           ))}
         </Table.Tbody>
       </Table>

@@ -16,7 +16,7 @@ import { compareTexts } from './texts'
 
 const Chart = lazy(() => import('~/panels/curves/Chart'))
 
-/** The loss of both runs over each other, and what that says. */
+/** The losses of both runs in one chart, with the conclusion. */
 export default function Losses({ comparison }: { comparison: Comparison }) {
   const { t } = useTranslation(compareTexts)
   const theme = useComputedColorScheme('light', { getInitialValueInEffect: false })
@@ -60,13 +60,13 @@ export default function Losses({ comparison }: { comparison: Comparison }) {
         />
       </div>
       <div className={curves['keys']}>
-        {series.map((one) => (
-          <span key={one.key} className={curves['key']} data-testid="compare-loss">
+        {series.map((curve) => (
+          <span key={curve.key} className={curves['key']} data-testid="compare-loss">
             <span
               className={curves['swatch']}
-              style={{ background: colours.get(one.key), borderColor: colours.get(one.key) }}
+              style={{ background: colours.get(curve.key), borderColor: colours.get(curve.key) }}
             />
-            {one.name}
+            {curve.name}
           </span>
         ))}
       </div>

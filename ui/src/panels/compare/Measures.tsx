@@ -7,7 +7,7 @@ import { compareTexts } from './texts'
 
 const SHARES = ['over_1_permille', 'over_5_permille'] as const
 
-/** How far two tensors are apart, by all measures that are known. */
+/** The distance of two tensors, by all available measures. */
 export function Measures({ difference }: { difference: TensorDifference }) {
   const { t } = useTranslation(compareTexts)
   const { is_comparable, bit_equal, from_values, relative, cosine, norm_ratio } = difference

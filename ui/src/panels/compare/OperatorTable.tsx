@@ -23,7 +23,7 @@ const NUMBERS: Column[] = ['position', 'relative', 'allowed']
 interface Props {
   filter: OperatorFilter
   total: number
-  /** Where in the list the first divergence is. */
+  /** Index of the first divergence in the list. */
   firstAt: number | null
   shown: Shown
   onSort: (column: OperatorFilter['sort']) => void
@@ -33,7 +33,7 @@ function isSortable(column: Column): column is OperatorFilter['sort'] {
   return column === 'position' || column === 'name' || column === 'relative' || column === 'added'
 }
 
-/** The rows in sight, of as many as there are; it opens at the first divergence. */
+/** A virtualised table of the operators, which opens at the first divergence. */
 export function OperatorTable({ filter, total, firstAt, shown, onSort }: Props) {
   const { t } = useTranslation(compareTexts)
   const scroller = useRef<HTMLDivElement>(null)
@@ -52,10 +52,10 @@ export function OperatorTable({ filter, total, firstAt, shown, onSort }: Props) 
   useLayoutEffect(() => {
     const box = scroller.current
     if (!box || !isSized || firstAt === null) return
-    // A little above, so that what still agrees is seen, too.
+    // A little above it, so that rows that still agree are visible too.
     const above = scrollTo(Math.max(0, firstAt - 3), total, ROW, Number.MAX_SAFE_INTEGER, view)
     box.scrollTop = above
-    // Once: where a person scrolls to afterwards stays.
+    // Only once: do not undo the user's scrolling.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [isSized])
   const select = (row: ComparedOperator) => useView.getState().selectNode(nodeOf(row, result.rank))
@@ -68,8 +68,8 @@ export function OperatorTable({ filter, total, firstAt, shown, onSort }: Props) 
     setAt(to)
     const box = scroller.current
     if (box) box.scrollTop = scrollTo(to, total, ROW, box.scrollTop, view)
-    const found = rows.get(to)
-    if (found) select(found)
+    const operator = rows.get(to)
+    if (operator) select(operator)
   }
   const onKey = (event: KeyboardEvent) => {
     const page = Math.max(1, Math.floor(view / ROW) - 1)

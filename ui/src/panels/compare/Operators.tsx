@@ -16,7 +16,7 @@ import { compareTexts } from './texts'
 const PHASES = ['forward', 'backward', 'update'] as const
 const ALL = 'all'
 
-/** All operators of a step that have a counterpart, in the order of execution, with how far they are apart. */
+/** All matched operators of a step in execution order, with their distances. */
 export function Operators({ shown }: { shown: Shown }) {
   const { t } = useTranslation(compareTexts)
   const filter = useCompareState((state) => state.filter)
@@ -71,7 +71,7 @@ export function Operators({ shown }: { shown: Shown }) {
             { value: ALL, label: t('allPhases') },
             ...PHASES.map((value) => ({ value: value, label: t(`phases.${value}`) })),
           ]}
-          onChange={(value) => change({ phase: PHASES.find((one) => one === value) ?? '' })}
+          onChange={(value) => change({ phase: PHASES.find((name) => name === value) ?? '' })}
         />
         <ActionButton id="compare.colours" icon={<IconPalette size={16} />} />
         {data && (
@@ -94,7 +94,7 @@ export function Operators({ shown }: { shown: Shown }) {
           onSort={(column) =>
             change({
               sort: column,
-              // Of errors people look for the largest first.
+              // Errors are sorted by the largest first.
               descending: sort === column ? !descending : column === 'added' || column === 'relative',
             })
           }

@@ -12,7 +12,7 @@ import { MOST_UNMATCHED, useUnmatched, type UnmatchedQuery } from './queries'
 import type { RankComparison, UnmatchedPage } from '~/api/types'
 import { compareTexts } from './texts'
 
-/** What has no counterpart in the other run: operators or parameters, of A and of B beside each other. */
+/** Operators or parameters without a counterpart in the other run, of A and B side by side. */
 export function Unmatched({ result }: { result: RankComparison }) {
   const { t } = useTranslation(compareTexts)
   const { operators, operators_b, parameters, parameters_b } = result.unmatched
@@ -83,7 +83,7 @@ function Side({ query, rank }: { query: UnmatchedQuery; rank: number }) {
   )
 }
 
-/** A node of A can be selected; those of B are not on this page. */
+/** A button that selects the node for A; plain text for B, whose nodes are not on this page. */
 function Name(props: { row: UnmatchedPage['rows'][number]; isOfA: boolean; rank: number }) {
   const selectNode = useView((view) => view.selectNode)
   const { row, isOfA, rank } = props

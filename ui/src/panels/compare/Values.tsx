@@ -69,7 +69,7 @@ function Pair({ id, pair }: { id: string; pair: ComparedOperator }) {
   const { t } = useTranslation(compareTexts)
   const [chosen, choose] = useState('')
   const slots = slotsOf(pair)
-  const shown = slots.find((one) => one.key === chosen) ?? slots[0]
+  const shown = slots.find(({ key }) => key === chosen) ?? slots[0]
   if (!shown) return <Notice title={t('pairOf', { name: pair.name })}>{t('noSlots')}</Notice>
   const { slot } = shown
   const nameOf = ({ io, slot, key }: Numbered) => {
@@ -89,7 +89,7 @@ function Pair({ id, pair }: { id: string; pair: ComparedOperator }) {
           w={190}
           allowDeselect={false}
           value={shown.key}
-          data={slots.map((one) => ({ value: one.key, label: nameOf(one) }))}
+          data={slots.map((entry) => ({ value: entry.key, label: nameOf(entry) }))}
           onChange={(value) => choose(value ?? '')}
         />
         <Choices id={id} slot={slot} />
@@ -100,12 +100,12 @@ function Pair({ id, pair }: { id: string; pair: ComparedOperator }) {
   )
 }
 
-/** Under which how two values are looked at is remembered. */
+/** Return the key under which the view of two values is remembered. */
 function viewKey(id: string, { address, address_b }: ComparedSlot): string {
   return `${id} ${address ?? ''} ${address_b ?? ''}`
 }
 
-/** Colours, and pictures or numbers, of both sides and the difference. */
+/** The choice of colour scale, and of heat map or table, for both sides and the difference. */
 function Choices({ id, slot }: { id: string; slot: ComparedSlot }) {
   const { t } = useTranslation(compareTexts)
   const key = viewKey(id, slot)
@@ -168,7 +168,7 @@ function Both({ id, slot, a, b }: { id: string; slot: ComparedSlot; a: string; b
 }
 
 function largestOf(sides: readonly ComparedStatistics['a'][]): number | null {
-  const ends = sides.flatMap(({ min, max }) => [min, max]).filter((one) => one !== null && one !== undefined)
+  const ends = sides.flatMap(({ min, max }) => [min, max]).filter((end) => end !== null && end !== undefined)
   return ends.length > 0 ? Math.max(...ends.map(Math.abs)) : null
 }
 
@@ -267,7 +267,7 @@ function Pictures(props: {
   )
 }
 
-/** Where a cell of the table is in the picture, in which a single dimension is one row. */
+/** Return the position of a table cell in the heat map, which shows a single dimension as one row. */
 function markedIn(grid: Grid, [row, column]: readonly [number, number]): Cell {
   return grid.isWrapped ? { row: 0, column: row * WRAPPED + column } : { row, column }
 }

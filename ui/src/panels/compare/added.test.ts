@@ -15,12 +15,12 @@ const entry = (path: string, added: number | null, divergent = 0, non_finite = f
     unmatched: 0,
   }) as AddedError
 
-test('a box of several operators has the colour of the one that adds most', () => {
+test('a box of several operators has the colour of the largest added error', () => {
   const entries = [entry('a', 1e-3, 1), entry('b', 2e-6), entry('c', 1)]
   expect(addedOf(entries, ['a', 'b'], 1)).toEqual({ added: 1e-3, divergent: 1, largest: 1 })
 })
 
-test('what only one run has as NaN is told apart, and where nothing is known there is no colour', () => {
+test('a NaN in only one run is marked as such, and without data there is no colour', () => {
   const entries = [entry('a', null, 1, true), entry('b', 1e-3), entry('c', null)]
   expect(addedOf(entries, ['a', 'b'], 1)?.added).toBeNull()
   expect(addedOf(entries, ['c', 'd'], 1)).toBeUndefined()
@@ -30,7 +30,7 @@ test('an operator that takes error away adds none', () => {
   expect(addedOf([entry('a', -1e-3)], ['a'], 1)?.added).toBe(0)
 })
 
-test('decades below the largest error are told apart', () => {
+test('decades below the largest error have different colours', () => {
   expect([1, 1e-3, 1e-6, 1e-9, 0].map((added) => addedShare(added, 1))).toEqual([
     1,
     expect.closeTo(0.5, 6),

@@ -27,12 +27,12 @@ const dump = (name: string, open: string | null = null) =>
 const sessions = [session('1', 'reference'), session('2', 'port', 'runs/port'), session('3', 'training')]
 const dumps = [dump('runs/port', '2'), dump('runs/old'), dump('7')]
 
-test('each run but the one that is shown can be chosen once, under a name that stays', () => {
-  const found = choices(sessions, dumps, '1', '')
-  expect(found.map((one) => one.value)).toEqual(['3', 'runs/port', 'runs/old', './7'])
+test('each run except the one shown can be chosen once, under a persistent name', () => {
+  const runs = choices(sessions, dumps, '1', '')
+  expect(runs.map((choice) => choice.value)).toEqual(['3', 'runs/port', 'runs/old', './7'])
 })
 
 test('all words must be in a name, a title or the framework', () => {
-  expect(choices(sessions, dumps, '1', 'OLD mindspore').map((one) => one.value)).toEqual(['runs/old'])
+  expect(choices(sessions, dumps, '1', 'OLD mindspore').map((choice) => choice.value)).toEqual(['runs/old'])
   expect(choices(sessions, dumps, '1', 'old pytorch')).toEqual([])
 })

@@ -1,30 +1,30 @@
 import type { DumpRecord, Session } from '~/api/types'
 
-/** A run that another one can be compared with. */
+/** A run to compare with. */
 export interface Choice {
-  /** As the server is asked for it: id of a session, or name among the dumps. */
+  /** Name of the run in requests: id of a session, or name of a dump. */
   value: string
   title: string
-  /** What tells runs of one title apart. */
+  /** Distinguishes runs of the same title. */
   detail: string
-  /** The session in which it is open. */
+  /** The session in which the run is open. */
   session: Session | null
   modified: number | null
-  /** Why it cannot be chosen. */
+  /** Why the run cannot be chosen. */
   problem: string
 }
 
-/** What to ask the server for: a dump keeps its name when its session is closed, a training has its session only. */
+/** Return the name of a run in requests: a dump's name, which outlives its session, or a training's session id. */
 export function nameOf(session: Session): string {
   return session.capabilities.live || !session.dump ? session.id : dumpName(session.dump)
 }
 
-/** The name of a dump as no id of a session is written. */
+/** Return the name of a dump, written so that it cannot be mistaken for a session id. */
 function dumpName(name: string): string {
   return /^\d+$/.test(name) ? `./${name}` : name
 }
 
-/** All runs but the one that is shown, the open ones first, the newest first of each; filtered by words. */
+/** Return all runs except the one shown, open runs first, then by newest; filtered by words. */
 export function choices(
   sessions: readonly Session[],
   dumps: readonly DumpRecord[],
@@ -32,34 +32,37 @@ export function choices(
   words: string,
 ): Choice[] {
   const open = sessions
-    .filter((one) => one.id !== run && one.state !== 'failed')
-    .map((one): Choice => {
-      const { framework, framework_version } = one
+    .filter((session) => session.id !== run && session.state !== 'failed')
+    .map((session): Choice => {
+      const { framework, framework_version } = session
       return {
-        value: nameOf(one),
-        title: one.name,
+        value: nameOf(session),
+        title: session.name,
         detail: `${framework} ${framework_version}`.trim(),
-        session: one,
-        modified: one.created,
+        session: session,
+        modified: session.created,
         problem: '',
       }
     })
   const closed = dumps
-    .filter((one) => typeof one.session !== 'string')
-    .map((one): Choice => ({
-      value: dumpName(one.name),
-      title: one.title,
-      detail: [one.title === one.name ? '' : one.name, `${one.framework} ${one.framework_version}`.trim()]
+    .filter((dump) => typeof dump.session !== 'string')
+    .map((dump): Choice => ({
+      value: dumpName(dump.name),
+      title: dump.title,
+      detail: [
+        dump.title === dump.name ? '' : dump.name,
+        `${dump.framework} ${dump.framework_version}`.trim(),
+      ]
         .filter(Boolean)
         .join(' · '),
       session: null,
-      modified: one.modified ?? null,
-      problem: one.problem,
+      modified: dump.modified ?? null,
+      problem: dump.problem,
     }))
   const newest = (a: Choice, b: Choice) => (b.modified ?? 0) - (a.modified ?? 0)
   const searched = words.toLowerCase().split(/\s+/).filter(Boolean)
-  return [...open.sort(newest), ...closed.sort(newest)].filter((one) => {
-    const text = `${one.title} ${one.value} ${one.detail}`.toLowerCase()
+  return [...open.sort(newest), ...closed.sort(newest)].filter((choice) => {
+    const text = `${choice.title} ${choice.value} ${choice.detail}`.toLowerCase()
     return searched.every((word) => text.includes(word))
   })
 }

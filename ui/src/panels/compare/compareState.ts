@@ -3,7 +3,7 @@ import { create } from 'zustand'
 import type { ComparedOperator } from '~/api/types'
 import { useView } from '~/state/store'
 
-/** What a person wants to see of the compared operators. */
+/** The user's filter and sort order for the compared operators. */
 export interface OperatorFilter {
   query: string
   phase: ComparedOperator['phase'] | ''
@@ -13,14 +13,14 @@ export interface OperatorFilter {
 }
 
 interface CompareState {
-  /** The comparison that the rest belongs to; another one begins anew. */
+  /** The comparison that the rest belongs to; another one resets it. */
   id: string
   filter: OperatorFilter
   /** The step whose operators are listed and colour tree and graph; null: that of the finding. */
   step: number | null
   /** Whether tree and graph are coloured. */
   isColoured: boolean
-  /** Whether the verdict is one line: where values are looked at it is, unless a person wants it otherwise. */
+  /** Whether the verdict is folded to one line, by default only beside values. */
   folded: { values: boolean; others: boolean }
   set: (change: Partial<Omit<CompareState, 'set'>>) => void
 }
@@ -42,12 +42,12 @@ export const useCompareState = create<CompareState>()((set) => ({
   set,
 }))
 
-/** Begin anew where another comparison is shown. */
+/** Reset the state if another comparison is shown. */
 export function beginComparison(id: string): void {
   if (useCompareState.getState().id !== id) useCompareState.setState({ id, filter: noFilter, step: null })
 }
 
-/** Whether the verdict is folded in what is shown of the comparison, and how to change that. */
+/** Whether the verdict is folded in the part shown, and a function to change that. */
 export function useFolded(): [boolean, (isFolded: boolean) => void] {
   const kind = useView(({ part }) => (part === 'values' ? 'values' : 'others'))
   const folded = useCompareState((state) => state.folded)

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { headOf } from './headOf'
 
-test('the first words of a verdict stand out, and a short one as a whole', () => {
+test('the first words of a verdict are emphasised, and a short one as a whole', () => {
   expect(headOf('The runs are the same: all tensors of 3 steps that both recorded are bit-equal.')).toEqual([
     'The runs are the same:',
     'all tensors of 3 steps that both recorded are bit-equal.',

@@ -1,7 +1,7 @@
-/** Characters that stand out. */
+/** Maximum number of emphasised characters. */
 const LONGEST = 60
 
-/** The first words of a sentence, which stand out, and the rest. */
+/** Split a sentence into its first words, which are emphasised, and the rest. */
 export function headOf(sentence: string): [string, string] {
   if (sentence.length <= LONGEST) return [sentence, '']
   const at = sentence.indexOf(': ')

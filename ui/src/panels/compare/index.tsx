@@ -19,7 +19,7 @@ import { Unmatched } from './Unmatched'
 const Values = lazy(() => import('./Values'))
 const Losses = lazy(() => import('./Losses'))
 
-/** The run that is shown, compared with another one: the verdict, operators, values, what matched nothing, losses. */
+/** The comparison of the run shown with another one: verdict, operators, values, unmatched nodes, losses. */
 export default function Compare() {
   const { t } = useTranslation(compareTexts)
   const other = useView((view) => view.other)
@@ -60,7 +60,7 @@ function Waiting() {
   )
 }
 
-/** How far the comparison is, and how to leave off. */
+/** The progress of the comparison, with a button to cancel it. */
 function Running({ comparison }: { comparison: Comparison }) {
   const { t } = useTranslation(compareTexts)
   const { cancel } = useComparing()
@@ -116,7 +116,7 @@ function Failed({ message }: { message: string }) {
   )
 }
 
-/** What is shown first: what tells most of the finding. */
+/** Return the part to show first: the one that tells most about the finding. */
 export function firstPart(result: RankComparison): ComparePart {
   return result.steps.length === 0 && result.tensors.length > 0 ? 'given' : 'operators'
 }
@@ -133,7 +133,7 @@ function Done({ shown }: { shown: Shown }) {
     unmatched: operators + operators_b + parameters + parameters_b,
   }
   const parts = (['operators', 'values', 'given', 'unmatched', 'losses'] as const).filter(
-    (one) => one !== 'given' || result.tensors.length > 0 || one === part,
+    (name) => name !== 'given' || result.tensors.length > 0 || name === part,
   )
   return (
     <>
@@ -175,7 +175,7 @@ function Name({ side, name }: { side: 'a' | 'b'; name: string }) {
   )
 }
 
-/** The step whose operators are listed, and by whose errors tree and graph are coloured. */
+/** The choice of the step whose operators are listed, and whose errors colour tree and graph. */
 function StepChoice({ shown: { result, step } }: { shown: Shown }) {
   const { t } = useTranslation(compareTexts)
   if (step === null) return null
@@ -187,7 +187,7 @@ function StepChoice({ shown: { result, step } }: { shown: Shown }) {
       allowDeselect={false}
       searchable={result.steps.length > 20}
       value={String(step)}
-      data={result.steps.map((one) => ({ value: String(one), label: t('step', { step: one }) }))}
+      data={result.steps.map((number) => ({ value: String(number), label: t('step', { step: number }) }))}
       onChange={(value) => useCompareState.setState({ step: Number(value) })}
     />
   )

@@ -1,7 +1,7 @@
 import type { Series } from '~/panels/curves/series'
 import type { ComparedLosses } from '~/api/types'
 
-/** The losses of both runs as curves; a step without a number is one with NaN or Inf. */
+/** Return the losses of both runs as curves; a step without a number is marked as NaN or Inf. */
 export function lossSeries(points: ComparedLosses['points'], titles: readonly [string, string]): Series[] {
   return (['a', 'b'] as const).map((side, index) => ({
     key: side,

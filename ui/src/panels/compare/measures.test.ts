@@ -13,7 +13,7 @@ const difference = (fields: Partial<TensorDifference>) =>
 const reported = (fields: Partial<TensorDifference>) =>
   distanceText(distanceOf(difference(fields)), (key) => `(${key})`)
 
-test('errors have as few digits as people compare', () => {
+test('errors have two significant digits', () => {
   expect([0, 1.234e-7, 0.0234, 1.5, 23456, -0.5].map(errorText)).toEqual([
     '0',
     '1.2e-7',
@@ -24,7 +24,7 @@ test('errors have as few digits as people compare', () => {
   ])
 })
 
-test('what is no number says why', () => {
+test('a distance without a number says why', () => {
   expect(reported({})).toBe('1.2e-4')
   expect(reported({ from_values: false })).toBe('≥ 1.2e-4')
   expect(reported({ bit_equal: true, relative: 0 })).toBe('=')

@@ -1,18 +1,18 @@
 import type { ComparedOperator, TensorDifference } from '~/api/types'
 
-/** A relative error in as few digits as people compare. */
+/** Format a relative error with two significant digits. */
 export function errorText(value: number): string {
   if (value === 0) return '0'
   const size = Math.abs(value)
   return size < 1e-2 || size >= 1e4 ? value.toExponential(1) : String(Number(value.toPrecision(2)))
 }
 
-/** The same, and a dash where there is none. */
+/** Format a relative error; a dash if there is none. */
 export function numberText(value: number | null | undefined): string {
   return value == null ? '–' : errorText(value)
 }
 
-/** How far two tensors are apart: a number, or why there is none. */
+/** The distance of two tensors: a number, or why there is none. */
 export type Distance =
   | { kind: 'unknown' }
   | { kind: 'shapes' }
@@ -28,12 +28,12 @@ export function distanceOf(difference: TensorDifference | undefined | null): Dis
   return { kind: 'number', value: difference.relative, isLowerBound: !difference.from_values }
 }
 
-/** How far the outputs of an operator are apart: those of its worst output, which comes first. */
+/** Return the distance of an operator's worst output, which comes first. */
 export function operatorDistance(operator: ComparedOperator): Distance {
   return distanceOf(operator.outputs[0])
 }
 
-/** The distance in a cell of a table. */
+/** Format a distance for a table cell. */
 export function distanceText(distance: Distance, t: (key: string) => string): string {
   switch (distance.kind) {
     case 'unknown':

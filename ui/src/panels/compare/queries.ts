@@ -15,17 +15,17 @@ import type {
   UnmatchedPage,
 } from '~/api/types'
 
-/** Rows that are asked for at once. */
+/** Rows per request. */
 const PAGE = 200
-/** How often an unfinished comparison is asked how far it is. */
+/** Interval of the requests for the progress of an unfinished comparison. */
 const EVERY_MS = 400
-/** Names of one side without a counterpart that are listed; others are found by a filter. */
+/** Maximum number of unmatched names listed per side; the filter finds the others. */
 export const MOST_UNMATCHED = 500
 const POINTS = 800
 
 const path = (id: string, rest = '') => `comparisons/${encodeURIComponent(id)}${rest}`
 
-/** The comparison of the run that is shown with the other one; it begins when it is first asked for. */
+/** The comparison of the run shown with the other one; the first request starts it. */
 export function useComparison() {
   const run = useView((view) => view.run)
   const other = useView((view) => view.other)
@@ -50,7 +50,7 @@ export function isUnfinished(comparison: Comparison): boolean {
   return comparison.state === 'waiting' || comparison.state === 'running'
 }
 
-/** What is shown of a comparison that is done: a rank of it, and a step; undefined as long as there is none. */
+/** The rank and the step shown of a finished comparison. */
 export interface Shown {
   comparison: Comparison
   result: RankComparison
@@ -62,17 +62,19 @@ export function useShown(): Shown | undefined {
   const rank = useView((view) => view.rank)
   const { data: comparison } = useComparison()
   const chosen = useCompareState((state) => (state.id === comparison?.id ? state.step : null))
-  const result = comparison?.ranks.find((one) => one.rank === rank) ?? comparison?.ranks[0]
+  const result = comparison?.ranks.find((other) => other.rank === rank) ?? comparison?.ranks[0]
   if (!comparison || !result) return undefined
   return { comparison, result, step: shownStep(result, chosen) }
 }
 
-/** The step that was chosen, else that of the finding, else the last that was compared. */
+/** Return the chosen step, else the step of the finding, else the last step compared. */
 export function shownStep({ steps, step }: RankComparison, chosen: number | null): number | null {
-  return [chosen, step].find((one) => one != null && steps.includes(one)) ?? steps.at(-1) ?? null
+  return (
+    [chosen, step].find((candidate) => candidate != null && steps.includes(candidate)) ?? steps.at(-1) ?? null
+  )
 }
 
-/** Compare the same runs once more, as a training may have gone on; and leave off. */
+/** Mutations that compare the same runs again, as a training may have continued, and that cancel a comparison. */
 export function useComparing() {
   const client = useQueryClient()
   const run = useView((view) => view.run)
@@ -111,12 +113,12 @@ function useAskOperators(filter: OperatorFilter) {
   })
 }
 
-/** The first page of the compared operators of the step shown, which says how many there are. */
+/** The first page of the compared operators of the step shown, with their total number. */
 export function useFirstOperators(filter: OperatorFilter) {
   return useQuery({ ...useAskOperators(filter)(0), placeholderData: keepPreviousData })
 }
 
-/** The compared operators from one position to another, as far as they have been read. */
+/** The compared operators in a range of positions, as far as they have been loaded. */
 export function useOperators(
   filter: OperatorFilter,
   first: number,
@@ -134,7 +136,7 @@ export function useOperators(
   })
 }
 
-/** The pair of an operator of A in the step shown; null if it was not compared, undefined while that is not known. */
+/** The pair of an operator of A in the step shown; null if it was not compared, undefined while it loads. */
 export function usePair(name: string | null): ComparedOperator | null | undefined {
   const shown = useShown()
   const { comparison, result, step } = shown ?? {}
@@ -178,7 +180,7 @@ export function useLosses() {
   })
 }
 
-/** Where the values of a side of a pair of tensors, or of their difference, are read. */
+/** Return the request for the values of one side of a pair of tensors, or of their difference. */
 export function valuesOf(id: string, a: string, b: string, which: 'a' | 'b' | 'difference') {
   return { path: path(id, '/tensor'), query: { a, b, which } }
 }

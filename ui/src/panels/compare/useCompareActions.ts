@@ -17,13 +17,13 @@ import { isUnfinished, useComparing, useShown, useComparison, type Shown } from 
 import type { ComparedOperator } from '~/api/types'
 import { compareTexts } from './texts'
 
-/** The node of an operator in A, in the graph that its tensors name. */
+/** Return the node of an operator in A, in the graph named by its tensors' addresses. */
 export function nodeOf(operator: ComparedOperator, rank: number): NodeChoice {
-  const address = [...operator.outputs, ...operator.inputs].find((one) => one.address)?.address
+  const address = [...operator.outputs, ...operator.inputs].find((slot) => slot.address)?.address
   return { rank, graph: parseAddress(address ?? '')?.graph ?? '', name: operator.name }
 }
 
-/** Keeps the comparison going wherever one is in the page, colours tree and graph, and offers what can be done. */
+/** Keeps the comparison running on every tab, colours tree and graph, and offers the actions. */
 export function CompareActions() {
   const { data: comparison } = useComparison()
   const shown = useShown()
@@ -49,7 +49,7 @@ function useColours(shown: Shown | undefined): void {
   useEffect(() => () => useColouring.setState({ of: null }), [])
 }
 
-/** Select the first divergence when it is found; of a link only where nothing else is selected. */
+/** Select the first divergence when it is found; when a link is opened, only if no node is selected. */
 function useArrival(shown: Shown | undefined): void {
   const { data: comparison } = useComparison()
   const awaited = useRef('')
@@ -142,12 +142,12 @@ function useOffers(shown: Shown | undefined): void {
         run: () => set({ other: '', part: null }),
       },
     ]
-    return offered.map((one) => ({ ...one, group: t('group') }))
+    return offered.map((action) => ({ ...action, group: t('group') }))
   }, [run, other, shown, session, command, isColoured, isFolded, fold, compareAgain, swap, t])
   useActions(actions)
 }
 
-/** Show B, compared with A; its dump is opened where that is not open. */
+/** Show B, compared with A; open its dump if it is not open. */
 function useSwap(shown: Shown | undefined, session: Session | undefined) {
   return useMutation({
     mutationFn: async () => {

@@ -5,7 +5,7 @@ import { init, optionOf, type Shown } from './chart'
 
 type Drawn = ReturnType<typeof init>
 
-/** The curves; a click gives the position on the axis of steps. */
+/** The chart; a click reports its position on the step axis. */
 export default function Chart(
   props: Omit<Shown, 'height'> & { label: string; onStep: (at: number) => void },
 ) {
@@ -28,8 +28,8 @@ export default function Chart(
       const at = [event.offsetX, event.offsetY]
       for (let index = 0; index < grids.current; index++) {
         if (!made.containPixel({ gridIndex: index }, at)) continue
-        const found = made.convertFromPixel({ gridIndex: index }, at)
-        if (Array.isArray(found) && typeof found[0] === 'number') click.current(found[0])
+        const position = made.convertFromPixel({ gridIndex: index }, at)
+        if (Array.isArray(position) && typeof position[0] === 'number') click.current(position[0])
       }
     })
     return () => {
@@ -50,5 +50,5 @@ export default function Chart(
   )
 }
 
-/** Anything else, such as how far a person has looked closer, stays as it is. */
+/** Everything else, such as the zoom, stays as it is. */
 const MERGED = ['grid', 'xAxis', 'yAxis', 'series']

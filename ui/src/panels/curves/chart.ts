@@ -1,4 +1,4 @@
-/** The charting library, as little of it as curves need. */
+/** The parts of the charting library that curves need. */
 import { LineChart, ScatterChart, type LineSeriesOption, type ScatterSeriesOption } from 'echarts/charts'
 import {
   AxisPointerComponent,
@@ -44,7 +44,7 @@ const RIGHT = 16
 const TOP = 22
 const BOTTOM = 26
 const GAP = 26
-/** Curves with fewer points show each of them. */
+/** Curves with at most this many points show each point. */
 const FEW = 60
 
 export interface Shown {
@@ -52,7 +52,7 @@ export interface Shown {
   /** Colour of each curve by its key. */
   colours: ReadonlyMap<string, string>
   height: number
-  /** The step that is shown; it has a line of its own. */
+  /** The step shown, marked by a line. */
   step: number | null
   lastStep: number
   isLogarithmic: boolean
@@ -60,7 +60,7 @@ export interface Shown {
   words: { kind: (kind: string) => string; step: (step: number) => string; nan: string; infinite: string }
 }
 
-/** The chart: a field for each kind of number, one above the other, over one axis of steps. */
+/** Return the options of the chart: a grid for each kind of number, stacked, with a common step axis. */
 export function optionOf(shown: Shown): Option {
   const { series, height, theme, words, lastStep } = shown
   const ink = INKS[theme]
@@ -101,7 +101,7 @@ export function optionOf(shown: Shown): Option {
     axisPointer: { link: [{ xAxisIndex: 'all' }], lineStyle: { color: ink.quiet } },
     tooltip: {
       trigger: 'axis',
-      // Drawn: the page's policy allows no markup with styles.
+      // Drawn on the canvas: the page's content security policy forbids inline styles.
       renderMode: 'richText',
       confine: true,
       backgroundColor: ink.back,
@@ -118,26 +118,26 @@ export function optionOf(shown: Shown): Option {
       },
     },
     dataZoom: [{ type: 'inside', xAxisIndex: kinds.map((_, index) => index), filterMode: 'none' }],
-    series: series.flatMap((one) => drawn(one, kinds.indexOf(one.kind), shown)),
+    series: series.flatMap((curve) => drawn(curve, kinds.indexOf(curve.kind), shown)),
   }
 }
 
-function drawn(one: Series, gridIndex: number, shown: Shown): (LineSeriesOption | ScatterSeriesOption)[] {
+function drawn(curve: Series, gridIndex: number, shown: Shown): (LineSeriesOption | ScatterSeriesOption)[] {
   const { theme, step, words, isLogarithmic } = shown
-  const colour = shown.colours.get(one.key) ?? COLOURS[theme][0] ?? ''
-  const finite = one.values.filter((value): value is number => value !== null)
+  const colour = shown.colours.get(curve.key) ?? COLOURS[theme][0] ?? ''
+  const finite = curve.values.filter((value): value is number => value !== null)
   const ink = INKS[theme]
   const top = finite.length ? finite.reduce((most, value) => Math.max(most, value), -Infinity) : 1
   const line: LineSeriesOption = {
     type: 'line',
-    name: one.name,
+    name: curve.name,
     xAxisIndex: gridIndex,
     yAxisIndex: gridIndex,
-    data: one.steps.map((at, index) => {
-      const value = one.values[index] ?? null
+    data: curve.steps.map((at, index) => {
+      const value = curve.values[index] ?? null
       return [at, isLogarithmic && value !== null && value <= 0 ? null : value]
     }),
-    showSymbol: one.steps.length <= FEW,
+    showSymbol: curve.steps.length <= FEW,
     symbolSize: 4,
     lineStyle: { width: 1.6, color: colour },
     itemStyle: { color: colour },
@@ -156,14 +156,14 @@ function drawn(one: Series, gridIndex: number, shown: Shown): (LineSeriesOption 
   }
   const sick: ScatterSeriesOption = {
     type: 'scatter',
-    name: one.name,
+    name: curve.name,
     xAxisIndex: gridIndex,
     yAxisIndex: gridIndex,
     symbol: 'path://M0 1 L1 0 L5 4 L9 0 L10 1 L6 5 L10 9 L9 10 L5 6 L1 10 L0 9 L4 5 Z',
     symbolSize: 9,
     itemStyle: { color: ink.hit },
-    // Where there is no number there is no height: at the top.
-    data: one.sick.map((at) => [at.step, top, at.isNan ? words.nan : words.infinite]),
+    // A step without a number has no height: mark it at the top.
+    data: curve.sick.map((at) => [at.step, top, at.isNan ? words.nan : words.infinite]),
   }
-  return one.sick.length ? [line, sick] : [line]
+  return curve.sick.length ? [line, sick] : [line]
 }

@@ -1,7 +1,7 @@
 import { create } from 'zustand'
 import type { AddedTensor } from './series'
 
-/** What a person has chosen to see of a run. */
+/** The user's choice of curves for a run. */
 interface CurvesState {
   run: string
   hidden: readonly string[]
@@ -14,7 +14,7 @@ const MOST_ADDED = 12
 
 export const useCurvesState = create<CurvesState>()(() => ({ run: '', ...EMPTY }))
 
-/** What is chosen for a run; another run begins anew. */
+/** The choice of curves for a run; another run resets it. */
 export function useChosen(run: string): Omit<CurvesState, 'run'> {
   const state = useCurvesState()
   return state.run === run ? state : EMPTY
@@ -30,19 +30,19 @@ function change(run: string, of: (state: Omit<CurvesState, 'run'>) => Partial<Cu
 export function addTensor(run: string, tensor: AddedTensor): void {
   change(run, ({ added }) => ({
     added: [
-      ...added.filter((one) => one.address !== tensor.address || one.statistic !== tensor.statistic),
+      ...added.filter((other) => other.address !== tensor.address || other.statistic !== tensor.statistic),
       tensor,
     ].slice(-MOST_ADDED),
   }))
 }
 
 export function removeTensor(run: string, tensor: AddedTensor): void {
-  change(run, ({ added }) => ({ added: added.filter((one) => one !== tensor) }))
+  change(run, ({ added }) => ({ added: added.filter((other) => other !== tensor) }))
 }
 
 export function toggleSeries(run: string, key: string): void {
   change(run, ({ hidden }) => ({
-    hidden: hidden.includes(key) ? hidden.filter((one) => one !== key) : [...hidden, key],
+    hidden: hidden.includes(key) ? hidden.filter((other) => other !== key) : [...hidden, key],
   }))
 }
 

@@ -29,7 +29,7 @@ import { curvesTexts } from './texts'
 
 const Chart = lazy(() => import('./Chart'))
 
-/** Loss, learning rate, norm of the gradients and statistics of tensors over the steps, also while nothing is watched. */
+/** Loss, learning rate, gradient norm and statistics of tensors over the steps, also while nothing is watched. */
 export default function Curves() {
   const { t } = useTranslation(curvesTexts)
   const theme = useComputedColorScheme('light', { getInitialValueInEffect: false })
@@ -64,16 +64,16 @@ export default function Curves() {
       </div>
       {series.length > 0 && (
         <div className={classes['keys']}>
-          {series.map((one) => (
+          {series.map((curve) => (
             <Key
-              key={one.key}
-              series={one}
-              colour={colours.get(one.key) ?? ''}
-              isHidden={hidden.includes(one.key)}
-              toggle={() => toggleSeries(run, one.key)}
+              key={curve.key}
+              series={curve}
+              colour={colours.get(curve.key) ?? ''}
+              isHidden={hidden.includes(curve.key)}
+              toggle={() => toggleSeries(run, curve.key)}
               remove={
-                tensors.has(one.key)
-                  ? () => removeTensor(run, tensors.get(one.key) as AddedTensor)
+                tensors.has(curve.key)
+                  ? () => removeTensor(run, tensors.get(curve.key) as AddedTensor)
                   : undefined
               }
             />
@@ -115,7 +115,7 @@ export default function Curves() {
   )
 }
 
-/** All curves: those that the training tells, then those of tensors, by the keys of which they can be removed. */
+/** All curves: those reported by the training, then those of tensors, which can be removed by their keys. */
 function useSeries(curves: Parameters<typeof seriesOf>[0] | undefined): {
   series: Series[]
   tensors: ReadonlyMap<string, AddedTensor>
@@ -130,13 +130,13 @@ function useSeries(curves: Parameters<typeof seriesOf>[0] | undefined): {
   )
   const tensors = new Map<string, AddedTensor>()
   const more = added.map((tensor, index) => {
-    const one = tensorSeries(
+    const curve = tensorSeries(
       tensor,
       histories[index]?.data ?? [],
       `${shortName(tensor.address)} ${kindName(tensor.statistic)}`,
     )
-    tensors.set(one.key, tensor)
-    return one
+    tensors.set(curve.key, tensor)
+    return curve
   })
   return { series: [...reported, ...more], tensors }
 }
@@ -197,7 +197,7 @@ function Key(props: {
   )
 }
 
-/** A box for words of a tensor's name, and which of its statistics to add. */
+/** A search box for a tensor, with the choice of the statistic to add. */
 function AddTensor({ run }: { run: string }) {
   const { t } = useTranslation(curvesTexts)
   const { t: label } = useTranslation(inspectorTexts)

@@ -7,22 +7,22 @@ import { useView } from '~/state/store'
 import type { AddedTensor } from './series'
 
 const POINTS = 800
-const MOST_FOUND = 30
+const MOST_TENSORS = 30
 
-/** What the training tells by itself, read anew while it runs. */
+/** The curves reported by the training, refetched while it runs. */
 export function useCurves() {
   const run = useView((view) => view.run)
   const rank = useView((view) => view.rank)
   const { data: session } = useSession()
-  const found = useQuery({
+  const curves = useQuery({
     queryKey: [...keys.session(run), 'curves', rank],
     queryFn: ({ signal }) => get<Schemas['Curves']>(path(run, '/curves'), { rank, points: POINTS }, signal),
     enabled: session !== undefined && session.state !== 'connecting' && session.ranks.length > 0,
     placeholderData: keepPreviousData,
     refetchInterval: session?.state === 'running' ? EVERY_MS : false,
   })
-  useNews(found.refetch)
-  return found
+  useNews(curves.refetch)
+  return curves
 }
 
 /** The statistics of tensors over the steps, in the order of the tensors. */
@@ -39,7 +39,7 @@ export function useHistories(tensors: readonly AddedTensor[]) {
   })
 }
 
-/** Tensors of which statistics are known, by words of their names. */
+/** Tensors with statistics, by words of their names. */
 export function useTensorsNamed(query: string, enabled: boolean) {
   const run = useView((view) => view.run)
   const rank = useView((view) => view.rank)
@@ -48,10 +48,10 @@ export function useTensorsNamed(query: string, enabled: boolean) {
     queryFn: ({ signal }) =>
       get<Overview>(
         path(run, '/overview'),
-        { rank, query, limit: MOST_FOUND, rows: MOST_FOUND, columns: 1 },
+        { rank, query, limit: MOST_TENSORS, rows: MOST_TENSORS, columns: 1 },
         signal,
       ),
-    // What a parameter was before its update has no curve of its own.
+    // The value of a parameter before its update has no curve.
     select: (overview) => overview.rows.filter(({ io }) => io === 'output'),
     enabled,
     placeholderData: keepPreviousData,

@@ -2,35 +2,35 @@ import { pointsOf, type StatisticName } from '~/panels/inspector/history'
 import { INFINITE, NAN } from '~/panels/overview/scale'
 import type { Schemas, StatisticsRow } from '~/api/types'
 
-/** What the training tells by itself. */
+/** A curve reported by the training. */
 export type Curve = Schemas['Curve']
 
-/** A curve as it is drawn. */
+/** A curve in the chart. */
 export interface Series {
   key: string
   name: string
   /** Curves of one kind share a scale. */
   kind: string
   steps: number[]
-  /** null where there is no finite number. */
+  /** Null where there is no finite number. */
   values: (number | null)[]
-  /** Steps at which it is NaN or infinite. */
+  /** Steps at which the value is NaN or infinite. */
   sick: { step: number; isNan: boolean }[]
 }
 
-/** A statistic of a tensor that a person has added. */
+/** A statistic of a tensor that the user has added. */
 export interface AddedTensor {
   address: string
   statistic: StatisticName
 }
 
-/** The curves that a training tells by itself; `nameOf` gives a kind its name. */
+/** Return the curves reported by a training; `nameOf` names a kind. */
 export function seriesOf(
   curves: readonly Curve[],
   nameOf: (kind: string, index: number | null) => string,
 ): Series[] {
   return curves.map((curve) => {
-    const several = curves.filter((one) => one.name === curve.name).length > 1
+    const several = curves.filter((other) => other.name === curve.name).length > 1
     return {
       key: `${curve.name}.${curve.slot}`,
       name: nameOf(curve.name, several ? curve.slot + 1 : null),
@@ -46,7 +46,7 @@ export function seriesOf(
   })
 }
 
-/** The curve of a statistic of a tensor. */
+/** Return the curve of a statistic of a tensor. */
 export function tensorSeries(
   { address, statistic }: AddedTensor,
   rows: readonly StatisticsRow[],
@@ -65,12 +65,12 @@ export function tensorSeries(
   }
 }
 
-/** The newest number of a curve that is one; null if there is none. */
+/** Return the newest finite value of a curve; null if there is none. */
 export function newest(series: Series): number | null {
   return series.values.findLast((value) => value !== null) ?? null
 }
 
-/** The step of any of the curves that is nearest to a position on the axis; null if there is none. */
+/** Return the step of any curve that is nearest to a position on the axis; null if there are no steps. */
 export function nearestStep(series: readonly Series[], at: number): number | null {
   let nearest: number | null = null
   for (const { steps } of series) {

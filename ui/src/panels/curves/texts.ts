@@ -8,7 +8,7 @@ export const curvesTexts = texts(
     nth: '{{name}} ({{index}})',
     add: 'Add a tensor',
     addHint: 'words of its name',
-    noTensor: 'No tensor of which statistics are known has these words in its name.',
+    noTensor: 'No tensor with statistics has these words in its name.',
     statistic: 'Statistic of the tensor',
     remove: 'Remove {{name}}',
     show: 'Show or hide {{name}}',
@@ -17,12 +17,12 @@ export const curvesTexts = texts(
     logarithmic: 'Log',
     chart: 'Curves over the steps: {{names}}',
     step: 'step {{step}}',
-    hint: 'Click: go to the step · wheel: look closer · drag: move',
+    hint: 'Click: go to the step · wheel: zoom · drag: move',
     nan: 'NaN',
     infinite: 'Inf',
     empty: 'No curves yet',
     emptyLive:
-      'Loss, learning rate and the norm of the gradients are drawn as soon as the training has done a step. A MindSpore process without the agent does not tell them; statistics of tensors that are watched can be added.',
+      'Loss, learning rate and the norm of the gradients are drawn as soon as the training has completed a step. A MindSpore process without the agent does not report them; statistics of watched tensors can be added.',
     emptyDump: 'No loss was found in this run. Statistics of its tensors can be added above.',
   },
   {

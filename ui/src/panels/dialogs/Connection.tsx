@@ -18,7 +18,7 @@ import { useView } from '~/state/store'
 import classes from './dialogs.module.css'
 import { dialogTexts } from './texts'
 
-/** The strip below the header: the server is gone, the run has ended, versions differ, an earlier step is shown. */
+/** The strip below the header: the server is lost, the run has ended, versions differ, an earlier step is shown. */
 export function Connection() {
   const { data: session } = useSession()
   const run = useView((view) => view.run)
@@ -111,7 +111,7 @@ function RunState({ session }: { session: Session }) {
   ) : null
 }
 
-/** A link names a step; whoever follows it is asked, for others may look at the run, too. */
+/** Offers to go to the step named by a link; not automatic, as other users may be viewing the run. */
 function LinkedStep({ session }: { session: Session }) {
   const { t } = useTranslation(dialogTexts)
   const linked = useView((view) => view.linkedStep)

@@ -6,7 +6,7 @@ import { change } from '~/api/client'
 import { useConnection } from '~/api/connection'
 import { dialogTexts } from './texts'
 
-/** Asked where the server answers nothing without its token. */
+/** The login dialog, shown if the server requires its token. */
 export function Login() {
   const { t } = useTranslation(dialogTexts)
   const needsLogin = useConnection((connection) => connection.needsLogin)

@@ -11,29 +11,29 @@ import { shortcutText } from '~/parts/shortcutText'
 import { useOffered } from '~/state/actions'
 import { useView } from '~/state/store'
 import classes from './dialogs.module.css'
-import { foundActions, pastedAddress } from './found'
+import { matchingActions, pastedAddress } from './matches'
 import { chooseFirst, paletteStore } from './paletteStore'
 import { dialogTexts } from './texts'
 
 const MOST_NODES = 12
 
-/** Everything that can be done, and every node, by typing a part of its name. */
+/** The command palette: finds actions and nodes by parts of their names. */
 export function Palette() {
   const { t } = useTranslation(dialogTexts)
   const [query, setQuery] = useState('')
   const run = useView((view) => view.run)
   const openTensor = useView((view) => view.openTensor)
   const offered = useOffered((state) => state.actions)
-  const actions = foundActions(
-    Object.values(offered).filter((one) => one.id !== 'page.palette'),
+  const actions = matchingActions(
+    Object.values(offered).filter((action) => action.id !== 'page.palette'),
     query,
   )
-  const { nodes, more, isSearching } = useFoundNodes(query)
+  const { nodes, more, isSearching } = useMatchingNodes(query)
   const address = run ? pastedAddress(query) : null
   const listed = [
     address,
-    ...nodes.map((found) => `${found.rank}/${found.graph}/${found.entry.path}`),
-    ...actions.map((one) => one.id),
+    ...nodes.map((node) => `${node.rank}/${node.graph}/${node.entry.path}`),
+    ...actions.map((action) => action.id),
   ].join()
   useEffect(chooseFirst, [listed])
   return (
@@ -65,8 +65,8 @@ export function Palette() {
         )}
         {nodes.length > 0 && (
           <Spotlight.ActionsGroup label={t('group.node')}>
-            {nodes.map((found) => (
-              <NodeChoice key={`${found.rank}/${found.graph}/${found.entry.path}`} found={found} />
+            {nodes.map((node) => (
+              <NodeChoice key={`${node.rank}/${node.graph}/${node.entry.path}`} match={node} />
             ))}
           </Spotlight.ActionsGroup>
         )}
@@ -75,7 +75,7 @@ export function Palette() {
             {actions.map((action) => (
               <Spotlight.Action
                 key={action.id}
-                // Not `disabled`: the reason is to be read.
+                // Not `disabled`: the reason must be readable.
                 aria-disabled={action.disabled !== undefined}
                 className={classes['choice'] ?? ''}
                 leftSection={<IconArrowRight size={15} />}
@@ -99,9 +99,9 @@ export function Palette() {
   )
 }
 
-function NodeChoice({ found }: { found: SearchPage['nodes'][number] }) {
+function NodeChoice({ match }: { match: SearchPage['nodes'][number] }) {
   const selectNode = useView((view) => view.selectNode)
-  const { rank, graph, entry } = found
+  const { rank, graph, entry } = match
   return (
     <Spotlight.Action
       className={classes['choice'] ?? ''}
@@ -118,7 +118,7 @@ function NodeChoice({ found }: { found: SearchPage['nodes'][number] }) {
   )
 }
 
-function useFoundNodes(query: string) {
+function useMatchingNodes(query: string) {
   const run = useView((view) => view.run)
   const rank = useView((view) => view.rank)
   const [searched] = useDebouncedValue(query.trim(), 120)

@@ -13,7 +13,7 @@ import { useActions } from '~/state/useActions'
 import classes from './dialogs.module.css'
 import { dialogTexts } from './texts'
 
-/** Asked once for a run, before anything is watched: whether the recommended watchpoints are wanted. */
+/** The dialog that offers the recommended watchpoints, once for a run, before anything is watched. */
 export function Recommended() {
   const { data: session } = useSession()
   const run = useView((view) => view.run)
@@ -23,7 +23,7 @@ export function Recommended() {
 function RecommendedDialog({ session }: { session: Session }) {
   const { t } = useTranslation(dialogTexts)
   const run = session.id
-  // Null: nobody has said anything here; it is asked where nothing is watched yet.
+  // Null: the user has not decided here; the dialog opens if nothing is watched yet.
   const [isRequested, ask] = useState<boolean | null>(null)
   const canAsk = !session.recommended_offered && session.capabilities.can_edit_watchpoints
   const isOpen = canAsk && (isRequested ?? session.watchpoints === 0)
@@ -52,9 +52,9 @@ function RecommendedDialog({ session }: { session: Session }) {
       [canAsk, t],
     ),
   )
-  // Who compares two runs does not look for what to watch.
+  // A user who compares two runs is not setting watchpoints.
   const isComparing = useView((view) => view.dialog === 'compare' || view.other !== '')
-  // Where none fits there is nothing to ask.
+  // Without a suitable watchpoint there is nothing to offer.
   const isShown = isOpen && offered?.length !== 0 && (isRequested === true || !isComparing)
   return (
     <Modal
@@ -70,7 +70,9 @@ function RecommendedDialog({ session }: { session: Session }) {
         </Text>
         {/* Long lists scroll, with the keyboard too. */}
         <ul className={classes['offered']} tabIndex={0} aria-label={t('group.watchpoints')}>
-          {offered?.map((one) => <Offer key={one.id} watchpoint={one} />) ?? <Skeleton h={320} />}
+          {offered?.map((watchpoint) => <Offer key={watchpoint.id} watchpoint={watchpoint} />) ?? (
+            <Skeleton h={320} />
+          )}
         </ul>
         <Group justify="flex-end" mt="md">
           <Button variant="subtle" color="gray" onClick={() => ask(false)}>

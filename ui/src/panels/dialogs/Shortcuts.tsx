@@ -7,7 +7,7 @@ import { useView } from '~/state/store'
 import classes from './dialogs.module.css'
 import { dialogTexts } from './texts'
 
-/** All keys that do something here. */
+/** The list of all keyboard shortcuts. */
 export function Shortcuts() {
   const { t } = useTranslation(dialogTexts)
   const { t: close } = useTranslation(partTexts)

@@ -6,7 +6,7 @@ import { Shortcuts } from './Shortcuts'
 
 export { Connection } from './Connection'
 
-/** Whatever opens over the page. */
+/** All dialogs of the page. */
 export function Dialogs() {
   return (
     <>

@@ -1,9 +1,9 @@
 import { createSpotlight } from '@mantine/spotlight'
 
-/** Whether the command palette is open, and how to open it. */
+/** The open state of the command palette, and the functions to change it. */
 export const [paletteStore, palette] = createSpotlight()
 
-/** Choose the first entry, which Enter then takes: the list may come after what was typed. */
+/** Select the first entry, so that Enter runs it: the list may arrive after the query was typed. */
 export function chooseFirst(): void {
   const list = document.getElementById(paletteStore.getState().listId)
   list?.querySelector('[data-selected]')?.removeAttribute('data-selected')

@@ -10,7 +10,7 @@ import { footTexts } from './texts'
 const FRESH_MS = 8_000
 const ICONS = { info: IconInfoCircle, warning: IconAlertTriangle, error: IconAlertCircle }
 
-/** The newest message in one line, where it covers nothing; a click shows all of them. */
+/** The newest message in one line, which covers nothing; a click lists all messages. */
 export function Messages() {
   const { t } = useTranslation(footTexts)
   const all = useMessages((messages) => messages.all)
@@ -43,10 +43,10 @@ export function Messages() {
               </Button>
             </div>
             <ol>
-              {all.toReversed().map((one) => (
-                <li key={one.kind} data-tone={one.tone}>
-                  <MessageText message={one} />
-                  <time title={moment(one.at / 1000)}>{new Date(one.at).toLocaleTimeString()}</time>
+              {all.toReversed().map((message) => (
+                <li key={message.kind} data-tone={message.tone}>
+                  <MessageText message={message} />
+                  <time title={moment(message.at / 1000)}>{new Date(message.at).toLocaleTimeString()}</time>
                 </li>
               ))}
             </ol>
@@ -79,7 +79,7 @@ function MessageText({ message }: { message: Message }) {
   )
 }
 
-/** Whether a message has only just come, so that it stands out. */
+/** Whether a message has just arrived and is highlighted. */
 function useFresh(message: Message | undefined): boolean {
   const [old, setOld] = useState(0)
   const at = message?.at ?? 0

@@ -10,7 +10,7 @@ import { useView } from '~/state/store'
 import classes from './foot.module.css'
 import { footTexts } from './texts'
 
-/** Where the rank that is looked at runs: network address, process and device; a click lists all ranks. */
+/** The network address, process and device of the selected rank; a click lists all ranks. */
 export function Processes() {
   const { t } = useTranslation(footTexts)
   const run = useView((view) => view.run)
@@ -18,12 +18,12 @@ export function Processes() {
   const { data: session } = useSession()
   const [isOpen, setOpen] = useState(false)
   const ranks = session?.id === run ? session.ranks : []
-  const own = ranks.find((one) => one.rank === rank) ?? ranks[0]
-  if (!own) return null
+  const selected = ranks.find((other) => other.rank === rank) ?? ranks[0]
+  if (!selected) return null
   const facts = [
-    own.address,
-    typeof own.process_id === 'number' ? t('process', { id: own.process_id }) : '',
-    deviceOf(own, session?.backend ?? ''),
+    selected.address,
+    typeof selected.process_id === 'number' ? t('process', { id: selected.process_id }) : '',
+    deviceOf(selected, session?.backend ?? ''),
     ranks.length > 1 ? t('more', { count: ranks.length }) : '',
   ].filter(Boolean)
   return (
@@ -49,17 +49,17 @@ export function Processes() {
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>
-            {ranks.map((one) => (
-              <Table.Tr key={one.rank} aria-current={one === own}>
-                <Table.Td>{one.rank}</Table.Td>
+            {ranks.map((record) => (
+              <Table.Tr key={record.rank} aria-current={record === selected}>
+                <Table.Td>{record.rank}</Table.Td>
                 <Table.Td>
-                  <StateBadge state={one.state} message={one.message} />
+                  <StateBadge state={record.state} message={record.message} />
                 </Table.Td>
-                <Table.Td className="mono">{one.address || '–'}</Table.Td>
-                <Table.Td className="mono">{one.process_id ?? '–'}</Table.Td>
-                <Table.Td>{deviceOf(one, session?.backend ?? '') || '–'}</Table.Td>
-                <Table.Td title={typeof one.last_seen === 'number' ? moment(one.last_seen) : ''}>
-                  {typeof one.last_seen === 'number' ? ago(one.last_seen) : '–'}
+                <Table.Td className="mono">{record.address || '–'}</Table.Td>
+                <Table.Td className="mono">{record.process_id ?? '–'}</Table.Td>
+                <Table.Td>{deviceOf(record, session?.backend ?? '') || '–'}</Table.Td>
+                <Table.Td title={typeof record.last_seen === 'number' ? moment(record.last_seen) : ''}>
+                  {typeof record.last_seen === 'number' ? ago(record.last_seen) : '–'}
                 </Table.Td>
               </Table.Tr>
             ))}
@@ -70,7 +70,7 @@ export function Processes() {
   )
 }
 
-/** The kind of device with its number, where the process told more than the kind. */
+/** Return the device, with the backend's name if the process reported only its number. */
 function deviceOf(rank: RankRecord, backend: string): string {
   const { device } = rank
   return !device || /^\d+$/.test(device) ? [backend, device].filter(Boolean).join(' ') : device

@@ -4,7 +4,7 @@ import { Messages } from './Messages'
 import { Processes } from './Processes'
 import { footTexts } from './texts'
 
-/** The bar at the foot of the page: where the training runs, and what happened. It covers nothing, and never moves. */
+/** The bar at the foot of the page, with processes and messages. It covers nothing and never moves. */
 export function Foot() {
   const { t } = useTranslation(footTexts)
   return (

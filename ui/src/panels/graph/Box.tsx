@@ -122,7 +122,7 @@ export const Box = memo(function Box({ data: { box, toggle } }: NodeProps<BoxNod
       aria-pressed={isChosen}
       {...(holdsMore && { 'aria-expanded': false })}
     >
-      {/* Spaces, for those who say what they see: it is a part of the name. */}
+      {/* Spaces, as screen readers read the text as part of the name. */}
       <span className={css['name']}>{label}</span>{' '}
       {holdsMore && (
         <span className={css['detail']}>
@@ -135,7 +135,7 @@ export const Box = memo(function Box({ data: { box, toggle } }: NodeProps<BoxNod
   )
 })
 
-/** The nodes by which a comparison colours a box: a frame and what is no operator has no colour. */
+/** Return the nodes whose added error colours a box; none for frames and for nodes that are not operators. */
 function coloured(box: BoxRecord): readonly string[] {
   if (box.isOpen || box.isProxy || box.path.startsWith('@')) return []
   if (box.kind === 'cluster') return box.members

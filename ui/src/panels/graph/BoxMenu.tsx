@@ -18,7 +18,7 @@ import { reach, type Direction } from './reach'
 import { graphTexts } from './texts'
 import { tell } from '~/state/messages'
 
-/** Where on the page the menu opens, and of which box it is. */
+/** The position on the page where the menu opens, and its box. */
 export interface MenuPosition {
   x: number
   y: number
@@ -34,7 +34,7 @@ interface Props {
   toggle: (box: Box) => void
 }
 
-/** What can be done with a box; what cannot be done now says why. */
+/** The context menu of a box; unavailable entries say why. */
 export function BoxMenu({ position, close, rank, graph, wires, toggle }: Props) {
   const { t } = useTranslation(graphTexts)
   const { data: session } = useSession()

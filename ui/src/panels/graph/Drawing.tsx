@@ -38,17 +38,17 @@ interface Props {
   graphs: readonly GraphRecord[]
 }
 
-/** The picture of one graph, with what can be done to it. */
+/** The picture of one graph, with its actions. */
 export function Drawing({ run, rank, graph, graphs }: Props) {
   const { t } = useTranslation(graphTexts)
-  // Variants share what is open: most scopes are in all of them.
+  // Variants share the open scopes: most scopes are in all of them.
   const part = `${run}/${rank}`
   const variant = useView((view) => view.graph)
   const graphName = useGraphName()
   const chosen = useView((view) => view.watchpoint)
   const { data: watchpoints } = useWatchpoints()
-  // It may be deleted, also by somebody else.
-  const watchpoint = watchpoints?.some((one) => one.id === chosen) ? chosen : null
+  // It may have been deleted, also by another user.
+  const watchpoint = watchpoints?.some((record) => record.id === chosen) ? chosen : null
   const set = useView((view) => view.set)
   const selectNode = useView((view) => view.selectNode)
   const openTensor = useView((view) => view.openTensor)
@@ -56,11 +56,11 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
   const parameters = useOpenParts((parts) => parts.parameters)
   const constants = useOpenParts((parts) => parts.constants)
   const level = useLevel({ run, rank, graph, watchpoint, scopes: open.scopes })
-  const wanted = useMemo(
+  const newPicture = useMemo(
     () => level.data && pictureOf(level.data, { clusters: new Set(open.clusters), parameters, constants }),
     [level.data, open.clusters, parameters, constants],
   )
-  const { picture, layout, isBusy, error } = useLayout(wanted)
+  const { picture, layout, isBusy, error } = useLayout(newPicture)
   const [frame, setFrame] = useState<HTMLDivElement | null>(null)
   const viewport = useViewport(frame, layout)
   const [isLarge, setLarge] = useState(false)
@@ -240,7 +240,7 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
           aria-label={t('choose')}
           data={[
             { value: AS_IT_RAN, label: t('asItRan', { name: graphThatRan(graphs)?.name }) },
-            ...graphs.map((one) => ({ value: one.name, label: graphName(one) })),
+            ...graphs.map((record) => ({ value: record.name, label: graphName(record) })),
           ]}
           value={variant || AS_IT_RAN}
           onChange={(name) => set({ graph: name === AS_IT_RAN || name === null ? '' : name })}

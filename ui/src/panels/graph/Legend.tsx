@@ -4,7 +4,7 @@ import { AddedLegend } from '~/panels/compare/AddedMark'
 import css from './graph.module.css'
 import { graphTexts } from './texts'
 
-/** What the looks of boxes and wires mean. */
+/** The legend of boxes and wires. */
 export function Legend({ isTruncated }: { isTruncated: boolean }) {
   const { t } = useTranslation(graphTexts)
   return (

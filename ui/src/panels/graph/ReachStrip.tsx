@@ -6,7 +6,7 @@ import { useMarks } from './marks'
 import type { Picture } from './picture'
 import { graphTexts } from './texts'
 
-/** Says what the picture is narrowed to, and takes it back. */
+/** Names the part of the picture that is highlighted, with a button to clear it. */
 export function ReachStrip({ picture }: { picture: Picture | undefined }) {
   const { t } = useTranslation(graphTexts)
   const reach = useMarks((marks) => marks.reach)

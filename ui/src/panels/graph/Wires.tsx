@@ -5,7 +5,7 @@ import type { Layout } from './layout'
 import { useMarks } from './marks'
 import type { Picture, Wire } from './picture'
 
-/** The wires of a picture, between the frames of open boxes and the closed boxes. */
+/** The wires of a picture, drawn above the frames of open boxes and below closed boxes. */
 export const Wires = memo(function Wires({ picture, layout }: { picture: Picture; layout: Layout }) {
   const drawn = useMemo(() => {
     const closed = picture.boxes.filter((box) => !box.isOpen)

@@ -1,7 +1,7 @@
 import type { Layout, Position, Point } from './layout'
 import type { Wire } from './picture'
 
-/** A smooth path along the points of a route, as the `d` of an SVG path: a B-spline that begins and ends upright. */
+/** Return the `d` of an SVG path along the points of a route: a B-spline that starts and ends vertically. */
 export function smooth(points: readonly Point[]): string {
   const [first, second] = points
   const last = points.at(-1)
@@ -24,7 +24,7 @@ export function smooth(points: readonly Point[]): string {
   return path.join('')
 }
 
-/** What is written on a wire: the shape of its tensor, or how many edges it is. */
+/** Return the label of a wire: the shape of its tensor, or its number of edges. */
 export function wireText(wire: Wire): string {
   if (wire.back > 0) return `×${wire.count} ⇄ ×${wire.back}`
   if (wire.count > 1) return `×${wire.count}`
@@ -32,7 +32,7 @@ export function wireText(wire: Wire): string {
   return shape > 0 ? wire.label.slice(shape) : wire.label
 }
 
-/** The position of each wire's text that covers no box and no other text; a wire without one shows it on hover only. */
+/** Return positions of labels that cover no box and no other label; the other wires show theirs on hover. */
 export function labelPositions(
   wires: readonly Wire[],
   layout: Layout,
@@ -40,7 +40,7 @@ export function labelPositions(
 ): Map<string, Point> {
   const taken = new Shelf()
   for (const position of obstacles) taken.put(position)
-  const found = new Map<string, Point>()
+  const positions = new Map<string, Point>()
   for (const wire of wires) {
     const text = wireText(wire)
     const route = layout.routes.get(wire.id)
@@ -51,15 +51,15 @@ export function labelPositions(
       const position = { x: point.x - width / 2, y: point.y - 7, width, height: 14 }
       if (taken.isFree(position)) {
         taken.put(position)
-        found.set(wire.id, point)
+        positions.set(wire.id, point)
         break
       }
     }
   }
-  return found
+  return positions
 }
 
-/** The point that lies at a share of the length of a route. */
+/** Return the point at a fraction of the length of a route. */
 export function along(route: readonly Point[], share: number): Point {
   let rest = share * route.reduce((sum, point, number) => sum + length(route[number - 1] ?? point, point), 0)
   for (let number = 1; number < route.length; number += 1) {
@@ -73,7 +73,7 @@ export function along(route: readonly Point[], share: number): Point {
   return route.at(-1) ?? { x: 0, y: 0 }
 }
 
-/** Rectangles by the cells that they touch, to find overlaps quickly. */
+/** Rectangles, indexed by the grid cells that they touch to find overlaps quickly. */
 class Shelf {
   private readonly cells = new Map<string, Position[]>()
 
@@ -101,13 +101,8 @@ function* cellsOf({ x, y, width, height }: Position): Generator<string> {
       yield `${column},${row}`
 }
 
-function isOverlapping(one: Position, other: Position): boolean {
-  return (
-    one.x < other.x + other.width &&
-    other.x < one.x + one.width &&
-    one.y < other.y + other.height &&
-    other.y < one.y + one.height
-  )
+function isOverlapping(a: Position, b: Position): boolean {
+  return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height
 }
 
 function mix(from: Point, to: Point, share: number): Point {

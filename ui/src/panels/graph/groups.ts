@@ -1,28 +1,28 @@
 import type { TreeEntry } from '~/api/types'
 
-/** Alike siblings that are drawn as one box until somebody opens it. */
+/** Similar siblings, drawn as one box until the user opens it. */
 export interface Cluster {
-  /** Unique in its scope, and the same for the same siblings. */
+  /** Unique in its scope, and stable for the same siblings. */
   key: string
   label: string
-  /** Which of the alike ones, or how many. */
+  /** The range of the siblings, or their number. */
   detail: string
   entries: TreeEntry[]
 }
 
-/** A scope with at most so many entries is drawn as it is. */
+/** A scope with at most this many entries is drawn without clusters. */
 const FEW = 30
-/** So many siblings of one type become a cluster, as MindSpore's users know it. */
+/** This many siblings of one type become a cluster, which is familiar to MindSpore's users. */
 const ALIKE = 5
-/** A cluster has no more entries than these, so that an open one can be taken in and laid out quickly. */
+/** A cluster has at most this many entries, so that an open one is readable and laid out quickly. */
 const LARGEST = 60
 const SLICE = 50
-/** More boxes than these in one scope are clustered even if they are not alike. */
+/** More boxes than this in one scope are clustered even if they are not similar. */
 const MANY = 120
 
 const byNumber = new Intl.Collator('en', { numeric: true })
 
-/** What is drawn for the entries of a scope: the entries, with clusters in the place of alike ones where there are many. */
+/** Return the entries of a scope; if there are many, similar ones are replaced by clusters. */
 export function clustered(entries: readonly TreeEntry[]): (TreeEntry | Cluster)[] {
   const ordered = inOrder(entries)
   if (ordered.length <= FEW) return ordered
@@ -52,10 +52,10 @@ export function isCluster(item: TreeEntry | Cluster): item is Cluster {
   return 'entries' in item
 }
 
-/** Scopes as people count them (`2-Block` before `10-Block`), then the rest as it comes: in topological order. */
+/** Sort scopes by number (`2-Block` before `10-Block`); the other entries follow in topological order. */
 function inOrder(entries: readonly TreeEntry[]): TreeEntry[] {
   const scopes = entries.filter((entry) => entry.kind === 'scope')
-  scopes.sort((one, other) => byNumber.compare(one.label, other.label))
+  scopes.sort((a, b) => byNumber.compare(a.label, b.label))
   return [...scopes, ...entries.filter((entry) => entry.kind !== 'scope')]
 }
 

@@ -10,7 +10,7 @@ import { Drawing } from './Drawing'
 import { warmUp } from './layout'
 import { graphTexts } from './texts'
 
-/** The graph of a rank as a picture: its scopes are closed at first, and only what is open is read and laid out. */
+/** The graph of a rank. Its scopes are closed at first, and only open scopes are loaded and laid out. */
 export default function Graph() {
   return (
     <div className="fill" data-testid="panel-graph">
@@ -30,16 +30,16 @@ function Content() {
   const { data: node } = useNode()
   const set = useView((view) => view.set)
   useEffect(warmUp, [])
-  // A node that the chosen variant does not have is shown where it is.
+  // A node that the chosen variant lacks is shown in a variant that has it.
   useEffect(() => {
     if (node && chosen !== '' && !node.graphs.includes(chosen)) set({ graph: '' })
   }, [node, chosen, set])
 
   if (graphs.error) return <Failure error={graphs.error} retry={() => void graphs.refetch()} />
   if (!graphs.data) return <Notice icon={<Loader size="sm" />} title={t('loading')} />
-  const names = graphs.data.map((one) => one.name)
+  const names = graphs.data.map((record) => record.name)
   const ofNode = node?.rank === rank ? node.graph : ''
-  const graph = [chosen, ofNode].find((one) => names.includes(one)) ?? graphThatRan(graphs.data)?.name
+  const graph = [chosen, ofNode].find((name) => names.includes(name)) ?? graphThatRan(graphs.data)?.name
   if (graph === undefined) return <Notice title={t('empty')}>{t('emptyWhy')}</Notice>
   return <Drawing key={`${run}/${rank}`} run={run} rank={rank} graph={graph} graphs={graphs.data} />
 }

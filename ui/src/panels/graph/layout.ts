@@ -15,7 +15,7 @@ export interface Point {
   y: number
 }
 
-/** Where the boxes of a picture are, and along which points its wires go; all from the same origin. */
+/** The positions of a picture's boxes and the routes of its wires, all relative to the same origin. */
 export interface Layout {
   width: number
   height: number
@@ -23,7 +23,7 @@ export interface Layout {
   routes: ReadonlyMap<string, readonly Point[]>
 }
 
-/** From so many boxes on, speed counts more than the last crossing. */
+/** From this many boxes on, speed matters more than the last crossing. */
 const MANY = 150
 const VERY_MANY = 600
 
@@ -62,13 +62,13 @@ const remembered = new Map<string, Layout>()
 let elk: InstanceType<typeof ELK> | undefined
 let running: Promise<unknown> = Promise.resolve()
 
-/** The worker that lays out; it is started, and warmed up, with the first picture to come. */
+/** Return the layout worker; the first call starts it. */
 function engine(): InstanceType<typeof ELK> {
   elk ??= new ELK({ workerFactory: () => new Worker(workerUrl) })
   return elk
 }
 
-/** Start the worker now: while the graph is still being read it has time to compile what it needs. */
+/** Start the worker and let it compile its code while the graph is still loading. */
 export function warmUp(): void {
   if (elk) return
   const names = Array.from({ length: 24 }, (_, number) => `${number}`)
@@ -83,14 +83,14 @@ export function warmUp(): void {
   running = running.then(() => engine().layout(graph, { layoutOptions: options })).catch(() => undefined)
 }
 
-/** Lay out a picture, one at a time; undefined if `isWanted` says no by the time it could begin. */
+/** Lay out a picture, one at a time; return undefined if `isWanted` returns false when its turn comes. */
 export async function layOut(
   picture: Picture,
   structure: string,
   isWanted: () => boolean,
 ): Promise<Layout | undefined> {
-  const known = remembered.get(structure)
-  if (known) return known
+  const cached = remembered.get(structure)
+  if (cached) return cached
   const before = running
   const made = before.then(async () => {
     if (!isWanted()) return undefined
@@ -132,7 +132,7 @@ function elkGraph(picture: Picture): ElkNode {
     id: wire.id,
     sources: [wire.source],
     targets: [wire.target],
-    // Where scopes feed each other both ways, the side with more edges points down.
+    // If scopes feed each other both ways, the direction with more edges points down.
     layoutOptions: { 'elk.layered.priority.direction': String(wire.control ? 0 : Math.min(wire.count, 100)) },
   }))
   return root

@@ -1,15 +1,15 @@
 import { create } from 'zustand'
 import type { Direction } from './reach'
 
-/** What stands out in the picture now; apart from the boxes, so that only those whose mark changes are drawn anew. */
+/** The highlights of the picture; separate from the boxes, so that only boxes whose mark changes are rendered again. */
 interface Marks {
-  /** Id of the box that was chosen. */
+  /** Id of the selected box. */
   chosen: string
-  /** Moved to with the keyboard: the box takes the focus when it is drawn. */
+  /** Selected with the keyboard: the box takes the focus when it is rendered. */
   takesFocus: boolean
   /** Id of the box where the run is stopped. */
   current: string
-  /** The boxes up or down from one, while they are told apart from the rest. */
+  /** The boxes upstream or downstream of a box, while they are highlighted. */
   reach: { from: string; direction: Direction; boxes: ReadonlySet<string> } | null
   set: (change: Partial<Omit<Marks, 'set'>>) => void
 }

@@ -1,6 +1,6 @@
 import { create } from 'zustand'
 
-/** What is open of one graph. */
+/** The open scopes and clusters of one graph. */
 export interface OpenPart {
   scopes: readonly string[]
   clusters: readonly string[]
@@ -8,7 +8,7 @@ export interface OpenPart {
 
 const CLOSED: OpenPart = { scopes: [], clusters: [] }
 
-/** The server takes no more, and a picture with more cannot be taken in. */
+/** The server accepts no more, and a picture with more is unreadable. */
 export const MOST_OPEN = 300
 
 interface OpenParts {
@@ -19,7 +19,7 @@ interface OpenParts {
   show: (change: { parameters?: boolean; constants?: boolean }) => void
 }
 
-/** Kept while the page is open, so that a person who comes back to a graph finds it as it was left. */
+/** Kept while the page is open, so that a user who returns to a graph finds it as before. */
 export const useOpenParts = create<OpenParts>()((set) => ({
   parts: {},
   parameters: true,
@@ -36,7 +36,7 @@ export function useOpenPart(graph: string): OpenPart {
   return useOpenParts((state) => state.parts[graph] ?? CLOSED)
 }
 
-/** With these scopes open, too; those that were opened first are closed when there are too many. */
+/** Open further scopes and clusters; the scopes opened first are closed if there are too many. */
 export function withOpen(
   part: OpenPart,
   scopes: readonly string[],
@@ -48,16 +48,16 @@ export function withOpen(
   }
 }
 
-/** With a scope or cluster closed, and everything in it. */
+/** Close a scope or cluster, and everything in it. */
 export function withClosed(part: OpenPart, path: string): OpenPart {
-  const isInside = (one: string) => one === path || one.startsWith(`${path}/`)
+  const isInside = (name: string) => name === path || name.startsWith(`${path}/`)
   return {
-    scopes: part.scopes.filter((one) => !isInside(one)),
-    clusters: part.clusters.filter((one) => !isInside(one)),
+    scopes: part.scopes.filter((scope) => !isInside(scope)),
+    clusters: part.clusters.filter((cluster) => !isInside(cluster)),
   }
 }
 
-/** The scopes around a name, the outermost first: `a/b/c` lies in `a` and `a/b`. */
+/** Return a scope and the scopes around it, outermost first: `a`, `a/b`, `a/b/c` for `a/b/c`. */
 export function scopesAround(scope: string): string[] {
   const names = scope === '' ? [] : scope.split('/')
   return names.map((_, number) => names.slice(0, number + 1).join('/'))

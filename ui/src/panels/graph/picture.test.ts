@@ -50,7 +50,7 @@ const nested = level({
 describe('the picture of the open part of a graph', () => {
   const picture = pictureOf(nested, shown)
 
-  it('puts what is in an open scope into its box, and parameters beside their readers', () => {
+  it('puts the contents of an open scope into its box, and parameters beside their readers', () => {
     expect(picture.boxes.map(({ id, parent }) => [id, parent])).toEqual([
       ['scope:Default', null],
       ['operator:Default/a', 'scope:Default'],
@@ -80,7 +80,7 @@ describe('the picture of the open part of a graph', () => {
     expect(structureOf(pictureOf(nested, { ...shown, constants: true }))).not.toBe(structureOf(picture))
   })
 
-  it('says which boxes lie up and down', () => {
+  it('finds the boxes upstream and downstream', () => {
     expect([...reach(picture.wires, 'operator:Default/b', 'up')].sort()).toEqual([
       'operator:Default/a',
       'operator:Default/b',
@@ -90,14 +90,14 @@ describe('the picture of the open part of a graph', () => {
     expect([...reach(picture.wires, 'operator:Default/b', 'down')]).toContain('scope:Gradients')
   })
 
-  it('finds the box of a node, or the smallest that holds it', () => {
+  it('finds the box of a node, or the smallest that contains it', () => {
     expect(boxFor(picture, 'Default/a')?.id).toBe('operator:Default/a')
     expect(boxHolding(picture, 'Gradients/x/Mul-op1')?.id).toBe('scope:Gradients')
     expect(boxHolding(picture, 'Other/Mul-op1')).toBeUndefined()
   })
 })
 
-describe('a cluster of alike siblings', () => {
+describe('a cluster of similar siblings', () => {
   const names = Array.from({ length: 40 }, (_, number) => `s/Add-op${number}`)
   const many = level({
     entries: [entry('s', 'scope')],
@@ -105,7 +105,7 @@ describe('a cluster of alike siblings', () => {
     edges: names.slice(1).map((name, number) => edge(names[number] ?? '', name)),
   })
 
-  it('stands for its members until it is open', () => {
+  it('represents its members until it is open', () => {
     const closed = pictureOf(many, shown)
     const cluster = boxFor(closed, 's/Add-op7')
     expect([cluster?.kind, cluster?.label, cluster?.detail, closed.wires]).toEqual([

@@ -3,16 +3,16 @@ import { clustered, isCluster, type Cluster } from './groups'
 
 export type BoxKind = 'scope' | 'cluster' | 'operator' | 'parameter' | 'constant'
 
-/** Something that is drawn as a box: a node, a scope, or a cluster of alike siblings; a scope and a cluster can be open. */
+/** A box of the picture: a node, a scope, or a cluster of similar siblings; scopes and clusters can be open. */
 export interface Box {
   id: string
   kind: BoxKind
-  /** Name of the node, path of the scope; of a cluster the key under which it is opened. */
+  /** Name of the node, path of the scope, or the key that opens a cluster. */
   path: string
   label: string
   detail: string
   type: string
-  /** The open box that it lies in. */
+  /** Id of the open box that contains it. */
   parent: string | null
   isOpen: boolean
   /** Nodes anywhere below, itself included. */
@@ -21,20 +21,20 @@ export interface Box {
   watched: NonNullable<TreeEntry['watched']> | ''
   roles: readonly string[]
   isDynamic: boolean
-  /** Stands beside a reader for something that is listed elsewhere. */
+  /** Represents a node that is listed elsewhere beside an operator that reads it. */
   isProxy: boolean
-  /** Names that are in it without a box of their own. */
+  /** Names of nodes in it that have no separate box. */
   members: readonly string[]
 }
 
-/** All edges between two boxes, of one kind, as one. */
+/** All edges of one kind between two boxes. */
 export interface Wire {
   id: string
   source: string
   target: string
   control: boolean
   count: number
-  /** How many go the other way; they are drawn as the same line. */
+  /** Number of edges in the opposite direction, drawn as the same line. */
   back: number
   /** The tensor that a single data edge carries: `float32[8,3]`. */
   label: string
@@ -42,25 +42,25 @@ export interface Wire {
 
 export interface Picture {
   graph: string
-  /** Outer boxes come before what is in them. */
+  /** Outer boxes come before their contents. */
   boxes: readonly Box[]
   wires: readonly Wire[]
   isTruncated: boolean
 }
 
-/** What a person wants to see of a graph. */
+/** What the user has chosen to see of a graph. */
 export interface Shown {
   clusters: ReadonlySet<string>
   parameters: boolean
   constants: boolean
 }
 
-/** What is drawn of the opened part of a graph. */
+/** Return the picture of the open part of a graph. */
 export function pictureOf(level: GraphLevel, shown: Shown): Picture {
   return new Builder(level, shown).build()
 }
 
-/** The box that shows a node or scope: its own, or that of the cluster which holds it. */
+/** Return the box of a node or scope, or of the cluster that contains it. */
 export function boxFor(picture: Picture, path: string): Box | undefined {
   return (
     picture.boxes.find((box) => box.path === path && box.kind !== 'cluster') ??
@@ -68,7 +68,7 @@ export function boxFor(picture: Picture, path: string): Box | undefined {
   )
 }
 
-/** The box that shows a node, or else the smallest one that holds it. */
+/** Return the box of a node, or the smallest box that contains it. */
 export function boxHolding(picture: Picture, path: string): Box | undefined {
   for (let rest = path; rest !== ''; rest = rest.slice(0, Math.max(0, rest.lastIndexOf('/')))) {
     const box = boxFor(picture, rest)
@@ -77,7 +77,7 @@ export function boxHolding(picture: Picture, path: string): Box | undefined {
   return undefined
 }
 
-/** What only tells pictures apart that must be laid out differently. */
+/** Return a text that differs only between pictures with different layouts. */
 export function structureOf(picture: Picture): string {
   const boxes = picture.boxes.map((box) => `${box.id}${box.isOpen ? '+' : ''}@${box.parent ?? ''}`)
   return `${picture.graph}\n${boxes.join('\n')}\n${picture.wires.map((wire) => wire.id).join('\n')}`
@@ -86,7 +86,7 @@ export function structureOf(picture: Picture): string {
 class Builder {
   private readonly boxes: Box[] = []
   private readonly wires = new Map<string, Wire>()
-  /** For each path of the level the box that stands for it. */
+  /** The box that represents each path of the level. */
   private readonly boxOf = new Map<string, Box>()
   private readonly insides: Map<string, TreeEntry[]>
   private readonly outside: Map<string, TreeEntry>
@@ -96,9 +96,9 @@ class Builder {
     private readonly level: GraphLevel,
     private readonly shown: Shown,
   ) {
-    this.insides = new Map(level.opened.map((one) => [one.scope, one.entries]))
+    this.insides = new Map(level.opened.map(({ scope, entries }) => [scope, entries]))
     this.outside = new Map(level.outside.map((entry) => [entry.path, entry]))
-    this.isTruncated = level.truncated || level.opened.some((one) => one.truncated)
+    this.isTruncated = level.truncated || level.opened.some(({ truncated }) => truncated)
   }
 
   build(): Picture {
@@ -153,7 +153,7 @@ class Builder {
     }
   }
 
-  /** Have a closed cluster stand for an entry, and for what would be drawn of it were the cluster open. */
+  /** Let a closed cluster represent an entry, and everything that would be visible in it if the cluster were open. */
   private absorb(entry: TreeEntry, box: Box): void {
     this.boxOf.set(entry.path, box)
     for (const inner of this.insides.get(entry.path) ?? []) this.absorb(inner, box)
@@ -164,20 +164,20 @@ class Builder {
     const isScope = entry.kind === 'scope' || entry.kind === 'parameters' || entry.kind === 'constants'
     const box = boxOfEntry(entry, parent, isScope && inside !== undefined)
     this.boxes.push(box)
-    // A node may be named like a scope; edges end at the node then.
+    // A node may have the same name as a scope; edges then end at the node.
     if (!isScope || !this.boxOf.has(entry.path)) this.boxOf.set(entry.path, box)
     if (isScope && inside) this.addAll(entry.path, inside, box.id)
   }
 
-  /** A parameter or constant beside the operator that reads it; one for all readers in the same open box. */
+  /** Return the box of a parameter or constant beside its reader; all readers in the same open box share it. */
   private proxy(path: string, reader: Box): Box | undefined {
     const entry = this.outside.get(path)
     if (!entry || reader.kind !== 'operator') return undefined
     if (entry.kind === 'parameter' && !this.shown.parameters) return undefined
     if (entry.kind === 'constant' && !this.shown.constants) return undefined
     const id = `${entry.kind}:${path}@${reader.parent ?? ''}`
-    const known = this.boxOf.get(id)
-    if (known) return known
+    const existing = this.boxOf.get(id)
+    if (existing) return existing
     const box: Box = { ...boxOfEntry(entry, reader.parent, false), id, isProxy: true }
     this.boxes.push(box)
     this.boxOf.set(id, box)
@@ -185,11 +185,11 @@ class Builder {
   }
 
   private connect(source: Box, target: Box, edge: GraphLevel['edges'][number]): void {
-    // What lies in a scope beyond its limit counts as the scope's; groups would be tied to everything.
+    // Edges that end at an open box belong to entries beyond its limit; groups would be connected to everything.
     if (source === target || source.isOpen || target.isOpen || isGroup(source) || isGroup(target)) return
     const id = `${source.id}>${target.id}${edge.control ? '>control' : ''}`
-    const known = this.wires.get(id)
-    if (known) this.wires.set(id, { ...known, count: known.count + edge.count, label: '' })
+    const existing = this.wires.get(id)
+    if (existing) this.wires.set(id, { ...existing, count: existing.count + edge.count, label: '' })
     else {
       const { control, count, label } = edge
       this.wires.set(id, { id, source: source.id, target: target.id, control, count, back: 0, label })
@@ -219,8 +219,8 @@ function boxOfEntry(entry: TreeEntry, parent: string | null, isOpen: boolean): B
 }
 
 /**
- * Boxes that feed each other (forward and backward pass, say) get one line with two heads. It runs the way of most
- * edges, which is also the way that the layout goes.
+ * Merge the wires of boxes that feed each other, such as forward and backward pass, into one with two arrowheads. It
+ * has the direction of the majority of the edges, which the layout follows too.
  */
 function bothWaysAsOne(wires: Wire[]): Wire[] {
   const data = new Map(
@@ -235,7 +235,7 @@ function bothWaysAsOne(wires: Wire[]): Wire[] {
   })
 }
 
-/** Whether a box is the group of all parameters, or constants, and closed. */
+/** Whether a box is the group of all parameters or constants. */
 function isGroup(box: Box): boolean {
   return box.path === '@parameters' || box.path === '@constants'
 }
@@ -245,7 +245,7 @@ function sum(entries: readonly TreeEntry[], of: (entry: TreeEntry) => number): n
 }
 
 function watchedOfAll(entries: readonly TreeEntry[]): Box['watched'] {
-  const found = new Set(entries.map((entry) => entry.watched ?? '').filter((one) => one !== 'never'))
-  const [only] = found
-  return found.size === 0 ? 'never' : found.size === 1 && only !== undefined ? only : 'some'
+  const states = new Set(entries.map((entry) => entry.watched ?? '').filter((state) => state !== 'never'))
+  const [only] = states
+  return states.size === 0 ? 'never' : states.size === 1 && only !== undefined ? only : 'some'
 }

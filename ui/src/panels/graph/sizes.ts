@@ -5,14 +5,14 @@ export interface Size {
   height: number
 }
 
-/** Room above what is in an open box, for its name. */
+/** Height of an open box's header, which contains its name. */
 export const HEADER = 30
 const FONT = '"Segoe UI", system-ui, Roboto, "Noto Sans CJK SC", sans-serif'
 
 let context: CanvasRenderingContext2D | null | undefined
 const widths = new Map<string, number>()
 
-/** The size of a closed box, or the least one of an open box. */
+/** Return the size of a closed box, or the minimum size of an open box. */
 export function sizeOf(box: Box): Size {
   if (box.isOpen) return { width: Math.min(320, textWidth(box.label, 600) + 76), height: 60 }
   if (box.kind === 'scope' || box.kind === 'cluster') {
@@ -22,7 +22,7 @@ export function sizeOf(box: Box): Size {
   return { width: within(textWidth(box.label, 400, 11) + 22, 44, 190), height: 22 }
 }
 
-/** Width of a text in CSS pixels. */
+/** Return the width of a text in CSS pixels. */
 export function textWidth(text: string, weight: number, pixels = 12): number {
   const key = `${weight} ${pixels} ${text}`
   let width = widths.get(key)

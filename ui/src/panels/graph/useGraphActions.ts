@@ -15,7 +15,7 @@ import { graphTexts } from './texts'
 import { readLevel, type LevelQuery } from './useLevel'
 import type { Viewport } from './useViewport'
 
-/** Larger graphs are not opened as a whole. */
+/** Larger graphs cannot be opened as a whole. */
 const MOST_NODES = 1500
 
 interface Shown extends Omit<LevelQuery, 'scopes'> {
@@ -36,7 +36,7 @@ export function useGraphActions(shown: Shown): void {
   const chosen = useMarks((marks) => marks.chosen)
   const open = useOpenPart(part)
   const isOpen = open.scopes.length + open.clusters.length > 0
-  const nodes = graphs.find((one) => one.name === graph)?.nodes ?? 0
+  const nodes = graphs.find((record) => record.name === graph)?.nodes ?? 0
   useActions(
     useMemo(() => {
       const show = (direction: Direction) => () => {
@@ -90,7 +90,7 @@ export function useGraphActions(shown: Shown): void {
           run: show('down'),
         },
       ]
-      return offered.map((one) => ({ ...one, group: t('group') }))
+      return offered.map((action) => ({ ...action, group: t('group') }))
     }, [
       t,
       run,
@@ -113,17 +113,17 @@ export function useGraphActions(shown: Shown): void {
   )
 }
 
-/** All scopes and clusters of a graph, level by level as they come to light. */
+/** Collect all scopes and clusters of a graph, level by level. */
 async function everything(query: Omit<LevelQuery, 'scopes'>) {
   let level: GraphLevel
   let scopes: string[] = []
-  let found: string[] = []
+  let paths: string[] = []
   do {
-    scopes = found.slice(0, MOST_OPEN)
+    scopes = paths.slice(0, MOST_OPEN)
     level = await readLevel({ ...query, scopes })
-    const entries = [...level.entries, ...level.opened.flatMap((one) => one.entries)]
-    found = entries.filter((entry) => entry.kind === 'scope').map((entry) => entry.path)
-  } while (found.length > scopes.length && scopes.length < MOST_OPEN)
+    const entries = [...level.entries, ...level.opened.flatMap((scope) => scope.entries)]
+    paths = entries.filter((entry) => entry.kind === 'scope').map((entry) => entry.path)
+  } while (paths.length > scopes.length && scopes.length < MOST_OPEN)
   const clusters = new Set<string>()
   for (let before = -1; before < clusters.size;) {
     before = clusters.size

@@ -20,7 +20,7 @@ const TOWARDS: Record<string, readonly [number, number]> = {
   ArrowRight: [1, 0],
 }
 
-/** Arrow keys walk: up and down along the wires, else to the nearest box that way; Enter opens, Escape leaves. */
+/** Arrow keys move along the wires, or to the nearest box in their direction; Enter opens, Escape leaves. */
 export function useKeyboard({ picture, layout, viewport, choose, enter, leave }: Drawn) {
   return (event: KeyboardEvent) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return
@@ -68,7 +68,7 @@ function nextBox(
     const [x, y] = [middle(position)[0] - middle(here)[0], middle(position)[1] - middle(here)[1]]
     const ahead = x * dx + y * dy
     if (ahead <= 1 && linked.size === 0) continue
-    // Far to the side counts more than far ahead.
+    // Distance to the side weighs more than distance ahead.
     const distance = Math.abs(ahead) + 3 * Math.abs(dx ? y : x)
     if (distance < least) [nearest, least] = [box, distance]
   }

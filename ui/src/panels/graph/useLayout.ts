@@ -8,7 +8,7 @@ interface Drawn {
   layout: Layout
 }
 
-/** The last picture that has been laid out, and whether a newer one is being; marks change without a new layout. */
+/** The last picture with a layout, and whether a newer one is being laid out; marks change without a new layout. */
 export function useLayout(picture: Picture | undefined) {
   const [drawn, setDrawn] = useState<Drawn | null>(null)
   const [error, setError] = useState<Error | null>(null)
@@ -30,7 +30,7 @@ export function useLayout(picture: Picture | undefined) {
     return () => {
       isWanted = false
     }
-    // Pictures of one structure differ in their marks only.
+    // Pictures of the same structure differ only in their marks.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [structure, isLaidOut])
   return {

@@ -11,7 +11,7 @@ export interface LevelQuery {
   scopes: readonly string[]
 }
 
-/** A graph with some of its scopes open. Hits and what is watched are part of it, so it is read anew with the hits. */
+/** A graph with some open scopes. It includes hits and watched nodes, so it is refetched with the hits. */
 export function useLevel(query: LevelQuery) {
   const { run, rank, graph, watchpoint, scopes } = query
   return useQuery({

@@ -16,23 +16,23 @@ interface Drawn {
   viewport: Viewport
 }
 
-/** Have the picture follow the selection: open what is around a node that was selected elsewhere, and go to it. */
+/** Let the picture follow the selection: open the scopes around a node selected elsewhere, and move to it. */
 export function useSelection({ part, rank, graph, picture, layout, viewport }: Drawn): void {
   const node = useView((view) => view.node)
   const { data: record } = useNode()
   const { data: session } = useSession()
-  const rankRecord = session?.ranks.find((one) => one.rank === rank)
+  const rankRecord = session?.ranks.find((other) => other.rank === rank)
   const current = rankRecord?.graph === graph ? rankRecord.node : ''
-  const wanted = useRef('')
+  const target = useRef('')
   const isHere = node?.rank === rank && record?.name === node.name && record.graph === graph
   const name = isHere ? node.name : ''
 
   useEffect(() => {
-    wanted.current = name
+    target.current = name
   }, [name])
 
   useEffect(() => {
-    if (name === '' || wanted.current !== name || record?.name !== name || record.graph !== graph) return
+    if (name === '' || target.current !== name || record?.name !== name || record.graph !== graph) return
     const inside = record.kind === 'operator' ? record.scope : scopeOf(record.consumers[0] ?? '')
     const open = openPart(part)
     if (scopesAround(inside).some((scope) => !open.scopes.includes(scope))) {
@@ -49,23 +49,23 @@ export function useSelection({ part, rank, graph, picture, layout, viewport }: D
     const box = name === '' ? undefined : boxHolding(picture, name)
     marks.set({ current: stoppedBox?.id ?? '' })
     if (!box) {
-      if (name === '' && picture.boxes.find((one) => one.id === marks.chosen)?.kind === 'operator') {
+      if (name === '' && picture.boxes.find((other) => other.id === marks.chosen)?.kind === 'operator') {
         marks.set({ chosen: '' })
       }
       return
     }
     const isKept = picture.boxes.some(
-      (one) => one.id === marks.chosen && (one.path === name || one.members.includes(name)),
+      (other) => other.id === marks.chosen && (other.path === name || other.members.includes(name)),
     )
     if (!isKept) marks.set({ chosen: box.id })
-    if (wanted.current !== name) return
+    if (target.current !== name) return
     if (box.kind === 'cluster' && boxFor(picture, name) === box) {
       const open = openPart(part)
       useOpenParts.getState().set(part, withOpen(open, [], [box.path]))
       return
     }
     if (box.path !== name) return
-    wanted.current = ''
+    target.current = ''
     const position = layout.positions.get(isKept ? marks.chosen : box.id)
     if (position && !viewport.isInView(position)) viewport.goTo(position)
   }, [picture, layout, name, current, part, viewport])

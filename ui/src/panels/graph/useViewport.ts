@@ -5,11 +5,11 @@ import type { Layout, Position } from './layout'
 
 const MARGIN = 28
 const LARGEST_ZOOM = 1
-/** Below this nothing can be read; a tall graph shows its beginning first. */
+/** Below this zoom the text is unreadable; a tall graph shows its top first. */
 const READABLE = 0.65
 const LEAST_ZOOM = 0.04
 
-/** Move the picture: fit it, go to a box, and hold a box in its place while what is around it is laid out anew. */
+/** Move the picture: fit it, go to a box, and keep a box in place while its surroundings are laid out again. */
 export function useViewport(frame: HTMLElement | null, layout: Layout | undefined) {
   const { getViewport, setViewport } = useReactFlow()
   const held = useRef<{ id: string; x: number; y: number; isOpening: boolean } | null>(null)
@@ -80,7 +80,7 @@ export function useViewport(frame: HTMLElement | null, layout: Layout | undefine
     [layout, getViewport],
   )
 
-  /** Show an opened box as far as there is room: smaller if that helps, and near the position where it was opened. */
+  /** Show as much of an opened box as fits: smaller if that helps, and near the position where it was opened. */
   const showOpened = useCallback(
     (position: Position, first: Position, x: number, y: number) => {
       const room = frame?.getBoundingClientRect()
@@ -123,18 +123,20 @@ export function useViewport(frame: HTMLElement | null, layout: Layout | undefine
 
 export type Viewport = ReturnType<typeof useViewport>
 
-/** What lies over the picture: nothing that is looked for may be below it. */
+/** Return the rectangles of the controls over the picture, under which the target must not be hidden. */
 function covers(frame: HTMLElement | null): DOMRect[] {
   const names = ['toolbar', 'legend', 'minimap', 'choice'].map((name) => `.${css[name]}`)
-  return [...(frame?.querySelectorAll(names.join(', ')) ?? [])].map((one) => one.getBoundingClientRect())
+  return [...(frame?.querySelectorAll(names.join(', ')) ?? [])].map((element) =>
+    element.getBoundingClientRect(),
+  )
 }
 
-/** The position along a way of `room` that is nearest to `wanted`; at the margin if there is no room. */
-function within(wanted: number, room: number): number {
-  return room <= 0 ? MARGIN : Math.max(MARGIN, Math.min(wanted, MARGIN + room))
+/** Limit a position to `room` pixels from the margin; return the margin if there is no room. */
+function within(position: number, room: number): number {
+  return room <= 0 ? MARGIN : Math.max(MARGIN, Math.min(position, MARGIN + room))
 }
 
-/** The uppermost box inside another, the other itself if there is none. */
+/** Return the uppermost box inside another, or the other box if there is none. */
 function firstInside(layout: Layout, around: Position): Position {
   let first = around
   for (const position of layout.positions.values()) {

@@ -12,7 +12,7 @@ import { useActions } from '~/state/useActions'
 import classes from './header.module.css'
 import { headerTexts } from './texts'
 
-/** Search, shortcuts, language and theme: they belong to the page, not to a run. */
+/** Search, shortcuts, language and theme, which belong to the page, not to a run. */
 export function Preferences() {
   const { t, i18n } = useTranslation(headerTexts)
   const { setColorScheme } = useMantineColorScheme()
@@ -49,7 +49,7 @@ export function Preferences() {
           keys: 'alt+shift+L',
           run: () => setLanguage(language === 'en' ? 'zh' : 'en'),
         },
-      ].map((one) => ({ ...one, group: t('group.page') })),
+      ].map((action) => ({ ...action, group: t('group.page') })),
     [t, language, scheme, set, setColorScheme, openRun],
   )
   useActions(actions)

@@ -5,7 +5,7 @@ import { stateTexts } from '~/parts/stateTexts'
 import { useView } from '~/state/store'
 import { headerTexts } from './texts'
 
-/** Which of several ranks is looked at; a node that is selected stays selected, on the other rank. */
+/** The choice of the rank shown; the selected node stays selected on the other rank. */
 export function RankSelect() {
   const { t } = useTranslation(headerTexts)
   const { t: state } = useTranslation(stateTexts)
@@ -22,11 +22,11 @@ export function RankSelect() {
       allowDeselect={false}
       value={String(rank)}
       comboboxProps={{ width: 220, position: 'bottom-start' }}
-      data={ranks.map((one) => ({ value: String(one.rank), label: t('rankN', { rank: one.rank }) }))}
+      data={ranks.map((record) => ({ value: String(record.rank), label: t('rankN', { rank: record.rank }) }))}
       renderOption={({ option }) => {
-        const one = ranks.find((each) => String(each.rank) === option.value)
-        const device = one?.device ? ` · ${one.device}` : ''
-        return one ? `${option.label} · ${state(`word.${one.state}`)}${device}` : option.label
+        const record = ranks.find((each) => String(each.rank) === option.value)
+        const device = record?.device ? ` · ${record.device}` : ''
+        return record ? `${option.label} · ${state(`word.${record.state}`)}${device}` : option.label
       }}
       onChange={(value) => {
         const chosen = Number(value)

@@ -9,7 +9,7 @@ import { useView } from '~/state/store'
 import classes from './header.module.css'
 import { headerTexts } from './texts'
 
-/** Which run is open, and the others. */
+/** The menu of runs, labelled with the open run. */
 export function RunMenu() {
   const { t } = useTranslation(headerTexts)
   const run = useView((view) => view.run)
@@ -33,19 +33,19 @@ export function RunMenu() {
         </Button>
       </Menu.Target>
       <Menu.Dropdown mah="70vh" style={{ overflowY: 'auto' }}>
-        {[...sessions].reverse().map((one) => (
+        {[...sessions].reverse().map((record) => (
           <Menu.Item
-            key={one.id}
+            key={record.id}
             data-testid="run-choice"
-            data-id={one.id}
-            aria-current={one.id === run}
-            onClick={() => openRun(one.id)}
-            rightSection={<StateBadge state={one.state} message={one.message} />}
+            data-id={record.id}
+            aria-current={record.id === run}
+            onClick={() => openRun(record.id)}
+            rightSection={<StateBadge state={record.state} message={record.message} />}
           >
-            <span className={classes['choice']} title={one.name}>
-              {one.name}
+            <span className={classes['choice']} title={record.name}>
+              {record.name}
             </span>
-            <span className={classes['quiet']}>{t('step', { step: one.step })}</span>
+            <span className={classes['quiet']}>{t('step', { step: record.step })}</span>
           </Menu.Item>
         ))}
         {sessions.length > 0 && <Menu.Divider />}
@@ -58,7 +58,7 @@ export function RunMenu() {
   )
 }
 
-/** Compare the run that is open with another one. */
+/** Compare the open run with another one. */
 function CompareItem() {
   const action = useOffered((offered) => offered.actions['compare.with'])
   if (!action) return null

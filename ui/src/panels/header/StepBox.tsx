@@ -9,7 +9,7 @@ import classes from './header.module.css'
 import { lastStep } from './reasons'
 import { headerTexts } from './texts'
 
-/** The step that is shown; where the run can, a click asks for another. */
+/** The step shown; if the run can go to other steps, a click opens a field for the step. */
 export function StepBox(props: { session: Session; isAsking: boolean; ask: (isAsking: boolean) => void }) {
   const { session, isAsking, ask } = props
   const { t } = useTranslation(headerTexts)

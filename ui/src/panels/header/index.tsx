@@ -28,7 +28,7 @@ import { useRunActions } from './useRunActions'
 
 const SIZE = 17
 
-/** What runs, at which step it is, and what moves it. */
+/** The header: the run, its step, and the buttons that control it. */
 export function Header() {
   const { t } = useTranslation(headerTexts)
   const { data: session } = useSession()
@@ -108,12 +108,12 @@ function StepPosition({ session }: { session: Session }) {
   )
 }
 
-/** The operator at which the run is stopped, if it stops at operators. */
+/** The operator at which the run is stopped, if any. */
 function StoppedAt({ session }: { session: Session }) {
   const { t } = useTranslation(headerTexts)
   const selectNode = useView((view) => view.selectNode)
   if (!session.node) return null
-  const rank = session.ranks.find((one) => one.node === session.node)?.rank ?? 0
+  const rank = session.ranks.find((record) => record.node === session.node)?.rank ?? 0
   return (
     <Tooltip label={t('stoppedAt', { node: session.node })} multiline maw={480}>
       <UnstyledButton
@@ -127,7 +127,7 @@ function StoppedAt({ session }: { session: Session }) {
   )
 }
 
-/** How far the work is that the run does now. */
+/** The progress of the run's current work. */
 function Progress() {
   const progress = useProgress()
   if (!progress) return null

@@ -6,11 +6,11 @@ function session(change: Partial<Session>, capabilities: Partial<Capabilities> =
   return { state: 'paused', step: 3, ...change, capabilities } as unknown as Session
 }
 
-test('what can be done has no reason', () => {
+test('an available action has no reason', () => {
   expect(whyNot(session({}, { can_step: true }), 'can_step', true)).toBeUndefined()
 })
 
-test('without the server nothing can be done', () => {
+test('without the server no action is available', () => {
   expect(whyNot(session({}, { can_step: true }), 'can_step', false)).toBe('server')
 })
 
@@ -27,11 +27,11 @@ test.each([
   [session({ step: 0 }, { live: true }), 'can_step_back', 'firstStep'],
   [session({}, { live: true }), 'can_go_to_step', 'back'],
   [session({}), 'can_recheck', 'noWatchpoint'],
-] as const)('the reason is said: %#', (given, can, reason) => {
+] as const)('an unavailable action has a reason: %#', (given, can, reason) => {
   expect(whyNot(given, can, true)).toBe(reason)
 })
 
-test('of a training the last step is the one at which it stands', () => {
+test('the last step of a training is the one at which it is stopped', () => {
   expect(lastStep(session({ present_step: 9 }, { live: true }))).toBe(9)
   expect(lastStep(session({}, { live: true }))).toBe(3)
   expect(lastStep(session({ total_steps: 20 }))).toBe(20)

@@ -1,6 +1,6 @@
 import type { Capabilities, Session } from '~/api/types'
 
-/** Texts below `why` of the header. */
+/** Keys of the header's texts under `why`. */
 export type Reason =
   | Session['state']
   | 'server'
@@ -17,7 +17,7 @@ type Can = {
   [K in keyof Capabilities]-?: K extends `can_${string}` ? K : never
 }[keyof Capabilities]
 
-/** Why something cannot be done in a session now; undefined if it can. */
+/** Return why an action is unavailable in a session; undefined if it is available. */
 export function whyNot(session: Session, can: Can, isConnected: boolean): Reason | undefined {
   if (!isConnected) return 'server'
   if (session.capabilities[can]) return undefined
@@ -42,7 +42,7 @@ export function whyNot(session: Session, can: Can, isConnected: boolean): Reason
   }
 }
 
-/** The last step that can be gone to; null if that is not known. */
+/** Return the last step that can be shown; null if it is not known. */
 export function lastStep(session: Session): number | null {
   return session.total_steps ?? (session.capabilities.live ? (session.present_step ?? session.step) : null)
 }

@@ -11,7 +11,7 @@ import { useActions } from '~/state/useActions'
 import { whyNot, type Reason } from './reasons'
 import { headerTexts } from './texts'
 
-/** All that moves the run, offered as actions; `steps` at a time, `askStep` opens the field for a step. */
+/** Offer the actions that control the run; `steps` is the step size, `askStep` opens the field for a step. */
 export function useRunActions(steps: number, askStep: () => void): void {
   const { t, i18n } = useTranslation(headerTexts)
   const { data: session } = useSession()
@@ -36,7 +36,7 @@ export function useRunActions(steps: number, askStep: () => void): void {
         },
         confirmProps: { color: 'red' },
         cancelProps: { 'data-autofocus': true },
-        // A training that is lost cannot be told; its run is only forgotten.
+        // Only a live training takes the command; any other session is closed.
         onConfirm: () => (isLive ? command({ action: 'terminate' }) : void close()),
       })
     const offered: Omit<Action, 'group'>[] = [
@@ -104,8 +104,8 @@ export function useRunActions(steps: number, askStep: () => void): void {
         run: terminate,
       },
     ]
-    return offered.map((one) => ({ ...one, group: t('group.run') }))
-    // The texts are others in another language.
+    return offered.map((action) => ({ ...action, group: t('group.run') }))
+    // The texts depend on the language.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [session, run, isConnected, steps, askStep, command, t, i18n.language])
   useActions(actions)

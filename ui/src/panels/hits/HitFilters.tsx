@@ -6,19 +6,21 @@ import { noFilter, type HitFilter } from './hitPages'
 import classes from './hits.module.css'
 import { hitsTexts } from './texts'
 
-/** Only hits of one rank, graph or watchpoint; what there is only one of is not asked for. */
+/** Filters by rank, graph and watchpoint; a filter with only one choice is not shown. */
 export function HitFilters({ filter, change }: { filter: HitFilter; change: (filter: HitFilter) => void }) {
   const { t } = useTranslation(hitsTexts)
   const words = useConditionWords()
   const { data: session } = useSession()
   const { data: watchpoints = [] } = useWatchpoints()
   const ranks = session?.ranks ?? []
-  // Those of the step that is shown; variants that ran in other steps have no hits now.
-  const graphs = (useGraphs().data ?? []).flatMap((one) => (one.ran ? [one.name] : []))
-  const hitting = watchpoints.filter((one) => one.hits > 0 || one.id === filter.watchpoint)
+  // Graphs of the step shown; variants that ran in other steps have no hits now.
+  const graphs = (useGraphs().data ?? []).flatMap((graph) => (graph.ran ? [graph.name] : []))
+  const hitting = watchpoints.filter(
+    (watchpoint) => watchpoint.hits > 0 || watchpoint.id === filter.watchpoint,
+  )
   const set = (part: Partial<HitFilter>) => {
     const next = { ...filter, ...part }
-    change(Object.values(next).every((one) => one === null) ? noFilter : next)
+    change(Object.values(next).every((value) => value === null) ? noFilter : next)
   }
   if (ranks.length < 2 && graphs.length < 2 && hitting.length < 2 && filter === noFilter) return null
   return (
@@ -28,7 +30,10 @@ export function HitFilters({ filter, change }: { filter: HitFilter; change: (fil
           aria-label={t('rank')}
           placeholder={t('anyRank')}
           clearable
-          data={ranks.map((one) => ({ value: String(one.rank), label: t('rankOf', { rank: one.rank }) }))}
+          data={ranks.map((record) => ({
+            value: String(record.rank),
+            label: t('rankOf', { rank: record.rank }),
+          }))}
           value={filter.rank === null ? null : String(filter.rank)}
           onChange={(rank) => set({ rank: rank === null ? null : Number(rank) })}
         />
@@ -50,9 +55,9 @@ export function HitFilters({ filter, change }: { filter: HitFilter; change: (fil
           placeholder={t('anyWatchpoint')}
           clearable
           comboboxProps={{ width: 260, position: 'bottom-start' }}
-          data={hitting.map((one) => ({
-            value: String(one.id),
-            label: `${one.id} · ${words.label(one.condition)} (${one.hits})`,
+          data={hitting.map((watchpoint) => ({
+            value: String(watchpoint.id),
+            label: `${watchpoint.id} · ${words.label(watchpoint.condition)} (${watchpoint.hits})`,
           }))}
           value={filter.watchpoint === null ? null : String(filter.watchpoint)}
           onChange={(watchpoint) => set({ watchpoint: watchpoint === null ? null : Number(watchpoint) })}

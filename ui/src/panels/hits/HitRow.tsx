@@ -11,7 +11,7 @@ import { useView } from '~/state/store'
 import classes from './hits.module.css'
 import { hitsTexts } from './texts'
 
-/** A node with its hits: which tensors, which conditions, what was found and what the limit is. */
+/** A node with its hits: tensors, conditions, measured values and limits. */
 export function HitRow({ hits }: { hits: NodeHits }) {
   const { t } = useTranslation(hitsTexts)
   const { data: session } = useSession()
@@ -27,7 +27,7 @@ export function HitRow({ hits }: { hits: NodeHits }) {
       data-node={hits.node}
       data-rank={hits.rank}
       data-selected={isSelected}
-      // The keyboard has the button.
+      // Keyboard users have the button.
       onClick={select}
     >
       <button
@@ -37,7 +37,7 @@ export function HitRow({ hits }: { hits: NodeHits }) {
         title={`${hits.graph}/${hits.node}`}
       >
         <span className={classes['node']}>
-          {/* The last part always shows; what is cut off is the beginning of the path. */}
+          {/* The last part is always visible; the beginning of the path is truncated. */}
           <span className={classes['scope']}>
             <bdi>{hits.node.slice(0, at)}</bdi>
           </span>

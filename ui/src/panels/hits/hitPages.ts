@@ -4,7 +4,7 @@ import { keys, path, useIsSelected } from '~/api/queries'
 import type { HitPage, NodeHits } from '~/api/types'
 import { useView, type NodeChoice } from '~/state/store'
 
-/** Nodes that are read at a time. */
+/** Nodes per request. */
 export const PAGE = 50
 
 export interface HitFilter {
@@ -25,24 +25,24 @@ function pageQuery(run: string, filter: HitFilter, page: number) {
   }
 }
 
-/** The first page, which says how many nodes there are. */
+/** The first page, with the total number of nodes. */
 export function useFirstHits(filter: HitFilter) {
   const run = useView((view) => view.run)
   return useQuery(pageQuery(run, filter, 0))
 }
 
-/** The nodes at some positions of the list, those that have been read. */
+/** The nodes at some positions of the list, as far as they have been loaded. */
 export function useHitsAt(filter: HitFilter, positions: readonly number[]): Map<number, NodeHits> {
   const run = useView((view) => view.run)
   const pages = [...new Set(positions.map((position) => Math.floor(position / PAGE)))]
   const read = useQueries({ queries: pages.map((page) => pageQuery(run, filter, page)) })
-  const found = new Map<number, NodeHits>()
+  const nodes = new Map<number, NodeHits>()
   for (const { data } of read)
-    data?.nodes.forEach((node, position) => found.set(data.offset + position, node))
-  return found
+    data?.nodes.forEach((node, position) => nodes.set(data.offset + position, node))
+  return nodes
 }
 
-/** Where the selected node is in the list; null if it has no hits that are listed. */
+/** The position of the selected node in the list; null if it has no listed hits. */
 export function usePositionOf(node: NodeChoice | null, filter: HitFilter): number | null {
   const run = useView((view) => view.run)
   const isSelected = useIsSelected()
@@ -53,9 +53,9 @@ export function usePositionOf(node: NodeChoice | null, filter: HitFilter): numbe
     enabled: run !== '' && node !== null,
   })
   if (!data || !node) return null
-  const named = data.nodes.findIndex((one) => one.node === node.name)
+  const named = data.nodes.findIndex((other) => other.node === node.name)
   const exact = data.nodes.findIndex(isSelected)
-  // The same node of a further rank may be on the next page.
+  // The same node of another rank may be on the next page.
   const position = exact >= 0 ? exact : named
   return position < 0 ? null : data.offset + position
 }

@@ -16,7 +16,7 @@ import { hitsTexts } from './texts'
 
 const ROW_HEIGHT = 96
 
-/** The nodes that have hits at the step shown, each with what was found and what the limit is. */
+/** The nodes with hits at the step shown, with measured values and limits. */
 export function Hits() {
   const { t } = useTranslation(hitsTexts)
   const { data: session } = useSession()
@@ -36,8 +36,8 @@ export function Hits() {
       )}
       {isPending ? (
         <div className={classes['pending']} aria-busy>
-          {[0, 1, 2].map((one) => (
-            <Skeleton key={one} height={ROW_HEIGHT - 12} mb={12} />
+          {[0, 1, 2].map((index) => (
+            <Skeleton key={index} height={ROW_HEIGHT - 12} mb={12} />
           ))}
         </div>
       ) : error ? (
@@ -51,7 +51,7 @@ export function Hits() {
   )
 }
 
-/** As many rows as there are nodes, of which only those in sight are drawn, and read. */
+/** A virtualised list that renders and loads only the visible nodes. */
 function List({ filter, total, label }: { filter: HitFilter; total: number; label: string }) {
   const scroller = useRef<HTMLDivElement>(null)
   const node = useView((view) => view.node)
@@ -93,7 +93,7 @@ function List({ filter, total, label }: { filter: HitFilter; total: number; labe
   )
 }
 
-/** What goes on hitting, and stops the run no more. */
+/** The note on hits that continue and no longer stop the run. */
 function Ongoing({ step, since, tensors }: NonNullable<Session['ongoing']>) {
   const { t } = useTranslation(hitsTexts)
   return (

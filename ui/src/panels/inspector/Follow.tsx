@@ -15,14 +15,14 @@ import { inspectorTexts } from './texts'
 const HEIGHT = 68
 const MARGIN = { left: 8, right: 8, top: 12, bottom: 4 }
 
-/** A statistic of a tensor over all steps where it is known. */
+/** A statistic of a tensor over all steps at which it is known. */
 export function Follow({ record }: { record: TensorRecord }) {
   const { t } = useTranslation(inspectorTexts)
   const run = useView((view) => view.run)
   const { data: session } = useSession()
   const [statistic, setStatistic] = useState<StatisticName>('abs_mean')
   const address = withoutStep(record.address)
-  // While a run goes on its history would be read over and over; it is read again when the run stands.
+  // Refetched only when the run is stopped: while it runs, the history would be fetched over and over.
   const at = session?.state === 'running' ? 'running' : `${session?.step ?? 0} ${session?.node ?? ''}`
   const { data, isPending } = useQuery({
     queryKey: keys.graphs(run, 'history', address, at),
@@ -67,18 +67,18 @@ function Curve({ points, step, statistic }: { points: Point[]; step: number; sta
     width: Math.max(0, width - MARGIN.left - MARGIN.right),
     height: HEIGHT - MARGIN.top - MARGIN.bottom,
   }
-  const across = (one: number) =>
+  const across = (number: number) =>
     MARGIN.left +
-    (last.step === first.step ? 0.5 : (one - first.step) / (last.step - first.step)) * area.width
+    (last.step === first.step ? 0.5 : (number - first.step) / (last.step - first.step)) * area.width
   const down = (value: number) =>
     MARGIN.top + (most === least ? 0.5 : (most - value) / (most - least)) * area.height
-  const point = points[pointed ?? points.findIndex((one) => one.step === step)] ?? last
-  const marks = [point.hasNan ? 'NaN' : '', point.hasInf ? 'Inf' : ''].filter(Boolean).join(', ')
+  const current = points[pointed ?? points.findIndex((point) => point.step === step)] ?? last
+  const marks = [current.hasNan ? 'NaN' : '', current.hasInf ? 'Inf' : ''].filter(Boolean).join(', ')
   const pressed = (event: KeyboardEvent) => {
     const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key]
     if (move === undefined) return
     event.preventDefault()
-    setPointed(Math.max(0, Math.min(points.length - 1, (pointed ?? points.indexOf(point)) + move)))
+    setPointed(Math.max(0, Math.min(points.length - 1, (pointed ?? points.indexOf(current)) + move)))
   }
   return (
     <>
@@ -116,24 +116,30 @@ function Curve({ points, step, statistic }: { points: Point[]; step: number; sta
             <polyline
               key={part[0]?.step}
               className={styles.polyline}
-              points={part.map((one) => `${across(one.step)},${down(one.value ?? 0)}`).join(' ')}
+              points={part.map((point) => `${across(point.step)},${down(point.value ?? 0)}`).join(' ')}
             />
           ),
         )}
         {points
-          .filter((one) => one.hasNan || one.hasInf)
-          .map((one) => (
-            <text key={one.step} x={across(one.step)} y={9} className={styles.curveMark} textAnchor="middle">
-              {one.hasNan ? '✕' : '▲'}
+          .filter((point) => point.hasNan || point.hasInf)
+          .map((point) => (
+            <text
+              key={point.step}
+              x={across(point.step)}
+              y={9}
+              className={styles.curveMark}
+              textAnchor="middle"
+            >
+              {point.hasNan ? '✕' : '▲'}
             </text>
           ))}
-        {point.value !== null && (
-          <circle cx={across(point.step)} cy={down(point.value)} r={3.5} className={styles.shownPoint} />
+        {current.value !== null && (
+          <circle cx={across(current.step)} cy={down(current.value)} r={3.5} className={styles.shownPoint} />
         )}
       </svg>
       <div className={styles.curveText} aria-live="polite">
         <span className="mono">
-          {t(points.length === 1 ? 'oneStep' : 'atStep', { step: point.step, value: short(point.value) })}
+          {t(points.length === 1 ? 'oneStep' : 'atStep', { step: current.step, value: short(current.value) })}
         </span>
         {marks && <b className={styles.alarm}>{t('stepMarks', { marks })}</b>}
         {values.length > 1 && (

@@ -8,12 +8,12 @@ import { useView } from '~/state/store'
 import styles from './inspector.module.css'
 import { inspectorTexts } from './texts'
 
-/** The lines of code that made a node, one's own first; each leads to all nodes that it made. */
+/** The source lines of a node, user code first; each links to all nodes of the line. */
 export function Source({ node }: { node: NodeRecord }) {
   const { t } = useTranslation(inspectorTexts)
   const [isAll, setAll] = useState(false)
-  const own = node.stack.filter((frame) => frame.is_user_code)
-  const few = own.length > 0 ? own : node.stack.slice(0, 1)
+  const userFrames = node.stack.filter((frame) => frame.is_user_code)
+  const few = userFrames.length > 0 ? userFrames : node.stack.slice(0, 1)
   const frames = isAll ? node.stack : few
   return (
     <section data-testid="node-source">

@@ -12,13 +12,13 @@ import { tensorTexts } from '../tensor/texts'
 import styles from './inspector.module.css'
 import { inspectorTexts } from './texts'
 
-/** In graphs of agents: the constant that stands for what comes from no node. */
+/** The constant that represents values from outside the graph, in graphs reported by agents. */
 const UNSEEN = 'Default--outside'
 
-/** So many inputs or outputs are shown at once. */
+/** Number of inputs or outputs shown at first. */
 const FEW = 24
 
-/** Inputs and outputs of a node: what they are, what is in them, and ways to look at them. */
+/** The inputs and outputs of a node: types, statistics, and buttons to view them. */
 export function Tensors(props: {
   node: NodeRecord | undefined
   records: TensorRecord[] | undefined
@@ -32,9 +32,9 @@ export function Tensors(props: {
     <>
       {(['input', 'output'] as const).map((io) => {
         const slots = io === 'input' ? node.inputs : node.outputs
-        const found = (records ?? []).filter((record) => record.io === io)
-        // A dumped file may say of a slot of which the graph does not.
-        const numbers = [...new Set([...slots.map((one) => one.slot), ...found.map((one) => one.slot)])]
+        const matching = (records ?? []).filter((record) => record.io === io)
+        // A dump may have a slot that the graph does not have.
+        const numbers = [...new Set([...slots, ...matching].map(({ slot }) => slot))]
         if (numbers.length === 0) return null
         return (
           <section key={io}>
@@ -45,8 +45,8 @@ export function Tensors(props: {
             <Rows
               {...props}
               rows={numbers.map((number) => ({
-                slot: slots.find((one) => one.slot === number) ?? { ...EMPTY, slot: number, io },
-                record: found.find((one) => one.slot === number),
+                slot: slots.find((slot) => slot.slot === number) ?? { ...EMPTY, slot: number, io },
+                record: matching.find((record) => record.slot === number),
                 isRead: records !== undefined,
               }))}
               node={node}
@@ -164,7 +164,7 @@ function Row(
   )
 }
 
-/** What is in a tensor, as far as it is known: the value of a scalar, or statistics; NaN and infinities first. */
+/** The known numbers of a tensor: the value of a scalar or statistics, with counts of NaN and infinities. */
 function Numbers({ record }: { record: TensorRecord | undefined }) {
   const { t } = useTranslation(inspectorTexts)
   const { t: tensor } = useTranslation(tensorTexts)

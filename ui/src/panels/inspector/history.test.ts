@@ -17,10 +17,10 @@ it('draws no line where a number is not known', () => {
   ]
   const points = pointsOf(rows, 'mean')
   expect(points[2]).toEqual({ step: 3, value: null, hasNan: true, hasInf: false })
-  expect(segments(points).map((part) => part.map((one) => one.step))).toEqual([[1, 2], [4]])
+  expect(segments(points).map((part) => part.map((point) => point.step))).toEqual([[1, 2], [4]])
 })
 
-it('takes a count that was not recorded for unknown, not for 0', () => {
+it('treats a count that was not recorded as unknown, not as 0', () => {
   const rows = [row(1, { zero_count: 4 }), row(2, { zero_count: 0, unknown: ['zero_count'] })]
-  expect(pointsOf(rows, 'zeros').map((one) => one.value)).toEqual([50, null])
+  expect(pointsOf(rows, 'zeros').map((point) => point.value)).toEqual([50, null])
 })

@@ -4,7 +4,7 @@ import type { Statistics, StatisticsRow } from '~/api/types'
 export const STATISTICS = [...MEASURES, 'zeros', 'nan_count', 'inf_count'] as const
 export type StatisticName = (typeof STATISTICS)[number]
 
-/** One step of a curve; null where the number does not exist or was not recorded. */
+/** A point of a curve; the value is null if it does not exist or was not recorded. */
 export interface Point {
   step: number
   value: number | null
@@ -36,17 +36,17 @@ function numberOf(statistics: Statistics, name: StatisticName): number | null {
   return statistics[name] ?? null
 }
 
-/** The runs of points between gaps, so that no line is drawn where nothing is known. */
+/** Split points at gaps, so that no line is drawn across unknown values. */
 export function segments(points: readonly Point[]): Point[][] {
-  const found: Point[][] = []
+  const parts: Point[][] = []
   let last: Point[] = []
   for (const point of points) {
     if (point.value === null) {
       last = []
       continue
     }
-    if (last.length === 0) found.push(last)
+    if (last.length === 0) parts.push(last)
     last.push(point)
   }
-  return found
+  return parts
 }

@@ -18,10 +18,10 @@ import { Source } from './Source'
 import { Tensors } from './Tensors'
 import { inspectorTexts } from './texts'
 
-/** Consumers that are listed at first. */
+/** Number of consumers listed at first. */
 const FEW = 12
 
-/** All of the selected node: what it is, its tensors, its code, how to get at it from Python. */
+/** The details of the selected node: type, tensors, source code, and Python to access it. */
 export function Inspector() {
   const { t } = useTranslation(inspectorTexts)
   const node = useView((view) => view.node)
@@ -81,7 +81,7 @@ function Inspected({ name }: { name: string }) {
   )
 }
 
-/** The tensor that was chosen, else the first output on which something hit, else the first output. */
+/** Return the chosen tensor, else the first output with a hit, else the first output or input. */
 function chosenOf(records: TensorRecord[], slot: string | null): TensorRecord | null {
   const outputs = records.filter((record) => record.io === 'output')
   return (
@@ -132,27 +132,27 @@ function Head({ name, node }: { name: string; node: NodeRecord | undefined }) {
   )
 }
 
-/** The graph of the node with the steps in which it ran; of several that have it, what they are. */
+/** The graph of the node with the steps in which it ran; a tooltip lists all graphs that have the node. */
 function Variant({ node }: { node: NodeRecord }) {
   const { t } = useTranslation(inspectorTexts)
   const { data: graphs = [] } = useGraphs()
   const graphName = useGraphName()
-  const shown = graphs.find((one) => one.name === node.graph)
-  const own = graphs.filter((one) => node.graphs.includes(one.name))
+  const shown = graphs.find((graph) => graph.name === node.graph)
+  const variants = graphs.filter((graph) => node.graphs.includes(graph.name))
   if (graphs.length < 2 || shown === undefined || shown.rank !== node.rank) return node.graph
-  const total = { count: graphs.length, own: own.length }
+  const total = { count: graphs.length, variants: variants.length }
   return (
-    <Tooltip label={t('inGraphs', { graphs: own.map(graphName).join(', ') })} multiline maw={420}>
+    <Tooltip label={t('inGraphs', { graphs: variants.map(graphName).join(', ') })} multiline maw={420}>
       <span tabIndex={0} data-testid="node-variant" data-absent={!shown.ran || undefined}>
         {graphName(shown)}
         {' · '}
-        {t(!shown.ran ? 'notInStep' : own.length === graphs.length ? 'inAll' : 'inSome', total)}
+        {t(!shown.ran ? 'notInStep' : variants.length === graphs.length ? 'inAll' : 'inSome', total)}
       </span>
     </Tooltip>
   )
 }
 
-/** Ready-made Python for the chosen tensor. */
+/** A Python snippet for the chosen tensor. */
 function Snippet({ record }: { record: TensorRecord }) {
   const { t } = useTranslation(inspectorTexts)
   const run = useView((view) => view.run)

@@ -2,7 +2,7 @@ import type { TensorRecord } from '~/api/types'
 
 const quoted = (text: string) => JSON.stringify(text)
 
-/** Python that reads a tensor from the debug server, as it is shown. */
+/** Return Python code that reads the tensor shown from the debug server. */
 export function serverSnippet(record: TensorRecord, run: string, server: string): string {
   return `import tensight
 
@@ -13,11 +13,11 @@ values = tensor.numpy()
 `
 }
 
-/** Python that reads a tensor from a dump, without a server. */
+/** Return Python code that reads a tensor from a dump, without a server. */
 export function dumpSnippet(record: TensorRecord, dump: string): string {
   return `from tensight.dumps import open_dump, read_tensor
 
-dump = open_dump(${quoted(dump)})  # where the dump is
+dump = open_dump(${quoted(dump)})  # path of the dump
 tensor = dump.tensor(${quoted(record.address)})
 values = read_tensor(tensor)
 `

@@ -22,7 +22,7 @@ interface FiltersProps {
   children: ReactNode
 }
 
-/** The name to look for, and behind a button all other filters; what they ask for is seen when they are hidden, too. */
+/** The filter by name and, behind a button, all other filters; active filters remain visible as chips. */
 export function Filters({ input, filter, graphs, onChange, onDown, children }: FiltersProps) {
   const { t } = useTranslation(nodesTexts)
   const isOpen = useTreeState((tree) => tree.hasMoreFilters)
@@ -137,12 +137,12 @@ export function Filters({ input, filter, graphs, onChange, onDown, children }: F
                 value={graph || ALL}
                 data={[
                   { value: ALL, label: t('allGraphs') },
-                  ...graphs.map((one) => ({
-                    value: one.name,
+                  ...graphs.map((record) => ({
+                    value: record.name,
                     label: t('graphSize', {
-                      name: graphName(one),
-                      count: one.nodes,
-                      nodes: count(one.nodes),
+                      name: graphName(record),
+                      count: record.nodes,
+                      nodes: count(record.nodes),
                     }),
                   })),
                 ]}

@@ -16,7 +16,7 @@ import {
 import type { TreeEntry } from '~/api/types'
 import classes from './nodes.module.css'
 
-/** What a row is, in one word; each has an icon and a name. */
+/** The kind of a row; each has an icon and a name. */
 export type EntryKind =
   TreeEntry['kind'] | 'dynamic' | 'weight' | 'frozen' | 'state' | 'gradient' | 'activation'
 
@@ -48,7 +48,7 @@ export function entryKind(entry: Pick<TreeEntry, 'kind' | 'roles' | 'dynamic_sha
   return entry.dynamic_shape ? 'dynamic' : kind
 }
 
-/** The sign of a row's kind; its colour only repeats what its shape says. */
+/** The icon of a row's kind; its colour only repeats the meaning of its shape. */
 export function KindIcon({ kind, label }: { kind: EntryKind; label?: string }) {
   const Sign = icons[kind]
   const named = label === undefined ? { 'aria-hidden': true } : { role: 'img', 'aria-label': label }

@@ -23,7 +23,7 @@ export interface RowMenuState {
   y: number
 }
 
-/** What can be done with a row, as a menu where the mouse was clicked. */
+/** The context menu of a row. */
 export function RowMenu(props: {
   menu: RowMenuState | null
   onClose: () => void

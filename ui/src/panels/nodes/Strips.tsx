@@ -6,11 +6,11 @@ import { useConditionWords } from '~/parts/conditionWords'
 import { count } from '~/parts/numbers'
 import { useView } from '~/state/store'
 import classes from './nodes.module.css'
-import { MOST_FOUND_IN_TREE } from './pages'
+import { MOST_IN_TREE } from './pages'
 import { nodesTexts } from './texts'
 import { useTreeState } from './treeState'
 
-/** Whose ticks the tree shows, with all and none of them. */
+/** The watchpoint whose ticks the tree shows, with buttons to tick all nodes or none. */
 export function TickStrip(props: {
   watchpoint: Watchpoint
   isFiltered: boolean
@@ -54,15 +54,15 @@ export function TickStrip(props: {
   )
 }
 
-/** How many nodes were found, and whether they are shown in their scopes. */
-export function FoundStrip(props: { total: number | undefined; isTree: boolean; onClear: () => void }) {
+/** The number of nodes that match the filters, with a switch between tree and list. */
+export function SearchStrip(props: { total: number | undefined; isTree: boolean; onClear: () => void }) {
   const { t } = useTranslation(nodesTexts)
   const isList = useTreeState((tree) => tree.isList)
   const set = useTreeState((tree) => tree.set)
   const { total, isTree } = props
-  const isTooMany = total !== undefined && total > MOST_FOUND_IN_TREE
+  const isTooMany = total !== undefined && total > MOST_IN_TREE
   const hint = isTooMany
-    ? t('tooManyForTree', { most: count(MOST_FOUND_IN_TREE) })
+    ? t('tooManyForTree', { most: count(MOST_IN_TREE) })
     : t(isTree ? 'asList' : 'asTree')
   return (
     <div className={classes['strip']} role="status" data-testid="found-strip">

@@ -15,7 +15,7 @@ const LONG = 24
 const KEPT_END = 12
 const MOST_KEPT = 17
 
-/** How far the box of a row is ticked; null: it has none. */
+/** State of the checkbox of a row; null: it has none. */
 export type Tick = 'none' | 'some' | 'all' | 'never' | 'unknown' | null
 
 interface TreeRowProps {
@@ -28,11 +28,11 @@ interface TreeRowProps {
   tick: Tick
   /** Why ticks cannot be changed now. */
   locked: string | undefined
-  /** What of the name was searched for. */
+  /** The part of the name that was searched for. */
   searched: string
-  /** In which variants of the program it is, where that is not seen from the row around it. */
+  /** The variants of the program that have the row, if they differ from those of its parent row. */
   mark: string
-  /** The same in full; empty: in all. */
+  /** All variants that have the row; empty: all of the program. */
   markTitle: string
   /** None of these ran in the step shown. */
   isAbsent: boolean
@@ -53,22 +53,22 @@ export const TreeRow = memo(
       </div>
     )
   },
-  ({ attributes, ...one }, { attributes: others, ...other }) =>
-    Object.entries(one).every(([name, value]) => value === other[name as keyof typeof other]) &&
-    attributes.id === others.id &&
-    attributes.style.top === others.style.top &&
-    attributes['data-cursor'] === others['data-cursor'],
+  ({ attributes, ...before }, { attributes: nextAttributes, ...after }) =>
+    Object.entries(before).every(([name, value]) => value === after[name as keyof typeof after]) &&
+    attributes.id === nextAttributes.id &&
+    attributes.style.top === nextAttributes.style.top &&
+    attributes['data-cursor'] === nextAttributes['data-cursor'],
 )
 
 function Loading({ t, row, attributes }: TreeRowProps & { row: Extract<Row, { kind: 'loading' }> }) {
   const { page, depth, nth } = row
-  const want = useTreeState((state) => state.want)
-  useEffect(() => want(page), [want, page])
+  const requestPage = useTreeState((state) => state.requestPage)
+  useEffect(() => requestPage(page), [requestPage, page])
   return (
     <div {...attributes} className={tree['row']} aria-busy aria-label={t('loading')}>
       <Indent depth={depth} />
       <span className={tree['twist']} />
-      {/* As uneven as names are. */}
+      {/* As uneven as names. */}
       <span className={tree['waiting']} style={{ width: 60 + ((nth * 37) % 70) }} />
     </div>
   )
@@ -153,21 +153,21 @@ function Entry(props: TreeRowProps & { row: EntryRow }) {
   )
 }
 
-/** What the name does not say: where a found node is, or of what type, unless it is called `Conv2D-op12`. */
+/** Return what the name does not show: the scope of a matching node, or its type unless the name starts with it. */
 function note({ entry, below }: EntryRow): string {
   if (below !== undefined) return below
   if (entry.kind !== 'operator') return ''
   return entry.label.toLowerCase().startsWith(entry.type.toLowerCase()) ? '' : entry.type
 }
 
-/** Where the end of a long name begins, which is always seen: at a word if there is one. */
+/** Return the start of the end of a long name, which stays visible: at a word boundary if possible. */
 function cutOf(name: string): number {
   if (name.length <= LONG) return name.length
   const word = name.slice(-MOST_KEPT, -4).search(/[._/-]/)
   return word === -1 ? name.length - KEPT_END : name.length - MOST_KEPT + word
 }
 
-/** A long name is cut where it says least: `transformer.blo…36.weight`. */
+/** A name; a long one is truncated in the middle: `transformer.blo…36.weight`. */
 function Name({ name, searched }: { name: string; searched: string }) {
   const cut = cutOf(name)
   const from = searched ? name.toLowerCase().indexOf(searched.toLowerCase()) : -1

@@ -2,12 +2,12 @@ import type { operations } from '~/api/schema'
 
 export type Kind = '' | 'weight' | 'gradient' | 'activation'
 
-/** What the rows of the tree are narrowed down to, beside the graph. */
+/** The filters of the tree, apart from the graph. */
 export interface Filter {
   name: string
   type: string
   kind: Kind
-  /** A part of a line of the stack; `net.py:49` is that line, and none of those from 490 on. */
+  /** Part of a line of the stack; `net.py:49` matches line 49, but not 490. */
   stack: string
 }
 
@@ -33,12 +33,12 @@ export function searchQuery(filter: Filter): SearchQuery {
   return query
 }
 
-/** The server writes a line as `file:line  code`; the end of a long path is what tells it from others. */
+/** Return the query for a stack line, which the server writes as `file:line  code`; of a long path, the end is kept. */
 export function stackText(line: string): string {
   return (/:\d+$/.test(line) ? `${line}  ` : line).slice(-LONGEST_STACK)
 }
 
-/** `net.py:49` for `/home/me/net.py:49`. */
+/** Return `net.py:49` for `/home/me/net.py:49`. */
 export function shortLine(line: string): string {
   return line.slice(line.lastIndexOf('/') + 1)
 }

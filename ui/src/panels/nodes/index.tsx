@@ -20,7 +20,7 @@ import { forgetPages, treePage, useTreeView } from './pages'
 import { openBelow, openChain } from './reveal'
 import { graphOf, isBranch, rowKey, type EntryRow, type Row } from './rows'
 import { RowMenu, type RowMenuState } from './RowMenu'
-import { FoundStrip, TickStrip } from './Strips'
+import { SearchStrip, TickStrip } from './Strips'
 import { nodesTexts } from './texts'
 import { TreeRow } from './TreeRow'
 import { useTreeState } from './treeState'
@@ -31,7 +31,7 @@ import { useTicking } from './useTicking'
 const TYPING_MS = 150
 const ROW_HEIGHT = 22
 
-/** The tree of all nodes: filtered, ticked for a watchpoint, and always at the node that is selected. */
+/** The tree of all nodes, with filters and ticks for a watchpoint; it follows the selected node. */
 export function Nodes() {
   const { t } = useTranslation(nodesTexts)
   const client = useQueryClient()
@@ -49,7 +49,7 @@ export function Nodes() {
   const [settled] = useDebouncedValue(filter, TYPING_MS)
   const view = useTreeView()
   const shown = useRows(view, settled)
-  const { rows, graph, isFiltered, isTree, found } = shown
+  const { rows, graph, isFiltered, isTree, search } = shown
   const selection = useSelection(view, shown)
   const ticking = useTicking(view, settled, shown)
   const [menu, setMenu] = useState<RowMenuState | null>(null)
@@ -114,7 +114,7 @@ export function Nodes() {
         keys: 'alt+shift+C',
         group: t('group'),
         run: () => {
-          const branches = rows.known().filter((row) => row.kind === 'entry' && isBranch(row.entry))
+          const branches = rows.loadedRows().filter((row) => row.kind === 'entry' && isBranch(row.entry))
           if (isFiltered) setTree({ closed: new Set(branches.map((row) => row.key)) })
           else setTree({ open: new Set([rowKey(graph, '', true)]) })
         },
@@ -124,7 +124,7 @@ export function Nodes() {
   )
   useActions(actions)
 
-  const rank = session?.ranks.find((one) => one.rank === view.rank)
+  const rank = session?.ranks.find((record) => record.rank === view.rank)
   const here = rank?.node ?? ''
   const variants = useVariants()
   return (
@@ -137,7 +137,7 @@ export function Nodes() {
           onChange={change}
           onDown={() => {
             const first =
-              rows.known().find((row) => row.kind === 'entry' && row.isOpen === null) ?? rows.at(0)
+              rows.loadedRows().find((row) => row.kind === 'entry' && row.isOpen === null) ?? rows.at(0)
             if (isFiltered && first) setTree({ cursor: first.key, target: first.key })
             tree.current?.focus()
           }}
@@ -146,7 +146,7 @@ export function Nodes() {
           <ActionButton id="nodes.collapse" icon={<IconFoldUp size={15} />} />
         </Filters>
         <AddedLegend isStrip />
-        {isFiltered && <FoundStrip total={found.total} isTree={isTree} onClear={clear} />}
+        {isFiltered && <SearchStrip total={search.total} isTree={isTree} onClear={clear} />}
         {ticking.watchpoint && (
           <TickStrip
             watchpoint={ticking.watchpoint}
@@ -160,9 +160,9 @@ export function Nodes() {
         <Notice title={t('noGraph')}>{t('noGraphWhy')}</Notice>
       ) : graphs.error ? (
         <Failure error={graphs.error} retry={() => void graphs.refetch()} />
-      ) : isFiltered && found.error ? (
-        <Failure error={found.error} retry={found.retry} />
-      ) : isFiltered && found.total === 0 ? (
+      ) : isFiltered && search.error ? (
+        <Failure error={search.error} retry={search.retry} />
+      ) : isFiltered && search.total === 0 ? (
         <Notice title={t('nothing')}>
           <Button variant="default" onClick={clear}>
             {t('clearAll')}
@@ -220,13 +220,13 @@ export function Nodes() {
   )
 }
 
-/** What a row says of the variants that have it; it is drawn anew only where that is something else. */
+/** Return the texts about the variants that have a row; as plain values, so that unchanged rows are not rendered again. */
 function markOf(row: Row, variants: ReturnType<typeof useVariants>) {
-  const found = row.kind === 'entry' ? variants(row.entry.graphs) : null
+  const texts = row.kind === 'entry' ? variants(row.entry.graphs) : null
   const isMarked = row.kind === 'entry' && row.marked.length > 0
   return {
-    mark: isMarked && found ? found.mark : '',
-    markTitle: found?.title ?? '',
-    isAbsent: found?.isAbsent ?? false,
+    mark: isMarked && texts ? texts.mark : '',
+    markTitle: texts?.title ?? '',
+    isAbsent: texts?.isAbsent ?? false,
   }
 }

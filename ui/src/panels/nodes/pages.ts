@@ -11,20 +11,20 @@ import { keys, path, useSession, useWatchpoints } from '~/api/queries'
 import type { SearchPage, TreePage } from '~/api/types'
 import { useView } from '~/state/store'
 import { isFiltering, searchQuery, type Filter } from './filter'
-import type { FoundNode } from './found'
-import { openScopes, PAGE, pageKey, type KnownPage, type PageName } from './rows'
+import type { FoundNode } from './searchRows'
+import { openScopes, PAGE, pageKey, type PageState, type PageName } from './rows'
 import { useTreeState } from './treeState'
 
-/** Nodes found that are read at once: as many as the server gives. */
-export const FOUND_PAGE = 1000
-/** Of more nodes than these no tree is made: it would have to read them all before its first row is right. */
-export const MOST_FOUND_IN_TREE = 3000
+/** Matches per request: the server's limit. */
+export const SEARCH_PAGE = 1000
+/** More matches than this are only listed: a tree must load them all before its first row is correct. */
+export const MOST_IN_TREE = 3000
 
-// Pages as they last were. They stand in for those being read, so that a tick or a step does not empty the tree.
+// The last version of each page, shown while the page is refetched, so that a tick or a step does not empty the tree.
 const last = new Map<string, { page: TreePage; watchpoint: number | null }>()
 const IN_MEMORY_MS = 60_000
 
-/** Whose rows are read, and with what on them. */
+/** The run, rank and watchpoint whose rows are loaded. */
 export interface TreeView {
   run: string
   rank: number
@@ -39,15 +39,15 @@ interface PageQuery<Page> {
   gcTime: number
 }
 
-/** What the tree shows now. While a training runs, its steps are no reason to read; its hits are. */
+/** The view of the tree. While a training runs, new steps do not cause a refetch; new hits do. */
 export function useTreeView(): TreeView {
   const run = useView((view) => view.run)
   const rank = useView((view) => view.rank)
   const chosen = useView((view) => view.watchpoint)
   const { data: watchpoints } = useWatchpoints()
   const { data: session } = useSession()
-  // One that was deleted meanwhile has no ticks to show.
-  const watchpoint = watchpoints?.some((one) => one.id === chosen) ? chosen : null
+  // A watchpoint deleted meanwhile has no ticks.
+  const watchpoint = watchpoints?.some((record) => record.id === chosen) ? chosen : null
   const at = session === undefined || session.state === 'running' ? '' : `${session.step}`
   return useMemo(() => ({ run, rank, watchpoint, at }), [run, rank, watchpoint, at])
 }
@@ -74,18 +74,18 @@ export function forgetPages(): void {
   last.clear()
 }
 
-/** All pages that the open scopes need. */
+/** All pages of the open scopes. */
 export function usePages(view: TreeView, graph: string, enabled: boolean) {
   const open = useTreeState((tree) => tree.open)
-  const wanted = useTreeState((tree) => tree.wanted)
+  const requestedPages = useTreeState((tree) => tree.requestedPages)
   const names = useMemo(() => {
     const scopes = openScopes(open, graph)
     const visible = new Set(scopes.map(pageKey))
-    const more = [...wanted.values()].filter((page) => visible.has(pageKey({ ...page, number: 0 })))
+    const more = [...requestedPages.values()].filter((page) => visible.has(pageKey({ ...page, number: 0 })))
     return [...new Map([...scopes, ...more].map((page) => [pageKey(page), page])).values()]
-  }, [open, wanted, graph])
+  }, [open, requestedPages, graph])
   const combine = useCallback(
-    (results: UseQueryResult<TreePage>[]): ReadonlyMap<string, KnownPage> =>
+    (results: UseQueryResult<TreePage>[]): ReadonlyMap<string, PageState> =>
       new Map(
         results.flatMap((result, index) => {
           const name = names[index]
@@ -108,7 +108,7 @@ export function usePages(view: TreeView, graph: string, enabled: boolean) {
   })
 }
 
-export function foundPage(
+export function searchPage(
   view: TreeView,
   graph: string,
   filter: Filter,
@@ -120,8 +120,8 @@ export function foundPage(
     rank,
     graph,
     watchpoint,
-    offset: number * FOUND_PAGE,
-    limit: FOUND_PAGE,
+    offset: number * SEARCH_PAGE,
+    limit: SEARCH_PAGE,
   }
   return {
     queryKey: keys.watchpoints(run, 'found', query, at),
@@ -130,34 +130,34 @@ export function foundPage(
   }
 }
 
-export interface Found {
+export interface NodeSearch {
   total: number | undefined
   pages: ReadonlyMap<number, readonly FoundNode[]>
-  /** All of them, if they are few enough for a tree and all there. */
+  /** All matches, if they are few enough for a tree and all loaded. */
   all: readonly FoundNode[] | null
   isStale: boolean
   error: Error | null
   retry: () => void
 }
 
-/** What a filter finds: the first page, and those that are needed of the others. */
-export function useFound(view: TreeView, graph: string, filter: Filter): Found {
+/** The matches of a filter: the first page, and the other pages that are needed. */
+export function useNodeSearch(view: TreeView, graph: string, filter: Filter): NodeSearch {
   const enabled = isFiltering(filter)
-  const wanted = useTreeState((tree) => tree.wanted)
+  const requestedPages = useTreeState((tree) => tree.requestedPages)
   const first = useQuery({
-    ...foundPage(view, graph, filter, 0),
+    ...searchPage(view, graph, filter, 0),
     enabled,
     placeholderData: keepPreviousData,
   })
   const total = first.data?.total
   const numbers = useMemo(() => {
-    if (total === undefined || total <= FOUND_PAGE) return []
-    const amount = Math.ceil(total / FOUND_PAGE)
+    if (total === undefined || total <= SEARCH_PAGE) return []
+    const amount = Math.ceil(total / SEARCH_PAGE)
     const rest = Array.from({ length: amount - 1 }, (_, index) => index + 1)
-    return total <= MOST_FOUND_IN_TREE
+    return total <= MOST_IN_TREE
       ? rest
-      : rest.filter((number) => wanted.has(pageKey({ graph: '', scope: '', number })))
-  }, [total, wanted])
+      : rest.filter((number) => requestedPages.has(pageKey({ graph: '', scope: '', number })))
+  }, [total, requestedPages])
   const combine = useCallback(
     (results: UseQueryResult<SearchPage>[]): ReadonlyMap<number, readonly FoundNode[]> =>
       new Map(
@@ -169,13 +169,13 @@ export function useFound(view: TreeView, graph: string, filter: Filter): Found {
     [numbers],
   )
   const more = useQueries({
-    queries: enabled ? numbers.map((number) => foundPage(view, graph, filter, number)) : [],
+    queries: enabled ? numbers.map((number) => searchPage(view, graph, filter, number)) : [],
     combine,
   })
   return useMemo(() => {
     const pages = new Map(more)
     if (first.data) pages.set(0, first.data.nodes)
-    const isWhole = total !== undefined && total <= MOST_FOUND_IN_TREE && pages.size * FOUND_PAGE >= total
+    const isWhole = total !== undefined && total <= MOST_IN_TREE && pages.size * SEARCH_PAGE >= total
     const all = isWhole ? [...pages.entries()].sort(([a], [b]) => a - b).flatMap(([, nodes]) => nodes) : null
     const { isPlaceholderData: isStale, error } = first
     return { total, pages, all, isStale, error, retry: () => void first.refetch() }

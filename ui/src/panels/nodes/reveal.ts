@@ -1,11 +1,11 @@
 import type { QueryClient } from '@tanstack/react-query'
 import type { NodeRecord } from '~/api/types'
-import { scopeOf } from './found'
+import { scopeOf } from './searchRows'
 import { treePage, type TreeView } from './pages'
 import { entryKey, isBranch, PAGE, rowKey, scopesTo } from './rows'
 import { useTreeState } from './treeState'
 
-/** Have the page read that lists something in a scope. */
+/** Load the page that lists a path in a scope. */
 async function find(
   client: QueryClient,
   view: TreeView,
@@ -18,21 +18,21 @@ async function find(
     const name = { graph, scope, number }
     const page = await client.query(treePage(view, name))
     if (page.entries.some((entry) => entry.path === path && isBranch(entry) === branch)) {
-      if (number > 0) useTreeState.getState().want(name)
+      if (number > 0) useTreeState.getState().requestPage(name)
       return
     }
     if ((number + 1) * PAGE >= page.total) return
   }
 }
 
-/** The key of the row of a node. */
+/** Return the key of a node's row. */
 export function recordKey(graph: string, { name, kind, apart, graphs }: NodeRecord): string {
   return entryKey(graph, { path: name, kind, apart, graphs })
 }
 
 let revealed = 0
 
-/** Open the scopes around a node, and scroll to it; unless meanwhile another one is to be revealed. */
+/** Open the scopes around a node and scroll to it, unless another node is revealed meanwhile. */
 export async function reveal(
   client: QueryClient,
   view: TreeView,
@@ -51,13 +51,13 @@ export async function reveal(
   const tree = useTreeState.getState()
   const key = recordKey(graph, node)
   tree.setOpen(
-    around.map((one) => rowKey(graph, one, true)),
+    around.map((path) => rowKey(graph, path, true)),
     true,
   )
   tree.set({ target: key, cursor: key })
 }
 
-/** Open a scope, and as long as there is only one scope below, that one. */
+/** Open a scope, and also the scopes below as long as each contains only one scope. */
 export async function openChain(
   client: QueryClient,
   view: TreeView,
@@ -74,10 +74,10 @@ export async function openChain(
   }
 }
 
-// Each scope is a request and its rows are all kept; whoever wants more opens the inner ones.
+// Each scope costs a request, and its rows are kept. Users can open further scopes one by one.
 const MOST_OPENED = 200
 
-/** Open a scope with all below, the outer ones first, as far as that can be done at once. */
+/** Open a scope and the scopes below, outer ones first, up to a limit. */
 export async function openBelow(
   client: QueryClient,
   view: TreeView,

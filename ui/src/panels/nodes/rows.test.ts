@@ -8,7 +8,7 @@ import {
   PAGE,
   rowKey,
   treeRows as rowsOfTree,
-  type KnownPage,
+  type PageState,
   type Row,
   type TreeShape,
 } from './rows'
@@ -34,7 +34,12 @@ const entry = (path: string, kind: TreeEntry['kind'], change: Partial<TreeEntry>
   ...change,
 })
 
-function known(scope: string, entries: TreeEntry[], total = entries.length, number = 0): [string, KnownPage] {
+function loaded(
+  scope: string,
+  entries: TreeEntry[],
+  total = entries.length,
+  number = 0,
+): [string, PageState] {
   const page: TreePage = { rank: 0, graph: 'g', scope, total, offset: number * PAGE, entries }
   return [pageKey({ graph: 'g', scope, number }), { page, isStale: false }]
 }
@@ -43,15 +48,15 @@ const shape = (change: Partial<TreeShape>): TreeShape => ({
   rank: 0,
   graph: 'g',
   open: new Set([rowKey('g', '', true)]),
-  known: new Map(),
+  pages: new Map(),
   ...change,
 })
 
-const root = known('', [entry('net', 'scope', { children: 2 }), entry('@parameters', 'parameters')])
+const root = loaded('', [entry('net', 'scope', { children: 2 }), entry('@parameters', 'parameters')])
 const isOpen = (...paths: string[]) => new Set(['', ...paths].map((path) => rowKey('g', path, true)))
 
-test('an open scope has as many rows as it will have, before they are there', () => {
-  const rows = treeRows(shape({ open: isOpen('net'), known: new Map([root]) }))
+test('an open scope has its final number of rows before they are loaded', () => {
+  const rows = treeRows(shape({ open: isOpen('net'), pages: new Map([root]) }))
   expect(rows.map((row) => [row?.kind, row?.depth, row?.parent])).toEqual([
     ['entry', 0, -1],
     ['loading', 1, 0],
@@ -61,51 +66,51 @@ test('an open scope has as many rows as it will have, before they are there', ()
 })
 
 test('a scope and a node of one name are two rows', () => {
-  const both = known('', [entry('add', 'scope', { children: 1 }), entry('add', 'operator')])
-  const rows = treeRows(shape({ known: new Map([both]) }))
+  const both = loaded('', [entry('add', 'scope', { children: 1 }), entry('add', 'operator')])
+  const rows = treeRows(shape({ pages: new Map([both]) }))
   expect(new Set(rows.map((row) => row?.key)).size).toBe(2)
   expect(rows.map((row) => row?.kind === 'entry' && row.isOpen)).toEqual([false, null])
 })
 
-test('pages of a long scope stand where they belong, whichever comes first', () => {
+test('pages of a long scope are in order, whichever is loaded first', () => {
   const total = PAGE + 2
-  const last = known('net', [entry('net/y', 'operator'), entry('net/z', 'operator')], total, 1)
-  const wide = known('', [entry('net', 'scope', { children: total })])
-  const rows = treeRows(shape({ open: isOpen('net'), known: new Map([wide, last]) }))
+  const last = loaded('net', [entry('net/y', 'operator'), entry('net/z', 'operator')], total, 1)
+  const wide = loaded('', [entry('net', 'scope', { children: total })])
+  const rows = treeRows(shape({ open: isOpen('net'), pages: new Map([wide, last]) }))
   expect(rows).toHaveLength(1 + total)
   expect(rows.at(-1)).toMatchObject({ kind: 'entry', key: 'g\nnet/z', nth: total, siblings: total })
   expect(rows[1]).toMatchObject({ kind: 'loading', page: { scope: 'net', number: 0 } })
 })
 
-test('what could not be read says so, with the page to read again', () => {
-  const failed: [string, KnownPage] = [
+test('a page that failed to load says so, and names the page to retry', () => {
+  const failed: [string, PageState] = [
     pageKey({ graph: 'g', scope: 'net', number: 0 }),
     { message: 'the debug server does not answer', isStale: false },
   ]
-  const rows = treeRows(shape({ open: isOpen('net'), known: new Map([root, failed]) }))
+  const rows = treeRows(shape({ open: isOpen('net'), pages: new Map([root, failed]) }))
   expect(rows[1]).toMatchObject({ kind: 'failed', message: 'the debug server does not answer', depth: 1 })
 })
 
-test('what not all variants have is marked where that begins', () => {
+test('rows that not all variants have are marked where the difference begins', () => {
   const [h] = [['h', 'i']]
-  const inner = known('net', [
+  const inner = loaded('net', [
     entry('net/a', 'operator', { graphs: h }),
     entry('net/b', 'operator', { graphs: ['h'] }),
   ])
-  const outer = known('', [entry('net', 'scope', { children: 2, graphs: h }), entry('x', 'operator')])
-  const rows = treeRows(shape({ open: isOpen('net'), known: new Map([outer, inner]) }))
+  const outer = loaded('', [entry('net', 'scope', { children: 2, graphs: h }), entry('x', 'operator')])
+  const rows = treeRows(shape({ open: isOpen('net'), pages: new Map([outer, inner]) }))
   expect(rows.map((row) => row?.kind === 'entry' && row.marked)).toEqual([['h', 'i'], [], ['h'], []])
 })
 
-test('several nodes of one name have keys of their own, and are chosen with their graph', () => {
+test('several nodes of one name have different keys, and are chosen with their graph', () => {
   const both = ['f', 'g'].map((graph) => entry('add', 'operator', { apart: true, graph, graphs: [graph] }))
-  expect(new Set(both.map((one) => entryKey('', one))).size).toBe(2)
-  expect(both.map((one) => graphOf('', one))).toEqual(['f', 'g'])
+  expect(new Set(both.map((node) => entryKey('', node))).size).toBe(2)
+  expect(both.map((node) => graphOf('', node))).toEqual(['f', 'g'])
   expect(entryKey('f', both[0] ?? entry('', 'operator'))).toBe(rowKey('f', 'add', false))
   expect(graphOf('', entry('add', 'operator'))).toBe('')
 })
 
-test('a scope is read only while all around it are open', () => {
+test('a scope is loaded only while all scopes around it are open', () => {
   const open = new Set([...isOpen('a', 'a/b', 'c/d'), rowKey('gone', '', true)])
   expect(openScopes(open, 'g').map((page) => page.scope)).toEqual(['', 'a', 'a/b'])
 })

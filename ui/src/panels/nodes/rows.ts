@@ -1,33 +1,33 @@
 import type { TreeEntry, TreePage } from '~/api/types'
 import { TreeLines, type TreeLine } from '~/parts/treeLines'
 
-/** Rows of a scope that are read at once. */
+/** Rows of a scope per request. */
 export const PAGE = 500
 
 const ROWS_OF_UNKNOWN_SCOPE = 8
 
 interface RowPosition extends TreeLine {
   rank: number
-  /** The graph whose tree it is; empty: that of the whole program. */
+  /** The graph of the tree; empty: the whole program. */
   graph: string
 }
 
 export interface EntryRow extends RowPosition {
   kind: 'entry'
   entry: TreeEntry
-  /** null: there is nothing to open. */
+  /** Null: the row cannot be opened. */
   isOpen: boolean | null
-  /** What is known of it is from before the last change, and is being read anew. */
+  /** The entry is from before the last change and is being refetched. */
   isStale: boolean
-  /** The graphs that have it, where those are others than of the row around it; empty: all. */
+  /** The graphs that have the entry, if they differ from those of the parent row; empty: all. */
   marked: readonly string[]
-  /** In a list without its scopes: the path of the scope that has it. */
+  /** In a list without scopes: the path of the entry's scope. */
   below?: string
 }
 
 export interface LoadingRow extends RowPosition {
   kind: 'loading'
-  /** The page that has it, as `usePages` is asked for it. */
+  /** The page that contains the row. */
   page: PageName
 }
 
@@ -45,8 +45,8 @@ export interface PageName {
   number: number
 }
 
-/** A page of rows as far as it is there. */
-export interface KnownPage {
+/** The state of a page: loaded, failed, or neither yet. */
+export interface PageState {
   page?: TreePage | undefined
   message?: string | undefined
   isStale: boolean
@@ -56,7 +56,7 @@ export function isBranch(entry: Pick<TreeEntry, 'kind'>): boolean {
   return entry.kind !== 'operator' && entry.kind !== 'parameter' && entry.kind !== 'constant'
 }
 
-/** A scope and a node may have the same path. */
+/** Return the key of a row; a scope and a node with the same path have different keys. */
 export function rowKey(graph: string, path: string, branch: boolean): string {
   return `${graph}\n${path}${branch ? '\n' : ''}`
 }
@@ -65,7 +65,7 @@ export function pageKey({ graph, scope, number }: PageName): string {
   return `${rowKey(graph, scope, true)}${number}`
 }
 
-/** Paths of the scopes around a scope, the outermost first, itself last; the root is not among them. */
+/** Return the paths of the scopes around a scope, outermost first and the scope itself last, without the root. */
 export function scopesTo(scope: string): string[] {
   if (scope === '') return []
   if (scope.startsWith('@')) return [scope]
@@ -73,38 +73,38 @@ export function scopesTo(scope: string): string[] {
   return parts.map((_, index) => parts.slice(0, index + 1).join('/'))
 }
 
-/** The key of an entry; of several nodes of one name each has its own. */
+/** Return the key of an entry; several nodes of one name have different keys. */
 export function entryKey(
   graph: string,
   entry: Pick<TreeEntry, 'path' | 'kind' | 'apart' | 'graphs'>,
 ): string {
-  const own = graph === '' && entry.apart ? `\n\n${entry.graphs[0] ?? ''}` : ''
-  return rowKey(graph, entry.path, isBranch(entry)) + own
+  const suffix = graph === '' && entry.apart ? `\n\n${entry.graphs[0] ?? ''}` : ''
+  return rowKey(graph, entry.path, isBranch(entry)) + suffix
 }
 
-/** How a node is chosen: whatever graph ran has it, unless a graph was chosen, or several nodes have its name. */
+/** Return the graph in which to select a node; empty: the one that ran. Nodes that share a name need theirs. */
 export function graphOf(graph: string, entry: Pick<TreeEntry, 'apart' | 'graph'>): string {
   return graph === '' && entry.apart ? entry.graph : graph
 }
 
-/** The scopes whose rows can be seen: they, and all around them, are open. */
+/** Return the scopes with visible rows: they and all scopes around them are open. */
 export function openScopes(open: ReadonlySet<string>, graph: string): PageName[] {
   const visible: PageName[] = []
   for (const key of open) {
     const [of = '', scope = ''] = key.split('\n')
     const around = ['', ...scopesTo(scope)]
-    if (of === graph && around.every((one) => open.has(rowKey(graph, one, true)))) {
+    if (of === graph && around.every((path) => open.has(rowKey(graph, path, true)))) {
       visible.push({ graph, scope, number: 0 })
     }
   }
   return visible
 }
 
-/** How far something is watched all of whose parts are known; null: that is not known of one of them. */
+/** Combine the watched states of all parts; null: the state of a part is unknown. */
 export function watchedOf(
   parts: readonly Pick<TreeEntry, 'watched'>[],
 ): 'none' | 'some' | 'all' | 'never' | null {
-  const seen = new Set(parts.map((part) => part.watched ?? null).filter((one) => one !== 'never'))
+  const seen = new Set(parts.map((part) => part.watched ?? null).filter((state) => state !== 'never'))
   if (seen.has(null)) return null
   if (seen.size === 0) return 'never'
   return seen.size === 1 ? ([...seen][0] ?? null) : 'some'
@@ -112,21 +112,21 @@ export function watchedOf(
 
 export interface TreeShape {
   rank: number
-  /** Empty: of the whole program. */
+  /** Empty: the whole program. */
   graph: string
   open: ReadonlySet<string>
-  known: ReadonlyMap<string, KnownPage>
+  pages: ReadonlyMap<string, PageState>
 }
 
-/** The rows of the tree as they stand one below the other; what is not there yet has rows of its own, so that nothing jumps. */
-export function treeRows({ rank, graph, open, known }: TreeShape): TreeLines<Row> {
+/** Return the rows of the tree from top to bottom, with placeholders for rows not loaded yet, so that nothing jumps. */
+export function treeRows({ rank, graph, open, pages }: TreeShape): TreeLines<Row> {
   const rows = new TreeLines<Row>()
 
   const addScope = (scope: string, depth: number, parent: number, expected: number, around: string) => {
     let total = expected
     for (let number = 0; number * PAGE < total || number === 0; number += 1) {
       const name = { graph, scope, number }
-      const state = known.get(pageKey(name))
+      const state = pages.get(pageKey(name))
       const first = number * PAGE
       if (state?.page) {
         total = state.page.total

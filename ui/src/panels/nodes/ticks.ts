@@ -4,7 +4,7 @@ import { useTranslation } from 'react-i18next'
 import { change } from '~/api/client'
 import { keys, path } from '~/api/queries'
 import type { Watchpoint, WatchpointChange } from '~/api/types'
-import { scopeOf } from './found'
+import { scopeOf } from './searchRows'
 import { isBranch, type EntryRow } from './rows'
 import { nodesTexts } from './texts'
 import { tell } from '~/state/messages'
@@ -19,7 +19,7 @@ interface Change {
 
 const KEY = ['nodes', 'ticks']
 
-/** Whether an edit says something of all that a row stands for. */
+/** Whether an edit affects everything that a row represents. */
 export function covers(edit: Edit, row: Pick<EntryRow, 'graph' | 'entry'>): boolean {
   const { entry } = row
   if (edit.graph !== '' && edit.graph !== row.graph) return false
@@ -29,7 +29,7 @@ export function covers(edit: Edit, row: Pick<EntryRow, 'graph' | 'entry'>): bool
   return entry.path.startsWith(`${edit.path}/`)
 }
 
-/** What a row will show when the changes that are under way have been made; undefined: what it shows now. */
+/** Return the tick of a row after the pending changes; undefined: unchanged. */
 export function expected(
   row: Pick<EntryRow, 'graph' | 'entry'>,
   edits: readonly Edit[],
@@ -37,27 +37,28 @@ export function expected(
   return edits.findLast((edit) => covers(edit, row))?.add
 }
 
-/** Change what a watchpoint watches; the ticks follow at once, and the changes are made one after the other. */
+/** Change the nodes that a watchpoint watches; ticks are updated immediately, and changes are sent one at a time. */
 export function useTicks(run: string, watchpoint: number | null) {
   const { t } = useTranslation(nodesTexts)
   const client = useQueryClient()
   const { mutate } = useMutation({
     mutationKey: KEY,
     scope: { id: KEY.join('.') },
-    mutationFn: (one: Change) =>
-      change<Watchpoint>('PATCH', path(one.run, `/watchpoints/${one.watchpoint}`), {
-        further_edits: one.edits,
+    mutationFn: (request: Change) =>
+      change<Watchpoint>('PATCH', path(request.run, `/watchpoints/${request.watchpoint}`), {
+        further_edits: request.edits,
       }),
-    // Until they are read anew the ticks are those that were asked for.
-    onSettled: (_data, _error, one) => client.invalidateQueries({ queryKey: keys.watchpoints(one.run) }),
+    // Until they are refetched, the ticks show the requested state.
+    onSettled: (_data, _error, request) =>
+      client.invalidateQueries({ queryKey: keys.watchpoints(request.run) }),
     onError: (error) => tell(`${t('notTicked')}: ${error.message}`, 'error'),
   })
   const underWay = useMutationState({
     filters: { mutationKey: KEY, status: 'pending' },
     select: (mutation) => mutation.state.variables as Change | undefined,
   })
-  const edits = underWay.flatMap((one) =>
-    one?.run === run && one.watchpoint === watchpoint ? one.edits : [],
+  const edits = underWay.flatMap((request) =>
+    request?.run === run && request.watchpoint === watchpoint ? request.edits : [],
   )
   const tick = useCallback(
     (made: Edit[]) => {

@@ -2,24 +2,24 @@ import { create } from 'zustand'
 import { noNodeFilter, type NodeFilter } from './filter'
 import { pageKey, type PageName } from './rows'
 
-/** The state of the tree. It is kept while another tab is looked at, and forgotten with the run. */
+/** The state of the tree. It is kept while another tab is shown, and reset for another run. */
 interface Tree {
   run: string
   /** Keys of the rows that are open. */
   open: ReadonlySet<string>
-  /** Keys of the scopes that a person closed in what a search found. */
+  /** Keys of the scopes that the user closed in search results. */
   closed: ReadonlySet<string>
-  /** Pages that are needed, beside the first ones of all that is open. */
-  wanted: ReadonlyMap<string, PageName>
+  /** Pages that are needed besides the first page of each open scope. */
+  requestedPages: ReadonlyMap<string, PageName>
   /** Key of the row that the keyboard acts on. */
   cursor: string
-  /** Key of the row to scroll to as soon as it is there. */
+  /** Key of the row to scroll to as soon as it exists. */
   target: string
   scrollOffset: number
   filter: NodeFilter
   hasMoreFilters: boolean
   isList: boolean
-  /** The selection that was shown in the tree already: whoever closes its scopes wants them closed. */
+  /** The selection already revealed in the tree: if the user closes its scopes, they stay closed. */
   revealed: string
 }
 
@@ -28,14 +28,14 @@ interface TreeActions {
   reset: (run: string) => void
   setOpen: (keys: string[], isOpen: boolean) => void
   setClosed: (keys: string[], isClosed: boolean) => void
-  want: (page: PageName) => void
+  requestPage: (page: PageName) => void
 }
 
 const fresh: Tree = {
   run: '',
   open: new Set(),
   closed: new Set(),
-  wanted: new Map(),
+  requestedPages: new Map(),
   cursor: '',
   target: '',
   scrollOffset: 0,
@@ -61,9 +61,11 @@ export const useTreeState = create<Tree & TreeActions>()((set) => ({
     set((tree) => ({ ...fresh, run, hasMoreFilters: tree.hasMoreFilters, isList: tree.isList })),
   setOpen: (keys, isOpen) => set((tree) => ({ open: changed(tree.open, keys, isOpen) })),
   setClosed: (keys, isClosed) => set((tree) => ({ closed: changed(tree.closed, keys, isClosed) })),
-  want: (page) =>
+  requestPage: (page) =>
     set((tree) => {
       const key = pageKey(page)
-      return tree.wanted.has(key) ? {} : { wanted: new Map(tree.wanted).set(key, page) }
+      return tree.requestedPages.has(key)
+        ? {}
+        : { requestedPages: new Map(tree.requestedPages).set(key, page) }
     }),
 }))

@@ -8,11 +8,11 @@ import { graphOf, rowKey, type EntryRow } from './rows'
 import type { Rows } from './useRows'
 import { useTreeState } from './treeState'
 
-/** The tree follows what is selected anywhere, and selects. */
+/** Let the tree follow the selection, and select nodes by it. */
 export function useSelection(view: TreeView, { graph, isFiltered }: Rows) {
   const client = useQueryClient()
-  const node = useView((one) => one.node)
-  const selectNode = useView((one) => one.selectNode)
+  const node = useView((state) => state.node)
+  const selectNode = useView((state) => state.selectNode)
   const { data: record } = useNode()
   const setTree = useTreeState((tree) => tree.set)
   const { run, rank } = view
@@ -27,7 +27,7 @@ export function useSelection(view: TreeView, { graph, isFiltered }: Rows) {
   const isThere = graphs.length > 0
   useEffect(() => {
     if (run === '' || !isThere || useTreeState.getState().open.has(rowKey(graph, '', true))) return
-    // What cannot be read has a row that says why.
+    // A scope that cannot be loaded has a row that says why.
     openChain(client, view, graph, '').catch(() => undefined)
   }, [client, view, run, graph, isThere])
 
@@ -49,7 +49,7 @@ export function useSelection(view: TreeView, { graph, isFiltered }: Rows) {
 
   const select = useCallback(
     (row: EntryRow) => {
-      // Its row is there already, unless it is one of those found.
+      // The row is already visible, unless it is in search results.
       setTree({ revealed: isFiltered ? '' : `${row.rank}\n${row.key}` })
       selectNode({ rank: row.rank, graph: graphOf(row.graph, row.entry), name: row.entry.path })
     },

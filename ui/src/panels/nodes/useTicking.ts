@@ -3,8 +3,8 @@ import { useTranslation } from 'react-i18next'
 import { useSession, useWatchpoints } from '~/api/queries'
 import { count } from '~/parts/numbers'
 import type { Filter } from './filter'
-import { scopeOf, type FoundNode } from './found'
-import { FOUND_PAGE, foundPage, type TreeView } from './pages'
+import { scopeOf, type FoundNode } from './searchRows'
+import { SEARCH_PAGE, searchPage, type TreeView } from './pages'
 import { graphOf, isBranch, type EntryRow } from './rows'
 import { nodesTexts } from './texts'
 import { expected, useTicks, type Edit } from './ticks'
@@ -12,16 +12,16 @@ import type { Tick } from './TreeRow'
 import type { Rows } from './useRows'
 import { tell } from '~/state/messages'
 
-// The server takes no more edits of one watchpoint.
+// The server's limit of edits per watchpoint.
 const MOST_EDITS = 10_000
 
-/** The boxes of the tree: how they stand, and what happens when one is clicked. */
-export function useTicking(view: TreeView, filter: Filter, { isFiltered, graph, found }: Rows) {
+/** The checkboxes of the tree: their state, and what a click does. */
+export function useTicking(view: TreeView, filter: Filter, { isFiltered, graph, search }: Rows) {
   const { t } = useTranslation(nodesTexts)
   const client = useQueryClient()
   const { data: session } = useSession()
   const { data: watchpoints } = useWatchpoints()
-  const watchpoint = watchpoints?.find((one) => one.id === view.watchpoint)
+  const watchpoint = watchpoints?.find((record) => record.id === view.watchpoint)
   const { tick, edits } = useTicks(view.run, view.watchpoint)
   const locked = session?.capabilities.can_edit_watchpoints === false ? t('notNow') : undefined
   const isByName = filter.name.trim() !== '' && !filter.kind && !filter.type.trim() && !filter.stack.trim()
@@ -35,24 +35,24 @@ export function useTicking(view: TreeView, filter: Filter, { isFiltered, graph, 
     return row.isStale ? 'unknown' : watched
   }
 
-  /** All nodes that the filters find, also those that are not on the screen. */
-  const allFound = async (): Promise<FoundNode[] | null> => {
-    const total = found.total ?? 0
+  /** Load all nodes that match the filters, also those not shown yet. */
+  const allMatches = async (): Promise<FoundNode[] | null> => {
+    const total = search.total ?? 0
     if (total > MOST_EDITS) {
       tell(t('tooManyTicks', { total: count(total) }), 'warning')
       return null
     }
-    const numbers = Array.from({ length: Math.ceil(total / FOUND_PAGE) }, (_, index) => index)
+    const numbers = Array.from({ length: Math.ceil(total / SEARCH_PAGE) }, (_, index) => index)
     const pages = await Promise.all(
-      numbers.map((number) => client.query(foundPage(view, graph, filter, number))),
+      numbers.map((number) => client.query(searchPage(view, graph, filter, number))),
     )
     return pages.flatMap((page) => page.nodes)
   }
 
-  const tickFound = (add: boolean, within: EntryRow | null) => {
-    allFound()
+  const tickMatches = (add: boolean, within: EntryRow | null) => {
+    allMatches()
       .then((nodes) => {
-        const inside = nodes?.filter((one) => within === null || isIn(one, within)) ?? []
+        const inside = nodes?.filter((node) => within === null || isIn(node, within)) ?? []
         tick(
           inside.map(({ entry }): Edit => ({
             add,
@@ -75,24 +75,24 @@ export function useTicking(view: TreeView, filter: Filter, { isFiltered, graph, 
     const whole = { add, graph: graphOf(row.graph, row.entry), path: row.entry.path }
     if (!isFiltered || !isBranch(row.entry)) tick([{ ...whole, containing: '' }])
     else if (isByName) tick([{ ...whole, containing: filter.name.trim() }])
-    else tickFound(add, row)
+    else tickMatches(add, row)
   }
 
   const onTickAll = (add: boolean) => {
     if (isFiltered && !isByName) {
-      tickFound(add, null)
+      tickMatches(add, null)
       return
     }
     const containing = isFiltered ? filter.name.trim() : ''
-    // Of all graphs, also of those that come later, unless one was chosen.
+    // In all graphs, also in those that come later, unless one was chosen.
     tick([{ add, graph, path: '', containing }])
   }
 
   return { watchpoint, locked, tickOf, onTick, onTickAll }
 }
 
-function isIn(found: FoundNode, row: EntryRow): boolean {
-  const scope = scopeOf(found.entry)
+function isIn(node: FoundNode, row: EntryRow): boolean {
+  const scope = scopeOf(node.entry)
   const { path } = row.entry
   return path === '' || scope === path || scope.startsWith(`${path}/`)
 }

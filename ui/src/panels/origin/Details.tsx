@@ -16,7 +16,7 @@ import { useValues } from './values'
 const MOST_FRAMES = 6
 const MOST_NODES = 8
 
-/** The code around the line, who called it, what went in and came out, and where else it may have begun. */
+/** The code around the line, its callers, inputs and outputs, and other possible origins. */
 export function Details({ finding }: { finding: Finding }) {
   const { t } = useTranslation(originTexts)
   const origin = finding.kind === 'origin' ? finding.origin : null
@@ -38,7 +38,7 @@ export function Details({ finding }: { finding: Finding }) {
 function Code({ finding }: { finding: Finding }) {
   const { t } = useTranslation(originTexts)
   const line = lineOf(finding)
-  // Of an origin the server tells the lines around; of a hit they are in the text of its file.
+  // For an origin, the server sends the surrounding lines; for a hit, they are read from the text of its file.
   const reported = finding.kind === 'origin' ? finding.origin.excerpt : []
   const { data: text = '', isLoading } = useSourceText(reported.length === 0 && line ? line.file : '')
   if (!line) return null
@@ -48,10 +48,10 @@ function Code({ finding }: { finding: Finding }) {
     <figure className={classes['code']}>
       <figcaption title={line.file}>{positionOf(line)}</figcaption>
       <pre tabIndex={0} aria-label={t('code')}>
-        {lines.map((one) => (
-          <div key={one.line} data-here={one.line >= (line.line ?? 0) && one.line <= lastLine(line)}>
-            <span>{one.line || ''}</span>
-            <code>{one.code || ' '}</code>
+        {lines.map((row) => (
+          <div key={row.line} data-here={row.line >= (line.line ?? 0) && row.line <= lastLine(line)}>
+            <span>{row.line || ''}</span>
+            <code>{row.code || ' '}</code>
           </div>
         ))}
       </pre>
@@ -86,11 +86,11 @@ function Values({ finding }: { finding: Finding }) {
   const { data, isLoading } = useValues(finding)
   const step = stepOf(finding)
   if (isLoading) return null
-  const known = (data ?? []).filter((one) => one.statistics)
+  const tensors = (data ?? []).filter((tensor) => tensor.statistics)
   return (
     <>
       <h3>{t('values', { step })}</h3>
-      {known.length === 0 ? (
+      {tensors.length === 0 ? (
         <p className={classes['quiet']}>{t('noValues', { step })}</p>
       ) : (
         <div className={classes['scroll']} tabIndex={0} role="group" aria-label={t('values', { step })}>
@@ -103,8 +103,8 @@ function Values({ finding }: { finding: Finding }) {
               </Table.Tr>
             </Table.Thead>
             <Table.Tbody>
-              {known.map((one) => (
-                <ValueRow key={`${one.io}${one.slot}${one.address}`} tensor={one} />
+              {tensors.map((tensor) => (
+                <ValueRow key={`${tensor.io}${tensor.slot}${tensor.address}`} tensor={tensor} />
               ))}
             </Table.Tbody>
           </Table>

@@ -1,7 +1,7 @@
 import { useView, type NodeChoice } from '~/state/store'
 import classes from './origin.module.css'
 
-/** The name of a node, which selects it; the last part of it stands out. */
+/** A link that selects a node; the last part of the name can be emphasised. */
 export function NodeLink({ node, isStrong = false }: { node: NodeChoice; isStrong?: boolean }) {
   const selectNode = useView((view) => view.selectNode)
   const at = node.name.lastIndexOf('/') + 1

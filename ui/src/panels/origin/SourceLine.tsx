@@ -11,18 +11,18 @@ export function lineOf(finding: Finding): Frame | null {
   return (finding.kind === 'origin' ? finding.origin.line : finding.node.line) ?? null
 }
 
-/** `train.py:19`, with the last part of the path alone. */
+/** Format the position of a frame with only the last part of the path: `train.py:19`. */
 export function positionOf(frame: Frame): string {
   const file = frame.file.split(/[/\\]/).at(-1) ?? frame.file
   return frame.line == null ? file : `${file}:${linesOf(frame)}`
 }
 
-/** The person's line of code behind a finding; a click shows it among the sources. */
+/** The user's line of code behind a finding; a click shows it on the tab *Source*. */
 export function SourceLine({ finding }: { finding: Finding }) {
   return <NodeLine line={lineOf(finding)} node={nodeOf(finding)} />
 }
 
-/** The line of code of a node; a click shows it among the sources. */
+/** The line of code of a node; a click shows it on the tab *Source*. */
 export function NodeLine({ line, node }: { line: Frame | null; node: NodeChoice }) {
   const { t } = useTranslation(originTexts)
   const { set, selectNode } = useView.getState()

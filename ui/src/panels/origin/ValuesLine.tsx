@@ -6,20 +6,20 @@ import classes from './origin.module.css'
 import { originTexts } from './texts'
 import { sideOf, useValues, type Side } from './values'
 
-/** In one line what went in and what came out. */
+/** The inputs and outputs of the finding's operator in one line. */
 export function ValuesLine({ finding }: { finding: Finding }) {
   const { t } = useTranslation(originTexts)
   const { data = [] } = useValues(finding)
   const [input, output] = [sideOf(data, 'input'), sideOf(data, 'output')]
   return (
     <div className={classes['sides']} data-testid="origin-values">
-      {input.known > 0 && (
+      {input.elements > 0 && (
         <span>
           {t('wentIn')} <SideText side={input} />
         </span>
       )}
-      {input.known > 0 && output.known > 0 && <IconArrowRight size={14} aria-hidden />}
-      {output.known > 0 && (
+      {input.elements > 0 && output.elements > 0 && <IconArrowRight size={14} aria-hidden />}
+      {output.elements > 0 && (
         <span>
           {t('cameOut')} <SideText side={output} />
         </span>

@@ -3,7 +3,7 @@ import { lastLine } from '~/parts/lines'
 
 const LINES_AROUND = 3
 
-/** Lines with those around them in the text of their file; none if the text has another line there by now. */
+/** Return the lines of a frame and around it from the text of its file; none if the file has changed since. */
 export function excerptOf(text: string, frame: Frame): { line: number; code: string }[] {
   const { line, code } = frame
   const lines = text.split(/\r?\n/)
@@ -11,5 +11,5 @@ export function excerptOf(text: string, frame: Frame): { line: number; code: str
   const first = Math.max(line - LINES_AROUND, 1)
   return lines
     .slice(first - 1, lastLine(frame) + LINES_AROUND)
-    .map((one, index) => ({ line: first + index, code: one }))
+    .map((content, index) => ({ line: first + index, code: content }))
 }

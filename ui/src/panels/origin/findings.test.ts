@@ -53,38 +53,38 @@ function node(name: string, ...hits: HitRecord[]): NodeHits {
   }
 }
 
-const kinds = (found: ReturnType<typeof findings>) =>
-  found.map((one) => (one.kind === 'hit' ? one.hit.condition : one.origin.anomaly))
+const kinds = (results: ReturnType<typeof findings>) =>
+  results.map((finding) => (finding.kind === 'hit' ? finding.hit.condition : finding.origin.anomaly))
 
 describe('what the banner names', () => {
-  it('is every origin that the server tells, in its order', () => {
+  it('is every origin that the server reports, in its order', () => {
     const origins = [origin('inf'), origin('nan'), origin('explosion')]
     expect(kinds(findings(origins, [node('a', hit('tensor_overflow'))]))).toEqual(['inf', 'nan', 'explosion'])
   })
-  it('is the first hit where there is no origin', () => {
-    const found = findings([], [node('a', hit('gradient_growth')), node('b', hit('gradient_growth'))])
-    expect(kinds(found)).toEqual(['gradient_growth'])
-    expect(found.map(nodeOf)).toEqual([{ rank: 0, graph: 'g', name: 'a' }])
-    expect(found.map(addressOf)).toEqual(['0/g/a:0@52'])
+  it('is the first hit if there is no origin', () => {
+    const results = findings([], [node('a', hit('gradient_growth')), node('b', hit('gradient_growth'))])
+    expect(kinds(results)).toEqual(['gradient_growth'])
+    expect(results.map(nodeOf)).toEqual([{ rank: 0, graph: 'g', name: 'a' }])
+    expect(results.map(addressOf)).toEqual(['0/g/a:0@52'])
   })
-  it('is an error before a warning, and never a check that could not be made', () => {
+  it('is an error before a warning, and never a failed check', () => {
     const nodes = [
       node('a', hit('weight_not_changed', { hit: false, error_code: 4 })),
       node('b', hit('weight_not_changed')),
       node('c', hit('weight_growth', { severity: 'error' })),
     ]
-    expect(findings([], nodes).map((one) => nodeOf(one).name)).toEqual(['c'])
+    expect(findings([], nodes).map((finding) => nodeOf(finding).name)).toEqual(['c'])
     expect(findings([], nodes.slice(0, 1))).toEqual([])
   })
-  it('is every origin where nothing hit and a person asked', () => {
+  it('is every origin if nothing hit and the user requested a search', () => {
     expect(kinds(findings([origin('all_zero')], []))).toEqual(['all_zero'])
   })
   it('of an optimizer is the operator, not the parameter that shows it', () => {
-    const [found] = findings(
+    const [finding] = findings(
       [origin('nan', { address: '0/g/fc.weight:0@52', node: 'Optimizer/sgd-op0' })],
       [],
     )
-    expect(found && nodeOf(found)).toEqual({ rank: 0, graph: 'g', name: 'Optimizer/sgd-op0' })
+    expect(finding && nodeOf(finding)).toEqual({ rank: 0, graph: 'g', name: 'Optimizer/sgd-op0' })
   })
 })
 
@@ -97,7 +97,7 @@ describe('what to do', () => {
       ['log', 'Log', 'div', 'RealDiv', 'sqrt', 'exp', 'bmm', 'Conv2D'].map((type) => remedy('inf', type)),
     ).toEqual(['logarithm', 'logarithm', 'division', 'division', 'root', 'exponential', 'range', 'range'])
   })
-  it('is another for NaN out of infinities, for what came in, and where it is uncertain', () => {
+  it('differs for NaN from infinities, for anomalies in the inputs, and for uncertain origins', () => {
     expect(remedy('nan', 'Sub')).toBe('infinities')
     expect(remedy('nan', 'Parameter', { arrived: true })).toBe('arrived')
     expect(remedy('nan', 'log', { certain: false })).toBe('uncertain')
@@ -105,7 +105,7 @@ describe('what to do', () => {
     expect(remedy('explosion', 'mul')).toBe('explosion')
     expect(remedy('nan', 'Custom')).toBe('other')
   })
-  it('is what this kind of run can do, where it is uncertain', () => {
+  it('is possible in this kind of run, if the origin is uncertain', () => {
     const uncertain = (framework: string, dump: string, live = false) =>
       whereUncertain({ framework, dump, capabilities: { live } })
     expect(whereUncertain(undefined)).toBe('uncertain')
@@ -127,7 +127,7 @@ describe('the code around a line', () => {
       { line: 3, code: 'b' },
     ])
   })
-  it('is not known where the file has changed, or has no text', () => {
+  it('is unknown if the file has changed or has no text', () => {
     expect(excerptOf('a\nb\nx = f(y)', frame)).toEqual([])
     expect(excerptOf('', frame)).toEqual([])
   })

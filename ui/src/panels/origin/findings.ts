@@ -2,14 +2,14 @@ import type { HitRecord, NodeHits, Origin } from '~/api/types'
 import { parseAddress } from '~/parts/tensorAddress'
 import type { NodeChoice } from '~/state/store'
 
-/** What the banner names: where an anomaly began, or, where nothing is known of that, the first hit. */
+/** What the banner shows: the origin of an anomaly, or the first hit if no origin is known. */
 export type Finding =
   | { kind: 'origin'; key: string; origin: Origin }
   | { kind: 'hit'; key: string; node: NodeHits; hit: HitRecord }
 
 /**
- * What to tell, the most telling first: where anomalies began that have to do with the hits, as the server says. Where
- * there is none, the first hit is the finding.
+ * Return the findings, most important first: the origins related to the hits, in the server's order. If there is none,
+ * the first hit is the finding.
  */
 export function findings(origins: readonly Origin[], nodes: readonly NodeHits[]): Finding[] {
   if (origins.length === 0) {
@@ -22,14 +22,14 @@ export function findings(origins: readonly Origin[], nodes: readonly NodeHits[])
 function firstHit(nodes: readonly NodeHits[]): Finding | null {
   const all = nodes.flatMap((node) =>
     node.tensors.flatMap((tensor) =>
-      tensor.hits.filter((one) => one.hit).map((hit) => ({ node, tensor, hit })),
+      tensor.hits.filter((record) => record.hit).map((hit) => ({ node, tensor, hit })),
     ),
   )
-  const first = all.find((one) => one.hit.severity === 'error') ?? all[0]
+  const first = all.find(({ hit }) => hit.severity === 'error') ?? all[0]
   return first ? { kind: 'hit', key: `${first.hit.condition}@${first.tensor.address}`, ...first } : null
 }
 
-/** The node that a finding is about. */
+/** Return the node of a finding. */
 export function nodeOf(finding: Finding): NodeChoice {
   if (finding.kind === 'hit') {
     return { rank: finding.node.rank, graph: finding.node.graph, name: finding.node.node }
@@ -42,17 +42,17 @@ export function nodeOf(finding: Finding): NodeChoice {
   }
 }
 
-/** The tensor that shows it. */
+/** Return the address of the tensor that shows the anomaly. */
 export function addressOf(finding: Finding): string {
   if (finding.kind === 'origin') return finding.origin.address
-  return finding.node.tensors.find((one) => one.hits.includes(finding.hit))?.address ?? ''
+  return finding.node.tensors.find((tensor) => tensor.hits.includes(finding.hit))?.address ?? ''
 }
 
 export function stepOf(finding: Finding): number {
   return finding.kind === 'origin' ? finding.origin.step : finding.node.step
 }
 
-/** Whether an origin is not told by its operator alone: its code is a range of lines, or it is not certain. */
+/** Whether an origin is not exact: its code is a range of lines, or the origin is uncertain. */
 export function isVague(finding: Finding): boolean {
   if (finding.kind === 'hit' || finding.origin.arrived) return false
   return !finding.origin.certain || typeof finding.origin.line?.end_line === 'number'

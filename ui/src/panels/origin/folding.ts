@@ -4,7 +4,7 @@ import { useView } from '~/state/store'
 
 const REMEMBERED = 'tensight.banner'
 
-/** Whether the banner is one line: where values are looked at it is, unless a person wants it otherwise. */
+/** Whether the banner is folded to one line, by default only beside values. */
 interface Folding {
   pictures: boolean
   values: boolean
@@ -22,10 +22,10 @@ const useFoldings = create<Folding>()((set, get) => ({
   },
 }))
 
-/** Whether the banner is folded on the tab that is open, and how to change that. */
+/** Whether the banner is folded on the open tab, and a function to change that. */
 export function useFolded(): [boolean, (isFolded: boolean) => void] {
   const kind = useView(({ tab }) => (tab === 'compare' || tab.startsWith('tensor') ? 'values' : 'pictures'))
   const isFolded = useFoldings((state) => state[kind])
   const fold = useFoldings((state) => state.fold)
-  return [isFolded, useCallback((wanted: boolean) => fold({ [kind]: wanted }), [fold, kind])]
+  return [isFolded, useCallback((next: boolean) => fold({ [kind]: next }), [fold, kind])]
 }

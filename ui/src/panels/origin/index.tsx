@@ -35,7 +35,7 @@ import { useOriginActions } from './useOriginActions'
 import { sideOf, useValues, wentIn } from './values'
 import { ValuesLine } from './ValuesLine'
 
-/** Names what happened, where, in which line, and what to do, as soon as something hit. */
+/** The banner that says what happened, where, in which line, and what to do, as soon as there is a finding. */
 export function OriginBanner() {
   const { t } = useTranslation(originTexts)
   const run = useView((view) => view.run)
@@ -56,16 +56,16 @@ export function OriginBanner() {
       </div>
     )
   }
-  return findings.found.length === 0 ? null : <Banner key={run} {...findings} />
+  return findings.all.length === 0 ? null : <Banner key={run} {...findings} />
 }
 
-function Banner({ found, nodes }: Findings) {
+function Banner({ all: findings, nodes }: Findings) {
   const { t } = useTranslation(originTexts)
   const { data: session } = useSession()
   const [chosen, setChosen] = useState('')
   const [hasDetails, setDetails] = useState(false)
   const [isFolded, fold] = useFolded()
-  const finding = found.find((one) => one.key === chosen) ?? found[0] ?? null
+  const finding = findings.find(({ key }) => key === chosen) ?? findings[0] ?? null
   useArrival(finding)
   useOriginActions(finding, { isFolded, fold, hasDetails: hasDetails && !isFolded, setDetails })
   if (!finding) return null
@@ -85,7 +85,7 @@ function Banner({ found, nodes }: Findings) {
         <div className={classes['head']}>
           <Sentence finding={finding} />
           <SourceLine finding={finding} />
-          {found.length > 1 && <Others found={found} chosen={finding.key} choose={setChosen} />}
+          {findings.length > 1 && <Others findings={findings} chosen={finding.key} choose={setChosen} />}
           <ActionButton
             id="origin.fold"
             icon={isFolded ? <IconChevronDown size={16} /> : <IconChevronUp size={16} />}
@@ -118,21 +118,21 @@ function Banner({ found, nodes }: Findings) {
   )
 }
 
-/** Select the node of a finding, or of the tensor that is open, where nothing is selected yet. */
+/** Select the node of a finding, or of the open tensor, if no node is selected yet. */
 function useArrival(finding: Finding | null): void {
-  const found = finding && JSON.stringify(nodeOf(finding))
+  const encodedNode = finding && JSON.stringify(nodeOf(finding))
   useEffect(() => {
     const { node, rank, graph, tab, set } = useView.getState()
-    if (found === null || node !== null) return
+    if (encodedNode === null || node !== null) return
     const open = tab.startsWith('tensor:') ? nodeOfTensor(tab.slice('tensor:'.length)) : null
-    const target = open ?? (JSON.parse(found) as NodeChoice)
-    // Who asks for another rank or graph wants to see that one.
+    const target = open ?? (JSON.parse(encodedNode) as NodeChoice)
+    // Do not leave the rank or graph that the user has chosen.
     if (target.rank !== rank || (graph !== '' && target.graph !== graph)) return
     arriving(() => set({ node: target }))
-  }, [found])
+  }, [encodedNode])
 }
 
-/** What began, and where, in one line. */
+/** The anomaly and its node in one line. */
 function Sentence({ finding }: { finding: Finding }) {
   const { data: session } = useSession()
   const { t } = useTranslation(originTexts)
@@ -154,7 +154,7 @@ function Sentence({ finding }: { finding: Finding }) {
   )
 }
 
-/** What makes it the origin; nothing where the values that are shown beside say otherwise. */
+/** Why it is the origin; nothing if the values shown beside it contradict. */
 function Reason({ finding, nodes }: { finding: Finding; nodes: number }) {
   const { t } = useTranslation(originTexts)
   const { data = [] } = useValues(finding)
@@ -197,13 +197,13 @@ function NextStep({ finding }: { finding: Finding }) {
   )
 }
 
-/** Which of several anomalies is told, and the others to choose from. */
-function Others(props: { found: Finding[]; chosen: string; choose: (key: string) => void }) {
+/** The menu to choose one of several findings. */
+function Others(props: { findings: Finding[]; chosen: string; choose: (key: string) => void }) {
   const { t } = useTranslation(originTexts)
   const { t: tc } = useTranslation(conditionTexts)
-  const { found, chosen } = props
-  const labelOf = (one: Finding) =>
-    one.kind === 'hit' ? tc(`labels.${one.hit.condition}`) : t(`chips.${one.origin.anomaly}`)
+  const { findings, chosen } = props
+  const labelOf = (finding: Finding) =>
+    finding.kind === 'hit' ? tc(`labels.${finding.hit.condition}`) : t(`chips.${finding.origin.anomaly}`)
   return (
     <Menu position="bottom-end" shadow="md" width={360}>
       <Menu.Target>
@@ -214,19 +214,22 @@ function Others(props: { found: Finding[]; chosen: string; choose: (key: string)
           rightSection={<IconChevronDown size={12} />}
           data-testid="origin-findings"
         >
-          {t('findings', { position: found.findIndex((one) => one.key === chosen) + 1, total: found.length })}
+          {t('findings', {
+            position: findings.findIndex(({ key }) => key === chosen) + 1,
+            total: findings.length,
+          })}
         </Button>
       </Menu.Target>
       <Menu.Dropdown aria-label={t('chooseFinding')} mah="50vh" style={{ overflowY: 'auto' }}>
-        {found.map((one) => (
+        {findings.map((finding) => (
           <Menu.Item
-            key={one.key}
-            aria-current={one.key === chosen}
-            onClick={() => props.choose(one.key)}
+            key={finding.key}
+            aria-current={finding.key === chosen}
+            onClick={() => props.choose(finding.key)}
             data-testid="origin-finding"
-            rightSection={<span className={classes['quiet']}>{t('step', { step: stepOf(one) })}</span>}
+            rightSection={<span className={classes['quiet']}>{t('step', { step: stepOf(finding) })}</span>}
           >
-            <b>{labelOf(one)}</b> <span className="mono">{nodeOf(one).name.split('/').at(-1)}</span>
+            <b>{labelOf(finding)}</b> <span className="mono">{nodeOf(finding).name.split('/').at(-1)}</span>
           </Menu.Item>
         ))}
       </Menu.Dropdown>

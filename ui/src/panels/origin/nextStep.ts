@@ -6,14 +6,14 @@ import type { Finding } from './findings'
 import { remedyOf, whereUncertain } from './remedies'
 import { originTexts } from './texts'
 
-/** What to do about a finding, in a sentence or two; empty while it is not known. */
+/** Advice on a finding in a sentence or two; empty while it loads. */
 export function useNextStep(finding: Finding): string {
   const { t } = useTranslation(originTexts)
   const { data: conditions } = useConditions()
   const { data: session } = useSession()
   const remedy = remedyOf(finding)
   if (finding.kind === 'hit') {
-    const about = conditions?.find((one) => one.id === finding.hit.condition)
+    const about = conditions?.find((record) => record.id === finding.hit.condition)
     return about ? [about.meaning, about.advice[0] ?? ''].map(adviceText).join(' ') : ''
   }
   return t(`remedies.${remedy === 'uncertain' ? whereUncertain(session) : remedy}`)

@@ -1,6 +1,6 @@
 import type { Finding } from './findings'
 
-/** Types of operators, in the spelling of PyTorch and of MindSpore, and what goes wrong in them. */
+/** Types of operators, as spelled by PyTorch and by MindSpore, and their remedies. */
 const BY_TYPE: readonly (readonly [RegExp, string])[] = [
   [/^(log|log2|log10|log1p|xlogy|logit)$/, 'logarithm'],
   [/^(div|realdiv|truediv|true_divide|floordiv|reciprocal|rsqrt|inv|divnonan|mod)$/, 'division'],
@@ -16,14 +16,14 @@ interface Run {
   capabilities: { live: boolean }
 }
 
-/** Which text says how the origin of an anomaly is known for certain, in a run like this. */
+/** Return the key of the text that says how to find the exact origin in this kind of run. */
 export function whereUncertain(session: Run | undefined): string {
   if (session?.framework.toLowerCase() !== 'mindspore') return 'uncertain'
   const wasDebugged = session.capabilities.live || session.dump.startsWith('runs/')
   return wasDebugged ? 'uncertainMindSpore' : 'uncertainDump'
 }
 
-/** Which text says what to do about a finding where an operator made NaN or Inf of sound inputs. */
+/** Return the key of the text that says what to do about a finding. */
 export function remedyOf(finding: Finding): string {
   if (finding.kind === 'hit') return 'advice'
   const { origin } = finding
@@ -32,8 +32,8 @@ export function remedyOf(finding: Finding): string {
   if (!origin.certain) return 'uncertain'
   if (origin.anomaly === 'explosion' || origin.anomaly === 'all_zero') return origin.anomaly
   const type = origin.type.toLowerCase().replace(/_+$/, '')
-  const found = BY_TYPE.find(([pattern]) => pattern.test(type))
-  if (found) return found[1]
+  const rule = BY_TYPE.find(([pattern]) => pattern.test(type))
+  if (rule) return rule[1]
   if (SUMS.test(type)) return origin.anomaly === 'nan' ? 'infinities' : 'range'
   return 'other'
 }

@@ -6,12 +6,12 @@ import { useActions } from '~/state/useActions'
 import { originTexts } from './texts'
 import { tell } from '~/state/messages'
 
-/** Offer to look for where anomalies began while nothing hit: in a large dump that takes a while, so it is asked for. */
+/** Offer the search for origins while nothing hit. It is not automatic, as it takes a while in a large dump. */
 export function useFinding(): void {
   const { t } = useTranslation(originTexts)
   const { data: session } = useSession()
-  const { data: found, refetch } = useOrigins()
-  const canFind = session?.capabilities.has_origin === true && session.hits === 0 && !found?.length
+  const { data: origins, refetch } = useOrigins()
+  const canFind = session?.capabilities.has_origin === true && session.hits === 0 && !origins?.length
   const actions = useMemo((): Action[] => {
     if (!canFind) return []
     const find = async () => {

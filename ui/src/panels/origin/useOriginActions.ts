@@ -7,7 +7,7 @@ import { useActions } from '~/state/useActions'
 import { addressOf, isVague, nodeOf, stepOf, type Finding } from './findings'
 import { originTexts } from './texts'
 
-/** Offer what can be done with a finding. */
+/** Offer the actions on a finding. */
 export function useOriginActions(
   finding: Finding | null,
   shown: {
@@ -28,7 +28,7 @@ export function useOriginActions(
     if (!finding) return []
     const { selectNode, openTensor, set } = useView.getState()
     const group = t('group')
-    const found: Action[] = [
+    const offered: Action[] = [
       {
         id: 'origin.node',
         label: t('showNode'),
@@ -66,7 +66,7 @@ export function useOriginActions(
       },
     ]
     if (stepOf(finding) !== step) {
-      found.push({
+      offered.push({
         id: 'origin.step',
         label: t('goToStep', { step: stepOf(finding) }),
         keys: 'alt+S',
@@ -76,7 +76,7 @@ export function useOriginActions(
       })
     }
     if (canCapture && isVague(finding)) {
-      found.push({
+      offered.push({
         id: 'origin.closer',
         label: t('captureOperators'),
         keys: 'alt+C',
@@ -84,7 +84,7 @@ export function useOriginActions(
         run: () => command({ action: 'look_closer', steps: -1 }),
       })
     }
-    return found
+    return offered
   }, [finding, t, step, canGo, canCapture, command, isFolded, fold, hasDetails, setDetails])
   useActions(actions)
 }

@@ -30,7 +30,7 @@ interface Props {
   width: number
   height: number
   beginning: Beginning | null
-  /** The cell that keys move; it is kept above, so that other controls can put it somewhere. */
+  /** The cell moved with the keyboard; kept by the parent, so that other controls can move it. */
   cursor: Cell | null
   onCursor: (cell: Cell | null) => void
   onGo: (cell: Cell, isOpened: boolean) => void
@@ -39,10 +39,10 @@ interface Props {
   onBeginning: () => void
 }
 
-/** Pixels that a pointer must move to mean a rectangle. */
+/** Distance in pixels from which a pointer movement is a drag. */
 const DRAG_FROM = 5
 
-/** The picture itself, with the pointer and the keys on it. */
+/** The heat map with its pointer and keyboard control. */
 export function HeatMap(props: Props) {
   const { data, scale, width, height, beginning, cursor, onCursor } = props
   const { t } = useTranslation(overviewTexts)
@@ -149,7 +149,7 @@ export function HeatMap(props: Props) {
         onDoubleClick={(event) => {
           const { x, y } = at(event)
           const cell = cellAt(geometry, x, y)
-          // A first click that looked closer has put another cell below the pointer.
+          // If the first click zoomed in, another cell is under the pointer.
           if (cell && cursor?.row === cell.row && cursor.column === cell.column) props.onGo(cell, true)
         }}
         onKeyDown={onKey}
@@ -175,7 +175,7 @@ const hidden = {
   clipPath: 'inset(50%)',
 } as const
 
-/** Says where it began, beside the cell. */
+/** The label of the beginning, beside its cell. */
 function Callout({
   beginning,
   geometry,
@@ -188,7 +188,7 @@ function Callout({
   const isRight = x > geometry.width * 0.55
   const style = {
     top: Math.min(Math.max(2, y - 34), geometry.height - 30),
-    // Not over the names, which are on the left.
+    // Do not cover the names on the left.
     maxWidth: Math.max(200, isRight ? x - geometry.left - 16 : geometry.width - x - 20),
     ...(isRight ? { right: geometry.width - x + 12 } : { left: x + 12 }),
   }

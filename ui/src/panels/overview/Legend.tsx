@@ -6,7 +6,7 @@ import classes from './overview.module.css'
 import { colourAt, ZERO, type Scale, type Theme } from './scale'
 import { overviewTexts } from './texts'
 
-/** What the colours and signs of the picture mean. */
+/** The legend of the colours and signs. */
 export function Legend({ scale, theme }: { scale: Scale; theme: Theme }) {
   const { t } = useTranslation(overviewTexts)
   const { nan, infinite } = PALETTES[theme]

@@ -7,7 +7,7 @@ import classes from './overview.module.css'
 import { HIT, INFINITE, NAN, NOTHING } from './scale'
 import { overviewTexts } from './texts'
 
-/** What a cell says, in words: for the tip, and for who cannot see the picture. */
+/** Return a function that describes a cell in words, for the tooltip and for screen readers. */
 export function useCellWords(data: Overview) {
   const { t } = useTranslation(overviewTexts)
   return ({ row, column }: Cell) => {

@@ -2,18 +2,18 @@ import type { Origin, Overview, OverviewRow } from '~/api/types'
 import type { Cell } from '~/parts/gridKeys'
 import { columnOf } from './geometry'
 
-/** The cell in which the trouble begins. */
+/** The cell of the first anomaly. */
 export interface Beginning extends Cell {
   /** The name of the node. */
   name: string
   step: number
-  /** Of the origin; empty where there is none. */
+  /** Address of the origin; empty if there is none. */
   address: string
-  /** It is known to have begun there: it did not come in, nor may it have been before the first step that was seen. */
+  /** The origin is certain: the anomaly was not in the inputs, and cannot have begun in steps that were not seen. */
   isCertain: boolean
 }
 
-/** Where it began: the first origin that the server found, if it is in the picture; else the first marked tensor. */
+/** Return the first origin from the server that is in the picture, else the first marked tensor. */
 export function beginningOf(data: Overview, origins: readonly Origin[]): Beginning | null {
   const positions = new Map(data.located.map((position) => [position.address, position]))
   for (const { address, step, certain, arrived, unseen } of origins) {
@@ -43,21 +43,21 @@ export function beginningOf(data: Overview, origins: readonly Origin[]): Beginni
 
 export type Phase = 'forward' | 'gradients' | 'optimizer' | 'parameters'
 
-/** What part of a step makes a tensor, as the scopes of both frameworks say. */
+/** Return the phase of the step that computes a tensor, by the scopes of both frameworks. */
 export function phaseOf({ node, type }: OverviewRow): Phase {
   if (type === 'Parameter') return 'parameters'
   if (/^Gradients(\/|$)/.test(node)) return 'gradients'
   return /^(Optimizer(\/|$)|Default\/optimizer)/.test(node) ? 'optimizer' : 'forward'
 }
 
-/** Stretches of rows of one phase. */
+/** Group consecutive rows by phase. */
 export function phasesOf(rows: readonly OverviewRow[]): { phase: Phase; first: number; last: number }[] {
-  const found: { phase: Phase; first: number; last: number }[] = []
+  const spans: { phase: Phase; first: number; last: number }[] = []
   rows.forEach((row, position) => {
     const phase = phaseOf(row)
-    const before = found.at(-1)
+    const before = spans.at(-1)
     if (before?.phase === phase) before.last = position
-    else found.push({ phase, first: position, last: position })
+    else spans.push({ phase, first: position, last: position })
   })
-  return found
+  return spans
 }

@@ -1,4 +1,4 @@
-/** The context of a canvas that has as many pixels as the screen has in so many CSS pixels. */
+/** Resize a canvas, given in CSS pixels, to the pixels of the screen, and return its context. */
 export function sized(canvas: HTMLCanvasElement | null, width: number, height: number) {
   const context = canvas?.getContext('2d') ?? null
   if (!canvas || !context) return null

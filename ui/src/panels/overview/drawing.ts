@@ -9,9 +9,9 @@ import { drawMarks, ring } from './signs'
 const MONOSPACE = '11px ui-monospace, SFMono-Regular, "DejaVu Sans Mono", Menlo, Consolas, monospace'
 const PLAIN = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans CJK SC", sans-serif'
 
-/** Names closer to each other than this cannot be read. */
+/** Minimum distance of readable names. */
 const LINE = 13
-/** The strip that names the phases of a step. */
+/** Width of the strip that names the phases of a step. */
 const STRIP = 16
 
 export interface Words {
@@ -19,7 +19,7 @@ export interface Words {
   phases: Record<Phase, string>
 }
 
-/** Draw all that only new data or another size changes. */
+/** Draw everything that changes only with the data or the size. */
 export function drawPicture(
   canvas: CanvasRenderingContext2D,
   data: Overview,
@@ -68,7 +68,7 @@ function drawCells(
   }
 }
 
-/** What stands where nothing was recorded. */
+/** Return the pattern for cells without recorded values. */
 function hatch(canvas: CanvasRenderingContext2D, ink: Ink): CanvasPattern | string {
   const tile = new OffscreenCanvas(6, 6)
   const of = tile.getContext('2d')
@@ -102,7 +102,7 @@ function drawNames(
     canvas.fillRect(2, begin, STRIP - 3, Math.max(1, height - 1))
     canvas.fillStyle = ink.line
     if (first > 0) {
-      // Not through the names between: they would look struck out.
+      // Not through the names in between, which would look struck out.
       canvas.fillRect(2, Math.round(begin), STRIP - 3, 1)
       canvas.fillRect(left, Math.round(begin), columns * cellWidth, 1)
     }
@@ -129,7 +129,7 @@ function drawNames(
   })
 }
 
-/** The end of a name, which tells more than its beginning. */
+/** Return the end of a name, which says more than its beginning. */
 export function shortName({ node, io, slot }: Overview['rows'][number]): string {
   const parts = node.replace(/^(Default|Gradients|Optimizer)\/(Default\/)?/, '').split('/')
   const slotName = io === 'input' ? `:input.${slot}` : slot ? `:${slot}` : ''
@@ -168,15 +168,15 @@ function drawSteps(
   canvas.fillRect(left, Math.round(bottom), columns * cellWidth, 1)
 }
 
-/** What is drawn above the picture, and changes with every movement. */
+/** The layer above the heat map, which changes with every pointer movement. */
 export interface Over {
-  /** The column of the step that is shown; −1: it is not in the picture. */
+  /** The column of the step shown; −1: it is not in the picture. */
   shown: number
   /** Rows of the selected node. */
   chosen: number[]
   cursor: Cell | null
   beginning: Cell | null
-  /** The rectangle that is being dragged. */
+  /** The corners of the rectangle being dragged. */
   drag: [Cell, Cell] | null
 }
 
@@ -231,11 +231,11 @@ export function drawOver(
     frame(canvas, x - w / 2, y - h / 2, w, h, ink.text, ink.back)
   }
   if (over.drag) {
-    const [one, other] = over.drag
-    const x = left + Math.min(one.column, other.column) * cellWidth
-    const y = top + Math.min(one.row, other.row) * cellHeight
-    const w = (Math.abs(one.column - other.column) + 1) * cellWidth
-    const h = (Math.abs(one.row - other.row) + 1) * cellHeight
+    const [from, to] = over.drag
+    const x = left + Math.min(from.column, to.column) * cellWidth
+    const y = top + Math.min(from.row, to.row) * cellHeight
+    const w = (Math.abs(from.column - to.column) + 1) * cellWidth
+    const h = (Math.abs(from.row - to.row) + 1) * cellHeight
     canvas.globalAlpha = 0.18
     canvas.fillStyle = ink.chosen
     canvas.fillRect(x, y, w, h)

@@ -51,7 +51,7 @@ const data: Overview = {
   unread_bytes: 0,
 }
 
-test('a point belongs to a cell, and names and axis to none', () => {
+test('a point maps to a cell, but names and axis do not', () => {
   const geometry = geometryOf(700, 300, 3, 3)
   expect(cellAt(geometry, geometry.left + 1, geometry.top + 1)).toEqual({ row: 0, column: 0 })
   expect(cellAt(geometry, geometry.left - 1, geometry.top + 1)).toBeNull()
@@ -70,7 +70,7 @@ test('a rectangle of merged cells is a range of tensors and steps', () => {
   expect([columnOf(data.steps, 4), columnOf(data.steps, 5)]).toEqual([1, -1])
 })
 
-test('round steps are written, as many as have room', () => {
+test('round steps are labelled, as many as fit', () => {
   expect([0.4, 1, 3, 11, 99].map(roundDistance)).toEqual([1, 1, 5, 20, 100])
   const steps = Array.from({ length: 100 }, (_, step) => ({ first: step, last: step }))
   expect(stepTicks(steps, 5)).toEqual([0, 10, 20, 30, 40, 50, 60, 70, 80, 90])
@@ -78,7 +78,7 @@ test('round steps are written, as many as have room', () => {
   expect(stepTicks([], 5)).toEqual([])
 })
 
-test('where it began is the origin, in the row that it was merged into, else the first tensor that is marked', () => {
+test('the beginning is the origin, in the row that it was merged into, else the first marked tensor', () => {
   const origin = (address: string, step: number, arrived = false) =>
     ({ address, step, node: '', certain: true, arrived, unseen: null }) as Origin
   expect(beginningOf(data, [])).toMatchObject({
@@ -107,6 +107,6 @@ test('where it began is the origin, in the row that it was merged into, else the
   expect(beginningOf(calm, [])).toBeNull()
 })
 
-test('rows are of phases of a step', () => {
+test('rows are grouped by the phases of a step', () => {
   expect(phasesOf(data.rows).map(({ phase }) => phase)).toEqual(['forward', 'gradients', 'parameters'])
 })

@@ -1,11 +1,11 @@
 import type { Overview, StepSpan } from '~/api/types'
 import type { Cell } from '~/parts/gridKeys'
 
-/** Where the parts of the picture lie, in CSS pixels. */
+/** The layout of the picture in CSS pixels. */
 export interface Geometry {
   width: number
   height: number
-  /** The cells begin here; left of them are names, below them steps. */
+  /** The top left corner of the cells; names are on their left, steps below. */
   left: number
   top: number
   cellWidth: number
@@ -19,15 +19,15 @@ const TOP = 14
 const RIGHT = 10
 const WIDEST_CELL = 96
 const HIGHEST_CELL = 22
-/** The smallest cells that can still be pointed at. */
+/** Size of the smallest cells that the pointer can hit. */
 const LEAST_CELL = 3
 
-/** How much of the width the names have. */
+/** Return the width of the names. */
 export function namesWidth(width: number): number {
   return Math.round(Math.min(280, Math.max(110, width * 0.3)))
 }
 
-/** How many rows and columns fit; in steps, so that a drag of a separator does not ask anew for every pixel. */
+/** Return how many rows and columns fit, in multiples of 20, so that dragging a separator causes few requests. */
 export function cellsThatFit(width: number, height: number): { rows: number; columns: number } {
   const fit = (pixels: number) => Math.min(1000, Math.max(20, 20 * Math.floor(pixels / LEAST_CELL / 20)))
   return { rows: fit(height - TOP - AXIS_HEIGHT), columns: fit(width - namesWidth(width) - RIGHT) }
@@ -58,7 +58,7 @@ export function cellAt(geometry: Geometry, x: number, y: number): Cell | null {
   return isInside ? { row, column } : null
 }
 
-/** The nearest cell to a point, for a drag that leaves the picture. */
+/** Return the nearest cell to a point, for a drag that leaves the picture. */
 export function nearestCell(geometry: Geometry, x: number, y: number): Cell {
   const within = (value: number, end: number) =>
     Math.min(Math.max(0, Math.floor(value)), Math.max(end - 1, 0))
@@ -72,7 +72,7 @@ export function columnOf(steps: readonly StepSpan[], step: number): number {
   return steps.findIndex((span) => span.first <= step && step <= span.last)
 }
 
-/** The columns whose steps are written below them: round numbers, as many as have room. */
+/** Return the columns with step labels: round numbers, as many as fit. */
 export function stepTicks(steps: readonly StepSpan[], cellWidth: number, labelWidth = 44): number[] {
   const first = steps[0]?.first
   const last = steps.at(-1)?.last
@@ -85,20 +85,20 @@ export function stepTicks(steps: readonly StepSpan[], cellWidth: number, labelWi
   steps.forEach((span, column) => {
     if (span.last < next) return
     const before = ticks.at(-1)
-    // Where steps are missing, round numbers come close together.
+    // If steps are missing, round numbers can be close together.
     if (before === undefined || (column - before) * cellWidth >= labelWidth) ticks.push(column)
     next = (Math.floor(span.last / distance) + 1) * distance
   })
   return ticks
 }
 
-/** The smallest of 1, 2, 5, 10, 20, 50… that is not smaller. */
+/** Return the smallest of 1, 2, 5, 10, 20, 50… that is at least `least`. */
 export function roundDistance(least: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)))
   return power * ([1, 2, 5, 10].find((factor) => factor * power >= least) ?? 10)
 }
 
-/** What a person looks closer at; null: everything. */
+/** The part of the overview that the user has zoomed in on; null: everything. */
 export interface Part {
   offset: number
   limit: number
@@ -106,12 +106,12 @@ export interface Part {
   lastStep: number
 }
 
-/** The part of the run that lies under a rectangle of cells. */
-export function partBetween(data: Overview, one: Cell, other: Cell): Part | null {
-  const top = Math.min(one.row, other.row)
-  const bottom = Math.max(one.row, other.row)
-  const first = data.steps[Math.min(one.column, other.column)]
-  const last = data.steps[Math.max(one.column, other.column)]
+/** Return the tensors and steps in a rectangle of cells. */
+export function partBetween(data: Overview, a: Cell, b: Cell): Part | null {
+  const top = Math.min(a.row, b.row)
+  const bottom = Math.max(a.row, b.row)
+  const first = data.steps[Math.min(a.column, b.column)]
+  const last = data.steps[Math.max(a.column, b.column)]
   if (!first || !last) return null
   const count = (from: number, to: number) =>
     data.rows.slice(from, to).reduce((sum, row) => sum + row.tensors, 0)
@@ -123,7 +123,7 @@ export function partBetween(data: Overview, one: Cell, other: Cell): Part | null
   }
 }
 
-/** A part around a cell, half as high and half as wide as what is shown. */
+/** Return the part around a cell with half the height and half the width of what is shown. */
 export function partAround(data: Overview, at: Cell): Part | null {
   const around = (position: number, amount: number) => {
     const shown = Math.max(2, Math.ceil(amount / 2))

@@ -32,16 +32,16 @@ const STATISTICS: OverviewStatistic[] = [
   'non_finite_percent',
 ]
 
-/** A dump up to this size is read without asking. */
+/** A dump up to this size in bytes is read without asking the user. */
 const READ_UNASKED = 512 * 2 ** 20
 
-/** A picture is kept while this part of its rows and columns fits. */
+/** A picture is kept while at least this fraction of its rows and columns fits. */
 const LEAST_OF_KEPT = 0.6
 
-/** Origins that are looked for in the picture. */
+/** Maximum number of origins located in the picture. */
 const MOST_LOCATED = 64
 
-/** All tensors over all steps in one picture: where it went wrong, and when. */
+/** All tensors over all steps in one picture: shows where and when it went wrong. */
 export default function Overview() {
   const { t } = useTranslation(overviewTexts)
   const theme = useComputedColorScheme('light', { getInitialValueInEffect: false })
@@ -59,12 +59,12 @@ export default function Overview() {
     () => (origins ?? []).slice(0, MOST_LOCATED).map(({ address }) => address),
     [origins],
   )
-  const found = useOverview(
+  const overview = useOverview(
     { statistic, query, part, locate, ...size },
     width > 0 && height > 0,
     (unread) => reads === 'asked' || (reads === 'unasked' && unread <= READ_UNASKED),
   )
-  const { data, error } = found
+  const { data, error } = overview
   const scale = useMemo(() => data && scaleOf(data.statistic, data.values), [data])
   const beginning = useMemo(
     () => (data && !isSearching ? beginningOf(data, origins ?? []) : null),
@@ -76,7 +76,7 @@ export default function Overview() {
     setCursor(beginning)
     const origin = parseAddress(beginning?.address ?? '')
     if (beginning && origin) {
-      // Also where its row shows several tensors.
+      // Also if its row shows several tensors.
       goToStep(beginning.step)
       useView.getState().selectNode({ rank: origin.rank, graph: origin.graph, name: origin.node })
     } else if (beginning) {
@@ -123,14 +123,14 @@ export default function Overview() {
           isReading={isReading}
           read={() => {
             setReads('asked')
-            void found.refetch()
+            void overview.refetch()
           }}
           stop={() => setReads('never')}
         />
       )}
-      <div ref={ref} className={classes['body']} aria-busy={found.isPlaceholderData}>
+      <div ref={ref} className={classes['body']} aria-busy={overview.isPlaceholderData}>
         {error ? (
-          <Failure error={error} retry={() => void found.refetch()} />
+          <Failure error={error} retry={() => void overview.refetch()} />
         ) : !data || !scale || !width ? (
           <Skeleton height="100%" radius={0} />
         ) : data.rows.length && data.steps.length ? (
@@ -159,7 +159,7 @@ export default function Overview() {
   )
 }
 
-/** Go to the tensor of a cell at its step; of a row of several tensors the part that is to be looked at closer. */
+/** Return a function that goes to the tensor of a cell; for a row of several tensors, it returns their part. */
 function useGo(data: OverviewData | undefined): (cell: Cell, isOpened: boolean) => Part | null {
   const goToStep = useGoToStep()
   return useCallback(
@@ -244,7 +244,7 @@ function Unread(props: { data: OverviewData; isReading: boolean; read: () => voi
   )
 }
 
-/** As many cells as fit. While the parts of the page find their places a picture that has some more is kept. */
+/** The number of cells that fit. While the page is being laid out, a picture with somewhat more cells is kept. */
 function useCells(width: number, height: number) {
   const fit = cellsThatFit(width, height)
   const [cells, setCells] = useState(fit)

@@ -1,6 +1,6 @@
 import type { Theme } from './scale'
 
-/** Colours that are not those of values. */
+/** Colours other than those of values. */
 export interface Ink {
   text: string
   quiet: string

@@ -6,7 +6,7 @@ import type { Overview, OverviewStatistic, Timeline } from '~/api/types'
 import { useView } from '~/state/store'
 import type { Part } from './geometry'
 
-/** While a training runs, so often what it has reported is read anew. */
+/** Interval of refetches while a training runs. */
 export const EVERY_MS = 1_500
 
 export interface OverviewQuery {
@@ -15,11 +15,11 @@ export interface OverviewQuery {
   part: Part | null
   rows: number
   columns: number
-  /** Addresses of tensors whose rows are to be known. */
+  /** Addresses of tensors whose rows the server should locate. */
   locate: readonly string[]
 }
 
-/** The picture; with `isReading` a dump is read on, a second at a time, until nothing is left. */
+/** The overview; while `isReading` returns true, the server reads a dump further, a second at a time. */
 export function useOverview(
   query: OverviewQuery,
   isMeasured: boolean,
@@ -30,7 +30,7 @@ export function useOverview(
   const { data: session } = useSession()
   const isRunning = session?.state === 'running'
   const { part, ...rest } = query
-  const found = useQuery({
+  const overview = useQuery({
     queryKey: [...keys.session(run), 'overview', rank, query],
     queryFn: ({ signal, client, queryKey }) => {
       const before = client.getQueryData<Overview>(queryKey)
@@ -56,28 +56,28 @@ export function useOverview(
     refetchInterval: ({ state: { data } }) =>
       data && data.unread > 0 && isReading(data.unread_bytes) ? 1 : isRunning ? EVERY_MS : false,
   })
-  useNews(found.refetch)
-  return found
+  useNews(overview.refetch)
+  return overview
 }
 
 export function useTimeline(columns: number) {
   const run = useView((view) => view.run)
   const rank = useView((view) => view.rank)
   const { data: session } = useSession()
-  const found = useQuery({
+  const timeline = useQuery({
     queryKey: [...keys.session(run), 'timeline', rank, columns],
     queryFn: ({ signal }) => get<Timeline>(path(run, '/timeline'), { rank, columns }, signal),
     enabled: session !== undefined && session.state !== 'connecting' && session.ranks.length > 0,
     placeholderData: keepPreviousData,
     refetchInterval: session?.state === 'running' ? EVERY_MS : false,
   })
-  useNews(found.refetch)
-  return found
+  useNews(timeline.refetch)
+  return timeline
 }
 
 /**
- * Read anew when the run has stopped somewhere else, or has other hits. Not through the events of steps: of those a
- * training sends several in the time that an answer takes, and each would begin it anew.
+ * Refetch when the run has stopped elsewhere or has other hits. Step events are not used: a training sends several of
+ * them during one response, and each would restart the request.
  */
 export function useNews(refetch: (options: { cancelRefetch: boolean }) => Promise<unknown>) {
   const { data: session } = useSession()

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { PALETTES } from '~/panels/tensor/palette'
 import { cellColour, HIT, INFINITE, NAN, NOTHING, scaleOf, shareOf, ZERO } from './scale'
 
-test('magnitudes are coloured by their order, whatever a few enormous ones are', () => {
+test('magnitudes are coloured on a logarithmic scale, regardless of a few enormous ones', () => {
   const most = Array.from({ length: 200 }, (_, index) => 10 ** (-3 + index / 50))
   const scale = scaleOf('abs_mean', [most, [1e30, null, 0]])
   expect(scale.kind).toBe('magnitude')
@@ -32,7 +32,7 @@ test('percentages go from 0 to 100, and few or equal values have a scale as well
   }
 })
 
-test('what is not finite has its own colour, what is zero or not recorded, too', () => {
+test('non-finite, zero and missing values have separate colours', () => {
   const scale = scaleOf('abs_mean', [[1, 2]])
   expect(cellColour(1, NAN | INFINITE, scale, 'dark')).toEqual(PALETTES.dark.nan)
   expect(cellColour(null, INFINITE | HIT, scale, 'light')).toEqual(PALETTES.light.infinite)

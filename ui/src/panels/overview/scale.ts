@@ -3,27 +3,27 @@ import { PALETTES, type Rgb } from '~/panels/tensor/palette'
 
 export type Theme = 'light' | 'dark'
 
-/** Bits of the marks of a cell, as the server gives them. */
+/** Bits of the marks of a cell, as sent by the server. */
 export const NAN = 1
 export const INFINITE = 2
 export const HIT = 4
 export const NOTHING = 8
 
-/** How the values of a picture become colours. */
+/** The mapping of values to colours. */
 export interface Scale {
   kind: 'magnitude' | 'signed' | 'percent'
-  /** The values at the ends of the colours; of a signed scale `high` is also, negative, the other end. */
+  /** The values at the ends of the scale; a signed scale goes from −`high` to `high`. */
   low: number
   high: number
-  /** Values beyond the ends have the colours of the ends. */
+  /** Some values are beyond the ends, and have the colours of the ends. */
   isCut: boolean
 }
 
 const SIGNED: OverviewStatistic[] = ['max', 'min', 'mean']
 const PERCENT: OverviewStatistic[] = ['zero_percent', 'negative_percent', 'non_finite_percent']
-/** Decades that colours can tell apart, on each side of the median. */
+/** Decades that colours can distinguish, on each side of the median. */
 const DECADES = 6
-/** Most values lie within: a few that are enormous must not make all others look alike. */
+/** Fraction of values within the scale: a few enormous ones must not make all others look alike. */
 const WITHIN = 0.98
 
 export function scaleOf(
@@ -48,12 +48,12 @@ export function scaleOf(
   return { kind, ...ends, isCut: ends.high < largest || ends.low > smallest }
 }
 
-/** Where a value lies on the colours: 0 to 1, or −1 to 1 on a signed scale. */
+/** Return the position of a value on the scale: 0 to 1, or −1 to 1 on a signed scale. */
 export function shareOf(value: number, { kind, low, high }: Scale): number {
   if (kind === 'percent') return Math.min(1, Math.max(0, value / 100))
   if (value === 0) return 0
   const part = Math.log(Math.abs(value) / low) / Math.log(high / low)
-  // Signed: the smallest still is told from zero.
+  // On a signed scale, the smallest value still differs from zero.
   const shown = Math.min(1, Math.max(kind === 'signed' ? 0.12 : 0, part))
   return kind === 'signed' ? Math.sign(value) * shown : shown
 }
@@ -77,7 +77,7 @@ const STOPS: Record<Theme, Rgb[]> = {
   ],
 }
 
-/** Exactly 0, where that is no point of the colours. */
+/** Colour of exactly 0 on scales without a zero. */
 export const ZERO: Record<Theme, Rgb> = { light: [245, 222, 150], dark: [104, 84, 28] }
 
 export function colourAt(share: number, kind: Scale['kind'], theme: Theme): Rgb {
@@ -99,7 +99,7 @@ function between(from: Rgb, to: Rgb, part: number): Rgb {
   ]
 }
 
-/** The colour of a cell; null where nothing is to be coloured. */
+/** Return the colour of a cell; null for a cell without a value. */
 export function cellColour(value: number | null, mark: number, scale: Scale, theme: Theme): Rgb | null {
   if (mark & NAN) return PALETTES[theme].nan
   if (mark & INFINITE) return PALETTES[theme].infinite

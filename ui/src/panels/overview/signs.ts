@@ -4,10 +4,10 @@ import { middleOf, type Geometry } from './geometry'
 import { INKS } from './inks'
 import { HIT, INFINITE, NAN, type Theme } from './scale'
 
-/** Cells from this size on have room for a sign in each of them. */
+/** Minimum size of cells that have room for a sign. */
 const ROOM_FOR_SIGN = 9
 
-/** Signs of what is not finite and of hits, above the cells. */
+/** Draw signs for non-finite values and hits above the cells. */
 export function drawMarks(
   canvas: CanvasRenderingContext2D,
   data: Overview,
@@ -16,7 +16,7 @@ export function drawMarks(
 ): void {
   const { cellWidth, cellHeight } = geometry
   const hasRoom = cellWidth >= ROOM_FOR_SIGN && cellHeight >= ROOM_FOR_SIGN
-  // Where cells are small only the first of a stretch has a sign, and only so many as can be told apart.
+  // If cells are small, only the first of a row of marked cells has a sign, and signs keep a readable distance.
   const taken: { x: number; y: number }[] = []
   data.marks.forEach((marks, row) =>
     marks.forEach((mark, column) => {
@@ -24,7 +24,7 @@ export function drawMarks(
       const { x, y } = middleOf(geometry, { row, column })
       for (const bit of [NAN, INFINITE, HIT]) {
         if (!(mark & bit) || (!hasRoom && before & bit)) continue
-        if (!hasRoom && taken.some((one) => Math.hypot(one.x - x, one.y - y) < 8)) continue
+        if (!hasRoom && taken.some((point) => Math.hypot(point.x - x, point.y - y) < 8)) continue
         if (!hasRoom) taken.push({ x, y })
         drawSign(canvas, bit, x, y, hasRoom ? Math.min(cellWidth, cellHeight, 16) : 9, theme, hasRoom, mark)
       }
@@ -44,7 +44,7 @@ function drawSign(
 ): void {
   const half = size / 2
   const palette = PALETTES[theme]
-  const own = bit === NAN ? palette.nan : palette.infinite
+  const colour = bit === NAN ? palette.nan : palette.infinite
   const ink = INKS[theme]
   if (bit === HIT) {
     ring(canvas, x, y, Math.max(3.5, half - 1.5), ink.hit, ink.back)
@@ -52,8 +52,8 @@ function drawSign(
   }
   const reach = isOnCell ? half * 0.42 : half * 0.8
   if (!isOnCell) {
-    // A disc of the cell's colour, on which the sign is read wherever it lies.
-    canvas.fillStyle = css(own)
+    // A disc of the cell's colour, on which the sign is always readable.
+    canvas.fillStyle = css(colour)
     canvas.strokeStyle = ink.back
     canvas.lineWidth = 1
     canvas.beginPath()
@@ -61,7 +61,7 @@ function drawSign(
     canvas.fill()
     canvas.stroke()
   }
-  // Both signs are in one cell when tensors or kinds share it.
+  // A cell has both signs if tensors or kinds share it.
   const shift =
     isOnCell && (mark & (NAN | INFINITE)) === (NAN | INFINITE) ? half * 0.5 * (bit === NAN ? -1 : 1) : 0
   sign(
@@ -70,11 +70,11 @@ function drawSign(
     x + shift,
     y,
     reach * (isOnCell ? 1 : 0.6),
-    inkOn(isOnCell && mark & NAN ? palette.nan : own),
+    inkOn(isOnCell && mark & NAN ? palette.nan : colour),
   )
 }
 
-/** ✕ for NaN, ▲ for infinite, drawn: fonts differ. */
+/** Draw ✕ for NaN or ▲ for infinite as paths, as fonts differ. */
 function sign(
   canvas: CanvasRenderingContext2D,
   bit: number,
@@ -102,7 +102,7 @@ function sign(
   }
 }
 
-/** A ring that is seen on every colour. */
+/** Draw a ring that is visible on every colour. */
 export function ring(
   canvas: CanvasRenderingContext2D,
   x: number,

@@ -4,7 +4,7 @@ import { useCommand, useSession } from '~/api/queries'
 import { overviewTexts } from './texts'
 import { tell } from '~/state/messages'
 
-/** Show another step, where the run can; says why where it cannot. */
+/** Return a function that shows another step, or says why the run cannot. */
 export function useGoToStep(): (step: number) => void {
   const { t } = useTranslation(overviewTexts)
   const { data: session } = useSession()

@@ -7,7 +7,7 @@ import { SlotStatistics } from './SlotStatistics'
 import { relationsTexts } from './texts'
 import { walkTo } from './trail'
 
-/** So many outputs of a node are drawn; those with hits come first. */
+/** Maximum number of outputs drawn per node; outputs with hits come first. */
 const MOST_SLOTS = 4
 
 interface Props {
@@ -18,7 +18,7 @@ interface Props {
   chosenSlot: number | null
 }
 
-/** A node with its outputs as circles. */
+/** The card of a node, with its outputs as circles. */
 export function NodeCard({ card: { node, ...box }, rank, graph, chosenSlot }: Props) {
   const { t } = useTranslation(relationsTexts)
   const selectNode = useView((view) => view.selectNode)
@@ -26,7 +26,7 @@ export function NodeCard({ card: { node, ...box }, rank, graph, chosenSlot }: Pr
   const slots = node.slots.map((slot) => slot.slot)
   const isNotable = (slot: number) => slot === chosenSlot || abbreviations[slot] !== undefined
   const drawn = [...slots.filter(isNotable), ...slots.filter((slot) => !isNotable(slot))].slice(0, MOST_SLOTS)
-  drawn.sort((one, other) => one - other)
+  drawn.sort((a, b) => a - b)
   const name = shortName(node.name)
   return (
     <div

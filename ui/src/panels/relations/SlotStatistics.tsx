@@ -9,7 +9,7 @@ import { useView, type NodeChoice } from '~/state/store'
 import css from './relations.module.css'
 import { relationsTexts } from './texts'
 
-/** The statistics of one output at the step that is shown; read when somebody points at it. */
+/** The statistics of an output at the step shown; loaded when the pointer rests on it. */
 export function SlotStatistics({ node, slot }: { node: NodeChoice; slot: number }) {
   const { t } = useTranslation(relationsTexts)
   const run = useView((view) => view.run)
@@ -20,7 +20,7 @@ export function SlotStatistics({ node, slot }: { node: NodeChoice; slot: number 
   })
   if (error) return <Text>{error.message}</Text>
   if (!data) return <Loader size="xs" />
-  const record = data.find((one) => one.io === 'output' && one.slot === slot)
+  const record = data.find((tensor) => tensor.io === 'output' && tensor.slot === slot)
   const statistics = record?.statistics
   return (
     <Stack gap={2}>

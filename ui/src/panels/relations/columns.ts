@@ -2,7 +2,7 @@ import type { RelationGraph } from '~/api/types'
 
 export type RelatedNode = RelationGraph['nodes'][number]
 
-/** A node in its place: producers on the left, the centre, consumers on the right. */
+/** A node with its position: producers on the left, the centre, consumers on the right. */
 export interface Card {
   node: RelatedNode
   x: number
@@ -31,7 +31,7 @@ const MARGIN = 10
 const LEAST_CARD = 92
 const MOST_CARD = 260
 
-/** Where the nodes of a relationship graph stand in a given room; it may become higher than that, never wider. */
+/** Lay out a relationship graph in three columns; the result may be larger than the given room. */
 export function columnsOf(graph: RelationGraph, room: { width: number; height: number }): Columns {
   const between = Math.max(36, Math.min(110, room.width * 0.11))
   const width = Math.max(LEAST_CARD, Math.min(MOST_CARD, (room.width - 2 * MARGIN - 2 * between) / 3))
@@ -58,7 +58,7 @@ function linesOf(graph: RelationGraph, cards: Card[]): Line[] {
   return graph.edges.flatMap((edge) => {
     const from = cardOf.get(edge.source)
     const to = cardOf.get(edge.target)
-    // What producers or consumers give each other is for their own pictures.
+    // Edges between producers, or between consumers, are not shown.
     if (!from || !to || Math.sign(from.node.distance) >= Math.sign(to.node.distance)) return []
     const [x1, y1] = [from.x + from.width + 8, from.y + from.height / 2]
     const [x2, y2] = [to.x - 2, to.y + to.height / 2]
@@ -74,7 +74,7 @@ function linesOf(graph: RelationGraph, cards: Card[]): Line[] {
   })
 }
 
-/** The last part of the name of a node. */
+/** Return the last part of a node's name. */
 export function shortName(name: string): string {
   return name.slice(name.lastIndexOf('/') + 1)
 }

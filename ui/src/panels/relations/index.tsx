@@ -18,7 +18,7 @@ import css from './relations.module.css'
 import { relationsTexts } from './texts'
 import { beginTrail, useTrail, walkBack, walkForward } from './trail'
 
-/** What a tensor is made of and what uses it, one hop around; a double-click on an output walks on to that tensor. */
+/** The producers and consumers of a tensor, one hop around; a double-click on an output goes to that tensor. */
 export default function Relations({ address }: { address: string }) {
   const { t } = useTranslation(relationsTexts)
   const run = useView((view) => view.run)

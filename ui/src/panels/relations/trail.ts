@@ -8,10 +8,10 @@ interface Trail {
   future: string[]
 }
 
-/** The way that a person has walked from tensor to tensor; it outlives the tab, which each step of it replaces. */
+/** The history of the walk from tensor to tensor; it outlives the tab, which is replaced with each move. */
 export const useTrail = create<Trail>()(() => ({ at: '', past: [], future: [] }))
 
-/** A tensor that was opened in another way begins a new trail. */
+/** Start a new trail if a tensor was opened in another way. */
 export function beginTrail(address: string): void {
   if (useTrail.getState().at !== address) useTrail.setState({ at: address, past: [], future: [] })
 }
@@ -42,7 +42,9 @@ export function walkForward(): void {
 /** Show a tensor in the tab of another, and select its node. */
 function show(from: string, to: string): void {
   const { tensors, set, selectNode } = useView.getState()
-  const replaced = tensors.includes(from) ? tensors.map((one) => (one === from ? to : one)) : [...tensors, to]
+  const replaced = tensors.includes(from)
+    ? tensors.map((address) => (address === from ? to : address))
+    : [...tensors, to]
   set({ tensors: [...new Set(replaced)], tab: `tensor:${to}` })
   const parts = parseAddress(to)
   if (parts) selectNode({ rank: parts.rank, graph: parts.graph, name: parts.node })

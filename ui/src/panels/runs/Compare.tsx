@@ -4,7 +4,7 @@ import { useTranslation } from 'react-i18next'
 import { useView } from '~/state/store'
 import { runsTexts } from './texts'
 
-/** Show a run, and ask with which other one it is compared. */
+/** Show a run, and open the dialog to choose the run to compare with. */
 export function compareRun(run: string): void {
   useView.getState().openRun(run)
   useView.getState().set({ dialog: 'compare' })

@@ -13,12 +13,12 @@ import { runsTexts } from './texts'
 
 const MOST_SHOWN = 200
 
-/** What is on disk: dumps that were found, and runs that were recorded; the newest first. */
+/** The dumps and recorded runs on disk, newest first. */
 export function DumpTable({ dumps }: { dumps: DumpRecord[] }) {
   const { t } = useTranslation(runsTexts)
   const [filter, setFilter] = useState('')
-  const found = dumps
-    .filter((one) => `${one.title}\n${one.name}`.toLowerCase().includes(filter.trim().toLowerCase()))
+  const matches = dumps
+    .filter((dump) => `${dump.title}\n${dump.name}`.toLowerCase().includes(filter.trim().toLowerCase()))
     .sort((a, b) => (b.modified ?? 0) - (a.modified ?? 0))
   return (
     <>
@@ -44,15 +44,15 @@ export function DumpTable({ dumps }: { dumps: DumpRecord[] }) {
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
-          {found.slice(0, MOST_SHOWN).map((one) => (
-            <DumpRow key={one.name} dump={one} />
+          {matches.slice(0, MOST_SHOWN).map((dump) => (
+            <DumpRow key={dump.name} dump={dump} />
           ))}
         </Table.Tbody>
       </Table>
-      {found.length > MOST_SHOWN && (
-        <p className={classes['note']}>{t('hidden', { more: found.length - MOST_SHOWN })}</p>
+      {matches.length > MOST_SHOWN && (
+        <p className={classes['note']}>{t('hidden', { more: matches.length - MOST_SHOWN })}</p>
       )}
-      {dumps.length > 0 && found.length === 0 && <Notice title={t('noneMatches')} />}
+      {dumps.length > 0 && matches.length === 0 && <Notice title={t('noneMatches')} />}
     </>
   )
 }

@@ -9,7 +9,7 @@ import { useView } from '~/state/store'
 import { useDumps, useOpenDump } from './queries'
 import { runsTexts } from './texts'
 
-/** The run of a link, or the one that was shown, is not there any more: what is left of it. */
+/** Says that the run no longer exists, and offers its recording if there is one. */
 export function Gone({ run, reason }: { run: string; reason: string }) {
   const { t } = useTranslation(runsTexts)
   const openRun = useView((view) => view.openRun)
@@ -17,7 +17,7 @@ export function Gone({ run, reason }: { run: string; reason: string }) {
   const { data: dumps = [] } = useDumps()
   const { mutate: open, isPending } = useOpenDump()
   const recording = dumps.find(
-    (one) => !one.problem && (one.name === session?.dump || one.name === `runs/${run}`),
+    (dump) => !dump.problem && (dump.name === session?.dump || dump.name === `runs/${run}`),
   )
   return (
     <Notice icon={<IconGhost2 size={40} stroke={1.3} />} title={t('gone')} testId="run-gone">

@@ -9,7 +9,7 @@ import { useView } from '~/state/store'
 import { useCloseRun, useOpenDump } from './queries'
 import { runsTexts } from './texts'
 
-/** A run of which there is nothing to see yet: how far it is, and how to leave off. */
+/** A run that is being opened: its progress, with a button to cancel. */
 export function Opening({ session }: { session: Session }) {
   const { t } = useTranslation(runsTexts)
   const openRun = useView((view) => view.openRun)
@@ -49,7 +49,7 @@ export function Opening({ session }: { session: Session }) {
   )
 }
 
-/** A dump that cannot be opened: why. */
+/** A dump that cannot be opened, with the reason. */
 export function NotOpened({ session }: { session: Session }) {
   const { t } = useTranslation(runsTexts)
   const openRun = useView((view) => view.openRun)

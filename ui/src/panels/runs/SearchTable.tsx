@@ -8,11 +8,11 @@ import { useView } from '~/state/store'
 import classes from './runs.module.css'
 import { runsTexts } from './texts'
 
-/** Searches for hyper-parameters that were found on disk; the newest first. */
+/** The hyper-parameter searches on disk, newest first. */
 export function SearchTable({ searches }: { searches: SearchRecord[] }) {
   const { t } = useTranslation(runsTexts)
   const openSearch = useView((view) => view.openSearch)
-  const found = [...searches].sort((a, b) => (b.modified ?? 0) - (a.modified ?? 0))
+  const newestFirst = [...searches].sort((a, b) => (b.modified ?? 0) - (a.modified ?? 0))
   return (
     <Table highlightOnHover className={classes['table'] ?? ''} layout="fixed">
       <Table.Thead>
@@ -26,40 +26,42 @@ export function SearchTable({ searches }: { searches: SearchRecord[] }) {
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
-        {found.map((one) => {
-          const best = one.best.map((value, index) => `${one.targets[index]?.name ?? ''} ${short(value)}`)
+        {newestFirst.map((search) => {
+          const best = search.best.map(
+            (value, index) => `${search.targets[index]?.name ?? ''} ${short(value)}`,
+          )
           return (
-            <Table.Tr key={one.name} data-testid="search-row" data-name={one.name}>
+            <Table.Tr key={search.name} data-testid="search-row" data-name={search.name}>
               <Table.Td className={classes['name'] ?? ''}>
-                <div className={classes['line']} title={one.name}>
-                  {one.name}
+                <div className={classes['line']} title={search.name}>
+                  {search.name}
                 </div>
-                {one.problem && (
+                {search.problem && (
                   <div
                     className={`${classes['problem'] ?? ''} ${classes['short'] ?? ''}`}
-                    title={one.problem}
+                    title={search.problem}
                   >
-                    <IconAlertTriangle size={12} aria-hidden /> {one.problem}
+                    <IconAlertTriangle size={12} aria-hidden /> {search.problem}
                   </div>
                 )}
               </Table.Td>
-              <Table.Td className={classes['number'] ?? ''}>{one.trials}</Table.Td>
+              <Table.Td className={classes['number'] ?? ''}>{search.trials}</Table.Td>
               <Table.Td className={classes['number'] ?? ''}>
-                {one.pruned}, {one.failed}
+                {search.pruned}, {search.failed}
               </Table.Td>
               <Table.Td className={classes['line'] ?? ''} title={best.join(', ')}>
                 {best.join(', ') || '–'}
               </Table.Td>
-              <Table.Td title={typeof one.modified === 'number' ? moment(one.modified) : ''}>
-                {typeof one.modified === 'number' ? ago(one.modified) : '–'}
+              <Table.Td title={typeof search.modified === 'number' ? moment(search.modified) : ''}>
+                {typeof search.modified === 'number' ? ago(search.modified) : '–'}
               </Table.Td>
               <Table.Td>
                 <div className={classes['buttons']}>
                   <Button
                     size="compact-xs"
                     variant="default"
-                    disabled={Boolean(one.problem)}
-                    onClick={() => openSearch(one.name)}
+                    disabled={Boolean(search.problem)}
+                    onClick={() => openSearch(search.name)}
                   >
                     {t('show')}
                   </Button>

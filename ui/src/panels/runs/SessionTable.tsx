@@ -11,7 +11,7 @@ import { runsTexts } from './texts'
 import { compareRun, Compare } from './Compare'
 import { isAttached } from './useArrival'
 
-/** Trainings that are attached or have ended, and dumps that are open; the newest first. */
+/** Attached and ended trainings, and open dumps, newest first. */
 export function SessionTable({ sessions }: { sessions: Session[] }) {
   const { t } = useTranslation(runsTexts)
   const openRun = useView((view) => view.openRun)
@@ -31,64 +31,70 @@ export function SessionTable({ sessions }: { sessions: Session[] }) {
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
-        {[...sessions].reverse().map((one) => {
-          const isBusy = isAttached(one)
-          const label = t(one.capabilities.live ? 'forget' : 'close', { name: one.name })
-          const closeWhy = one.fresh ? 'closeOfScriptWhy' : 'closeWhy'
-          const why = t(isBusy ? 'attached' : one.capabilities.live ? 'forgetWhy' : closeWhy)
+        {[...sessions].reverse().map((session) => {
+          const isBusy = isAttached(session)
+          const label = t(session.capabilities.live ? 'forget' : 'close', { name: session.name })
+          const closeWhy = session.fresh ? 'closeOfScriptWhy' : 'closeWhy'
+          const why = t(isBusy ? 'attached' : session.capabilities.live ? 'forgetWhy' : closeWhy)
           return (
             <Table.Tr
-              key={one.id}
+              key={session.id}
               data-testid="session-row"
-              data-id={one.id}
+              data-id={session.id}
               className={classes['row'] ?? ''}
-              onClick={() => openRun(one.id)}
+              onClick={() => openRun(session.id)}
             >
               <Table.Td className={classes['name'] ?? ''}>
-                <div className={classes['line']} title={one.name}>
-                  {one.name}
+                <div className={classes['line']} title={session.name}>
+                  {session.name}
                 </div>
-                {one.fresh && <div className={classes['note']}>{t('ofScript')}</div>}
-                {one.message && (
-                  <div className={`${classes['note'] ?? ''} ${classes['short'] ?? ''}`} title={one.message}>
-                    {one.message}
+                {session.fresh && <div className={classes['note']}>{t('ofScript')}</div>}
+                {session.message && (
+                  <div
+                    className={`${classes['note'] ?? ''} ${classes['short'] ?? ''}`}
+                    title={session.message}
+                  >
+                    {session.message}
                   </div>
                 )}
               </Table.Td>
               <Table.Td>
-                <StateBadge state={one.state} message={one.message} />
+                <StateBadge state={session.state} message={session.message} />
               </Table.Td>
-              <Table.Td className={classes['number'] ?? ''}>{one.step}</Table.Td>
-              <Table.Td className={classes['number'] ?? ''} data-hits={one.hits > 0}>
-                {one.hits}
+              <Table.Td className={classes['number'] ?? ''}>{session.step}</Table.Td>
+              <Table.Td className={classes['number'] ?? ''} data-hits={session.hits > 0}>
+                {session.hits}
               </Table.Td>
-              <Table.Td className={classes['number'] ?? ''}>{one.ranks.length}</Table.Td>
-              <Table.Td className={classes['line'] ?? ''} title={`${one.framework} ${one.framework_version}`}>
-                {one.framework} {one.framework_version}
+              <Table.Td className={classes['number'] ?? ''}>{session.ranks.length}</Table.Td>
+              <Table.Td
+                className={classes['line'] ?? ''}
+                title={`${session.framework} ${session.framework_version}`}
+              >
+                {session.framework} {session.framework_version}
               </Table.Td>
-              <Table.Td title={moment(one.created)}>{ago(one.created)}</Table.Td>
+              <Table.Td title={moment(session.created)}>{ago(session.created)}</Table.Td>
               <Table.Td>
                 <div className={classes['buttons']}>
                   <Button
                     size="compact-xs"
                     onClick={(event) => {
                       event.stopPropagation()
-                      openRun(one.id)
+                      openRun(session.id)
                     }}
                   >
                     {t('show')}
                   </Button>
-                  <Compare name={one.name} compare={() => compareRun(one.id)} />
+                  <Compare name={session.name} compare={() => compareRun(session.id)} />
                   <Tooltip label={why}>
                     <ActionIcon
                       size="sm"
                       aria-label={label}
                       aria-disabled={isBusy}
                       style={isBusy ? { opacity: 0.35, cursor: 'not-allowed' } : {}}
-                      loading={isPending && variables === one.id}
+                      loading={isPending && variables === session.id}
                       onClick={(event) => {
                         event.stopPropagation()
-                        if (!isBusy) close(one.id)
+                        if (!isBusy) close(session.id)
                       }}
                     >
                       <IconX size={14} />

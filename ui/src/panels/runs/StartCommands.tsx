@@ -8,7 +8,7 @@ import { runsTexts } from './texts'
 
 const LISTED = ['atStart', 'operators', 'recommended', 'environment', 'original'] as const
 
-/** How to start a training that attaches to this server, ready to copy. */
+/** The commands that start a training attached to this server, ready to copy. */
 export function StartCommands() {
   const { t } = useTranslation(runsTexts)
   const { data: server } = useServer()

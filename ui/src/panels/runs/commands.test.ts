@@ -10,7 +10,7 @@ test.each([
   expect(attachment(address, page)).toEqual(expected)
 })
 
-test('the commands name the port always, and the host where it is another machine', () => {
+test('the commands always name the port, and the host if it is another machine', () => {
   expect(startCommands({ host: 'localhost', port: '50051' }, false).atStart).toBe(
     'tensight run --port 50051 --break-at-start train.py',
   )
@@ -22,7 +22,7 @@ test('the commands name the port always, and the host where it is another machin
   )
 })
 
-test('where the server has a token the commands name it, and there is none for a client without one', () => {
+test('if the server has a token, the commands contain it; a client without tokens has no command', () => {
   const commands = startCommands({ host: 'gpu-7', port: '6000' }, true)
   expect(commands.recommended).toBe(
     'TENSIGHT_TOKEN=TOKEN tensight run --host gpu-7 --port 6000 --recommended train.py',

@@ -6,7 +6,7 @@ export interface Attachment {
   port: string
 }
 
-/** Where a training has to attach, as seen from the machine of the browser's server. */
+/** Return the address to which a training attaches, as seen from the host that serves the page. */
 export function attachment(debuggerAddress: string, pageHost: string): Attachment {
   const end = debuggerAddress.lastIndexOf(':')
   const host = debuggerAddress.slice(0, end)
@@ -15,10 +15,10 @@ export function attachment(debuggerAddress: string, pageHost: string): Attachmen
   return { host: LOOPBACK.includes(reached) ? 'localhost' : reached, port }
 }
 
-/** Stands for the access token in a command: a page does not show what it was logged in with. */
+/** Placeholder for the access token in a command: the page does not show the token. */
 export const TOKEN = 'TOKEN'
 
-/** The commands that start a training which attaches there; MindSpore's own client has no token, and no command then. */
+/** Return the commands that start an attached training; none for MindSpore's own client if a token is needed. */
 export function startCommands({ host, port }: Attachment, needsToken: boolean) {
   const where = host === 'localhost' ? `--port ${port}` : `--host ${host} --port ${port}`
   const address = host === 'localhost' ? '127.0.0.1' : host

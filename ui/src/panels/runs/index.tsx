@@ -18,7 +18,7 @@ import { useArrival } from './useArrival'
 
 export { NotOpened, Opening } from './Opening'
 
-/** The list of runs: trainings, open dumps, what lies on disk, and how to start a training. */
+/** The list of runs: trainings, open dumps, dumps on disk, and how to start a training. */
 export function Runs() {
   const run = useView((view) => view.run)
   const gone = useConnection((connection) => connection.gone)
@@ -67,7 +67,7 @@ function Sessions() {
   )
 }
 
-/** Searches for hyper-parameters; where there is none, nothing is said of them. */
+/** The hyper-parameter searches; nothing if there are none. */
 function Searches() {
   const { t } = useTranslation(runsTexts)
   const { data: searches } = useSearches()

@@ -9,13 +9,13 @@ export function useDumps() {
   return useQuery({
     queryKey: keys.dumps,
     queryFn: ({ signal }) => get<DumpRecord[]>('dumps', {}, signal),
-    // Nobody tells when a folder appears.
+    // The server sends no event when a folder appears.
     staleTime: 3_000,
     refetchOnMount: true,
   })
 }
 
-/** Have the server look at the disk. */
+/** Let the server search the disk again. */
 export function useRefreshDumps() {
   const client = useQueryClient()
   return useMutation({

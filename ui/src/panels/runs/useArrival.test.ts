@@ -5,12 +5,12 @@ import { arrived } from './useArrival'
 const session = (id: string, state = 'paused', live = true) =>
   ({ id, state, capabilities: { live } }) as unknown as Session
 
-test('the first training that attaches while somebody waits is shown', () => {
+test('the first training that attaches while the user waits is shown', () => {
   expect(arrived(new Set(), [session('1')])?.id).toBe('1')
   expect(arrived(new Set(['1']), [session('1', 'lost'), session('2')])?.id).toBe('2')
 })
 
-test('nothing is shown unasked that was there before, or beside another training, or is a dump', () => {
+test('earlier trainings, a second training and dumps are not shown automatically', () => {
   expect(arrived(null, [session('1')])).toBeUndefined()
   expect(arrived(new Set(['1']), [session('1')])).toBeUndefined()
   expect(arrived(new Set(['1']), [session('1'), session('2')])).toBeUndefined()

@@ -5,10 +5,10 @@ import type { Theme } from '~/panels/overview/scale'
 import { historyOption, init, parallelOption, type Words } from './chart'
 import classes from './search.module.css'
 
-/** Ranges that a person has drawn on an axis, in its own numbers (of a choice the position in its list). */
+/** Ranges that the user has drawn on axes, in the units of each axis (for a choice, the index in its list). */
 export type Ranges = Readonly<Record<string, [number, number][]>>
 
-/** One of the charts; a range that is drawn on an axis is told by the axis. */
+/** One of the charts; `onRange` receives the ranges drawn on an axis. */
 export default function Chart(props: {
   kind: 'parallel' | 'history'
   result: SearchResult

@@ -8,11 +8,11 @@ import classes from './search.module.css'
 import { searchTexts } from './texts'
 import { causes, type Cause } from './trials'
 
-/** The best configuration, what matters, and what fell ill; a cause chooses its trials. */
+/** The best configuration, the importance of parameters, and failures; a click on a cause selects its trials. */
 export function Side({ result, choose }: { result: SearchResult; choose: (trials: Trial[]) => void }) {
   const { t } = useTranslation(searchTexts)
   const [best] = result.best
-  const found = causes(result.trials)
+  const allCauses = causes(result.trials)
   const shares = Object.entries(result.importance)
   return (
     <aside className={classes['side']} aria-label={t('side')} tabIndex={0}>
@@ -38,8 +38,8 @@ export function Side({ result, choose }: { result: SearchResult; choose: (trials
       </section>
       <section data-testid="search-ill">
         <h3>{t('ill')}</h3>
-        {found.length === 0 && <div className={classes['quiet']}>{t('nothingIll')}</div>}
-        {found.map((cause) => (
+        {allCauses.length === 0 && <div className={classes['quiet']}>{t('nothingIll')}</div>}
+        {allCauses.map((cause) => (
           <CauseRow
             key={`${cause.condition} ${String(cause.isWarning)}`}
             cause={cause}
@@ -77,7 +77,7 @@ function CauseRow({ cause, choose }: { cause: Cause; choose: () => void }) {
   const { t: words, i18n } = useTranslation(conditionTexts)
   const { condition, isWarning, trials } = cause
   const first = isWarning
-    ? trials[0]?.warnings.find((one) => one.condition === condition)
+    ? trials[0]?.warnings.find((warning) => warning.condition === condition)
     : trials[0]?.illness
   const key = `conditions:labels.${condition}`
   const label = i18n.exists(key) ? words(`labels.${condition}` as 'labels.tensor_overflow') : condition

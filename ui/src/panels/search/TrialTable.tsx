@@ -13,7 +13,7 @@ import { remark, sorted, valueText, type Order } from './trials'
 
 const ROW = 29
 
-/** The trials, those in sight of as many as there are; a click opens the recorded run of one. */
+/** A virtualised table of the trials; a click opens the recorded run of a trial. */
 export function TrialTable({ result, trials }: { result: SearchResult; trials: readonly Trial[] }) {
   const { t } = useTranslation(searchTexts)
   const targets = result.targets.map(({ name }) => name)

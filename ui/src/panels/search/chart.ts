@@ -1,4 +1,4 @@
-/** The charting library, as little of it as searches need. */
+/** The parts of the charting library that searches need. */
 import { LineChart, ParallelChart, ScatterChart } from 'echarts/charts'
 import { GridComponent, ParallelComponent, TooltipComponent } from 'echarts/components'
 import { init, use as register, type EChartsCoreOption } from 'echarts/core'
@@ -27,10 +27,10 @@ export interface Words {
   trial: (number: number) => string
 }
 
-/** A value that is there only in some trials is drawn at no position of an axis. */
+/** Marks a missing value, which has no position on the axis. */
 const MISSING = '-'
 
-/** Where on the way from the worst to the best value a trial is; null without a value. */
+/** Return a function that ranks a trial from 0 (worst value) to 1 (best); null without a value. */
 function ranks(result: SearchResult, target: number): (trial: Trial) => number | null {
   const values = valuesOf(result, target).sort((a, b) => a - b)
   const positions = new Map(values.map((value, index) => [value, index / Math.max(1, values.length - 1)]))
@@ -46,12 +46,12 @@ function valuesOf(result: SearchResult, target: number): number[] {
   return result.trials.flatMap(({ values }) => values[target] ?? [])
 }
 
-/** One trial that went wrong must not press all others into a line. */
+/** Return the scale of a target; logarithmic if one failed trial would compress all others into a line. */
 function scaleOf(result: SearchResult, target: number) {
   return { type: isWide(valuesOf(result, target)) ? ('log' as const) : ('value' as const), scale: true }
 }
 
-/** From grey-orange for the worst to strong blue for the best. */
+/** Return the colour of a rank, from orange (worst) to blue (best). */
 function colourOf(rank: number, theme: Theme): string {
   const [from, to] =
     theme === 'light'
@@ -63,7 +63,7 @@ function colourOf(rank: number, theme: Theme): string {
           [138, 90, 40],
           [116, 192, 252],
         ]
-  const mixed = from.map((one, index) => Math.round(one + rank * ((to[index] ?? one) - one)))
+  const mixed = from.map((channel, index) => Math.round(channel + rank * ((to[index] ?? channel) - channel)))
   return `rgb(${mixed.join(',')})`
 }
 
@@ -113,7 +113,7 @@ export function parallelOption(
         tooltip: { formatter: ({ name }: { name: string }) => name },
         data: [...result.trials]
           .map((trial) => ({ trial, rank: rankOf(trial) }))
-          // The best are drawn over the others.
+          // The best trials are drawn on top.
           .sort((a, b) => (a.rank ?? -1) - (b.rank ?? -1))
           .map(({ trial, rank }) => ({
             name: words.trial(trial.number),
@@ -141,7 +141,7 @@ function axisText(value: number | string): string {
 function tooltip(theme: Theme) {
   const ink = INKS[theme]
   return {
-    // Drawn: the page's policy allows no markup with styles.
+    // Drawn on the canvas: the page's content security policy forbids inline styles.
     renderMode: 'richText',
     confine: true,
     backgroundColor: ink.back,
@@ -166,7 +166,7 @@ export function historyOption(
   const ill = result.trials.filter(({ state }) => state === 'pruned' || state === 'failed')
   return {
     animation: false,
-    // What has no value has no height: it stands in a strip of its own at the foot.
+    // Trials without a value are shown in a separate strip at the bottom.
     grid: [
       { left: 70, right: 20, top: 28, bottom: 46 },
       { left: 70, right: 20, height: 16, bottom: 26 },

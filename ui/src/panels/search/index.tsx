@@ -15,7 +15,7 @@ import { TrialTable } from './TrialTable'
 
 const Chart = lazy(() => import('./Chart'))
 
-/** A search for hyper-parameters: how trials lie across their parameters, what came of them, and what fell ill. */
+/** A hyper-parameter search: charts of the trials, their table, the best configuration and failures. */
 export default function Search() {
   const name = useView((view) => view.search)
   const { data, error, refetch } = useSearchResult(name)
@@ -101,7 +101,7 @@ function Shown({ name, result }: { name: string; result: SearchResult }) {
                   w={160}
                   allowDeselect={false}
                   value={String(target)}
-                  data={result.targets.map((one, index) => ({ value: String(index), label: one.name }))}
+                  data={result.targets.map(({ name: label }, index) => ({ value: String(index), label }))}
                   onChange={(value) => setTarget(Number(value ?? 0))}
                 />
               )}

@@ -3,7 +3,7 @@ import { get } from '~/api/client'
 import { keys } from '~/api/queries'
 import type { SearchRecord, SearchResult } from '~/api/types'
 
-/** Interval of polling while trials run, or may be begun by a worker elsewhere. */
+/** Polling interval while trials run. */
 const REFRESH_MS = 4_000
 
 /** The searches below the server's base directory. */
@@ -16,7 +16,7 @@ export function useSearches() {
   })
 }
 
-/** What has come of a search so far; of one with trials that run it is read again and again. */
+/** The current result of a search, polled while trials run. */
 export function useSearchResult(name: string) {
   return useQuery({
     queryKey: keys.searched(name),

@@ -24,8 +24,8 @@ test('the best so far follows the goal, and trials without a value are left out'
   expect(bestSoFar(result('maximize'), 0).map(([, best]) => best)).toEqual([3, 5, 5])
 })
 
-test('what ended trials stands before what was only noted', () => {
-  expect(causes(trials).map((one) => [one.isWarning, one.trials.map(({ number }) => number)])).toEqual([
+test('causes that ended trials come before warnings', () => {
+  expect(causes(trials).map((cause) => [cause.isWarning, cause.trials.map(({ number }) => number)])).toEqual([
     [false, [1]],
     [true, [2]],
   ])

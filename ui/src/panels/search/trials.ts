@@ -10,7 +10,7 @@ export function valueText(value: boolean | number | string | undefined): string 
   return typeof value === 'number' ? short(value) : String(value)
 }
 
-/** What a trial is sorted by in a column; undefined where it has nothing there. */
+/** Return the sort key of a trial in a column; undefined if it has no value there. */
 function sortKey(trial: Trial, column: string, targets: readonly string[]): number | string | undefined {
   const [kind, ...rest] = column.split(':')
   const name = rest.join(':')
@@ -25,25 +25,25 @@ function sortKey(trial: Trial, column: string, targets: readonly string[]): numb
   return trial.number
 }
 
-/** Trials in the order of a column; those that have nothing there come last in any case. */
+/** Sort trials by a column; trials without a value there always come last. */
 export function sorted(trials: readonly Trial[], order: Order, targets: readonly string[]): Trial[] {
   const sign = order.descending ? -1 : 1
-  return [...trials].sort((one, other) => {
-    const a = sortKey(one, order.column, targets)
-    const b = sortKey(other, order.column, targets)
+  return [...trials].sort((first, second) => {
+    const a = sortKey(first, order.column, targets)
+    const b = sortKey(second, order.column, targets)
     if (a === undefined || b === undefined) return Number(a === undefined) - Number(b === undefined)
-    if (a === b) return one.number - other.number
+    if (a === b) return first.number - second.number
     return sign * (typeof a === 'number' && typeof b === 'number' ? a - b : String(a) < String(b) ? -1 : 1)
   })
 }
 
-/** Why a trial ended, or what the debugger warned of. */
+/** Return why a trial ended, or the debugger's warnings. */
 export function remark(trial: Trial): string {
   if (trial.reason) return trial.reason
   return [...new Set(trial.warnings.map(({ condition }) => condition))].join(', ')
 }
 
-/** The best value of a target so far, at each complete trial in the order of their numbers. */
+/** Return the best value of a target so far for each complete trial, in the order of their numbers. */
 export function bestSoFar(result: SearchResult, target: number): [number, number][] {
   const isBetter = (a: number, b: number) => (result.targets[target]?.goal === 'maximize' ? a > b : a < b)
   let best: number | undefined
@@ -55,33 +55,33 @@ export function bestSoFar(result: SearchResult, target: number): [number, number
   })
 }
 
-/** Whether values are so far apart that only a logarithmic scale shows them; of numbers above 0. */
+/** Whether positive values are so far apart that they need a logarithmic scale. */
 export function isWide(values: readonly number[]): boolean {
   const low = Math.min(...values)
   return low > 0 && Math.max(...values) > DECADES * low
 }
 
 export interface Cause {
-  /** Id of the condition; or what else ended trials. */
+  /** Id of the condition, or another cause that ended trials. */
   condition: string
   isWarning: boolean
   trials: Trial[]
 }
 
-/** What ended trials, and what was only noted, by condition; what hit most trials first. */
+/** Return the causes that ended trials, then the warnings, each sorted by the number of trials. */
 export function causes(trials: readonly Trial[]): Cause[] {
-  const found = new Map<string, Cause>()
+  const byKey = new Map<string, Cause>()
   const add = (condition: string, isWarning: boolean, trial: Trial) => {
     const key = `${String(isWarning)} ${condition}`
-    const cause = found.get(key) ?? { condition, isWarning, trials: [] }
+    const cause = byKey.get(key) ?? { condition, isWarning, trials: [] }
     if (!cause.trials.includes(trial)) cause.trials.push(trial)
-    found.set(key, cause)
+    byKey.set(key, cause)
   }
   for (const trial of trials) {
     if (trial.illness) add(trial.illness.condition, false, trial)
     for (const { condition } of trial.warnings) add(condition, true, trial)
   }
-  return [...found.values()].sort(
+  return [...byKey.values()].sort(
     (a, b) => Number(a.isWarning) - Number(b.isWarning) || b.trials.length - a.trials.length,
   )
 }

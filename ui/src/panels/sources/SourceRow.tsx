@@ -24,7 +24,7 @@ interface DrawnRow<Kind extends SourceRow['kind']> {
   isSelected: boolean
 }
 
-/** One row: a file, a line of it, or a node that came from the line. */
+/** A row: a file, a line of a file, or a node of a line. */
 export function SourceRowView(props: DrawnRow<SourceRow['kind']>) {
   const { t, row, attributes, isSelected } = props
   switch (row.kind) {
@@ -34,11 +34,11 @@ export function SourceRowView(props: DrawnRow<SourceRow['kind']>) {
       return <LineRow {...props} row={row} />
     case 'node':
       return (
-        <Frame {...props} label={row.found.entry.path} title={`${row.found.graph}\n${row.found.entry.path}`}>
-          <KindIcon kind={entryKind(row.found.entry)} />
-          <span className={tree['label']}>{row.found.entry.label}</span>
-          <span className={tree['more']}>{row.found.entry.path.split('/').slice(0, -1).join('/')}</span>
-          <Hits t={t} hits={row.found.entry.hits} />
+        <Frame {...props} label={row.node.entry.path} title={`${row.node.graph}\n${row.node.entry.path}`}>
+          <KindIcon kind={entryKind(row.node.entry)} />
+          <span className={tree['label']}>{row.node.entry.label}</span>
+          <span className={tree['more']}>{row.node.entry.path.split('/').slice(0, -1).join('/')}</span>
+          <Hits t={t} hits={row.node.entry.hits} />
         </Frame>
       )
     case 'more':
@@ -122,7 +122,7 @@ function LineRow({ t, row, attributes, isSelected }: DrawnRow<'line'>) {
       data-file={row.file}
       data-origin={origin}
       data-hits={hits || undefined}
-      aria-selected={origin === 'own'}
+      aria-selected={origin === 'inner'}
       title={title.join('\n')}
     >
       <Twist />
@@ -170,11 +170,11 @@ function Twist() {
   )
 }
 
-/** That the selected node comes from here, or was called from here. */
+/** The sign that the selected node comes from this line or was called from it. */
 export function OriginSign({ t, origin }: { t: TFunction; origin: Origin | undefined }) {
   return (
     <span className={classes['origin']} data-origin={origin} title={origin && t(origin)}>
-      {origin === 'own' && <IconArrowRight size={11} stroke={2.5} role="img" aria-label={t('own')} />}
+      {origin === 'inner' && <IconArrowRight size={11} stroke={2.5} role="img" aria-label={t('inner')} />}
       {origin === 'outer' && <IconCornerDownRight size={10} role="img" aria-label={t('outer')} />}
     </span>
   )

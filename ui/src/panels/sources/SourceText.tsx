@@ -16,7 +16,7 @@ const LINE_HEIGHT = 18
 
 interface SourceTextProps {
   file: string
-  /** What made nodes in it; undefined while that is read. */
+  /** Lines of the file that have nodes; undefined while they load. */
   lines: SourceFile['lines'] | undefined
   hits: ReadonlyMap<string, number>
   origins: ReadonlyMap<string, Origin>
@@ -26,7 +26,7 @@ interface SourceTextProps {
   onBack: () => void
 }
 
-/** A file of code as it was run, with what its lines made. */
+/** The text of a source file as it was run, with the number of nodes and hits of its lines. */
 export function SourceText(props: SourceTextProps) {
   const { t } = useTranslation(sourcesTexts)
   const { file, onBack } = props
@@ -109,7 +109,7 @@ function Lines({ file, lines, hits, origins, shownLine, onLine, text }: SourceTe
           const number = index + 1
           const line = made.get(number)
           const name = lineName(file, number)
-          const found = hits.get(name) ?? 0
+          const hitCount = hits.get(name) ?? 0
           const nodes = line ? t('nodes', { count: line.nodes, nodes: count(line.nodes) }) : ''
           return (
             <div
@@ -122,15 +122,17 @@ function Lines({ file, lines, hits, origins, shownLine, onLine, text }: SourceTe
               data-testid={line ? 'source-line' : undefined}
               data-line={number}
               data-nodes={line?.nodes}
-              data-hits={found || undefined}
+              data-hits={hitCount || undefined}
               data-origin={origins.get(name)}
               data-cursor={number === cursor || undefined}
-              title={line ? [nodes, found ? t('hits', { count: found }) : t('filter')].join('\n') : undefined}
+              title={
+                line ? [nodes, hitCount ? t('hits', { count: hitCount }) : t('filter')].join('\n') : undefined
+              }
               onClick={() => line && onLine(name)}
             >
               <span className={classes['gutter']}>
-                {found > 0 ? (
-                  <IconAlertTriangleFilled size={10} role="img" aria-label={t('hits', { count: found })} />
+                {hitCount > 0 ? (
+                  <IconAlertTriangleFilled size={10} role="img" aria-label={t('hits', { count: hitCount })} />
                 ) : (
                   <span />
                 )}

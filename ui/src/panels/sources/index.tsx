@@ -27,7 +27,7 @@ function isSame(node: NodeRecord | undefined, { rank, graph, entry }: FoundNode)
   return node?.name === entry.path && node.graphs.includes(graph) && node.rank === rank
 }
 
-/** The lines of code that made nodes, with the text around them where the training process sent it. */
+/** The source lines of nodes, with the text of their files if the training process sent it. */
 export function Sources() {
   const { t } = useTranslation(sourcesTexts)
   const client = useQueryClient()
@@ -51,17 +51,22 @@ export function Sources() {
     if (useSourcesState.getState().run !== run) reset(run)
   }, [run, reset])
 
-  // The line of whatever is selected comes into view, once: who scrolls away is not pulled back.
-  const own = ownFrame(marks.node)
-  const ownName = own ? lineName(own.file, own.line) : ''
+  // The line of the selected node is scrolled into view once, so that users can scroll away.
+  const frame = ownFrame(marks.node)
+  const frameName = frame ? lineName(frame.file, frame.line) : ''
   useEffect(() => {
-    if (!own || ownName === shown || everything.data === undefined) return
-    const of = everything.data.files.find((one) => one.file === own.file)
+    if (!frame || frameName === shown || everything.data === undefined) return
+    const of = everything.data.files.find((record) => record.file === frame.file)
     if (!of) return
-    if (!isFileOpen(of, turned, false)) turnFile(own.file)
+    if (!isFileOpen(of, turned, false)) turnFile(frame.file)
     const isTextShown = file !== '' && of.has_text
-    set({ shown: ownName, target: ownName, cursor: ownName, ...(isTextShown ? { file: own.file } : {}) })
-  }, [own, ownName, shown, everything.data, file, turned, turnFile, set])
+    set({
+      shown: frameName,
+      target: frameName,
+      cursor: frameName,
+      ...(isTextShown ? { file: frame.file } : {}),
+    })
+  }, [frame, frameName, shown, everything.data, file, turned, turnFile, set])
 
   const rows = useMemo(
     () =>
@@ -100,8 +105,8 @@ export function Sources() {
       if (part === 'text') set({ file: row.file.file })
       else turnFile(row.file.file)
     } else if (row.kind === 'node') {
-      const { graph, entry } = row.found
-      selectNode({ rank: row.found.rank, graph, name: entry.path })
+      const { graph, entry } = row.node
+      selectNode({ rank: row.node.rank, graph, name: entry.path })
     } else if (row.kind === 'waiting') {
       if (row.message !== undefined)
         void client.refetchQueries({ queryKey: keys.hits(run, 'nodes of a line') })
@@ -124,10 +129,10 @@ export function Sources() {
       <div className="fill" data-testid="panel-sources">
         <SourceText
           file={file}
-          lines={everything.data?.files.find((one) => one.file === file)?.lines}
+          lines={everything.data?.files.find((record) => record.file === file)?.lines}
           hits={marks.hits}
           origins={marks.origins}
-          shownLine={own?.file === file ? (own.line ?? 0) : 0}
+          shownLine={frame?.file === file ? (frame.line ?? 0) : 0}
           onLine={showNodes}
           onBack={() => set({ file: '', target: cursor })}
         />
@@ -203,7 +208,7 @@ export function Sources() {
               isSelected={
                 row.kind === 'line'
                   ? row.name === stackFilter
-                  : row.kind === 'node' && isSame(marks.node, row.found)
+                  : row.kind === 'node' && isSame(marks.node, row.node)
               }
             />
           )}

@@ -25,10 +25,10 @@ const nothing: SourceShape = {
 
 const keys = (shape: Partial<SourceShape>) =>
   sourceRows({ ...nothing, ...shape })
-    .known()
+    .loadedRows()
     .map((row) => row.key)
 
-test('files of libraries are closed until they are opened, or found', () => {
+test('files of libraries are closed until they are opened or match a search', () => {
   const lines = ['/home/me/net.py', '/home/me/net.py:14', '/home/me/net.py:140']
   const below = ['/x/site-packages/nn.py:14', '/x/site-packages/nn.py:140']
   expect(keys({})).toEqual([...lines, library.file])
@@ -37,7 +37,7 @@ test('files of libraries are closed until they are opened, or found', () => {
   expect(keys({ turned: new Set([net.file]) })).toEqual([net.file, library.file])
 })
 
-test('a line that is opened lists its nodes, and says how many more there are', () => {
+test('an open line lists its nodes, and says how many more there are', () => {
   const name = '/home/me/net.py:14'
   const entry = {
     path: 'a/Relu',
@@ -47,28 +47,28 @@ test('a line that is opened lists its nodes, and says how many more there are', 
     roles: [],
     children: 0,
   }
-  const found = {
+  const node = {
     rank: 0,
     graph: 'g',
     entry: { ...entry, nodes: 1, dynamic_shape: false, graph: 'g', graphs: [], apart: false, hits: 0 },
   }
-  const page = { total: 3, offset: 0, nodes: [found] }
+  const page = { total: 3, offset: 0, nodes: [node] }
   const waiting = sourceRows({ ...nothing, openLines: new Set([name]) })
   expect(waiting.at(2)).toMatchObject({ kind: 'waiting', parent: 1, depth: 2 })
   const there = sourceRows({ ...nothing, openLines: new Set([name]), nodes: new Map([[name, { page }]]) })
-  expect(there.at(2)).toMatchObject({ kind: 'node', found, nth: 1, siblings: 2 })
+  expect(there.at(2)).toMatchObject({ kind: 'node', node, nth: 1, siblings: 2 })
   expect(there.at(3)).toMatchObject({ kind: 'more', rest: 2, nth: 2 })
 })
 
-test('hits of the lines of a file are summed at the file', () => {
+test('the hits of a file are the sum over its lines', () => {
   const [file, first, second] = sourceRows({
     ...nothing,
     hits: new Map([['/home/me/net.py:140', 3]]),
-  }).known()
+  }).loadedRows()
   expect([file, first, second].map((row) => row && 'hits' in row && row.hits)).toEqual([3, 0, 3])
 })
 
-test('of the stack of a node the own line counts, however often it is called', () => {
+test('a line of user code in the stack of a node takes precedence over its callers', () => {
   const frame = { end_line: null, code: '', has_substack: false }
   const stack = [
     { ...frame, file: '/lib/nn.py', line: 7, is_user_code: false },
@@ -78,6 +78,6 @@ test('of the stack of a node the own line counts, however often it is called', (
   expect(ownFrame({ stack })).toEqual(stack[1])
   expect([...originLines({ stack })]).toEqual([
     ['/lib/nn.py:7', 'outer'],
-    ['/home/me/net.py:14', 'own'],
+    ['/home/me/net.py:14', 'inner'],
   ])
 })

@@ -3,12 +3,12 @@ import { lastLine } from '~/parts/lines'
 import { TreeLines, type TreeLine } from '~/parts/treeLines'
 
 type SourceLine = SourceFile['lines'][number]
-/** Of one frame that are marked. */
+/** Maximum number of marked lines per frame. */
 const MOST_LINES = 1000
 
 export type FoundNode = SearchPage['nodes'][number]
 
-/** How a line of code is named in filters: `/home/me/net.py:49`. */
+/** Return the name of a line in filters: `/home/me/net.py:49`. */
 export function lineName(file: string, line: number | null | undefined): string {
   return `${file}:${line ?? 0}`
 }
@@ -17,13 +17,13 @@ export function baseName(file: string): string {
   return file.slice(file.lastIndexOf('/') + 1)
 }
 
-/** The last folders of a path, which say most: `…/models/resnet`. */
+/** Return the last folders of a path: `…/models/resnet`. */
 export function folderName(file: string): string {
   const parts = file.split('/').slice(0, -1)
   return parts.length > 3 ? `…/${parts.slice(-2).join('/')}` : parts.join('/')
 }
 
-/** How many nodes with hits came from each line. */
+/** Count the nodes with hits of each line. */
 export function hitsByLine(nodes: readonly NodeHits[]): ReadonlyMap<string, number> {
   const hits = new Map<string, number>()
   for (const { line } of nodes) {
@@ -34,8 +34,8 @@ export function hitsByLine(nodes: readonly NodeHits[]): ReadonlyMap<string, numb
   return hits
 }
 
-/** How the selected node came from a line: it is in it, or was called from it. */
-export type Origin = 'own' | 'outer'
+/** Relation of a line to the selected node: the user code that created it, or another frame of its stack. */
+export type Origin = 'inner' | 'outer'
 
 export function originLines(node: Pick<NodeRecord, 'stack'> | undefined): ReadonlyMap<string, Origin> {
   const lines = new Map<string, Origin>()
@@ -45,13 +45,13 @@ export function originLines(node: Pick<NodeRecord, 'stack'> | undefined): Readon
     const last = Math.min(lastLine(frame), first + MOST_LINES)
     for (let line = first; line <= last; line++) {
       const name = lineName(frame.file, line)
-      if (lines.get(name) !== 'own') lines.set(name, frame.is_user_code ? 'own' : 'outer')
+      if (lines.get(name) !== 'inner') lines.set(name, frame.is_user_code ? 'inner' : 'outer')
     }
   }
   return lines
 }
 
-/** The person's own line of a node; the innermost of its lines if none is. */
+/** Return the innermost user-code frame of a node; the innermost frame if there is no user code. */
 export function ownFrame(node: Pick<NodeRecord, 'stack'> | undefined): Frame | undefined {
   return (
     node?.stack.find((frame) => frame.is_user_code && frame.file) ?? node?.stack.find((frame) => frame.file)
@@ -62,12 +62,12 @@ export type SourceRow = TreeLine &
   (
     | { kind: 'file'; file: SourceFile; hits: number }
     | { kind: 'line'; file: string; line: SourceLine; name: string; hits: number; origin: Origin | undefined }
-    | { kind: 'node'; found: FoundNode; name: string }
+    | { kind: 'node'; node: FoundNode; name: string }
     | { kind: 'more'; rest: number; name: string }
     | { kind: 'waiting'; name: string; message: string | undefined }
   )
 
-/** The nodes of a line as far as they are there. */
+/** The nodes of a line; neither field is set while they load. */
 export interface NodesOfLine {
   page?: SearchPage | undefined
   message?: string | undefined
@@ -75,9 +75,9 @@ export interface NodesOfLine {
 
 export interface SourceShape {
   files: readonly SourceFile[]
-  /** Files that are not as they are at first: libraries are closed, others open. */
+  /** Files whose state was toggled; initially, libraries are closed and other files open. */
   turned: ReadonlySet<string>
-  /** A search shows what it finds, whatever was closed. */
+  /** During a search, all files are open. */
   isSearch: boolean
   openLines: ReadonlySet<string>
   nodes: ReadonlyMap<string, NodesOfLine>
@@ -89,7 +89,7 @@ export function isFileOpen(file: SourceFile, turned: ReadonlySet<string>, isSear
   return isSearch || file.is_library === turned.has(file.file)
 }
 
-/** Files, their lines, and the nodes of the lines that are open. */
+/** Return the rows of files, their lines, and the nodes of open lines. */
 export function sourceRows(shape: SourceShape): TreeLines<SourceRow> {
   const { files, turned, isSearch, openLines, nodes, hits, origins } = shape
   const rows = new TreeLines<SourceRow>()
@@ -121,9 +121,9 @@ function addNodes(rows: TreeLines<SourceRow>, name: string, { page, message }: N
   }
   const rest = page.total - page.nodes.length
   const siblings = page.nodes.length + (rest > 0 ? 1 : 0)
-  page.nodes.forEach((found, index) => {
-    const key = `${name}\n${found.graph}\n${found.entry.path}`
-    rows.push({ kind: 'node', key, depth: 2, parent, nth: index + 1, siblings, found, name })
+  page.nodes.forEach((node, index) => {
+    const key = `${name}\n${node.graph}\n${node.entry.path}`
+    rows.push({ kind: 'node', key, depth: 2, parent, nth: index + 1, siblings, node, name })
   })
   if (rest > 0) {
     rows.push({ kind: 'more', key: `${name}+`, depth: 2, parent, nth: siblings, siblings, rest, name })

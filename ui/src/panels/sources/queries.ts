@@ -7,10 +7,10 @@ import { stackText } from '~/panels/nodes/filter'
 import { useView } from '~/state/store'
 import { hitsByLine, originLines, type NodesOfLine } from './lines'
 
-/** Files that are read at once, and nodes that a line lists; the tree shows all of them. */
+/** Files per request; further files are not listed. */
 export const MOST_FILES = 1000
 const MOST_NODES = 100
-// Nodes with hits that are looked at to mark their lines: the server gives no more at once.
+// Nodes with hits whose lines are marked: the server's limit.
 const MOST_HITS = 1000
 
 export function useSources(query: string) {
@@ -32,7 +32,7 @@ export function useSourceText(file: string) {
   })
 }
 
-/** The nodes of each line that is open. */
+/** The nodes of each open line. */
 export function useNodesOfLines(names: readonly string[]): ReadonlyMap<string, NodesOfLine> {
   const run = useView((view) => view.run)
   const rank = useView((view) => view.rank)
@@ -59,14 +59,14 @@ export function useNodesOfLines(names: readonly string[]): ReadonlyMap<string, N
   })
 }
 
-/** What is marked at the lines: hits, and the lines of the selected node. */
+/** The marks of lines: hits, and the lines of the selected node. */
 export function useMarks() {
   const rank = useView((view) => view.rank)
   const { data: hits } = useHits({ rank, limit: MOST_HITS })
   const { data: node } = useNode()
   const selected = useView((view) => view.node)
   return useMemo(() => {
-    // Until the node is read, `node` may be the one before.
+    // While the node loads, `node` may be the previous one.
     const current = selected !== null && node?.name === selected.name ? node : undefined
     return { hits: hitsByLine(hits?.nodes ?? []), origins: originLines(current), node: current }
   }, [hits, node, selected])

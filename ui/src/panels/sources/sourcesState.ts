@@ -1,6 +1,6 @@
 import { create } from 'zustand'
 
-/** The state of the list of lines. It is kept while another tab is looked at, and forgotten with the run. */
+/** The state of the list of lines. It is kept while another tab is shown, and reset for another run. */
 interface Sources {
   run: string
   query: string
@@ -11,7 +11,7 @@ interface Sources {
   cursor: string
   target: string
   scrollOffset: number
-  /** The line of the selected node that was shown already. */
+  /** The line of the selected node to which the list has already scrolled. */
   shown: string
 }
 
@@ -34,10 +34,10 @@ interface SourcesActions {
   setLineOpen: (name: string, isOpen: boolean) => void
 }
 
-function withOrWithout(set: ReadonlySet<string>, one: string, isIn: boolean): ReadonlySet<string> {
+function withOrWithout(set: ReadonlySet<string>, key: string, isIn: boolean): ReadonlySet<string> {
   const next = new Set(set)
-  if (isIn) next.add(one)
-  else next.delete(one)
+  if (isIn) next.add(key)
+  else next.delete(key)
   return next
 }
 

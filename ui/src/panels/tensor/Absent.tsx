@@ -11,7 +11,7 @@ import { tensorTexts } from './texts'
 
 const MOST_STEPS = 12
 
-/** Why there is no value to show; null where there is one, as far as is known before it is asked for. */
+/** Return why there is no value to show; null if a value is expected. */
 export function absence(record: TensorRecord, which: Which, session: Session | undefined): string | null {
   const isHere = record.status === 'available' || record.status === 'at_source'
   if (which !== 'previous' && !isHere) return record.status
@@ -20,7 +20,7 @@ export function absence(record: TensorRecord, which: Which, session: Session | u
   return null
 }
 
-/** What stands where a value would be: why there is none, and what one could do. */
+/** Shown instead of a missing value: says why it is missing, and what to do. */
 export function Absent({ record, reason }: { record: TensorRecord; reason: string }) {
   const { t } = useTranslation(tensorTexts)
   const run = useView((view) => view.run)

@@ -7,14 +7,14 @@ import { parseEntries, parseEntry } from './slices'
 import styles from './tensor.module.css'
 import { tensorTexts } from './texts'
 
-/** One box for each dimension; what is typed is shown once it is applied, and never if it is no slice. */
+/** A text field for each dimension; the slice changes when the input is applied, if it is valid. */
 export function Dimensions(props: {
   shape: readonly number[]
   entries: readonly string[]
-  /** The slice that is shown if none is chosen. */
+  /** The slice shown if none is chosen. */
   first: readonly string[]
   onApply: (entries: string[] | null) => void
-  /** What stands behind the boxes. */
+  /** Content after the fields. */
   children: ReactNode
 }) {
   const { shape, entries, first, onApply } = props
@@ -71,7 +71,7 @@ export function Dimensions(props: {
             error={problem?.dimension === dimension}
             onChange={(event) => {
               const text = event.currentTarget.value
-              setTyped(typed.map((one, number) => (number === dimension ? text : one)))
+              setTyped(typed.map((value, number) => (number === dimension ? text : value)))
             }}
             onKeyDown={(event) => pressed(event, dimension)}
           />

@@ -24,16 +24,16 @@ const ICONS = {
   largest: <IconArrowBarToUp size={15} />,
 }
 
-/** Goes to what is not finite, one after the other, and to the largest element. */
+/** Buttons that go to the non-finite elements one by one, and to the largest element. */
 export function Finder(props: {
   request: ValueRequest
-  /** Index of the element that is marked. */
+  /** Index of the marked element. */
   at: readonly number[] | null
-  /** How many elements are not finite; null where it is not known. */
-  known: number | null
+  /** Number of non-finite elements; null if it is not known. */
+  nonFiniteCount: number | null
   onFound: (index: readonly number[]) => void
 }) {
-  const { request, at, known, onFound } = props
+  const { request, at, nonFiniteCount, onFound } = props
   const { t } = useTranslation(tensorTexts)
   const run = useView((view) => view.run)
   const client = useQueryClient()
@@ -53,16 +53,16 @@ export function Finder(props: {
         label: t(`find.${find}`),
         keys,
         group: t('group'),
-        disabled: known === 0 && find !== 'largest' ? t('find.none') : undefined,
-        // One after the other, each from where the one before has led: keys may come faster than answers.
+        disabled: nonFiniteCount === 0 && find !== 'largest' ? t('find.none') : undefined,
+        // Requests run one after the other, each from the previous result: keys may be faster than responses.
         run: () => {
           turn.current = turn.current.then(async () => {
             const request = JSON.parse(key) as ValueRequest
             const isRelative = find === 'next' || find === 'previous'
-            const wanted = find === 'first' ? 'next' : find
+            const kind = find === 'first' ? 'next' : find
             try {
               const { index } = await client.query(
-                elementQuery(run, request, wanted, isRelative ? position.current : ''),
+                elementQuery(run, request, kind, isRelative ? position.current : ''),
               )
               setNothing(index ? '' : key)
               if (!index) return
@@ -75,13 +75,15 @@ export function Finder(props: {
           })
         },
       })),
-    [client, key, known, onFound, run, t],
+    [client, key, nonFiniteCount, onFound, run, t],
   )
   useActions(actions)
 
   return (
     <div className={styles.finder} role="group" aria-label={t('find.group')} data-testid="finder">
-      <span data-alarm={known ? true : undefined}>{t(known === 0 ? 'find.finite' : 'find.odd')}</span>
+      <span data-alarm={nonFiniteCount ? true : undefined}>
+        {t(nonFiniteCount === 0 ? 'find.finite' : 'find.odd')}
+      </span>
       {FINDS.map(({ find }) => (
         <ActionButton key={find} id={`tensor.find.${find}`} icon={ICONS[find]} />
       ))}

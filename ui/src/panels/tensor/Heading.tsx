@@ -24,13 +24,13 @@ const ICONS = {
   not_kept: IconCircleDashed,
 }
 
-/** Which tensor this is, of which step, and whether its value is there. */
+/** The tensor's name, step, type and size, and whether its value is available. */
 export function Heading({ record, which }: { record: TensorRecord; which: Which }) {
   const { t } = useTranslation(tensorTexts)
   const { selectNode } = useView()
   const name = record.address.replace(/@-?\d+$/, '')
   const cut = Math.max(name.lastIndexOf('/'), -1) + 1
-  const elements = record.statistics?.count ?? record.shape?.reduce((product, one) => product * one, 1)
+  const elements = record.statistics?.count ?? record.shape?.reduce((product, size) => product * size, 1)
   const Icon = ICONS[record.status]
   return (
     <div className={styles.heading}>
@@ -88,7 +88,7 @@ export function Heading({ record, which }: { record: TensorRecord; which: Which 
   )
 }
 
-/** The whole tensor as a file; the browser shows how far it is. */
+/** A link that downloads the whole tensor; the browser shows the progress. */
 export function Download({ record }: { record: TensorRecord }) {
   const { t } = useTranslation(tensorTexts)
   const run = useView((view) => view.run)

@@ -19,7 +19,7 @@ const LEFT = 46
 const TOP = 18
 const LARGEST_CELL = { width: 72, height: 28 }
 const MOST_CELLS = 512
-/** Sizes of pictures are asked for in such steps, so that moving a border does not ask for a new one each pixel. */
+/** Pictures are requested in multiples of this size, so that moving a border does not refetch for every pixel. */
 const SIZE_STEP = 64
 
 const LEAST_MARK = 13
@@ -31,21 +31,21 @@ interface Box {
   height: number
 }
 
-/** A slice as a picture: colours for finite values, marks for NaN and infinities; a dragged rectangle is zoomed to. */
+/** A slice as a heat map: colours for finite values, marks for NaN and infinities; dragging a rectangle zooms in. */
 export function HeatMap(props: {
   request: ValueRequest
   slice: string
   grid: Grid
   dtype: string
-  /** Largest magnitude of the whole tensor: what the colours reach to. Null: not known. */
+  /** Largest magnitude of the whole tensor, the end of the colour scale; null if it is not known. */
   largest: number | null
-  /** The element that is marked, where it is in the slice. */
+  /** Position of the marked element in the slice; null if it is not in it. */
   marked: Cell | null
   onOpen: (row: number, column: number) => void
   onZoom: (from: Cell, to: Cell) => void
-  /** One of several side by side: the legend of their colours is elsewhere. */
+  /** One of several side by side, with a short legend. */
   isSmall?: boolean
-  /** The cell that is pointed at in any of several; undefined: it is this picture's own. */
+  /** The cell under the pointer, shared by several heat maps; undefined: not shared. */
   pointed?: { cell: Cell | null; point: (cell: Cell | null) => void }
 }) {
   const { request, slice, grid } = props
@@ -54,10 +54,10 @@ export function HeatMap(props: {
   const scheme = useComputedColorScheme('light')
   const colours = useTensorViews((state) => state.colours)
   const canvas = useRef<HTMLCanvasElement>(null)
-  const own = useState<Cell | null>(null)
-  const [cell, setCell] = props.pointed ? [props.pointed.cell, props.pointed.point] : own
+  const localCell = useState<Cell | null>(null)
+  const [cell, setCell] = props.pointed ? [props.pointed.cell, props.pointed.point] : localCell
   const [drag, setDrag] = useState<{ from: Cell; to: Cell } | null>(null)
-  // A single dimension is one row of a picture.
+  // A single dimension is one row of the heat map.
   const [rows, columns] = grid.isWrapped ? [1, grid.length] : [grid.rows, grid.columns]
   const areaWidth = Math.max(0, Math.floor(width) - LEFT - 4)
   const areaHeight = Math.max(0, Math.floor(height) - TOP - 2)
@@ -127,12 +127,12 @@ export function HeatMap(props: {
   const zoom = (from: Cell, to: Cell) => {
     const ends = [from, to]
     const least = {
-      row: Math.min(...ends.map((one) => one.row)),
-      column: Math.min(...ends.map((one) => one.column)),
+      row: Math.min(...ends.map((end) => end.row)),
+      column: Math.min(...ends.map((end) => end.column)),
     }
     const most = {
-      row: Math.max(...ends.map((one) => one.row)),
-      column: Math.max(...ends.map((one) => one.column)),
+      row: Math.max(...ends.map((end) => end.row)),
+      column: Math.max(...ends.map((end) => end.column)),
     }
     props.onZoom(elementAt(least), lastAt(most))
   }
@@ -150,7 +150,7 @@ export function HeatMap(props: {
     width: (Math.abs(from.column - to.column) + 1) * cellWidth,
     height: (Math.abs(from.row - to.row) + 1) * cellHeight,
   })
-  // Of a single dimension: which one it is.
+  // The varying dimension of a one-dimensional slice.
   const dimension = grid.indexOf(0, 0).findIndex((index, position) => index !== grid.indexOf(0, 1)[position])
   const marked =
     props.marked && data && !isPlaceholderData
@@ -272,7 +272,7 @@ function cellsFor(pixels: number, elements: number): number {
   return pixels <= 0 ? 0 : Math.max(1, Math.min(elements, room))
 }
 
-/** A box around the same middle that is large enough to be seen. */
+/** Enlarge a box around its centre to a visible size. */
 function atLeast({ left, top, width, height }: Box, size: number): Box {
   const [across, down] = [Math.max(width, size), Math.max(height, size)]
   return { left: left - (across - width) / 2, top: top - (down - height) / 2, width: across, height: down }
@@ -284,7 +284,7 @@ function largestOf(cells: Float32Array | null): number {
   return largest
 }
 
-/** Where a cell is in the tensor; `first…last` where it stands for several elements. */
+/** Format the index of a cell in the tensor; `first…last` if it represents several elements. */
 function indexText(first: number[], last: number[]): string {
   return first
     .map((index, dimension) =>

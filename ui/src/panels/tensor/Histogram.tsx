@@ -13,7 +13,7 @@ import { tensorTexts } from './texts'
 const BINS = 60
 const MARGIN = { left: 56, right: 10, top: 10, bottom: 22 }
 
-/** How the finite elements are distributed; what is not finite is counted beside it. */
+/** The distribution of the finite elements, with counts of the non-finite ones. */
 export function Histogram(props: {
   request: ValueRequest
   slice: string
@@ -29,7 +29,7 @@ export function Histogram(props: {
 
   const counts = data?.counts ?? []
   const edges = data?.edges ?? []
-  const total = counts.reduce((sum, one) => sum + one, 0)
+  const total = counts.reduce((sum, number) => sum + number, 0)
   const most = Math.max(1, ...counts)
   const area = {
     width: Math.max(0, width - MARGIN.left - MARGIN.right),
@@ -38,16 +38,16 @@ export function Histogram(props: {
   const heightOf = (number: number) => {
     if (number === 0) return 0
     const part = isLogarithmic ? Math.log10(1 + number) / Math.log10(1 + most) : number / most
-    // One element among millions is still there to be seen.
+    // One element among millions is still visible.
     return Math.max(1.5, part * area.height)
   }
   const barWidth = area.width / Math.max(1, counts.length)
   const labelled = Math.max(1, Math.min(6, Math.floor(area.width / 90)))
   const steps = isLogarithmic
-    ? [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9].filter((one) => one <= most)
+    ? [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9].filter((tick) => tick <= most)
     : [most / 4, most / 2, (3 * most) / 4, most]
         .map(Math.round)
-        .filter((one, at, all) => one > 0 && all.indexOf(one) === at)
+        .filter((tick, at, all) => tick > 0 && all.indexOf(tick) === at)
   const edge = (index: number) => exactText(edges[index] ?? NaN, 'float64')
   const edgeText = (index: number) => short(edges[index] ?? null)
   const pressed = (event: KeyboardEvent) => {

@@ -6,7 +6,7 @@ import styles from './tensor.module.css'
 import { tensorTexts } from './texts'
 import { useTensorViews } from './views'
 
-/** What the colours and marks of a heat map mean. */
+/** The legend of a heat map's colours and marks. */
 export function Legend(props: { largest: number; palette: Palette; isSmall: boolean }) {
   const { largest, palette, isSmall } = props
   const { t } = useTranslation(tensorTexts)

@@ -20,7 +20,7 @@ const LARGEST_CELL = { width: 26, height: 14 }
 const MOST_HEIGHT = 132
 const MARGIN = 4
 
-/** All slices of the dimensions that choose one, as cells: where among them NaN is, and where large numbers are. */
+/** A map of all slices along the indexed dimensions, one cell each: shows which contain NaN or large numbers. */
 export function SliceMap(props: {
   request: ValueRequest
   shape: readonly number[]
@@ -43,7 +43,7 @@ export function SliceMap(props: {
   const lengths = leading.map((dimension) => shape[dimension] ?? 1)
   const across = lengths.at(-1) ?? 1
   const down = lengths.slice(0, -1).reduce((product, length) => product * length, 1)
-  // The map is the same whichever slice is shown.
+  // The map is the same for every slice.
   const asMap = sliceText(texts.map((text, dimension) => (leading.includes(dimension) ? '0' : text)))
   const [mostRows, mostColumns] = [Math.min(down, MOST_CELLS), Math.min(across, MOST_CELLS)]
   const { data, error } = useSliceMap(request, asMap, mostRows, mostColumns)
@@ -68,7 +68,10 @@ export function SliceMap(props: {
       cells: Float32Array.from(values),
       rows: mostRows,
       columns: mostColumns,
-      largest: values.reduce((most, one) => (Number.isFinite(one) ? Math.max(most, Math.abs(one)) : most), 0),
+      largest: values.reduce(
+        (most, value) => (Number.isFinite(value) ? Math.max(most, Math.abs(value)) : most),
+        0,
+      ),
       scale: mode === 'odd' ? 'logarithmic' : colours,
       palette: mode === 'odd' ? { ...palette, positive: palette.nan } : palette,
       left: MARGIN,
@@ -86,16 +89,16 @@ export function SliceMap(props: {
     row: over(Math.floor(shownNumber / across), mostRows, down),
     column: over(shownNumber % across, mostColumns, across),
   }
-  /** The slice of a number in C order, as it is typed. */
+  /** Return the texts of the slice with a number in C order. */
   const sliceOf = (number: number) => {
-    const found = [...texts]
+    const sliceTexts = [...texts]
     let rest = number
     for (const dimension of leading.toReversed()) {
       const length = shape[dimension] ?? 1
-      found[dimension] = String(rest % length)
+      sliceTexts[dimension] = String(rest % length)
       rest = Math.floor(rest / length)
     }
-    return found
+    return sliceTexts
   }
   const indexOf = ({ row, column }: Cell) => row * mostColumns + column
   const go = (cell: Cell) => {

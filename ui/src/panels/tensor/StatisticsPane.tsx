@@ -9,19 +9,19 @@ import styles from './tensor.module.css'
 import { tensorTexts } from './texts'
 import { useTensorViews } from './views'
 
-/** Where three columns stand side by side; pointing at a number shows all of it. */
+/** Format for three columns side by side; a tooltip shows the full number. */
 const NARROW: NumberFormat = { notation: 'auto', digits: 3 }
 const rough = new Intl.NumberFormat('en-US', { notation: 'compact', maximumSignificantDigits: 3 })
 const STRANGE = ['nan_count', 'pos_inf_count', 'neg_inf_count'] as const
 const SIGNS = ['zero_count', 'negative_count', 'positive_count'] as const
 
-/** A column of statistics, with what it is of. */
+/** A column of statistics with its title. */
 export interface Side {
   title: string
   statistics: Statistics | null
 }
 
-/** The statistics of what is shown; of a difference, of both sides, too. */
+/** The statistics of the value shown; for a difference, also of both sides. */
 export function StatisticsPane(props: {
   sides: Side[]
   isLoading: boolean
@@ -32,8 +32,8 @@ export function StatisticsPane(props: {
 }) {
   const { t } = useTranslation(tensorTexts)
   const { sides } = props
-  const known = sides.flatMap((side) => side.statistics ?? [])
-  const isBool = known.length > 0 && sides.length === 1 && known[0]?.dtype === 'bool'
+  const allStatistics = sides.flatMap((side) => side.statistics ?? [])
+  const isBool = allStatistics.length > 0 && sides.length === 1 && allStatistics[0]?.dtype === 'bool'
   return (
     <section aria-label={t('statistics')} data-testid="tensor-statistics">
       <SegmentedControl
@@ -48,7 +48,7 @@ export function StatisticsPane(props: {
           { value: 'slice', label: t('thisSlice'), disabled: !props.canSlice },
         ]}
       />
-      {known.length === 0 && !props.isLoading ? (
+      {allStatistics.length === 0 && !props.isLoading ? (
         <p className={styles.note}>
           {props.error ? t('statisticsFailed', { message: props.error.message }) : t('noStatistics')}
         </p>
@@ -80,7 +80,7 @@ export function StatisticsPane(props: {
                 <Row
                   key={name}
                   name={t(`names.${name}`)}
-                  isAlarm={known.some((statistics) => statistics[name] > 0)}
+                  isAlarm={allStatistics.some((statistics) => statistics[name] > 0)}
                 >
                   {sides.map((side) => (
                     <CountCell key={side.title} side={side} name={name} isNarrow={sides.length > 1} />
@@ -105,7 +105,9 @@ export function StatisticsPane(props: {
           </tbody>
         </table>
       )}
-      {known.some((statistics) => statistics.partial) && <p className={styles.note}>{t('partial')}</p>}
+      {allStatistics.some((statistics) => statistics.partial) && (
+        <p className={styles.note}>{t('partial')}</p>
+      )}
     </section>
   )
 }

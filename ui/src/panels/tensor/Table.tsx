@@ -19,7 +19,7 @@ import { useTensorViews } from './views'
 
 const HEADER = 22
 
-/** The elements of a slice as text, read piece by piece as one scrolls in either direction. */
+/** The elements of a slice as text, loaded in tiles during scrolling. */
 export function Table(props: {
   request: ValueRequest
   slice: string
@@ -82,7 +82,7 @@ export function Table(props: {
   }
   const isThere = (row: number, column: number) => !grid.isWrapped || row * 10 + column < grid.length
 
-  // Whoever comes from the picture, comes back, or goes to another element finds it in sight.
+  // Scroll to the cell when it changes, for instance by a click in the heat map.
   const [row, column] = cell
   useEffect(() => {
     if (box.current) bringIntoSight(box.current, [row, column], cellWidth, gutter)
@@ -215,7 +215,7 @@ export function Table(props: {
   )
 }
 
-/** Scroll to a cell: no further than needed where it is near, else so that one sees what is around it. */
+/** Scroll to a cell: no further than needed if it is near, else so that its surroundings are visible. */
 function bringIntoSight(
   view: HTMLElement,
   [row, column]: [number, number],
@@ -267,7 +267,7 @@ function ValueCell(props: {
   )
 }
 
-/** All of one element, and of a difference both sides of it. */
+/** The full value of an element; for a difference, with both sides. */
 function ElementBar(props: {
   index: number[]
   element: Element | null

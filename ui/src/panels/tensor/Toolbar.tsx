@@ -22,7 +22,7 @@ const PRESENTATIONS: { value: Presentation; keys: string; text: string }[] = [
   { value: 'histogram', keys: 'shift+G', text: 'histogramLong' },
 ]
 
-/** Which value is shown, in which form, and how its numbers are written. */
+/** The choice of the value, its presentation, and the number format. */
 export function Toolbar(props: { address: string; record: TensorRecord; session: Session | undefined }) {
   const { address, record, session } = props
   const { t } = useTranslation(tensorTexts)
@@ -117,7 +117,7 @@ export function Toolbar(props: { address: string; record: TensorRecord; session:
   )
 }
 
-/** Asked of the server when one lets go, not at each pixel. */
+/** A slider for the tolerance; it is applied when the user releases it, not at each pixel. */
 function Tolerance({ tolerance, onChange }: { tolerance: number; onChange: (tolerance: number) => void }) {
   const { t } = useTranslation(tensorTexts)
   const [percent, setPercent] = useState(Math.round(tolerance * 100))

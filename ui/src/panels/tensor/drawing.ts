@@ -1,7 +1,7 @@
 import { signOf } from './elements'
 import { colourOf, css, inkOn, MARKS, type Palette } from './palette'
 
-/** A heat map and where it is drawn, in CSS pixels. */
+/** A heat map with its position in CSS pixels. */
 export interface Picture {
   cells: Float32Array
   rows: number
@@ -13,13 +13,13 @@ export interface Picture {
   top: number
   cellWidth: number
   cellHeight: number
-  /** What a cell says where there is room for it. */
+  /** Text of a cell, if it has room. */
   text: (number: number) => string
 }
 
-/** Below this size a mark is not readable. */
+/** Minimum size of a readable mark. */
 const LEAST_MARK = 7
-/** So many marks are drawn larger than their cells, so that a single NaN among thousands is seen. */
+/** Up to this many marks are drawn larger than their cells, so that a single NaN among thousands is visible. */
 const MOST_LARGE_MARKS = 300
 const TEXT_WIDTH = 46
 const TEXT_HEIGHT = 15
@@ -51,18 +51,18 @@ function paint({ cells, rows, columns, largest, scale, palette }: Picture): HTML
 
 function drawMarks(context: CanvasRenderingContext2D, picture: Picture): void {
   const { cells, columns, left, top, cellWidth, cellHeight, palette } = picture
-  const found: number[] = []
-  for (const [index, number] of cells.entries()) if (!Number.isFinite(number)) found.push(index)
+  const indices: number[] = []
+  for (const [index, number] of cells.entries()) if (!Number.isFinite(number)) indices.push(index)
   const room = Math.min(cellWidth, cellHeight)
-  if (room < LEAST_MARK && found.length > MOST_LARGE_MARKS) {
-    hatch(context, picture, found)
+  if (room < LEAST_MARK && indices.length > MOST_LARGE_MARKS) {
+    hatch(context, picture, indices)
     return
   }
   const size = Math.max(LEAST_MARK, Math.min(room, 18))
   context.font = `bold ${size}px sans-serif`
   context.textAlign = 'center'
   context.textBaseline = 'middle'
-  for (const index of found) {
+  for (const index of indices) {
     const number = cells[index] ?? NaN
     const colour = Number.isNaN(number) ? palette.nan : palette.infinite
     const x = left + ((index % columns) + 0.5) * cellWidth
@@ -77,7 +77,7 @@ function drawMarks(context: CanvasRenderingContext2D, picture: Picture): void {
   }
 }
 
-/** Cells too small and too many for marks are covered with a pattern of marks, where they lie together. */
+/** Cover cells that are too small and too many for marks with a pattern of marks. */
 function hatch(context: CanvasRenderingContext2D, picture: Picture, indices: readonly number[]): void {
   const { cells, columns, left, top, cellWidth, cellHeight, palette } = picture
   const patterns = new Map<string, CanvasPattern | null>()
@@ -127,21 +127,21 @@ function drawTexts(context: CanvasRenderingContext2D, picture: Picture): void {
   }
 }
 
-/** The elements of an axis that are labelled: round numbers, so far apart that labels of `room` pixels do not touch. */
+/** Return the labelled elements of an axis: round numbers, at least `room` pixels apart. */
 export function ticks(elements: number, elementSize: number, room: number): number[] {
   if (elements === 0 || !(elementSize > 0)) return []
   const least = Math.max(1, room / elementSize)
   const decade = 10 ** Math.floor(Math.log10(least))
-  const step = [1, 2, 5, 10].map((factor) => factor * decade).find((one) => one >= least) ?? 10 * decade
+  const step = [1, 2, 5, 10].map((factor) => factor * decade).find((size) => size >= least) ?? 10 * decade
   return Array.from({ length: Math.ceil(elements / step) }, (_, index) => index * step)
 }
 
-/** The cell of a picture under which an element is, as `under` cuts it. */
+/** Return the cell that contains an element; the inverse of `under`. */
 export function over(element: number, cells: number, length: number): number {
   return Math.ceil(((element + 1) * cells) / length) - 1
 }
 
-/** The first element under a cell of a picture, as the server cuts it, and how many there are. */
+/** Return the first element of a cell and the number of its elements, divided as the server does. */
 export function under(cell: number, cells: number, length: number): { first: number; count: number } {
   const first = Math.floor((cell * length) / cells)
   return { first, count: Math.floor(((cell + 1) * length) / cells) - first }

@@ -4,10 +4,10 @@ export interface Complex {
   imaginary: number
 }
 
-/** One element as it is, without loss: 64-bit integers are not squeezed into a double. */
+/** One element without loss of precision: 64-bit integers are not converted to doubles. */
 export type Element = number | bigint | boolean | Complex
 
-/** Elements of an answer in the `raw` format, read where they lie. */
+/** Elements of a response in the `raw` format, read in place. */
 export interface Elements {
   length: number
   at: (index: number) => Element
@@ -30,7 +30,7 @@ const brainOf = (bits: number): number => {
   return word.getFloat32(0)
 }
 
-/** A number without infinities, of which only the magnitude with all bits is none. */
+/** Decode float8_e4m3fn, which has no infinities; only the magnitude with all bits set is NaN. */
 const e4m3Of = (bits: number): number => {
   const sign = bits & 0x80 ? -1 : 1
   const exponent = (bits >> 3) & 0xf
@@ -66,7 +66,7 @@ const READERS: Record<string, { width: number; read: Reader }> = {
   },
 }
 
-/** Read the elements of an answer; an error for a type that a browser has no number for. */
+/** Read the elements of a response; throw an error for a type that a browser cannot represent. */
 export function elementsOf(dtype: string, data: ArrayBuffer): Elements {
   const reader = READERS[dtype]
   if (!reader) throw new Error(`Elements of the type ${dtype || '?'} cannot be shown here.`)
@@ -77,7 +77,7 @@ export function elementsOf(dtype: string, data: ArrayBuffer): Elements {
   }
 }
 
-/** What decides how an element is marked. */
+/** The kind of an element, which determines its mark. */
 export type Sign = 'nan' | 'inf' | '-inf' | 'zero' | 'negative' | 'positive'
 
 export function signOf(element: Element): Sign {
@@ -94,7 +94,7 @@ export function signOf(element: Element): Sign {
   return number === 0 ? 'zero' : number < 0 ? 'negative' : 'positive'
 }
 
-/** Magnitude with sign, for colours; of complex numbers the absolute value. */
+/** Return the signed magnitude for colours; for complex numbers, the absolute value. */
 export function sizeOf(element: Element): number {
   return typeof element === 'object' ? Math.hypot(element.real, element.imaginary) : Number(element)
 }

@@ -3,7 +3,7 @@ import { elementsOf, signOf } from './elements'
 import { exactText, formatted } from './formats'
 
 describe('a number', () => {
-  it('is never 0 when it is not', () => {
+  it('is never shown as 0 if it is not 0', () => {
     expect(formatted(1e-9, { notation: 'decimal', digits: 4 })).toBe('≈0')
     expect(formatted(-1e-9, { notation: 'decimal', digits: 0 })).toBe('≈-0')
     expect(formatted(0, { notation: 'decimal', digits: 4 })).toBe('0')
@@ -11,7 +11,7 @@ describe('a number', () => {
     expect(formatted(1e-9, { notation: 'auto', digits: 6 })).toBe('1e-9')
   })
 
-  it('is written as asked', () => {
+  it('is written in the requested format', () => {
     expect(formatted(1234.5678, { notation: 'decimal', digits: 2 })).toBe('1234.57')
     expect(formatted(1234.5678, { notation: 'scientific', digits: 2 })).toBe('1.23e+3')
     expect(formatted(1234.5678, { notation: 'auto', digits: 6 })).toBe('1234.57')
@@ -22,7 +22,7 @@ describe('a number', () => {
     expect(formatted({ real: 1, imaginary: -2 }, { notation: 'auto', digits: 3 })).toBe('1-2j')
   })
 
-  it('is exact where all of it is shown', () => {
+  it('is exact in full', () => {
     expect(exactText(Math.fround(0.1), 'float32')).toBe('0.1')
     expect(exactText(0.1, 'float64')).toBe('0.1')
     expect(exactText(Math.fround(1 / 3), 'float64')).toBe('0.3333333432674408')

@@ -2,7 +2,7 @@ import type { Element } from './elements'
 
 export type Notation = 'auto' | 'decimal' | 'scientific'
 
-/** How numbers are written. */
+/** The format of numbers. */
 export interface NumberFormat {
   notation: Notation
   /** Significant digits (auto), or digits after the point. */
@@ -11,7 +11,7 @@ export interface NumberFormat {
 
 export const MOST_DIGITS = 10
 
-/** An element as text. Nothing that is not 0 is ever written as 0: it is `≈0` where the digits do not suffice. */
+/** Format an element. A value other than 0 is never written as 0, but as `≈0` if the digits do not suffice. */
 export function formatted(element: Element | null | undefined, format: NumberFormat): string {
   if (element === null || element === undefined) return '–'
   if (typeof element === 'boolean') return element ? 'True' : 'False'
@@ -49,7 +49,7 @@ function significant(number: number, digits: number): string {
   return String(Number(number.toPrecision(digits)))
 }
 
-/** Digits after which reading a text gives the same number again, by the type of the elements. */
+/** Digits that suffice to read the same number back, by the type of the elements. */
 const MOST_NEEDED: Record<string, number> = {
   float32: 9,
   complex64: 9,
@@ -59,7 +59,7 @@ const MOST_NEEDED: Record<string, number> = {
   float8_e5m2: 2,
 }
 
-/** All of an element: the shortest text from which the very same element is read again. */
+/** Return the shortest text from which the same element can be read back. */
 export function exactText(element: Element, dtype: string): string {
   if (typeof element === 'object') {
     const imaginary = exactText(element.imaginary, dtype)
@@ -78,7 +78,7 @@ export function exactText(element: Element, dtype: string): string {
   return String(Number(element.toPrecision(most)))
 }
 
-/** Round to a type with a number of bits after the leading one, and a least exponent. */
+/** Round to a type with the given number of fraction bits and minimum exponent. */
 function rounded(number: number, bits: number, leastExponent: number): number {
   const exponent = Math.max(Math.floor(Math.log2(Math.abs(number))), leastExponent)
   const unit = 2 ** (exponent - bits)
@@ -96,7 +96,7 @@ const NEAREST: Record<string, (number: number) => number> = {
   float8_e5m2: (number) => rounded(number, 2, -14),
 }
 
-/** Numbers of JSON, where NaN and the infinities are words. */
+/** Convert a number from JSON, in which NaN and the infinities are strings. */
 export function fromJson(value: number | string | boolean | null | undefined): Element | null {
   if (value === null || value === undefined) return null
   return typeof value === 'string' ? Number(value) : value

@@ -4,17 +4,17 @@ import { rangeLength, rangePart, rangePosition, sliceText, type Entry } from './
 export interface Grid {
   rows: number
   columns: number
-  /** Elements in all; the last row of a wrapped dimension may not be full. */
+  /** Total number of elements; the last row of a wrapped dimension may be incomplete. */
   length: number
-  /** One dimension, wrapped: row labels are where a row begins, column labels how far on. */
+  /** One wrapped dimension: row labels are the start of a row, column labels the offset in it. */
   isWrapped: boolean
   rowLabel: (row: number) => string
   columnLabel: (column: number) => string
-  /** Where an element is in the tensor. */
+  /** Index of a cell's element in the tensor. */
   indexOf: (row: number, column: number) => number[]
   /** Row and column of an element of the tensor; null if the slice does not have it. */
   cellOf: (index: readonly number[]) => [number, number] | null
-  /** A rectangle of it as a slice for the server, and where in the answer an element of the rectangle lies. */
+  /** A rectangle as a slice for the server, and the position of each of its cells in the response. */
   part: (rectangle: Rectangle) => { slice: string; position: (row: number, column: number) => number }
 }
 
@@ -25,10 +25,10 @@ export interface Rectangle {
   columns: number
 }
 
-/** Elements of one dimension that stand in a row. */
+/** Elements per row of a wrapped dimension. */
 export const WRAPPED = 10
 
-/** Lay out a slice: two ranges as rows and columns, one wrapped into rows, none as one element. */
+/** Lay out a slice: two ranges as rows and columns, one range wrapped into rows, no range as one element. */
 export function gridOf(entries: readonly Entry[]): Grid {
   const ranges = entries.filter((entry) => entry.kind === 'range')
   const [first, second] = ranges
@@ -38,13 +38,12 @@ export function gridOf(entries: readonly Entry[]): Grid {
     entries.map((entry) =>
       entry.kind === 'index' ? entry.index : entry.start + (positions.shift() ?? 0) * entry.step,
     )
-  /** Places in the ranges; null if the element is not in the slice. */
+  /** Return the positions in the ranges; null if the element is not in the slice. */
   const positionsOf = (index: readonly number[]): number[] | null => {
     const positions: number[] = []
     for (const [dimension, entry] of entries.entries()) {
-      const wanted = index[dimension] ?? 0
-      const position =
-        entry.kind === 'index' ? (entry.index === wanted ? 0 : null) : rangePosition(entry, wanted)
+      const at = index[dimension] ?? 0
+      const position = entry.kind === 'index' ? (entry.index === at ? 0 : null) : rangePosition(entry, at)
       if (position === null) return null
       if (entry.kind === 'range') positions.push(position)
     }
@@ -95,7 +94,7 @@ export function gridOf(entries: readonly Entry[]): Grid {
       },
     }
   }
-  const one = {
+  const single = {
     slice: texts([]),
     position: () => 0,
   }
@@ -108,6 +107,6 @@ export function gridOf(entries: readonly Entry[]): Grid {
     columnLabel: () => '',
     indexOf: () => indices([]),
     cellOf: (index) => (positionsOf(index) ? [0, 0] : null),
-    part: () => one,
+    part: () => single,
   }
 }

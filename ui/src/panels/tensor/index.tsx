@@ -26,7 +26,7 @@ import { useTensorView, useTensorViews, type TensorView } from './views'
 
 const Relations = lazy(() => import('../relations'))
 
-/** All of one tensor at the step that is shown: its values in three forms, statistics, hits, what it is made of. */
+/** The details of a tensor at the step shown: values in three presentations, statistics, hits, and relations. */
 export default function Tensor({ address }: { address: string }) {
   const { t } = useTranslation(tensorTexts)
   const { data: record, error, refetch } = useTensor(address)
@@ -68,10 +68,10 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
     request,
     reason !== null ? null : declared ? declaredSlice : '',
   )
-  // A dimension that is known only at run time is told with the value.
+  // A dimension that is known only at run time arrives with the value.
   const shape = declared ?? statistics?.shape ?? null
-  const found = useFirstElement(request, view, reason === null ? shape : null, statistics)
-  const first = declared ? firstOfDeclared : found
+  const firstOfValue = useFirstElement(request, view, reason === null ? shape : null, statistics)
+  const first = declared ? firstOfDeclared : firstOfValue
   const entries = shownEntries(view, shape ?? [], first)
   const parsed = parseEntries(entries, shape ?? [])
   const grid = 'key' in parsed ? null : gridOf(parsed)
@@ -128,7 +128,7 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
                     <Finder
                       request={request}
                       at={cell && grid ? grid.indexOf(...cell) : null}
-                      known={view.which === 'current' ? nonFinite(record.statistics) : null}
+                      nonFiniteCount={view.which === 'current' ? nonFinite(record.statistics) : null}
                       onFound={goTo}
                     />
                   </Dimensions>
@@ -175,7 +175,7 @@ function Shown(props: { address: string; record: TensorRecord; session: Session 
   )
 }
 
-/** The statistics that stand beside a value: of it, and of a difference of both sides. */
+/** The statistics of a value; for a difference, also those of both sides. */
 function useSides(record: TensorRecord, view: TensorView, request: ValueRequest, slice: string | null) {
   const { t } = useTranslation(tensorTexts)
   const reported = record.statistics
@@ -187,15 +187,15 @@ function useSides(record: TensorRecord, view: TensorView, request: ValueRequest,
     isWhole ? '' : slice,
     slice !== null && !isReported,
   )
-  const found = data?.statistics ?? null
+  const computed = data?.statistics ?? null
   const statistics: Statistics | null =
-    found ?? (view.which === 'current' && isWhole ? (reported ?? null) : null)
+    computed ?? (view.which === 'current' && isWhole ? (reported ?? null) : null)
   const sides: Side[] =
     view.which === 'difference'
       ? [
           { title: t('previous'), statistics: data?.previous ?? null },
           { title: t('current'), statistics: data?.current ?? null },
-          { title: t('differenceShort'), statistics: found },
+          { title: t('differenceShort'), statistics: computed },
         ]
       : [{ title: t(view.which), statistics }]
   return { sides, statistics, isLoading, error }

@@ -2,7 +2,7 @@ import type { Sign } from './elements'
 
 export type Rgb = readonly [number, number, number]
 
-/** Colours of values: negative blue, positive orange, told apart by people who see no red or green, too. */
+/** Colours of values: negative blue, positive orange, distinguishable also with red-green colour blindness. */
 export interface Palette {
   zero: Rgb
   negative: Rgb
@@ -28,13 +28,13 @@ export const PALETTES: Record<'light' | 'dark', Palette> = {
   },
 }
 
-/** Marks of what is not finite, so that colour is not the only sign. */
+/** Marks of non-finite values, so that colour is not the only sign. */
 export const MARKS: Partial<Record<Sign, string>> = { nan: '✕', inf: '▲', '-inf': '▼' }
 
 /** Decades that a logarithmic scale shows below the largest magnitude. */
 const DECADES = 6
 
-/** How far a finite number is from zero towards the largest magnitude, from 0 to 1. */
+/** Return the position of a finite number between zero and the largest magnitude, from 0 to 1. */
 export function share(number: number, largest: number, scale: 'linear' | 'logarithmic'): number {
   const size = Math.abs(number)
   if (size === 0 || !(largest > 0)) return 0
@@ -58,7 +58,7 @@ export function colourOf(
   }) as unknown as Rgb
 }
 
-/** Black or white, whichever can be read on a colour. */
+/** Return black or white, whichever is readable on a colour. */
 export function inkOn([red, green, blue]: Rgb): string {
   const linear = [red, green, blue].map((channel) => {
     const value = channel / 255

@@ -7,27 +7,27 @@ import { useView } from '~/state/store'
 
 /** A request for a value: a tensor at its step, or the difference to the step before. */
 export interface ValueRequest {
-  /** With its step, so that an answer can never be of another step than the one it is shown for. */
+  /** With its step, so that a response is never shown for another step. */
   address: string
   which: Which
   tolerance: number
-  /** Another path of the API that answers the same requests, as a comparison does for each of its sides. */
+  /** Another path of the API for the same requests, as used by comparisons for each side. */
   from?: { path: string; query: Query }
 }
 
-/** Where a part of a value is in the API. */
+/** Return the API path of a part of a value. */
 function partPath(run: string, request: ValueRequest, part: string): string {
   return request.from ? `${request.from.path}/${part}` : path(run, `/tensor/${part}`)
 }
 
-/** What two runs have is the same at whatever step one of them is looked at. */
+/** Return a query key; values of comparisons do not depend on the step shown. */
 function valueKey(run: string, request: ValueRequest, ...more: unknown[]) {
   return request.from
     ? (['value', request.from.path, request.from.query, ...more] as const)
     : keys.step(run, 'value', query(request), ...more)
 }
 
-/** The tensor of an address at the step that is shown; null if its node has no such input or output. */
+/** The tensor of an address at the step shown; null if its node has no such input or output. */
 export function useTensor(address: string) {
   const run = useView((view) => view.run)
   const parts = parseAddress(address)
@@ -64,7 +64,7 @@ export function useHistogram(request: ValueRequest, slice: string, bins: number)
   })
 }
 
-/** The picture of a slice in at most so many cells; while another size is read, the one before stands. */
+/** The heat map of a slice with at most `rows` × `columns` cells; the previous one stays while another size loads. */
 export function useHeatMap(request: ValueRequest, slice: string, rows: number, columns: number) {
   const run = useView((view) => view.run)
   const key = valueKey(run, request, 'heat-map', slice)
@@ -82,7 +82,7 @@ export function useHeatMap(request: ValueRequest, slice: string, rows: number, c
 
 export type Find = 'first' | 'largest' | 'next' | 'previous'
 
-/** Where an element is; to be given to `useQuery` or `fetchQuery`. */
+/** Return the query for the index of an element, for `useQuery` or `fetchQuery`. */
 export function elementQuery(run: string, request: ValueRequest, find: Find, slice = '') {
   return queryOptions({
     queryKey: valueKey(run, request, 'element', find, slice),
@@ -91,7 +91,7 @@ export function elementQuery(run: string, request: ValueRequest, find: Find, sli
   })
 }
 
-/** The map of all slices that differ where a slice has an index: three planes of at most so many cells. */
+/** The map of all slices along the indexed dimensions: three planes of at most `rows` × `columns` cells. */
 export function useSliceMap(request: ValueRequest, slice: string, rows: number, columns: number) {
   const run = useView((view) => view.run)
   return useQuery({
@@ -101,7 +101,7 @@ export function useSliceMap(request: ValueRequest, slice: string, rows: number, 
   })
 }
 
-/** A piece of a slice, for the table; to be given to `useQueries`. */
+/** Return the query for a part of a slice, for `useQueries`. */
 export function valuesQuery(
   run: string,
   request: ValueRequest,
@@ -116,7 +116,7 @@ export function valuesQuery(
   }
 }
 
-/** The output that an input of an operator is made from; null for outputs, and while it is not known. */
+/** The address of the output that feeds an input of an operator; null for outputs, and while it loads. */
 export function useProducer(record: TensorRecord | undefined): string | null {
   const run = useView((view) => view.run)
   const node = record && { rank: record.rank, graph: record.graph, name: record.node }
@@ -125,6 +125,6 @@ export function useProducer(record: TensorRecord | undefined): string | null {
     queryFn: ({ signal }) => get<NodeRecord>(path(run, '/node'), { ...node }, signal),
     enabled: record?.io === 'input',
   })
-  const slot = record?.io === 'input' ? data?.inputs.find((one) => one.slot === record.slot) : undefined
+  const slot = record?.io === 'input' ? data?.inputs.find((input) => input.slot === record.slot) : undefined
   return record && slot?.peer ? `${record.rank}/${record.graph}/${slot.peer}:${slot.peer_slot}` : null
 }

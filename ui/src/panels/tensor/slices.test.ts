@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { defaultEntries, parseEntries, parseEntry, rangeLength, rangePart, sliceText } from './slices'
 
 describe('a slice', () => {
-  it('is the last two dimensions at first', () => {
+  it('initially shows the last two dimensions', () => {
     expect(sliceText(defaultEntries([4, 3, 28, 28]))).toBe('[0, 0, :, :]')
     expect(sliceText(defaultEntries([7]))).toBe('[:]')
     expect(sliceText(defaultEntries([]))).toBe('[]')
@@ -36,7 +36,7 @@ describe('a slice', () => {
     expect([':', '2:5', '::3', '5:2', '::-1', '8:2:-2', '3:3'].map(length)).toEqual([10, 3, 4, 0, 10, 3, 0])
   })
 
-  it('is asked for in parts', () => {
+  it('is requested in parts', () => {
     const range = (text: string) => {
       const entry = parseEntry(text, 0, 10)
       if (!('kind' in entry) || entry.kind !== 'range') throw new Error(text)

@@ -2,7 +2,7 @@
 export type Entry =
   { kind: 'index'; index: number } | { kind: 'range'; start: number; end: number; step: number }
 
-/** Why a text is no slice; the key of a text with what it needs. */
+/** Why a text is not a slice: the key of a message with its values. */
 export interface SliceError {
   dimension: number
   key: 'empty' | 'form' | 'index' | 'bound' | 'step' | 'ranges'
@@ -10,20 +10,20 @@ export interface SliceError {
 }
 
 const INTEGER = /^[+-]?\d{1,15}$/
-/** Dimensions that a table or picture has. */
+/** Number of dimensions of a table or heat map. */
 export const MOST_RANGES = 2
 
-/** The slice that is shown first: the last two dimensions, index 0 of the others. */
+/** Return the initial slice: the last two dimensions, index 0 of the others. */
 export function defaultEntries(shape: readonly number[]): string[] {
   return shape.map((length, dimension) => (dimension < shape.length - MOST_RANGES && length > 0 ? '0' : ':'))
 }
 
-/** As the server takes it: `[0, :, 2:8]`. */
+/** Format a slice for the server: `[0, :, 2:8]`. */
 export function sliceText(entries: readonly string[]): string {
   return `[${entries.map((entry) => entry.trim()).join(', ')}]`
 }
 
-/** Read what was typed for one dimension, by the rules of Python. */
+/** Parse the input for one dimension by Python's rules. */
 export function parseEntry(text: string, dimension: number, length: number): Entry | SliceError {
   const parts = text.split(':').map((part) => part.trim())
   if (text.trim() === '') return { dimension, key: 'empty', values: { length } }
@@ -59,13 +59,13 @@ export function parseEntry(text: string, dimension: number, length: number): Ent
   }
 }
 
-/** Where in a range an index is; null if it is not in it. */
+/** Return the position of an index in a range; null if it is not in it. */
 export function rangePosition(range: Entry & { kind: 'range' }, index: number): number | null {
   const position = (index - range.start) / range.step
   return Number.isInteger(position) && position >= 0 && position < rangeLength(range) ? position : null
 }
 
-/** The slice in which an element is: the one that is shown where it has the element, else one like it. */
+/** Return a slice that contains an element: the slice shown if possible, else a similar one. */
 export function entriesAt(
   index: readonly number[],
   shown: readonly string[],
@@ -80,12 +80,12 @@ export function entriesAt(
   })
 }
 
-/** How many elements a range has. */
+/** Return the number of elements of a range. */
 export function rangeLength(range: Entry & { kind: 'range' }): number {
   return Math.max(0, Math.ceil((range.end - range.start) / range.step))
 }
 
-/** Read a whole slice; the first thing that is wrong with it if it is none. */
+/** Parse a whole slice; return the first error if it is invalid. */
 export function parseEntries(entries: readonly string[], shape: readonly number[]): Entry[] | SliceError {
   const parsed: Entry[] = []
   for (const [dimension, length] of shape.entries()) {
@@ -96,22 +96,22 @@ export function parseEntries(entries: readonly string[], shape: readonly number[
   const ranges = parsed.flatMap((entry, dimension) => (entry.kind === 'range' ? [dimension] : []))
   const surplus = ranges.at(MOST_RANGES)
   if (surplus !== undefined) {
-    return { dimension: surplus, key: 'ranges', values: { found: ranges.length, most: MOST_RANGES } }
+    return { dimension: surplus, key: 'ranges', values: { ranges: ranges.length, most: MOST_RANGES } }
   }
   return parsed
 }
 
-/** Part of a range, as text for the server: `count` of its elements from the `first` on. */
+/** Return part of a range as text for the server: `count` elements from the `first` on. */
 export function rangePart(range: Entry & { kind: 'range' }, first: number, count: number): string {
   const start = range.start + first * range.step
   const last = start + count * range.step
   const end = range.step > 0 ? Math.min(last, range.end) : last
   if (range.step === 1) return `${start}:${end}`
-  // Down to the first element, which no number says: -1 is the last.
+  // Down to the first element, for which there is no number: -1 is the last element.
   return end < 0 ? `${start}::${range.step}` : `${start}:${end}:${range.step}`
 }
 
-/** The slice of a rectangle of another slice. */
+/** Return the slice of a rectangle in another slice. */
 export function zoomed(
   entries: readonly Entry[],
   isOneDimension: boolean,

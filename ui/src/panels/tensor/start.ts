@@ -7,20 +7,20 @@ import { MOST_COLUMNS, MOST_ROWS } from './tableLayout'
 import { WRAPPED } from './grid'
 import type { TensorView } from './views'
 
-/** Elements up to which a tensor is searched for its largest one before it is shown: a tenth of a second. */
+/** Maximum number of elements of a tensor that is searched for its largest one first: a tenth of a second. */
 const MOST_SEARCHED = 2 ** 27
-/** Elements on each side of one that is shown in a table, where the table cannot reach it otherwise. */
+/** Elements shown on each side of an element that is otherwise out of the table's reach. */
 const AROUND = 500
 
-/** How many elements are NaN or infinite; null where it is not known. */
+/** Return the number of NaN and infinite elements; null if it is not known. */
 export function nonFinite(statistics: Statistics | null | undefined): number | null {
   if (!statistics || statistics.partial) return null
   return statistics.nan_count + statistics.pos_inf_count + statistics.neg_inf_count
 }
 
 /**
- * The element at which a tensor opens: its first NaN or infinity, else its largest one; null where there is none.
- * Undefined while it is not known, so that nothing is shown that jumps a moment later.
+ * The element at which a tensor opens: its first NaN or infinity, else its largest element; null if there is none.
+ * Undefined while it loads, so that the view does not jump a moment later.
  */
 export function useFirstElement(
   request: ValueRequest,
@@ -36,7 +36,7 @@ export function useFirstElement(
   return data?.index ?? null
 }
 
-/** The slice that is shown: what was chosen, else the one of the element at which the tensor opens. */
+/** Return the slice to show: the chosen one, else that of the element at which the tensor opens. */
 export function shownEntries(
   view: TensorView,
   shape: readonly number[],
@@ -47,7 +47,7 @@ export function shownEntries(
   return firstEntries(view, shape, first)
 }
 
-/** The slice of the element at which a tensor opens, as if nothing had been chosen. */
+/** Return the slice of the element at which a tensor opens, ignoring the chosen one. */
 export function firstEntries(
   view: TensorView,
   shape: readonly number[],
@@ -56,7 +56,7 @@ export function firstEntries(
   return first ? reached(view, first, defaultEntries(shape), shape) : defaultEntries(shape)
 }
 
-/** The slice of an element, in which a table reaches it, too. */
+/** Return a slice that contains an element, within the limits of the table if it is shown as a table. */
 export function reached(
   view: TensorView,
   index: readonly number[],

@@ -2,13 +2,13 @@ import type { NumberFormat } from './formats'
 import { WRAPPED, type Grid, type Rectangle } from './grid'
 
 export const ROW = 20
-/** Browsers lay out no element that is much higher or wider than so many rows and columns. */
+/** Browsers cannot lay out elements with many more rows or columns than these. */
 export const MOST_ROWS = 400_000
 export const MOST_COLUMNS = 60_000
 const TILE = { rows: 128, columns: 64 }
 const TILE_OF_WRAPPED = 512
 
-/** Pieces of a slice that cover what is in sight. */
+/** Return the tiles of a slice that cover the visible cells. */
 export function tilesOf(
   grid: Grid,
   first: { row: number; column: number },
@@ -32,7 +32,7 @@ export function tilesOf(
 
 const MOST_LETTERS: Record<string, number> = { '8': 4, '16': 6, '32': 11, '64': 20 }
 
-/** Pixels for the longest text that a format writes; of integers as far as their largest magnitude is known. */
+/** Return the width in pixels of the longest text in a format; for integers, by the largest magnitude if known. */
 export function columnWidth(
   { notation, digits }: NumberFormat,
   dtype: string,

@@ -39,9 +39,9 @@ export const tensorTexts = texts(
     statusLong: {
       available: 'The value can be read.',
       at_source:
-        'The value is in the memory of the training process. It is read from there when you look, while the process is stopped.',
-      statistics_only: 'Of this step only the statistics are known, the values were not kept.',
-      not_kept: 'Of this step neither the value nor statistics are known.',
+        'The value is in the memory of the training process. It is read on demand while the process is stopped.',
+      statistics_only: 'Only the statistics of this step are known; the values were not kept.',
+      not_kept: 'Neither the value nor statistics of this step are known.',
     },
     slice: 'Slice',
     dimension: 'dim {{dimension}}',
@@ -53,12 +53,12 @@ export const tensorTexts = texts(
     reset: 'Back to the first slice',
     sliceError: {
       empty: 'Dimension {{dimension}}: type an index or a range, “:” for all {{length}}.',
-      form: 'Dimension {{dimension}}: “{{text}}” is no index and no range such as 0:8 or :',
-      index: 'Dimension {{dimension}}: index {{text}} does not exist; there are {{least}} to {{most}}.',
+      form: 'Dimension {{dimension}}: “{{text}}” is neither an index nor a range such as 0:8 or :',
+      index: 'Dimension {{dimension}}: index {{text}} does not exist; valid are {{least}} to {{most}}.',
       bound: 'Dimension {{dimension}}: {{text}} is outside; give {{least}} to {{most}}.',
       step: 'Dimension {{dimension}}: the step of a range cannot be 0.',
       ranges:
-        'Dimension {{dimension}}: {{found}} ranges, but at most {{most}} can be shown; give an index here.',
+        'Dimension {{dimension}}: {{ranges}} ranges, but at most {{most}} can be shown; give an index here.',
     },
     find: {
       group: 'Find elements',
@@ -115,11 +115,11 @@ export const tensorTexts = texts(
     histogramOf: { tensor: 'of the whole tensor', slice: 'of the slice {{slice}}' },
     bin: '{{from}} … {{to}}: {{count}} elements ({{percent}})',
     logCounts: 'Log counts',
-    notDrawn: 'Not finite, so in no bar: {{what}}',
+    notDrawn: 'Non-finite, not drawn: {{what}}',
     noFinite: 'There is no finite element to draw.',
     noElements: 'The tensor has no elements.',
     statistics: 'Statistics',
-    extent: 'What the statistics are of',
+    extent: 'Extent of the statistics',
     wholeTensor: 'Whole tensor',
     thisSlice: 'This slice',
     names: {
@@ -143,22 +143,21 @@ export const tensorTexts = texts(
       at_source: 'The value is in the training process',
       runningText:
         'The process is running. Pause it to read the value; it is never read while it may change.',
-      connectionText: 'The process cannot be asked now: the run is {{state}}.',
+      connectionText: 'The process cannot be reached now: the run is {{state}}.',
       statistics_only: 'The value was not kept, only its statistics',
       statisticsLive:
         'The values of step {{step}} are gone from the process. Its last steps stay readable if the training records them: record="ring:20", or `tensight run --record ring:20`.',
-      statisticsRecorded: 'While this run went on, nobody looked at or recorded the values of step {{step}}.',
+      statisticsRecorded: 'During this run, the values of step {{step}} were neither viewed nor recorded.',
       statisticsDump: 'Only statistics of this tensor were recorded.',
       not_kept: 'There is no value at step {{step}}',
       notKeptLive:
         'Its node has not run yet in this step, or the process did not keep it. What is watched is kept; so is what the training records (record="ring:20").',
       notKeptStart:
-        'Before the first step there are only weights and constants. Do a step to see this tensor.',
+        'Before the first step there are only weights and constants. Run a step to see this tensor.',
       notKeptDump: 'The dump has no file of this tensor at step {{step}}.',
-      notKeptRecorded:
-        'While this run went on, neither the value nor its statistics were recorded at this step.',
+      notKeptRecorded: 'During this run, neither the value nor its statistics were recorded at this step.',
       previous: 'There is no value of the step before',
-      previousStart: 'Step {{step}} is the first one with this tensor; nothing came before.',
+      previousStart: 'Step {{step}} is the first step with this tensor.',
       previousText: 'The value of the step before was not kept, so there is nothing to show or compare.',
       knownAt: 'Its statistics are known at: {{steps}}.',
     },
@@ -215,7 +214,7 @@ export const tensorTexts = texts(
       index: '维度 {{dimension}}：索引 {{text}} 不存在，可用 {{least}} 到 {{most}}。',
       bound: '维度 {{dimension}}：{{text}} 超出范围，请填 {{least}} 到 {{most}}。',
       step: '维度 {{dimension}}：范围的步长不能为 0。',
-      ranges: '维度 {{dimension}}：有 {{found}} 个范围，最多只能显示 {{most}} 个，请在此填索引。',
+      ranges: '维度 {{dimension}}：有 {{ranges}} 个范围，最多只能显示 {{most}} 个，请在此填索引。',
     },
     find: {
       group: '查找元素',

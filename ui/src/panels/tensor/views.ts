@@ -4,17 +4,17 @@ import type { NumberFormat } from './formats'
 
 export type Presentation = 'heat-map' | 'table' | 'histogram'
 
-/** How one tensor is looked at. */
+/** The view of a tensor. */
 export interface TensorView {
   which: Which
   presentation: Presentation
   /** One entry for each dimension; null: the slice of the element at which the tensor opens. */
   entries: string[] | null
-  /** Of a difference: what is within this share of the largest one counts as none. */
+  /** Differences within this fraction of the largest one count as zero. */
   tolerance: number
-  /** What statistics and histogram are of. */
+  /** What statistics and histogram cover. */
   extent: 'tensor' | 'slice'
-  /** Row and column of the slice that is marked; null: of the element at which the tensor opens. */
+  /** Row and column of the marked element in the slice; null: the element at which the tensor opens. */
   cell: [number, number] | null
 }
 
@@ -28,7 +28,7 @@ const FIRST: TensorView = {
 }
 
 const REMEMBERED = 'tensight.numbers'
-/** Tensors whose view is remembered while the page is open. */
+/** Maximum number of tensors whose view is remembered while the page is open. */
 const MOST_VIEWS = 200
 
 interface Views {
@@ -42,14 +42,14 @@ interface Views {
 
 function rememberedFormat(): NumberFormat {
   const [notation, digits] = (localStorage.getItem(REMEMBERED) ?? '').split(' ')
-  const known = notation === 'auto' || notation === 'decimal' || notation === 'scientific'
+  const isNotation = notation === 'auto' || notation === 'decimal' || notation === 'scientific'
   const number = Number(digits)
-  return known && Number.isInteger(number) && number >= 0 && number <= 10
+  return isNotation && Number.isInteger(number) && number >= 0 && number <= 10
     ? { notation, digits: number }
     : { notation: 'auto', digits: 6 }
 }
 
-/** How each tensor is looked at: kept while another tab is open, so that one finds it again as one left it. */
+/** The views of tensors, kept while other tabs are open, so that users find them as before. */
 export const useTensorViews = create<Views>()((set) => ({
   views: {},
   format: rememberedFormat(),

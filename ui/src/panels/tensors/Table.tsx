@@ -21,7 +21,7 @@ interface Props {
   onSort: (column: Column) => void
 }
 
-/** The rows in sight, of as many as there are; the rest is read when it comes in sight. */
+/** A virtualised table; rows are loaded when they become visible. */
 export function Table({ query, total, step, onSort }: Props) {
   const { t } = useTranslation(tensorsTexts)
   const scroller = useRef<HTMLDivElement>(null)
@@ -38,8 +38,8 @@ export function Table({ query, total, step, onSort }: Props) {
     setAt(to)
     const box = scroller.current
     if (box) box.scrollTop = scrollTo(to, total, ROW, box.scrollTop, view)
-    const found = rows.get(to)
-    if (found) select(found)
+    const tensor = rows.get(to)
+    if (tensor) select(tensor)
   }
   const onKey = (event: KeyboardEvent) => {
     const page = Math.max(1, Math.floor(view / ROW) - 1)

@@ -2,7 +2,7 @@ import { MEASURES, type Measure } from '~/api/statistics'
 import type { StatisticsRow } from '~/api/types'
 import { count, percent, shapeText, short } from '~/parts/numbers'
 
-/** A column of the table; its id is what the server sorts by. */
+/** A column of the table; its id is the server's sort key. */
 export interface Column {
   id: ColumnId
   width: number
@@ -59,38 +59,38 @@ export const COLUMNS: Column[] = [
   text('dtype', 76, ({ statistics }) => statistics.dtype),
   text('shape', 120, ({ statistics }) => shapeText(statistics.shape), false),
   {
-    ...text('count', 88, ({ statistics }) => known(statistics, 'count', count(statistics.count))),
+    ...text('count', 88, ({ statistics }) => textIfKnown(statistics, 'count', count(statistics.count))),
     isNumber: true,
   },
 ]
 
 export const WIDTH = COLUMNS.reduce((sum, column) => sum + column.width, 0)
 
-function known(statistics: StatisticsRow['statistics'], name: string, shown: string): string {
+function textIfKnown(statistics: StatisticsRow['statistics'], name: string, shown: string): string {
   return statistics.unknown.includes(name) ? '–' : shown
 }
 
 function zeros({ statistics }: StatisticsRow): string {
-  return known(statistics, 'zero_count', percent(statistics.zero_count, statistics.count))
+  return textIfKnown(statistics, 'zero_count', percent(statistics.zero_count, statistics.count))
 }
 
-/** How many elements are NaN, and how many infinite. */
+/** Return the numbers of NaN and of infinite elements. */
 export function badOf({ statistics }: StatisticsRow): { nan: number; inf: number } {
   return { nan: statistics.nan_count, inf: statistics.neg_inf_count + statistics.pos_inf_count }
 }
 
 function notFinite(row: StatisticsRow): string {
   const { nan, inf } = badOf(row)
-  if (nan + inf === 0) return known(row.statistics, 'nan_count', '0')
+  if (nan + inf === 0) return textIfKnown(row.statistics, 'nan_count', '0')
   return `${count(nan)} / ${count(inf)}`
 }
 
-/** What the table shows first, in one click. */
+/** A preset sort order, applied with one click. */
 export interface Way {
   id: 'order' | 'bad' | 'gradient' | 'zeros' | 'large'
   sort: ColumnId
   isDescending: boolean
-  /** Words for the filter; undefined: those that are there stay. */
+  /** Text for the filter; undefined: the filter is cleared. */
   query?: string
 }
 

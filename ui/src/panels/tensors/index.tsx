@@ -30,7 +30,7 @@ const ICONS: Record<Way['id'], ReactNode> = {
   large: <IconArrowUpRight size={16} />,
 }
 
-/** The statistics of all tensors of the step that is shown, sorted and searched by the server. */
+/** The statistics of all tensors of the step shown, sorted and filtered by the server. */
 export default function Tensors() {
   const { t } = useTranslation(tensorsTexts)
   const { data: session } = useSession()
@@ -60,7 +60,7 @@ export default function Tensors() {
     ),
   )
   const sortBy = ({ id, isNumber }: Column) =>
-    // Of numbers people look for the largest first.
+    // Numbers are sorted by the largest first.
     setOrder((now) => ({
       sort: id,
       descending: now.sort === id ? !now.descending : isNumber && id !== 'position',

@@ -12,7 +12,7 @@ export interface TableQuery {
   descending: boolean
 }
 
-/** Rows that are asked for at once. */
+/** Rows per request. */
 export const PAGE = 200
 
 function useAsk() {
@@ -31,12 +31,12 @@ function useAsk() {
   })
 }
 
-/** The first page, which says how many rows there are. */
+/** The first page, with the total number of rows. */
 export function useFirstPage(query: TableQuery) {
   return useQuery({ ...useAsk()(query, 0), placeholderData: keepPreviousData })
 }
 
-/** The rows from one position to another, as far as they have been read. */
+/** The rows in a range of positions, as far as they have been loaded. */
 export function useRows(query: TableQuery, first: number, last: number): Map<number, StatisticsRow> {
   const ask = useAsk()
   return useQueries({

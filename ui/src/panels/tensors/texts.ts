@@ -32,7 +32,7 @@ export const tensorsTexts = texts(
       non_finite_count: 'NaN / Inf',
     },
     columnHelp: {
-      position: 'Place in the order of execution of the step, counted from 1',
+      position: 'Position in the execution order of the step, counted from 1',
       node: 'Name of the node',
       type: 'Type of the operator',
       io: 'Output or input of the node, and which',
@@ -48,7 +48,7 @@ export const tensorsTexts = texts(
     partial: 'Only some numbers of this tensor are known.',
     empty: 'No statistics of step {{step}}',
     emptyLive:
-      'A training tells statistics of the tensors that watchpoints watch. Create a watchpoint for all tensors, or select a node: its tensors are asked for then.',
+      'A training reports statistics of watched tensors. Create a watchpoint for all tensors, or select a node: its tensors are then requested.',
     emptyZero: 'This is the state before the first update. Go to step 1, or continue.',
     emptyDump: 'Nothing was recorded of this step. Go to another step in the timeline.',
     noMatch: 'No tensor matches the filter',

@@ -1,19 +1,19 @@
-/** Rows in a box that scrolls: which are in sight, and where they are drawn. */
+/** The visible rows of a scrolling box, and their positions. */
 export interface InSight {
   first: number
   last: number
-  /** The height that the box scrolls over. */
+  /** The scroll height of the box. */
   height: number
-  /** Where the top of a row is drawn, in the box's own coordinates. */
+  /** The top of a row in the coordinates of the box. */
   topOf: (row: number) => number
 }
 
-/** Browsers draw nothing beyond some 17 to 33 million pixels. */
+/** Maximum height in pixels: browsers draw nothing beyond 17 to 33 million pixels. */
 export const HIGHEST = 12_000_000
 
 const OVERSCAN = 6
 
-/** Beyond `HIGHEST` a pixel of scrolling is more than one of the table: how many, and where the view's top is in it. */
+/** Return the scroll height, the table pixels per scrolled pixel (more than 1 beyond `HIGHEST`), and the view's top. */
 function position(count: number, rowHeight: number, scrollTop: number, viewHeight: number) {
   const whole = count * rowHeight
   const height = Math.min(whole, HIGHEST)
@@ -33,7 +33,7 @@ export function rowsInSight(
   return { first, last, height, topOf: (row) => row * rowHeight - top + scrollTop }
 }
 
-/** Where to scroll to so that a row is in sight; the same place if it is. */
+/** Return the scroll position that makes a row visible; unchanged if it already is. */
 export function scrollTo(
   row: number,
   count: number,
@@ -48,7 +48,7 @@ export function scrollTo(
   return end > top ? end / scale : scrollTop
 }
 
-/** The pages that hold some rows. */
+/** Return the pages that contain a range of rows. */
 export function pagesOf(first: number, last: number, pageSize: number): number[] {
   const from = Math.floor(first / pageSize)
   return Array.from(

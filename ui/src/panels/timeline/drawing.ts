@@ -11,7 +11,7 @@ const LANE = 9
 const GAP = 4
 const PLAIN = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans CJK SC", sans-serif'
 
-/** Graphs get these in turn; their names are told when pointed at. */
+/** Colours of the graphs in turn; their names are shown on hover. */
 const GRAPHS: Record<Theme, string[]> = {
   light: ['#adb5bd', '#868e96', '#ced4da', '#6c757d'],
   dark: ['#5c636a', '#868e96', '#464b50', '#a3a9b0'],
@@ -28,7 +28,7 @@ export interface LaneWords {
   graphs: string
 }
 
-/** The width of a column, in CSS pixels. */
+/** Return the width of a column in CSS pixels. */
 export function widthOfColumn(width: number, columns: number): number {
   return Math.max(0.5, (width - LEFT - RIGHT) / Math.max(1, columns))
 }
@@ -38,13 +38,13 @@ export function columnAt(x: number, width: number, columns: number): number {
 }
 
 export interface Shown {
-  /** Columns of the step that is shown, of the step of the run, and under the pointer; −1: none. */
+  /** Columns of the step shown, of the run's current step, and under the pointer; −1: none. */
   shown: number
   present: number
   cursor: number
 }
 
-/** Draw the whole line. */
+/** Draw the whole timeline. */
 export function drawTimeline(
   canvas: CanvasRenderingContext2D,
   data: Timeline,
@@ -134,7 +134,7 @@ function mark(
   }
 }
 
-/** A triangle for each column with hits; where they come too close, a bar for all. */
+/** Draw a triangle for each column with hits; if they are too close, bars. */
 function drawHits(
   canvas: CanvasRenderingContext2D,
   data: Timeline,
@@ -169,15 +169,15 @@ function drawLoss(
   words: LaneWords,
 ): void {
   const ink = INKS[theme]
-  const known = (data.loss?.values ?? []).filter((value): value is number => value !== null)
+  const losses = (data.loss?.values ?? []).filter((value): value is number => value !== null)
   canvas.textAlign = 'right'
   if (bottom - top < 16 || !data.loss) return
-  const high = Math.max(...known)
-  const low = Math.min(...known)
+  const high = Math.max(...losses)
+  const low = Math.min(...losses)
   const range = high - low || Math.abs(high) || 1
   const yOf = (value: number) => bottom - ((value - low) / range) * (bottom - top)
   canvas.fillStyle = ink.quiet
-  if (known.length && bottom - top > 30) {
+  if (losses.length && bottom - top > 30) {
     canvas.fillText(short(high), LEFT - 6, top + 2)
     canvas.fillText(short(low), LEFT - 6, bottom - 2)
   }
@@ -195,7 +195,7 @@ function drawLoss(
     before = index
   })
   canvas.stroke()
-  if (known.length <= 60) {
+  if (losses.length <= 60) {
     canvas.fillStyle = KEPT[theme].loss
     data.loss.values.forEach((value, index) => {
       if (value === null) return
@@ -207,11 +207,11 @@ function drawLoss(
   canvas.strokeStyle = ink.hit
   canvas.lineWidth = 1.6
   let last = -Infinity
-  data.loss.marks.forEach((one, index) => {
+  data.loss.marks.forEach((bits, index) => {
     const x = xOf(index) + per / 2
-    if (!(one & (NAN | INFINITE)) || x - last < 9) return
+    if (!(bits & (NAN | INFINITE)) || x - last < 9) return
     last = x
-    // Where there is no number there is no height: at the top.
+    // A step without a number has no height: mark it at the top.
     canvas.beginPath()
     canvas.moveTo(x - 3, top)
     canvas.lineTo(x + 3, top + 6)

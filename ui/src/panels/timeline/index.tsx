@@ -16,10 +16,10 @@ import { drawTimeline, KEPT, columnAt, type LaneWords } from './drawing'
 import { timelineTexts } from './texts'
 import classes from './timeline.module.css'
 
-/** The steps on a line: the loss, hits, what is kept, and the step of the run. */
+/** The timeline of steps: loss, hits, kept data, and the run's current step. */
 export function Timeline() {
   const { ref, width, height } = useElementSize()
-  // In steps, so that a drag of a separator does not ask anew for every pixel.
+  // In multiples of 100, so that dragging a separator does not refetch for every pixel.
   const columns = Math.min(1000, Math.max(100, 100 * Math.floor(width / 200)))
   const { data, error, refetch } = useTimeline(columns)
   const [cursor, setCursor] = useState(-1)
@@ -70,7 +70,7 @@ function Line(props: {
     if (context) drawTimeline(context, data, { width, height }, { shown, present, cursor }, theme, words)
   }, [data, width, height, shown, present, cursor, theme, t])
   const goTo = (column: number) => {
-    // Of several steps the last shows what the others led to.
+    // A column of several steps goes to the last one, which shows the outcome.
     const step = data.steps[column]?.last
     if (step !== undefined) goToStep(step)
   }
@@ -121,7 +121,7 @@ function Line(props: {
   )
 }
 
-/** What is pointed at in words, or else what the colours mean. */
+/** Describes the step under the pointer, or explains the colours. */
 function Head({ data, cursor }: { data: TimelineData | undefined; cursor: number }) {
   const { t } = useTranslation(timelineTexts)
   const theme = useComputedColorScheme('light', { getInitialValueInEffect: false })

@@ -27,7 +27,7 @@ export const timelineTexts = texts(
     shown: 'shown',
     present: 'the run is here',
     click: 'Click: show this step',
-    noLoss: 'No loss is known: its tensor is not watched, or none is called so',
+    noLoss: 'No loss is known: its tensor is not watched, or no tensor has that name',
     openLoss: 'Select the node of the loss',
     empty: 'No step yet',
   },

@@ -8,11 +8,11 @@ import { watchpointsTexts } from './texts'
 
 const TARGETS = ['tensor', 'weight', 'gradient', 'activation'] as const
 
-/** The kind of tensor, then the condition; what cannot be watched here says why. */
+/** The choice of the kind of tensor, then of the condition; unavailable conditions say why. */
 export function ConditionChoice(props: {
   conditions: Condition[]
   chosen: Condition
-  /** The condition of a watchpoint stays what it is. */
+  /** The condition of an existing watchpoint cannot be changed. */
   isFixed: boolean
   choose: (condition: Condition) => void
 }) {
@@ -21,8 +21,8 @@ export function ConditionChoice(props: {
   const words = useConditionWords()
   const ofTarget = (target: string) =>
     conditions
-      .filter((one) => one.target === target)
-      .sort((one, other) => Number(other.available) - Number(one.available))
+      .filter((condition) => condition.target === target)
+      .sort((a, b) => Number(b.available) - Number(a.available))
   if (isFixed) {
     return (
       <div className={classes['conditions']}>
@@ -53,24 +53,26 @@ export function ConditionChoice(props: {
         label={t('condition')}
         value={chosen.id}
         onChange={(id) => {
-          const next = conditions.find((one) => one.id === id)
+          const next = conditions.find((condition) => condition.id === id)
           if (next) choose(next)
         }}
       >
         <div className={classes['choices']}>
-          {ofTarget(chosen.target).map((one) => (
+          {ofTarget(chosen.target).map((condition) => (
             <Radio
-              key={one.id}
+              key={condition.id}
               size="xs"
-              value={one.id}
-              disabled={!one.available}
+              value={condition.id}
+              disabled={!condition.available}
               label={
                 <>
-                  {words.label(one.id)} <abbr>{one.abbreviation}</abbr>
+                  {words.label(condition.id)} <abbr>{condition.abbreviation}</abbr>
                 </>
               }
               description={
-                one.available ? undefined : t('unavailable', { why: adviceText(one.unavailable_because) })
+                condition.available
+                  ? undefined
+                  : t('unavailable', { why: adviceText(condition.unavailable_because) })
               }
             />
           ))}

@@ -8,22 +8,22 @@ import { useView } from '~/state/store'
 import { DialogForm } from './DialogForm'
 import { draftOf, newDraft } from './draft'
 import { watchpointsTexts } from './texts'
-import { useWanted } from './watchNode'
+import { useWatchTarget } from './watchNode'
 
-/** The dialog for a new watchpoint, or to change one. */
+/** The dialog that creates or edits a watchpoint. */
 export function WatchpointDialog() {
   const { t } = useTranslation(watchpointsTexts)
   const edited = useView((view) => view.edited)
   const set = useView((view) => view.set)
-  const wanted = useWanted((state) => state.wanted)
+  const target = useWatchTarget((state) => state.target)
   const { data: conditions, error } = useConditions()
   const { data: watchpoints } = useWatchpoints()
-  const watchpoint = watchpoints?.find((one) => one.id === edited) ?? null
-  // What was chosen for one watchpoint is not meant for the next.
-  useEffect(() => () => useWanted.setState({ wanted: null }), [])
+  const watchpoint = watchpoints?.find((record) => record.id === edited) ?? null
+  // The target of one watchpoint does not apply to the next.
+  useEffect(() => () => useWatchTarget.setState({ target: null }), [])
   const close = () => set({ dialog: 'none', edited: null })
-  const first = conditions?.find((one) => one.id === 'tensor_overflow') ?? conditions?.[0]
-  const draft = watchpoint ? draftOf(watchpoint) : first && newDraft(first, wanted)
+  const first = conditions?.find(({ id }) => id === 'tensor_overflow') ?? conditions?.[0]
+  const draft = watchpoint ? draftOf(watchpoint) : first && newDraft(first, target)
   return (
     <Modal
       opened

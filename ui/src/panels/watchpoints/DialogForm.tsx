@@ -27,7 +27,7 @@ import { watchpointsTexts } from './texts'
 import { useRefusal } from './useWatchpointActions'
 import { tell } from '~/state/messages'
 
-/** Condition, limits, nodes; and in words what comes of it. */
+/** The form for condition, limits and nodes, with a summary in words. */
 export function DialogForm(props: {
   conditions: Condition[]
   watchpoint: Watchpoint | null
@@ -43,15 +43,15 @@ export function DialogForm(props: {
   const isRunning = useSession().data?.state === 'running'
   const [draft, setDraft] = useState(initial)
   const [wasTried, setTried] = useState(false)
-  const condition = conditions.find((one) => one.id === draft.condition)
+  const condition = conditions.find(({ id }) => id === draft.condition)
   if (!condition) return null
-  const found = problems(draft, condition)
+  const allProblems = problems(draft, condition)
   const isBlank = ({ text }: { text: string }) =>
     text === 'noThreshold' || text === 'needs' || text === 'argument'
-  // What is still to be filled in is no mistake until somebody wants to go on.
-  const shown = wasTried ? found : found.filter((one) => !isBlank(one))
+  // Missing input is not an error until the user submits the form.
+  const shown = wasTried ? allProblems : allProblems.filter((problem) => !isBlank(problem))
   const messageOf = (field: string): string | undefined => {
-    const problem = shown.find((one) => one.field === field)
+    const problem = shown.find((candidate) => candidate.field === field)
     if (!problem) return undefined
     const range = problem.values?.['range']
     return t(`problems.${problem.text}`, range ? { range: t(`ranges.${range}`) } : {})
@@ -62,7 +62,7 @@ export function DialogForm(props: {
 
   const submit = () => {
     setTried(true)
-    if (found.length > 0 || refusal !== undefined) return
+    if (allProblems.length > 0 || refusal !== undefined) return
     const onSuccess = (made: Watchpoint) => {
       close()
       set({ watchpoint: made.id })
@@ -141,7 +141,7 @@ export function DialogForm(props: {
           />
         </div>
       </div>
-      <Outcome draft={draft} condition={condition} isUnfinished={found.length > 0} />
+      <Outcome draft={draft} condition={condition} isUnfinished={allProblems.length > 0} />
       {(error ?? refusal) && (
         <p className={classes['error']} role="alert" data-testid="watchpoint-error">
           {error?.message ?? refusal}
@@ -164,7 +164,7 @@ export function DialogForm(props: {
   )
 }
 
-/** In words what the watchpoint does. */
+/** Describes in words what the watchpoint does. */
 function Outcome(props: { draft: Draft; condition: Condition; isUnfinished: boolean }) {
   const { draft, condition, isUnfinished } = props
   const { t } = useTranslation(watchpointsTexts)

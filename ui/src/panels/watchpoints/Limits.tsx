@@ -9,7 +9,7 @@ import classes from './dialog.module.css'
 import { isAdvanced, isPercentage, neededCompanions, shownParameters, type Draft } from './draft'
 import { watchpointsTexts } from './texts'
 
-/** The limits of a condition, each with what is compared; what few people change is folded away. */
+/** The limits of a condition, labelled with their quantities; advanced ones are folded. */
 export function Limits(props: {
   condition: Condition
   draft: Draft
@@ -38,7 +38,9 @@ export function Limits(props: {
     <fieldset className={classes['limits']}>
       <legend className={classes['label']}>{t('thresholds')}</legend>
       <p className={classes['hint']}>{t('thresholdsHint')}</p>
-      <div className={classes['fields']}>{parameters.filter((one) => !isAdvanced(one)).map(field)}</div>
+      <div className={classes['fields']}>
+        {parameters.filter((parameter) => !isAdvanced(parameter)).map(field)}
+      </div>
       {advanced.length > 0 && (
         <>
           <UnstyledButton className={classes['more']} aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>

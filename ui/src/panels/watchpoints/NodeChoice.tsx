@@ -13,7 +13,7 @@ import { watchpointsTexts } from './texts'
 const KINDS: Record<string, string> = { weights: 'weight', gradients: 'gradient', activations: 'activation' }
 const PAUSE_MS = 250
 
-/** Which nodes are watched: a rule, and what was ticked in the tree. */
+/** The choice of nodes to watch: a rule, and ticks in the tree. */
 export function NodeChoice(props: {
   draft: Draft
   message: string | undefined
@@ -70,7 +70,7 @@ export function NodeChoice(props: {
   )
 }
 
-/** How many nodes a rule selects, where a search can tell. */
+/** The number of nodes that a rule selects, if a search can determine it. */
 function useMatches(draft: Draft) {
   const run = useView((view) => view.run)
   const [argument] = useDebouncedValue(draft.argument.trim(), PAUSE_MS)

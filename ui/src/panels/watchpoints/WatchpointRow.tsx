@@ -12,7 +12,7 @@ import { watchpointsTexts } from './texts'
 import { useDelete, useRefusal } from './useWatchpointActions'
 import classes from './watchpoints.module.css'
 
-/** One watchpoint: whether it is checked, what for, on how many nodes, and where it hit. */
+/** A watchpoint in the list: state, condition, number of nodes, and hits. */
 export function WatchpointRow({ watchpoint, isChosen }: { watchpoint: Watchpoint; isChosen: boolean }) {
   const { t } = useTranslation(watchpointsTexts)
   const { t: tc } = useTranslation(conditionTexts)

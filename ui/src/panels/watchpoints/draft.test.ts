@@ -51,7 +51,7 @@ describe('numbers', () => {
 })
 
 describe('a draft', () => {
-  it('begins with the defaults and the nodes that the condition is meant for', () => {
+  it('starts with the defaults and the nodes that the condition is meant for', () => {
     const draft = newDraft(unchanged, null)
     expect(draft).toMatchObject({ values: { rtol: '1e-5', atol: '1e-8' }, preset: 'weights', edits: [] })
     expect(problems(draft, unchanged)).toEqual([])
@@ -69,9 +69,9 @@ describe('a draft', () => {
   })
   it('needs a threshold, and companions only beside one that needs them', () => {
     const draft = newDraft(range, null)
-    expect(problems(draft, range).map((one) => one.text)).toEqual(['noThreshold'])
+    expect(problems(draft, range).map((problem) => problem.text)).toEqual(['noThreshold'])
     draft.values = { range_percentage_gt: '50' }
-    expect(problems(draft, range).map((one) => [one.field, one.text])).toEqual([
+    expect(problems(draft, range).map((problem) => [problem.field, problem.text])).toEqual([
       ['range_start_inclusive', 'needs'],
       ['range_end_inclusive', 'needs'],
     ])
@@ -79,7 +79,7 @@ describe('a draft', () => {
     expect(problems(draft, range)).toEqual([])
     expect(parametersOf(draft, range)).toEqual({ max_min_lt: 1e-3 })
   })
-  it('says which value cannot be', () => {
+  it('says which values are invalid', () => {
     const draft = newDraft(range, null)
     draft.values = {
       range_percentage_gt: '101',
@@ -88,14 +88,14 @@ describe('a draft', () => {
       max_min_lt: 'x',
     }
     draft.persistence = '0'
-    expect(problems(draft, range).map((one) => [one.field, one.text])).toEqual([
+    expect(problems(draft, range).map((problem) => [problem.field, problem.text])).toEqual([
       ['range_percentage_gt', 'outOfRange'],
       ['max_min_lt', 'notNumber'],
       ['range_end_inclusive', 'rangeOrder'],
       ['persistence', 'persistence'],
     ])
   })
-  it('of a watchpoint gives the same watchpoint', () => {
+  it('of a watchpoint produces the same watchpoint', () => {
     const watchpoint: Watchpoint = {
       id: 3,
       name: 'mine',

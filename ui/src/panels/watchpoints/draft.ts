@@ -1,10 +1,10 @@
 import type { Condition, ConditionParameter, Watchpoint, WatchpointChange, WatchpointSpec } from '~/api/types'
 import { limitOf } from '~/parts/conditionWords'
-import type { Wanted } from './watchNode'
+import type { WatchTarget } from './watchNode'
 
 export const MOST_PERSISTENCE = 1_000_000
 
-/** What the dialog has been told so far; numbers as they were typed. */
+/** The input of the dialog; numbers as typed. */
 export interface Draft {
   condition: string
   values: Record<string, string>
@@ -34,7 +34,7 @@ export const PRESETS = [
   'none',
 ] as const
 
-/** Presets that need something to look for. */
+/** Presets that need an argument. */
 export const WITH_ARGUMENT: ReadonlySet<string> = new Set(['name', 'type', 'activation', 'hidden_activation'])
 
 const OF_TARGET = {
@@ -44,21 +44,21 @@ const OF_TARGET = {
   activation: 'activations',
 } as const
 
-/** A draft of a condition as most people want it. */
-export function newDraft(condition: Condition, wanted: Wanted | null): Draft {
+/** Return a draft of a condition with its defaults. */
+export function newDraft(condition: Condition, target: WatchTarget | null): Draft {
   return {
     condition: condition.id,
     values: defaults(condition),
-    preset: wanted ? 'none' : OF_TARGET[condition.target],
+    preset: target ? 'none' : OF_TARGET[condition.target],
     argument: '',
-    edits: wanted ? [{ add: true, path: wanted.path, graph: wanted.graph, containing: '' }] : [],
+    edits: target ? [{ add: true, path: target.path, graph: target.graph, containing: '' }] : [],
     persistence: '1',
     severity: condition.parameters.length === 0 ? 'error' : 'warning',
     name: '',
   }
 }
 
-/** The same draft for another condition: nodes stay where a person chose them. */
+/** Return the draft for another condition; nodes chosen by the user are kept. */
 export function withCondition(draft: Draft, before: Condition | undefined, condition: Condition): Draft {
   const fresh = newDraft(condition, null)
   const hasOwnNodes = draft.edits.length > 0 || (before && draft.preset !== OF_TARGET[before.target])
@@ -91,8 +91,8 @@ export function draftOf(watchpoint: Watchpoint): Draft {
 
 function defaults(condition: Condition): Record<string, string> {
   return Object.fromEntries(
-    condition.parameters.flatMap((one) =>
-      typeof one.default === 'number' ? [[one.name, numberText(one.default)]] : [],
+    condition.parameters.flatMap((parameter) =>
+      typeof parameter.default === 'number' ? [[parameter.name, numberText(parameter.default)]] : [],
     ),
   )
 }
@@ -101,7 +101,7 @@ function numberText(value: number): string {
   return value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential() : String(value)
 }
 
-/** A number as people write it: `0.1`, `1e-5`, `-3`; null if it is none. */
+/** Parse a number as users write it: `0.1`, `1e-5`, `-3`; null if the text is not a number. */
 export function readNumber(text: string): number | null {
   const trimmed = text.trim().replace('−', '-')
   if (!/^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(trimmed)) return null
@@ -109,7 +109,7 @@ export function readNumber(text: string): number | null {
   return Number.isFinite(value) ? value : null
 }
 
-/** What is wrong with a draft: the field, and the key of a text with its values. */
+/** An error in a draft: the field, and the key of a message with its values. */
 export interface Problem {
   field: string
   text: 'notNumber' | 'outOfRange' | 'noThreshold' | 'needs' | 'rangeOrder' | 'persistence' | 'argument'
@@ -123,64 +123,64 @@ const CHECKS: Record<string, (value: number) => boolean> = {
 }
 
 export function problems(draft: Draft, condition: Condition): Problem[] {
-  const found: Problem[] = []
+  const result: Problem[] = []
   const given = (name: string) => (draft.values[name] ?? '').trim() !== ''
   for (const parameter of shownParameters(condition)) {
     const text = draft.values[parameter.name] ?? ''
     if (text.trim() === '') continue
     const value = readNumber(text)
-    if (value === null) found.push({ field: parameter.name, text: 'notNumber' })
+    if (value === null) result.push({ field: parameter.name, text: 'notNumber' })
     else if (CHECKS[parameter.values]?.(value) === false) {
-      found.push({ field: parameter.name, text: 'outOfRange', values: { range: parameter.values } })
+      result.push({ field: parameter.name, text: 'outOfRange', values: { range: parameter.values } })
     }
   }
-  const thresholds = condition.parameters.filter((one) => one.kind === 'check')
-  if (thresholds.length > 0 && !thresholds.some((one) => given(one.name))) {
-    found.push({ field: thresholds[0]?.name ?? '', text: 'noThreshold' })
+  const thresholds = condition.parameters.filter((parameter) => parameter.kind === 'check')
+  if (thresholds.length > 0 && !thresholds.some((threshold) => given(threshold.name))) {
+    result.push({ field: thresholds[0]?.name ?? '', text: 'noThreshold' })
   }
   for (const companion of neededCompanions(draft, condition)) {
-    if (!given(companion)) found.push({ field: companion, text: 'needs' })
+    if (!given(companion)) result.push({ field: companion, text: 'needs' })
   }
   const start = readNumber(draft.values['range_start_inclusive'] ?? '')
   const end = readNumber(draft.values['range_end_inclusive'] ?? '')
   if (start !== null && end !== null && start > end) {
-    found.push({ field: 'range_end_inclusive', text: 'rangeOrder' })
+    result.push({ field: 'range_end_inclusive', text: 'rangeOrder' })
   }
   const steps = readNumber(draft.persistence)
   if (steps === null || !Number.isInteger(steps) || steps < 1 || steps > MOST_PERSISTENCE) {
-    found.push({ field: 'persistence', text: 'persistence' })
+    result.push({ field: 'persistence', text: 'persistence' })
   }
   if (WITH_ARGUMENT.has(draft.preset) && draft.argument.trim() === '') {
-    found.push({ field: 'argument', text: 'argument' })
+    result.push({ field: 'argument', text: 'argument' })
   }
-  return found
+  return result
 }
 
-/** Parameters that a person can set: of one that accepts nothing but "false" there is nothing to choose. */
+/** Return the parameters that users can set, without flags, which accept only "false". */
 export function shownParameters(condition: Condition): ConditionParameter[] {
-  return condition.parameters.filter((one) => !one.boolean)
+  return condition.parameters.filter((parameter) => !parameter.boolean)
 }
 
-/** The companions that the thresholds with a value need beside them. */
+/** Return the companion parameters required by the thresholds that have a value. */
 export function neededCompanions(draft: Draft, condition: Condition): string[] {
   const users = condition.parameters.filter(
-    (one) => one.kind === 'check' && (draft.values[one.name] ?? '').trim() !== '',
+    (parameter) => parameter.kind === 'check' && (draft.values[parameter.name] ?? '').trim() !== '',
   )
-  return [...new Set(users.flatMap((one) => one.requires))]
+  return [...new Set(users.flatMap((parameter) => parameter.requires))]
 }
 
 export function selectionOf(draft: Draft): string {
   return WITH_ARGUMENT.has(draft.preset) ? `${draft.preset}:${draft.argument.trim()}` : draft.preset
 }
 
-/** The values in effect; companions without a threshold that needs them are left out. */
+/** Return the values in effect; companions that no threshold requires are left out. */
 export function parametersOf(draft: Draft, condition: Condition): Record<string, number> {
   const needed = neededCompanions(draft, condition)
   return Object.fromEntries(
-    shownParameters(condition).flatMap((one) => {
-      const value = readNumber(draft.values[one.name] ?? '')
-      const isIdle = one.kind === 'support' && !needed.includes(one.name)
-      return value === null || isIdle ? [] : [[one.name, value]]
+    shownParameters(condition).flatMap((parameter) => {
+      const value = readNumber(draft.values[parameter.name] ?? '')
+      const isIdle = parameter.kind === 'support' && !needed.includes(parameter.name)
+      return value === null || isIdle ? [] : [[parameter.name, value]]
     }),
   )
 }
@@ -210,7 +210,7 @@ export function changeOf(draft: Draft, condition: Condition): WatchpointChange {
   }
 }
 
-/** Whether a parameter is one of those that few people change. */
+/** Whether a parameter is advanced: few users change it. */
 export function isAdvanced(parameter: ConditionParameter): boolean {
   return parameter.kind === 'hidden'
 }

@@ -5,7 +5,7 @@ import type { Watchpoint, WatchpointChange, WatchpointSpec } from '~/api/types'
 import { useView } from '~/state/store'
 import { tell } from '~/state/messages'
 
-/** What changes the watchpoints of the open session; what the server says against it is shown where it was asked. */
+/** Mutations of the watchpoints of the open session; errors are shown where the user made the change. */
 export function useWatchpointEdits() {
   const run = useView((view) => view.run)
   const client = useQueryClient()
@@ -16,26 +16,26 @@ export function useWatchpointEdits() {
       ),
     )
   const refuse = (error: Error) => tell(error.message, 'error')
-  const one = (id: number) => path(run, `/watchpoints/${id}`)
+  const watchpointPath = (id: number) => path(run, `/watchpoints/${id}`)
   return {
-    // The dialog shows what the server says against these two beside the fields.
+    // The dialog shows the errors of these two beside the fields.
     create: useMutation({
       mutationFn: (spec: WatchpointSpec) => change<Watchpoint>('POST', path(run, '/watchpoints'), spec),
       onSettled: settled,
     }),
     save: useMutation({
       mutationFn: ({ id, ...what }: { id: number } & Partial<WatchpointChange>) =>
-        change<Watchpoint>('PATCH', one(id), what),
+        change<Watchpoint>('PATCH', watchpointPath(id), what),
       onSettled: settled,
     }),
     enable: useMutation({
       mutationFn: ({ id, enabled }: { id: number; enabled: boolean }) =>
-        change<Watchpoint>('PATCH', one(id), { enabled }),
+        change<Watchpoint>('PATCH', watchpointPath(id), { enabled }),
       onSettled: settled,
       onError: refuse,
     }),
     remove: useMutation({
-      mutationFn: (id: number) => change('DELETE', one(id)),
+      mutationFn: (id: number) => change('DELETE', watchpointPath(id)),
       onSettled: settled,
       onError: refuse,
     }),

@@ -11,7 +11,7 @@ import { useWatchpointActions } from './useWatchpointActions'
 import { WatchpointRow } from './WatchpointRow'
 import classes from './watchpoints.module.css'
 
-/** What is watched for: a click on one shows in the tree and the graph what it watches. */
+/** The list of watchpoints; a click on one shows its nodes in the tree and the graph. */
 export function Watchpoints() {
   const { t } = useTranslation(watchpointsTexts)
   const { data: watchpoints, error, isPending } = useWatchpoints()
@@ -43,8 +43,12 @@ export function Watchpoints() {
           </div>
         ) : (
           <ul className={classes['list']} aria-label={t('title')}>
-            {watchpoints.map((one) => (
-              <WatchpointRow key={one.id} watchpoint={one} isChosen={one.id === chosen} />
+            {watchpoints.map((watchpoint) => (
+              <WatchpointRow
+                key={watchpoint.id}
+                watchpoint={watchpoint}
+                isChosen={watchpoint.id === chosen}
+              />
             ))}
           </ul>
         )}

@@ -13,7 +13,7 @@ export const watchpointsTexts = texts(
     editOne: 'Change watchpoint {{id}}',
     deleteOne: 'Delete watchpoint {{id}}',
     notNow:
-      'Watchpoints can be changed once the training is attached, of a dump while it is not being checked',
+      'Watchpoints can be changed once the training is attached; those of a dump, while it is not being checked',
     chooseFirst: 'Choose a watchpoint first',
     none: 'Nothing is watched yet.',
     noneHint: 'A watchpoint says what counts as wrong, and for which tensors; the run stops where one hits.',
@@ -39,7 +39,8 @@ export const watchpointsTexts = texts(
     condition: 'Condition',
     unavailable: 'Not here: {{why}}',
     thresholds: 'Limits',
-    thresholdsHint: 'Hits when any of them is passed; leave empty what does not matter. 1e-5 is understood.',
+    thresholdsHint:
+      'Hits when any of them is passed; leave unused limits empty. Values such as 1e-5 are accepted.',
     noThresholds: 'This condition has no limits to set.',
     advanced: 'Further settings',
     problems: {
@@ -49,7 +50,7 @@ export const watchpointsTexts = texts(
       needs: 'Needed for the limit',
       rangeOrder: 'Must not be less than where the range begins',
       persistence: 'A whole number from 1 to 1,000,000',
-      argument: 'Say what to look for',
+      argument: 'Enter what to search for',
     },
     ranges: {
       'a finite number, 0 or greater': 'a number, 0 or greater',
@@ -91,8 +92,8 @@ export const watchpointsTexts = texts(
     edits_other: 'and {{count}} changes made in the tree',
     editsOnly_one: 'One choice made in the tree: {{first}}',
     editsOnly_other: '{{count}} choices made in the tree: {{first}}, …',
-    dropEdits: 'Forget these',
-    ticksLater: 'Once it is there, tick nodes in the tree to add or remove them.',
+    dropEdits: 'Discard these',
+    ticksLater: 'Once it exists, tick nodes in the tree to add or remove them.',
     persistence: 'Steps in a row',
     persistenceHint: 'A hit only when the condition holds that many steps in a row on a tensor',
     severity: 'Severity',

@@ -11,14 +11,14 @@ import { useActions } from '~/state/useActions'
 import { useWatchpointEdits } from './edits'
 import { watchpointsTexts } from './texts'
 
-/** Why watchpoints cannot be changed now; undefined when they can. */
+/** Return why watchpoints cannot be changed now; undefined if they can. */
 export function useRefusal(): string | undefined {
   const { t } = useTranslation(watchpointsTexts)
   const { data: session } = useSession()
   return session?.capabilities.can_edit_watchpoints ? undefined : t('notNow')
 }
 
-/** Ask, and delete a watchpoint. */
+/** Return a function that deletes a watchpoint after confirmation. */
 export function useDelete(): (watchpoint: Watchpoint) => void {
   const { t } = useTranslation(watchpointsTexts)
   const words = useConditionWords()
@@ -40,7 +40,7 @@ export function useDelete(): (watchpoint: Watchpoint) => void {
   )
 }
 
-/** Offer what can be done with watchpoints. */
+/** Offer the actions on watchpoints. */
 export function useWatchpointActions(): void {
   const { t } = useTranslation(watchpointsTexts)
   const { data: watchpoints } = useWatchpoints()
@@ -49,11 +49,11 @@ export function useWatchpointActions(): void {
   const askDelete = useDelete()
   const { mutate: clear } = useWatchpointEdits().clear
   const amount = watchpoints?.length ?? 0
-  const one = watchpoints?.find((each) => each.id === chosen)
+  const selected = watchpoints?.find((each) => each.id === chosen)
   const actions = useMemo((): Action[] => {
     const { set } = useView.getState()
     const group = t('group')
-    const ofChosen = refusal ?? (one ? undefined : t('chooseFirst'))
+    const ofChosen = refusal ?? (selected ? undefined : t('chooseFirst'))
     return [
       {
         id: 'watchpoints.new',
@@ -69,7 +69,7 @@ export function useWatchpointActions(): void {
         keys: 'alt+E',
         group,
         disabled: ofChosen,
-        run: () => one && set({ dialog: 'watchpoint', edited: one.id }),
+        run: () => selected && set({ dialog: 'watchpoint', edited: selected.id }),
       },
       {
         id: 'watchpoints.delete',
@@ -77,7 +77,7 @@ export function useWatchpointActions(): void {
         keys: 'alt+Delete',
         group,
         disabled: ofChosen,
-        run: () => one && askDelete(one),
+        run: () => selected && askDelete(selected),
       },
       {
         id: 'watchpoints.clear',
@@ -98,6 +98,6 @@ export function useWatchpointActions(): void {
           }),
       },
     ]
-  }, [t, refusal, one, amount, askDelete, clear])
+  }, [t, refusal, selected, amount, askDelete, clear])
   useActions(actions)
 }

@@ -2,16 +2,16 @@ import { create } from 'zustand'
 import { useView } from '~/state/store'
 
 /** A node or scope that the next new watchpoint watches. */
-export interface Wanted {
+export interface WatchTarget {
   path: string
   /** Empty: in all graphs. */
   graph: string
 }
 
-export const useWanted = create<{ wanted: Wanted | null }>()(() => ({ wanted: null }))
+export const useWatchTarget = create<{ target: WatchTarget | null }>()(() => ({ target: null }))
 
 /** Open the dialog for a new watchpoint of one node, or of all nodes below a scope. */
-export function watchNode(wanted: Wanted): void {
-  useWanted.setState({ wanted })
+export function watchNode(target: WatchTarget): void {
+  useWatchTarget.setState({ target })
   useView.getState().set({ dialog: 'watchpoint', edited: null })
 }

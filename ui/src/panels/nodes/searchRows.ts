@@ -4,7 +4,7 @@ import { entryKey, watchedOf, type LoadingRow, type Row } from './rows'
 
 export type FoundNode = SearchPage['nodes'][number]
 
-/** A scope of the tree that has only what a search found. */
+/** A scope in the tree of search results. */
 interface Branch {
   entry: TreeEntry
   scopes: Map<string, Branch>
@@ -29,7 +29,7 @@ function branch(path: string, label: string, kind: TreeEntry['kind']): Branch {
   return { entry: { ...entry, watched: null }, scopes: new Map(), nodes: [] }
 }
 
-/** Where the tree has a node: the path of its scope or group. */
+/** Return the path of the scope or group that contains a node in the tree. */
 export function scopeOf(entry: Pick<TreeEntry, 'path' | 'kind'>): string {
   if (entry.kind === 'parameter') return '@parameters'
   if (entry.kind === 'constant') return '@constants'
@@ -47,8 +47,8 @@ function below(parent: Branch, path: string): Branch {
   return child
 }
 
-function insert(root: Branch, found: FoundNode): void {
-  const scope = scopeOf(found.entry)
+function insert(root: Branch, node: FoundNode): void {
+  const scope = scopeOf(node.entry)
   let at = root
   if (scope.startsWith('@')) {
     at = below(at, scope)
@@ -58,12 +58,12 @@ function insert(root: Branch, found: FoundNode): void {
     }
     at = below(at, scope)
   }
-  at.nodes.push(found)
+  at.nodes.push(node)
 }
 
-/** Count what is below, and tell how far it is watched. */
+/** Compute the counts and the watched state of a branch from everything below it. */
 function sum(at: Branch): TreeEntry {
-  const parts = [...[...at.scopes.values()].map(sum), ...at.nodes.map((found) => found.entry)]
+  const parts = [...[...at.scopes.values()].map(sum), ...at.nodes.map((node) => node.entry)]
   at.entry.children = parts.length
   for (const part of parts) {
     at.entry.nodes += part.nodes
@@ -73,26 +73,26 @@ function sum(at: Branch): TreeEntry {
   return at.entry
 }
 
-/** As the whole tree has them: scopes in the order of what was found in them, then parameters and constants. */
+/** Sort as in the whole tree: scopes in the order of their matches, then parameters and constants. */
 function sorted(at: Branch): Branch[] {
-  const isGroup = (one: Branch) => (one.entry.kind === 'scope' ? 0 : 1)
+  const isGroup = (child: Branch) => (child.entry.kind === 'scope' ? 0 : 1)
   return [...at.scopes.values()].sort((a, b) => isGroup(a) - isGroup(b))
 }
 
-export interface FoundShape {
+export interface SearchShape {
   rank: number
-  /** Empty: of the whole program. */
+  /** Empty: the whole program. */
   graph: string
   nodes: readonly FoundNode[]
-  /** Keys of what a person has closed: all else is open. */
+  /** Keys of the rows that the user has closed; all others are open. */
   closed: ReadonlySet<string>
   isStale: boolean
 }
 
-/** What a search found as a tree that has nothing else. */
-export function foundTreeRows({ rank, graph, nodes, closed, isStale }: FoundShape): TreeLines<Row> {
+/** Return the rows of a tree that contains only the matches of a search. */
+export function searchTreeRows({ rank, graph, nodes, closed, isStale }: SearchShape): TreeLines<Row> {
   const root = branch('', '', 'scope')
-  for (const found of nodes) insert(root, found)
+  for (const node of nodes) insert(root, node)
   const rows = new TreeLines<Row>()
 
   const addEntry = (entry: TreeEntry, at: Branch | null, where: RowPosition) => {
@@ -107,7 +107,7 @@ export function foundTreeRows({ rank, graph, nodes, closed, isStale }: FoundShap
     const siblings = at.entry.children
     let nth = 0
     for (const scope of sorted(at)) addEntry(scope.entry, scope, { depth, parent, nth: (nth += 1), siblings })
-    for (const found of at.nodes) addEntry(found.entry, null, { depth, parent, nth: (nth += 1), siblings })
+    for (const node of at.nodes) addEntry(node.entry, null, { depth, parent, nth: (nth += 1), siblings })
   }
 
   sum(root)
@@ -122,8 +122,8 @@ interface RowPosition {
   siblings: number
 }
 
-/** What a search found one below the other, with the page of each that is not there yet. */
-export function foundListRows(
+/** Return the matches of a search as a list; rows that are not loaded yet name their page. */
+export function searchListRows(
   rank: number,
   graph: string,
   total: number,
@@ -144,8 +144,8 @@ export function foundListRows(
       })
       continue
     }
-    nodes.forEach((found, index) => {
-      const { entry } = found
+    nodes.forEach((node, index) => {
+      const { entry } = node
       const scope = scopeOf(entry)
       const below = scope.startsWith('@') ? '' : scope
       const extra = { nth: first + index + 1, entry, isOpen: null, isStale, marked: entry.graphs, below }
