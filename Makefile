@@ -19,8 +19,9 @@ RELEASE_READY := $(RELEASE)/.ready
 NPM := $(BIN)/python build_page.py npm --silent
 AGENT ?= oldest newest
 AGENT_TRIED := .venvs/.agent-tried
+PAGE_TESTED := .venvs/.page-tested
 # Two are there at a time. A PyTorch has 6 GB and is unpacked from 3 more: in this order two of them do not meet.
-INSTALLED ?= mindspore-2.7 pytorch-2.6 mindspore-2.10 pytorch-2.15
+INSTALLED ?= alone mindspore-2.7 pytorch-2.6 mindspore-2.10 pytorch-2.15
 # Without compiled files each start of a training compiles PyTorch or MindSpore anew: two to three seconds of a core.
 export PYTHONDONTWRITEBYTECODE :=
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
@@ -60,12 +61,10 @@ demo: $(READY) ## Train a small network that goes wrong, and name the operator a
 	@$(MAKE) --no-print-directory $(PAGE) || echo "The page could not be built; its message is above. The terminal is enough."
 	@$(BIN)/tensight demo $(if $(SCENARIO),--scenario $(SCENARIO))
 
-test: $(FRAMEWORKS) $(PAGE) browser mindspores $(AGENT_TRIED) ## Run the tests on all cores; those of the page in Chromium
-	$(NPM) test
+test: $(PAGE_TESTED) $(FRAMEWORKS) $(PAGE) browser mindspores $(AGENT_TRIED) ## Run the tests on all cores; those of the page in Chromium
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --durations=20 -m "not long"
 
-test-long: $(FRAMEWORKS) $(PAGE) browser mindspores installed ## Run these and further variants of them, with four times as many random examples
-	$(NPM) test
+test-long: $(PAGE_TESTED) $(FRAMEWORKS) $(PAGE) browser mindspores installed ## Run these and further variants of them, with four times as many random examples
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --durations=20 --hypothesis-profile=long
 
 coverage: $(FRAMEWORKS) $(PAGE) browser mindspores ## Report which lines and branches the tests reach; takes half as long again
@@ -167,6 +166,13 @@ bench: $(FRAMEWORKS) $(PAGE) browser ## Print the figures of docs/performance.md
 	$(BIN)/python benchmarks/mindspore_overhead.py
 	$(BIN)/python benchmarks/start_up.py
 	$(BIN)/python benchmarks/ui.py
+
+# The page's own tests, again only after a change, so that .ci/run can run them beside the other checks.
+$(PAGE_TESTED): $(PAGE_SOURCES) build_page.py | $(READY)
+	@$(MAKE) --no-print-directory node
+	$(NPM) test
+	@mkdir -p $(@D)
+	@touch $@
 
 # The models' packages lie in a folder of their own, so that the environment of the tests does not grow.
 $(PROGRAMS): requirements/programs.txt $(FRAMEWORKS)

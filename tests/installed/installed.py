@@ -4,7 +4,8 @@
 
 In a fresh environment of each NAME: ``pip install`` of the wheel (built here, unless one is named) and of the
 framework, with nothing pinned by hand; ``pip check``; every command once; a training that is compared bit by bit, and
-one that attaches to a server and stops where it goes wrong. The environment is removed when all of that worked.
+one that attaches to a server and stops where it goes wrong. In `alone` there is no framework, and no training. The
+environment is removed when all of that worked.
 """
 
 from __future__ import annotations
@@ -54,10 +55,11 @@ class Environment:
     Attributes
     ----------
     requirement : str
+        The framework; empty if there is none.
     pythons : tuple of str
         Versions that will do, the best first.
     training : tuple
-        A script that goes wrong at `FAULT_AT`, and its arguments.
+        A script that goes wrong at `FAULT_AT`, and its arguments; empty without a framework.
     captures : tuple of str
         In which ways the training is captured, one after the other.
     """
@@ -69,6 +71,7 @@ class Environment:
 
 
 ENVIRONMENTS = {
+    "alone": Environment("", ("3.10", "3.11", "3.12", "3.13"), (), ()),
     "mindspore-2.7": Environment("mindspore==2.7.0", ("3.11", "3.10"), MINDSPORE, ("modules",)),
     "mindspore-2.10": Environment("mindspore==2.10.0", ("3.12", "3.11", "3.10"), MINDSPORE, ("modules",)),
     "pytorch-2.6": Environment("torch==2.6.0", ("3.10", "3.11", "3.12"), PYTORCH),
@@ -150,7 +153,7 @@ class Installed:
         done(find_python(self._environment.pythons), "-m", "venv", self._folder / "venv")
         # Of thousands of files few are ever imported, and those are compiled then.
         pip = (self._bin / "python", "-m", "pip", "--disable-pip-version-check")
-        done(*pip, "install", "--quiet", "--no-compile", wheel, self._environment.requirement)
+        done(*pip, "install", "--quiet", "--no-compile", wheel, *filter(None, [self._environment.requirement]))
         done(*pip, "check")
         listed = json.loads(done(*pip, "list", "--format", "json"))
         versions = {package["name"].lower(): package["version"] for package in listed}
@@ -160,8 +163,9 @@ class Installed:
         took_s = time.monotonic() - began_s
         print(f"{self._name}: installed in {took_s:.0f} s, {size / 1e9:.1f} GB; Python {python}, {with_it}", flush=True)
         self._commands_on_a_dump()
-        self._demo()
-        self._selftest()
+        if self._environment.training:
+            self._demo()
+            self._selftest()
         self._attached()
 
     def _commands_on_a_dump(self) -> None:
