@@ -42,6 +42,9 @@ INSTEAD = {
 }
 """Words, or words in a row, and what is used instead."""
 
+WHOLE = {"found", "known", "wanted", "own", "one"}
+"""Names that say nothing of what they name; with another word beside them they may."""
+
 FINE = ("in place", "under way")
 """Words in a row that mean what they mean everywhere."""
 
@@ -68,6 +71,8 @@ def replaced_word(name: str) -> str:
     """Return the word of a name that should not be there; empty if there is none, or if the name is kept."""
     if name in KEPT:
         return ""
+    if name in WHOLE:
+        return name
     words = words_of(name)
     for fine in FINE:
         words = words.replace(f" {fine} ", " ")
@@ -88,17 +93,18 @@ def names_of(path: Path) -> Iterator[str]:
 
 def main() -> int:
     """Print the names and where they are; return 1 if there is any."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    replaced: defaultdict[str, set[str]] = defaultdict(set)
     for pattern in (_PYTHON, _TYPESCRIPT):
         for path in ROOT.glob(pattern):
             if "_pb2" not in path.name and path.name != "schema.d.ts":
                 for name in names_of(path):
                     if replaced_word(name):
-                        found[name].add(str(path.relative_to(ROOT)))
-    for name, files in sorted(found.items()):
+                        replaced[name].add(str(path.relative_to(ROOT)))
+    for name, files in sorted(replaced.items()):
         word = replaced_word(name)
-        print(f"{name} ({word}: rather {WORDS[word]}): {', '.join(sorted(files))}")
-    return bool(found)
+        instead = "what the thing is" if name in WHOLE else WORDS[word]
+        print(f"{name} ({word}: rather {instead}): {', '.join(sorted(files))}")
+    return bool(replaced)
 
 
 if __name__ == "__main__":

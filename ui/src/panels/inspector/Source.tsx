@@ -50,7 +50,7 @@ function FrameRow({ frame }: { frame: Frame }) {
   const set = useView((view) => view.set)
   const line = frame.line === null || frame.line === undefined ? '' : `:${frame.line}`
   return (
-    <li className={styles.frame} data-own={frame.is_user_code || undefined}>
+    <li className={styles.frame} data-user-code={frame.is_user_code || undefined}>
       <div className={styles.line}>
         <span className={styles.file} title={`${frame.file}${line && `:${linesOf(frame)}`}`}>
           {frame.file.split(/[\\/]/).at(-1)}
