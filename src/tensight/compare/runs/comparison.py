@@ -111,15 +111,15 @@ def noise_floor(a: Analysis, repeats: Sequence[Analysis], ranks: Sequence[int] |
     for repeat in repeats:
         for result in compare_runs(a, repeat, ranks=ranks, tolerance=Tolerance(rtol=math.inf)):
             errors = [
-                (compared.pair.a.name, found)
+                (compared.pair.a.name, diff)
                 for step in result.steps
                 for compared in step.compared
-                for _, found in compared.outputs
+                for _, diff in compared.outputs
             ]
-            errors += [(one.name_a, one.difference) for one in result.weights if one.difference is not None]
-            for name, found in errors:
-                if found.is_comparable and math.isfinite(found.relative):
-                    floor[name] = max(floor.get(name, 0.0), found.relative)
+            errors += [(tensor.name_a, tensor.difference) for tensor in result.weights if tensor.difference is not None]
+            for name, diff in errors:
+                if diff.is_comparable and math.isfinite(diff.relative):
+                    floor[name] = max(floor.get(name, 0.0), diff.relative)
     return floor
 
 
@@ -159,9 +159,13 @@ class _Comparer:
         result = RunComparison(a.rank)
         chosen = None if steps is None else set(steps)
         of_a, of_b = set(a.iterations), set(b.iterations)
-        both = [one for one in a.iterations if one in of_b and (chosen is None or step_of(one) in chosen)]
-        result.only_steps_a = tuple(step_of(one) for one in a.iterations if one not in of_b)
-        result.only_steps_b = tuple(step_of(one) for one in b.iterations if one not in of_a)
+        both = [
+            iteration
+            for iteration in a.iterations
+            if iteration in of_b and (chosen is None or step_of(iteration) in chosen)
+        ]
+        result.only_steps_a = tuple(step_of(iteration) for iteration in a.iterations if iteration not in of_b)
+        result.only_steps_b = tuple(step_of(iteration) for iteration in b.iterations if iteration not in of_a)
         self._progress.begin_rank(len(both))
         if not both:
             return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
@@ -189,11 +193,11 @@ class _Comparer:
                 is_first=count == 0,
                 is_split=result.parts is not None,
             )
-            found = comparer.compare(self._progress.report)
-            result.steps.append(found)
-            if found.first_bit is not None and result.first_bit is None:
-                result.first_bit, result.first_bit_step = found.first_bit, step_of(iteration)
-            first = found.first_bit if self._exact and found.first_bit is not None else found.first
+            comparison = comparer.compare(self._progress.report)
+            result.steps.append(comparison)
+            if comparison.first_bit is not None and result.first_bit is None:
+                result.first_bit, result.first_bit_step = comparison.first_bit, step_of(iteration)
+            first = comparison.first_bit if self._exact and comparison.first_bit is not None else comparison.first
             if first is not None:
                 result.first = first
                 return _end(result, Verdict.DIFFERENT, _OF_PHASE[first.pair.a.phase])
@@ -203,7 +207,7 @@ class _Comparer:
                 return _end(result, Verdict.DIFFERENT, Finding.UPDATE)
             written = {slot.name for op in step_a.operations for slot in op.outputs if slot.is_parameter}
         result.step = None
-        if not any(one.outputs for found in result.steps for one in found.compared):
+        if not any(compared.outputs for step in result.steps for compared in step.compared):
             return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
         return result
 
@@ -224,19 +228,19 @@ class _Comparer:
         if is_first:
             weights += self._fused(result.matching, (a, b), (step_a, step_b))
             result.data, result.weights = data, weights
-        different = [one for one in data if not one.agrees and result.parts is None]
+        different = [tensor for tensor in data if not tensor.agrees and result.parts is None]
         if different:
             result.tensors = different
             _end(result, Verdict.NOT_COMPARABLE if is_first else Verdict.DIFFERENT, Finding.DATA)
             return True
-        different = [one for one in weights if not one.agrees and (is_first or one.name_a not in written)]
+        different = [tensor for tensor in weights if not tensor.agrees and (is_first or tensor.name_a not in written)]
         if not different:
             return False
         result.tensors = different
         if not is_first:
             _end(result, Verdict.DIFFERENT, Finding.BETWEEN_STEPS)
             return True
-        varying = [one for one in weights if one.difference is not None and one.difference.spread > 0]
+        varying = [tensor for tensor in weights if tensor.difference is not None and tensor.difference.spread > 0]
         is_most = len(different) > _MOST_DIFFERENT_WEIGHTS * len(varying)
         _end(result, Verdict.NOT_COMPARABLE if is_most else Verdict.DIFFERENT, Finding.INITIAL_WEIGHTS)
         return True
@@ -246,24 +250,24 @@ class _Comparer:
     ) -> list[ComparedTensor]:
         """Return weights and states that differ after a step and that no matched operator has written."""
         matching, compared = result.matching, result.steps[-1].compared
-        written = {slot.name for one in compared for slot, _ in one.outputs if slot.is_parameter}
-        gradients = {_parameter_of(one): one for one in compared if one.pair.a.type == "AccumulateGrad"}
+        written = {slot.name for entry in compared for slot, _ in entry.outputs if slot.is_parameter}
+        gradients = {_parameter_of(entry): entry for entry in compared if entry.pair.a.type == "AccumulateGrad"}
         rows_a, rows_b = a.after(step_a.iteration), b.after(step_b.iteration)
         different = []
         for name, row in rows_a.items():
             other = matching.parameter_in_b(name)
             if other is None or name in written or is_gathered(name) or name in step_a.data:
                 continue
-            found = difference(a, row, b, rows_b.get(other, NO_ROW))
-            if found is None or not found.is_comparable or found.is_bit_equal:
+            diff = difference(a, row, b, rows_b.get(other, NO_ROW))
+            if diff is None or not diff.is_comparable or diff.is_bit_equal:
                 continue
             gradient = gradients.get(name) or gradients.get(name.partition(".")[2])
             carried = 0.0 if gradient is None or gradient.worst is None else gradient.worst[1].relative
             chosen = self._tolerance.chosen(name)
-            limit = chosen if chosen is not None else ROUNDING * found.roundoff + 2 * AMPLIFICATION * carried
-            if carried < _MOST_CARRIED and found.absolute > limit * found.norm + self._tolerance.atol:
+            limit = chosen if chosen is not None else ROUNDING * diff.roundoff + 2 * AMPLIFICATION * carried
+            if carried < _MOST_CARRIED and diff.absolute > limit * diff.norm + self._tolerance.atol:
                 rule = matching.parameters[name][1] if name in matching.parameters else Rule.NAME
-                different.append(ComparedTensor(name, other, rule, found, agrees=False))
+                different.append(ComparedTensor(name, other, rule, diff, agrees=False))
         return different
 
     def _tensors(
@@ -276,12 +280,12 @@ class _Comparer:
     ) -> list[ComparedTensor]:
         compared = []
         for name, row in rows_a.items():
-            known = matching.parameters.get(name)
-            if known is None or (is_anonymous(name) and a.statistics(row)["count"] < _FEWEST_PROVING):
+            counterpart = matching.parameters.get(name)
+            if counterpart is None or (is_anonymous(name) and a.statistics(row)["count"] < _FEWEST_PROVING):
                 continue
-            other, rule = known
-            found = difference(a, row, b, rows_b.get(other, NO_ROW))
-            compared.append(ComparedTensor(name, other, rule, found, found is None or self._agrees(name, found)))
+            other, rule = counterpart
+            diff = difference(a, row, b, rows_b.get(other, NO_ROW))
+            compared.append(ComparedTensor(name, other, rule, diff, diff is None or self._agrees(name, diff)))
         return compared
 
     def _fused(
@@ -291,24 +295,24 @@ class _Comparer:
         compared = []
         for fused in matching.fused:
             name_a, name_b = (" + ".join(names) for names in fused.names)
-            found = fused_difference(fused, runs, steps)
-            agrees = found is None or self._agrees(name_a, found)
-            compared.append(ComparedTensor(name_a, name_b, Rule.FUSED, found, agrees))
+            diff = fused_difference(fused, runs, steps)
+            agrees = diff is None or self._agrees(name_a, diff)
+            compared.append(ComparedTensor(name_a, name_b, Rule.FUSED, diff, agrees))
         return compared
 
-    def _agrees(self, name: str, found: TensorDifference) -> bool:
+    def _agrees(self, name: str, diff: TensorDifference) -> bool:
         if self._exact:
-            return found.is_bit_equal or not found.are_bits_known
-        if not found.is_comparable:
+            return diff.is_bit_equal or not diff.are_bits_known
+        if not diff.is_comparable:
             return False
         chosen = self._tolerance.chosen(name)
-        limit = chosen if chosen is not None else ROUNDING * found.roundoff + 4 * self._tolerance.noise.get(name, 0.0)
-        return found.absolute <= (limit * found.norm if found.norm else 0.0) + self._tolerance.atol
+        limit = chosen if chosen is not None else ROUNDING * diff.roundoff + 4 * self._tolerance.noise.get(name, 0.0)
+        return diff.absolute <= (limit * diff.norm if diff.norm else 0.0) + self._tolerance.atol
 
 
-def _parameter_of(one: Compared) -> str:
+def _parameter_of(entry: Compared) -> str:
     """Return the weight of which an operator accumulates the gradient."""
-    return scope_in_program(one.pair.a.node.scope)[1].replace("/", ".")
+    return scope_in_program(entry.pair.a.node.scope)[1].replace("/", ".")
 
 
 def _end(result: RunComparison, verdict: Verdict, finding: Finding) -> RunComparison:

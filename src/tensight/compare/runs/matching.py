@@ -218,20 +218,22 @@ class _Matcher:
     def _match_parameters_by_readers(self) -> None:
         """Match parameters that matched operators read as the same input."""
         for pair in self._result.pairs:
-            for one, other in zip(pair.a.inputs, pair.b.inputs, strict=False):
-                known = one.name in self._left_a and other.name in self._left_b
-                if known and _same_size(self._runs[0], self._left_a[one.name], self._runs[1], self._left_b[other.name]):
-                    self._take(one.name, other.name, Rule.MODULE)
+            for slot_a, slot_b in zip(pair.a.inputs, pair.b.inputs, strict=False):
+                are_unmatched = slot_a.name in self._left_a and slot_b.name in self._left_b
+                if are_unmatched and _same_size(
+                    self._runs[0], self._left_a[slot_a.name], self._runs[1], self._left_b[slot_b.name]
+                ):
+                    self._take(slot_a.name, slot_b.name, Rule.MODULE)
 
     def _match_states(self) -> None:
         """Match states whose weights match, under the names that PyTorch has for them."""
         of_b = {(plain_name(name.partition(".")[0]), name.partition(".")[2]): name for name in self._states_b}
         for name in list(self._states_a):
             state, _, weight = name.partition(".")
-            known = self._result.parameters.get(weight)
-            other = None if known is None else of_b.get((plain_name(state), known[0]))
-            if known is not None and other in self._states_b:
-                self._result.parameters[name] = (other, known[1])
+            counterpart = self._result.parameters.get(weight)
+            other = None if counterpart is None else of_b.get((plain_name(state), counterpart[0]))
+            if counterpart is not None and other in self._states_b:
+                self._result.parameters[name] = (other, counterpart[1])
                 del self._states_a[name], self._states_b[other]
 
     def _match_losses(self) -> None:
@@ -277,9 +279,9 @@ def _by_key(
     groups: dict[Hashable, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for side, (run, left) in enumerate(zip(runs, (left_a, left_b), strict=True)):
         for name, row in left.items():
-            found = key(run, name, row)
-            if found is not None:
-                groups[found][side].append(name)
+            group_key = key(run, name, row)
+            if group_key is not None:
+                groups[group_key][side].append(name)
     for names_a, names_b in groups.values():
         if len(names_a) == len(names_b):
             for a, b in zip(names_a, names_b, strict=True):
@@ -302,10 +304,10 @@ def _name_key(_run: RunToCompare, name: str, _row: int) -> Hashable | None:
 
 def _value_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
     """Return what equal tensors have in common, whatever their layout; None for constant tensors."""
-    found = run.statistics(row)
-    if not run.is_known(row) or not (found["std"] > 0 or is_anonymous(name)):
+    statistics = run.statistics(row)
+    if not run.is_known(row) or not (statistics["std"] > 0 or is_anonymous(name)):
         return None
-    return (tuple(sorted(run.shape(row))), *(f"{found[name]:.5g}" for name in ("std", "min", "max", "abs_mean")))
+    return (tuple(sorted(run.shape(row))), *(f"{statistics[name]:.5g}" for name in ("std", "min", "max", "abs_mean")))
 
 
 def _structure_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
@@ -328,19 +330,19 @@ class _Scopes:
             (scope_in_program(a)[1].split("/"), scope_in_program(b)[1].split("/"))
             for a, b in _scopes_matched(pairs, steps)
         ]
-        self._known = paths_in_b(same)
+        self._paths = paths_in_b(same)
         self._words = _words_in_b(same)
         for a, b in mapping.items():
-            self._known[a.strip("/").replace(".", "/")] = b.strip("/").replace(".", "/")
+            self._paths[a.strip("/").replace(".", "/")] = b.strip("/").replace(".", "/")
 
     def of_a(self, scope: str) -> str:
         """Return a scope of A as B calls it; as it is if that is not known."""
         lead, inner = scope_in_program(scope)
         parts = inner.split("/")
         for end in range(len(parts), 0, -1):
-            known = self._known.get("/".join(parts[:end]))
-            if known is not None:
-                return lead + "/".join([known, *(self._words.get(word, word) for word in parts[end:])])
+            path_in_b = self._paths.get("/".join(parts[:end]))
+            if path_in_b is not None:
+                return lead + "/".join([path_in_b, *(self._words.get(word, word) for word in parts[end:])])
         return scope
 
 
@@ -351,7 +353,7 @@ def _words_in_b(paths: Sequence[tuple[list[str], list[str]]]) -> dict[str, str]:
         if len(parts_a) == len(parts_b):
             for a, b in zip(parts_a, parts_b, strict=True):
                 words[a].add(b)
-    return {a: found.pop() for a, found in words.items() if len(found) == 1}
+    return {a: words_b.pop() for a, words_b in words.items() if len(words_b) == 1}
 
 
 def _scopes_matched(pairs: Sequence[Pair], steps: tuple[Step, Step]) -> list[tuple[str, str]]:
@@ -412,7 +414,7 @@ class _Aligner:
 
     def _rules(self) -> list[tuple[Rule, Callable[[Operation, int], Hashable | None]]]:
         return [
-            (Rule.NAME, lambda op, side: (op.name, found) if (found := self._values(op, side)) else None),
+            (Rule.NAME, lambda op, side: (op.name, values_key) if (values_key := self._values(op, side)) else None),
             (Rule.VALUES, self._values),
             (Rule.NAME, lambda op, _: (op.name, self._shape(op, _))),
             (Rule.NAME_WITHOUT_COUNTERS, lambda op, _: (_COUNTER.sub("", op.name), self._shape(op, _))),
@@ -430,8 +432,8 @@ class _Aligner:
             return None
         if side == 1:
             return ("updates", min(written, key=len))
-        known = self._parameters.get(min(written, key=len))
-        return None if known is None else ("updates", known[0])
+        counterpart = self._parameters.get(min(written, key=len))
+        return None if counterpart is None else ("updates", counterpart[0])
 
     def _module(self, op: Operation, side: int) -> Hashable:
         scope = self._scopes.of_a(op.node.scope) if side == 0 else op.node.scope
@@ -492,17 +494,17 @@ class _Aligner:
     def _is_evident(self, a: Operation, b: Operation) -> bool:
         """Return whether two operators of one type and shape read the same, or put out nearly the same."""
         if len(a.inputs) == len(b.inputs):
-            known = [
-                (self._parameters[one.name][0] if one.is_parameter else self._b_of[one.name]) == other.name
-                for one, other in zip(a.inputs, b.inputs, strict=True)
-                if one.name in (self._parameters if one.is_parameter else self._b_of)
+            matches = [
+                (self._parameters[slot_a.name][0] if slot_a.is_parameter else self._b_of[slot_a.name]) == slot_b.name
+                for slot_a, slot_b in zip(a.inputs, b.inputs, strict=True)
+                if slot_a.name in (self._parameters if slot_a.is_parameter else self._b_of)
             ]
-            if known:
-                return all(known)
+            if matches:
+                return all(matches)
         run_a, run_b = self._runs
-        for one, other in zip(a.outputs, b.outputs, strict=False):
-            found = difference(run_a, one.row, run_b, other.row, only_statistics=True)
-            if found is not None and found.relative < _NEAR:
+        for slot_a, slot_b in zip(a.outputs, b.outputs, strict=False):
+            diff = difference(run_a, slot_a.row, run_b, slot_b.row, only_statistics=True)
+            if diff is not None and diff.relative < _NEAR:
                 return True
         return False
 
@@ -516,10 +518,13 @@ class _Aligner:
         """Match what ran in another order, where no other operator has the key."""
         by_a = _once([op for gap, _ in gaps for op in gap], 0, key)
         by_b = _once([op for _, gap in gaps for op in gap], 1, key)
-        found = sorted(((by_a[one], by_b[one]) for one in by_a.keys() & by_b.keys()), key=lambda both: both[0].position)
-        for one, other in found:
-            self._pair(one, other, rule, pairs)
-        taken = {op for both in found for op in both}
+        matched = sorted(
+            ((by_a[unique_key], by_b[unique_key]) for unique_key in by_a.keys() & by_b.keys()),
+            key=lambda both: both[0].position,
+        )
+        for op_a, op_b in matched:
+            self._pair(op_a, op_b, rule, pairs)
+        taken = {op for both in matched for op in both}
         return [([op for op in a if op not in taken], [op for op in b if op not in taken]) for a, b in gaps]
 
     def _same_inputs(
@@ -549,13 +554,13 @@ class _Aligner:
 
     def _inputs_in_b(self, inputs: _Inputs) -> _Inputs | None:
         """Return what B calls the inputs of an operator of A; None if there are none, or one has no counterpart."""
-        found = []
+        inputs_b = []
         for name, index, is_parameter in inputs:
-            known = self._parameters.get(name, ("",))[0] if is_parameter else self._b_of.get(name)
-            if not known:
+            name_b = self._parameters.get(name, ("",))[0] if is_parameter else self._b_of.get(name)
+            if not name_b:
                 return None
-            found.append((known, index, is_parameter))
-        return tuple(found) or None
+            inputs_b.append((name_b, index, is_parameter))
+        return tuple(inputs_b) or None
 
     def _are_named_alike(self, group_a: list[Operation], group_b: list[Operation]) -> bool:
         names_a, names_b = (
@@ -582,7 +587,7 @@ class _Readers:
 
 def _keys(ops: Sequence[Operation], side: int, key: Callable[[Operation, int], Hashable | None]) -> list[Hashable]:
     """Return the keys of operators; one without a key has one of its own."""
-    return [found if (found := key(op, side)) is not None else (side, index) for index, op in enumerate(ops)]
+    return [op_key if (op_key := key(op, side)) is not None else (side, index) for index, op in enumerate(ops)]
 
 
 def precisions(run_a: RunToCompare, run_b: RunToCompare, pairs: Sequence[Pair]) -> tuple[str, str] | None:
@@ -623,13 +628,13 @@ def _last_number(run: RunToCompare, step: Step) -> Operation | None:
 
 def _containers(ops: Sequence[Operation]) -> frozenset[str]:
     """Return the scopes that have operators in scopes of their own."""
-    found = set()
+    scopes = set()
     for op in ops:
         scope = op.node.scope
         while "/" in scope:
             scope = scope.rpartition("/")[0]
-            found.add(scope)
-    return frozenset(found)
+            scopes.add(scope)
+    return frozenset(scopes)
 
 
 def _once(
@@ -638,7 +643,7 @@ def _once(
     """Return the operators whose key no other has."""
     groups: dict[Hashable, list[Operation]] = defaultdict(list)
     for op in ops:
-        found = key(op, side)
-        if found is not None:
-            groups[found].append(op)
-    return {found: group[0] for found, group in groups.items() if len(group) == 1}
+        op_key = key(op, side)
+        if op_key is not None:
+            groups[op_key].append(op)
+    return {op_key: group[0] for op_key, group in groups.items() if len(group) == 1}

@@ -151,8 +151,8 @@ def difference(
     """
     if row_a == NO_ROW or row_b == NO_ROW or not run_a.is_known(row_a) or not run_b.is_known(row_b):
         return None
-    found = _difference(run_a, row_a, run_b, row_b, only_statistics=only_statistics)
-    return None if found is None else replace(found, rows=(row_a, row_b))
+    diff = _difference(run_a, row_a, run_b, row_b, only_statistics=only_statistics)
+    return None if diff is None else replace(diff, rows=(row_a, row_b))
 
 
 def _difference(
@@ -191,7 +191,7 @@ def difference_of_fused(
     TensorDifference or None
         None if the elements of one of them cannot be read.
     """
-    whole, parts = run_whole.values(row), [run_parts.values(one) for one in rows]
+    whole, parts = run_whole.values(row), [run_parts.values(part_row) for part_row in rows]
     read = [part for part in parts if part is not None]
     if whole is None or len(read) < len(parts):
         return None
@@ -214,20 +214,20 @@ def compare_values(
     """
     shapes = (a.shape, b.shape)
     b, layout = _fit(a, b)
-    one, other = a.reshape(-1), b.reshape(-1)
-    finite = np.isfinite(one) & np.isfinite(other)
+    flat_a, flat_b = a.reshape(-1), b.reshape(-1)
+    finite = np.isfinite(flat_a) & np.isfinite(flat_b)
     whole = bool(finite.all())
-    same_non_finite = whole or bool(np.array_equal(one[~finite], other[~finite], equal_nan=True))
+    same_non_finite = whole or bool(np.array_equal(flat_a[~finite], flat_b[~finite], equal_nan=True))
     if not whole:
-        one, other = one[finite], other[finite]
+        flat_a, flat_b = flat_a[finite], flat_b[finite]
     with np.errstate(all="ignore"):
-        apart = np.abs(one - other)
-        larger = np.maximum(np.abs(one), np.abs(other))
+        apart = np.abs(flat_a - flat_b)
+        larger = np.maximum(np.abs(flat_a), np.abs(flat_b))
         relatives = np.divide(apart, larger, out=np.zeros_like(apart), where=larger > 0)
-        norm_a, norm_b = _norm(one), _norm(other)
+        norm_a, norm_b = _norm(flat_a), _norm(flat_b)
         norm, absolute = max(norm_a, norm_b), _norm(apart)
-        dot = float(np.dot(one / norm_a, other / norm_b)) if norm_a and norm_b else math.nan
-    spread = max(_spread(one, norm_a), _spread(other, norm_b))
+        dot = float(np.dot(flat_a / norm_a, flat_b / norm_b)) if norm_a and norm_b else math.nan
+    spread = max(_spread(flat_a, norm_a), _spread(flat_b, norm_b))
     unit = max(UNIT_ROUNDOFF.get(dtype, 0.0) for dtype in dtypes)
     relative = absolute / norm if norm else 0.0
     return TensorDifference(
@@ -322,8 +322,8 @@ def _equal(
     shapes: tuple[tuple[int, ...], tuple[int, ...]],
     dtypes: tuple[str, str],
 ) -> TensorDifference:
-    found = run.statistics(row)
-    norm, spread, n = _number(found["l2_norm"]), _number(found["std"]), found["count"]
+    statistics = run.statistics(row)
+    norm, spread, n = _number(statistics["l2_norm"]), _number(statistics["std"]), statistics["count"]
     return TensorDifference(
         is_bit_equal=True,
         are_bits_known=True,
@@ -341,7 +341,7 @@ def _equal(
         spread=spread * math.sqrt(max(n - 1, 0)),
         shapes=shapes,
         dtypes=dtypes,
-        has_equal_non_finite=found["nan_count"] + found["neg_inf_count"] + found["pos_inf_count"] > 0,
+        has_equal_non_finite=statistics["nan_count"] + statistics["neg_inf_count"] + statistics["pos_inf_count"] > 0,
         count=int(n),
     )
 

@@ -34,11 +34,13 @@ def across_ranks(results: Sequence[RunComparison]) -> None:
     results : sequence of RunComparison
         Of ranks of the same two runs; they are changed.
     """
-    own = [one for one in results if one.finding in _ORDER and not _is_put_together(one)]
+    candidates = [result for result in results if result.finding in _ORDER and not _is_put_together(result)]
     for result in results:
         if not _is_put_together(result):
             continue
-        earlier = [one for one in own if one.rank != result.rank and _when(one) <= _when(result)]
+        earlier = [
+            candidate for candidate in candidates if candidate.rank != result.rank and _when(candidate) <= _when(result)
+        ]
         if earlier:
             origin = min(earlier, key=_when)
             result.verdict, result.finding, result.from_rank = origin.verdict, Finding.ANOTHER_RANK, origin.rank
@@ -47,7 +49,13 @@ def across_ranks(results: Sequence[RunComparison]) -> None:
 def first_of_all(results: Sequence[RunComparison]) -> RunComparison:
     """Return the result that a person is to read first: of the verdicts the worst, of several the earliest."""
     return min(
-        results, key=lambda one: (one.verdict.severity, one.finding is Finding.ANOTHER_RANK, _when(one), one.rank)
+        results,
+        key=lambda result: (
+            result.verdict.severity,
+            result.finding is Finding.ANOTHER_RANK,
+            _when(result),
+            result.rank,
+        ),
     )
 
 

@@ -106,5 +106,5 @@ class RunComparison:
     def is_bit_equal(self) -> bool:
         """Whether nothing that was compared is known to differ in a bit."""
         return self.verdict is Verdict.SAME and not any(
-            one.differs_in_bits for step in self.steps for one in step.compared
+            compared.differs_in_bits for step in self.steps for compared in step.compared
         )

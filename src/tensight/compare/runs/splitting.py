@@ -76,10 +76,10 @@ def _calls(data: Mapping[str, int]) -> dict[str, list[int]]:
 def _is_same_batch(run_a: RunToCompare, rows_a: list[int], run_b: RunToCompare, rows_b: list[int]) -> bool:
     shapes = []
     for run, rows in ((run_a, rows_a), (run_b, rows_b)):
-        found = [run.shape(row) for row in rows]
-        if any(not shape or shape[1:] != found[0][1:] for shape in found):
+        part_shapes = [run.shape(row) for row in rows]
+        if any(not shape or shape[1:] != part_shapes[0][1:] for shape in part_shapes):
             return False
-        shapes.append((sum(shape[0] for shape in found), *found[0][1:]))
+        shapes.append((sum(shape[0] for shape in part_shapes), *part_shapes[0][1:]))
     if shapes[0] != shapes[1]:
         return False
     sums = [_sums(run, rows) for run, rows in ((run_a, rows_a), (run_b, rows_b))]
@@ -94,9 +94,9 @@ def _are_all_equal(run_a: RunToCompare, rows_a: list[int], run_b: RunToCompare, 
 
 def _sums(run: RunToCompare, rows: list[int]) -> list[float]:
     """Return what adds up over the parts of a batch."""
-    found = [run.statistics(row) for row in rows]
+    statistics = [run.statistics(row) for row in rows]
     return [
-        sum(one["l2_norm"] ** 2 for one in found),
-        sum(one["abs_mean"] * one["count"] for one in found),
-        sum(one["zero_count"] for one in found),
+        sum(part["l2_norm"] ** 2 for part in statistics),
+        sum(part["abs_mean"] * part["count"] for part in statistics),
+        sum(part["zero_count"] for part in statistics),
     ]

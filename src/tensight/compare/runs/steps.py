@@ -194,8 +194,8 @@ class RunToCompare:
 
     def statistics(self, row: int) -> dict[str, float]:
         """Return the statistics of a row by name."""
-        found = self.table.rows[row]
-        return {name: float(found[name]) for name in STATISTICS if name != "content_hash"}
+        record = self.table.rows[row]
+        return {name: float(record[name]) for name in STATISTICS if name != "content_hash"}
 
     def bounds(self, row: int) -> dict[str, tuple[float, float]]:
         """Return the smallest and the largest value that each statistic of a row can have; NaN where there is none."""
@@ -279,8 +279,8 @@ class _StepReader:
         return Step(self._iteration, graphs, tuple(operations), self._weights(graphs), data, unseen)
 
     def _may_be_computed(self, graphs: Iterable[str], name: str) -> bool:
-        found = (self._run.graphs[one].get(name) for one in graphs if one in self._run.graphs)
-        return any(node is not None and node.attributes.get(READS_UNSEEN) for node in found)
+        nodes = (self._run.graphs[graph_name].get(name) for graph_name in graphs if graph_name in self._run.graphs)
+        return any(node is not None and node.attributes.get(READS_UNSEEN) for node in nodes)
 
     def _ran(self, graph: Graph) -> Iterator[Node]:
         for node in graph.operators:
@@ -290,8 +290,8 @@ class _StepReader:
                 yield node
 
     def _written(self, graph: Graph, node: Node) -> Iterator[Slot]:
-        own = self._outputs.get((graph.name, node.name), {})
-        if is_optimizer(node) and not own:
+        output_rows = self._outputs.get((graph.name, node.name), {})
+        if is_optimizer(node) and not output_rows:
             # What an optimizer wrote to is what it put out.
             signature = OPTIMIZER_SIGNATURES.get(node.type)
             for index, producer in enumerate(graph.flat_producers(node)):
@@ -301,8 +301,8 @@ class _StepReader:
                 if name in self._run.trained if signature is None else index in signature.variables + signature.states:
                     yield Slot(name, 0, self._after(graph, name), is_parameter=True)
             return
-        for index in sorted(own):
-            yield Slot(node.name, index, own[index])
+        for index in sorted(output_rows):
+            yield Slot(node.name, index, output_rows[index])
         if phase_of(node) is Phase.FORWARD:
             # Running means and variances are results of a normalisation, too.
             for producer in graph.flat_producers(node):
@@ -310,7 +310,7 @@ class _StepReader:
                     yield Slot(producer[0].name, 0, self._after(graph, producer[0].name), is_parameter=True)
 
     def _read_by(self, graph: Graph, node: Node) -> Iterator[Slot]:
-        own = self._inputs.get((graph.name, node.name), {})
+        input_rows = self._inputs.get((graph.name, node.name), {})
         writes = is_optimizer(node)
         for index, producer in enumerate(graph.flat_producers(node)):
             if producer is None:
@@ -318,8 +318,8 @@ class _StepReader:
             source, slot = producer
             if source.is_parameter:
                 yield Slot(source.name, 0, self._before_row(graph, source), is_parameter=True)
-            elif index in own and not writes:
-                yield Slot(source.name, slot, own[index])
+            elif index in input_rows and not writes:
+                yield Slot(source.name, slot, input_rows[index])
             elif source.is_operator:
                 yield Slot(source.name, slot, self._outputs.get((graph.name, source.name), {}).get(slot, NO_ROW))
 
@@ -330,14 +330,14 @@ class _StepReader:
         """Return the row of a parameter as the step read it: a file of a step holds what the step left."""
         name = parameter.name
         if self._run.analysis.dump.metadata.is_as_read:
-            own = self._after(graph, name)
-            return own if own != NO_ROW else self._first_read(graph, parameter)
+            row = self._after(graph, name)
+            return row if row != NO_ROW else self._first_read(graph, parameter)
         read = self._inputs.get((graph.name, name), {}).get(0)
         if read is not None:
             return read
         if name not in self._run.trained and not is_gathered(name):
-            own = self._after(graph, name)
-            return own if own != NO_ROW else self._before.get(name, NO_ROW)
+            row = self._after(graph, name)
+            return row if row != NO_ROW else self._before.get(name, NO_ROW)
         if name in self._before:
             return self._before[name]
         # Without the step before, an operator that read it has the value.
@@ -353,12 +353,12 @@ class _StepReader:
         """Return the row of each parameter among what the first operator that read it was given."""
         reads: dict[str, int] = {}
         for reader in graph.operators:
-            own = self._inputs.get((graph.name, reader.name))
-            if own is None or is_optimizer(reader):
+            input_rows = self._inputs.get((graph.name, reader.name))
+            if input_rows is None or is_optimizer(reader):
                 continue
             for index, producer in enumerate(graph.flat_producers(reader)):
-                if producer is not None and producer[0].is_parameter and index in own:
-                    reads.setdefault(producer[0].name, own[index])
+                if producer is not None and producer[0].is_parameter and index in input_rows:
+                    reads.setdefault(producer[0].name, input_rows[index])
         return reads
 
     def _weights(self, graphs: Iterable[str]) -> Mapping[str, int]:

@@ -88,22 +88,22 @@ def allowed_error(
     chosen = tolerance.chosen(op.name)
     if chosen is not None:
         return (chosen * output.norm if output.norm else 0.0) + tolerance.atol
-    unit = max([output.roundoff, *(one.roundoff for one in inputs)], default=0.0)
-    are_inputs_alike = inputs and all(one.dtypes[0] == one.dtypes[1] for one in inputs)
+    unit = max([output.roundoff, *(given.roundoff for given in inputs)], default=0.0)
+    are_inputs_alike = inputs and all(given.dtypes[0] == given.dtypes[1] for given in inputs)
     if output.dtypes[0] != output.dtypes[1] and are_inputs_alike and not is_mixed:
         # One run computes this operator in another element type than what it read.
         unit = min(UNIT_ROUNDOFF.get(dtype, 0.0) for dtype in output.dtypes)
     summed = _sum_scale(op, output, inputs)
     scale = output.norm
     if comparable_type(op.type) not in ELEMENTWISE_PRODUCTS:
-        scale = max([scale, *(one.norm for one in inputs if one.count == output.count)])
-    carried = max((_carried(op, one) for one in inputs), default=0.0)
+        scale = max([scale, *(given.norm for given in inputs if given.count == output.count)])
+    carried = max((_carried(op, given) for given in inputs), default=0.0)
     roundings = ROUNDING_BACKWARD if op.phase is Phase.BACKWARD else ROUNDING
-    own = roundings * unit * max(scale, summed)
+    rounding = roundings * unit * max(scale, summed)
     noise = 4 * tolerance.noise.get(op.name, 0.0) * output.norm
     if comparable_type(op.type) in _SUMS or _is_normalisation(comparable_type(op.type)):
         scale = max(scale, summed)
-    return own + AMPLIFICATION * carried * scale + noise + tolerance.atol
+    return rounding + AMPLIFICATION * carried * scale + noise + tolerance.atol
 
 
 def _is_normalisation(kind: str) -> bool:
@@ -114,14 +114,14 @@ def _carried(op: Operation, given: TensorDifference) -> float:
     """Return the relative error that an input may cause."""
     if not given.is_comparable or math.isinf(given.relative):
         return math.inf
-    found = max(given.relative, given.spread_relative)
+    error = max(given.relative, given.spread_relative)
     if given.from_values and comparable_type(op.type).removesuffix("grad") not in LINEAR:
         # exp(x) has the relative error that x has absolutely.
-        found = max(found, given.max_absolute if given.roundoff else 0.0)
+        error = max(error, given.max_absolute if given.roundoff else 0.0)
     if not given.from_values and not given.is_bit_equal:
         # Statistics show less than there is.
-        found = max(4 * found, ROUNDING * given.roundoff)
-    return found
+        error = max(4 * error, ROUNDING * given.roundoff)
+    return error
 
 
 def _sum_scale(op: Operation, output: TensorDifference, inputs: Sequence[TensorDifference]) -> float:
@@ -131,7 +131,7 @@ def _sum_scale(op: Operation, output: TensorDifference, inputs: Sequence[TensorD
     with ``‖Δ‖ ≤ u·√rows·‖dy‖``. So is a sum of its own, and a mean, such as that which a normalisation puts out, too,
     is that over the number of rows.
     """
-    larger = [one for one in inputs if one.count > output.count]
+    larger = [given for given in inputs if given.count > output.count]
     if not larger:
         return 0.0
     kind = comparable_type(op.type)
@@ -141,7 +141,7 @@ def _sum_scale(op: Operation, output: TensorDifference, inputs: Sequence[TensorD
         return gradient.norm * (rows if kind == "sum" else 1 / rows)
     if not kind.endswith("grad"):
         return 0.0
-    others = [one.norm for one in larger[1:] if one.roundoff]
+    others = [given.norm for given in larger[1:] if given.roundoff]
     if len(output.shapes[0]) >= 2 and others:
         return gradient.norm * min(others)
     return gradient.norm * rows

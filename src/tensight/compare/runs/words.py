@@ -97,11 +97,11 @@ def _beside_the_first(result: RunComparison) -> Iterator[str]:
         return
     step, first = result.steps[-1], result.first
     if first is not None and first.pair.a.phase is Phase.UPDATE:
-        updates = [one for one in step.compared if one.pair.a.phase is Phase.UPDATE]
-        amount = sum(1 for one in updates if one.is_divergent)
+        updates = [entry for entry in step.compared if entry.pair.a.phase is Phase.UPDATE]
+        amount = sum(1 for entry in updates if entry.is_divergent)
         yield f"{amount} of {len(updates)} updates of this step differ although gradients and states agree."
     elif step.also:
-        operators = _listed([one.pair.a for one in step.also])
+        operators = _listed([entry.pair.a for entry in step.also])
         yield f"Later operators of this step whose inputs agree and whose outputs differ: {operators}."
 
 
@@ -122,7 +122,7 @@ def _written_by(result: RunComparison) -> Iterator[str]:
     """Yield which operator without a counterpart has written a weight that differs."""
     if result.finding is not Finding.UPDATE or result.first is not None:
         return
-    changed = {name for one in result.tensors for name in (one.name_a, one.name_b)}
+    changed = {name for tensor in result.tensors for name in (tensor.name_a, tensor.name_b)}
     for operators, run, other in ((result.matching.only_a, "A", "B"), (result.matching.only_b, "B", "A")):
         writer = next((op for op in operators if any(slot.name in changed for slot in op.outputs)), None)
         if writer is not None:
@@ -134,8 +134,8 @@ def _scaled_gradients(result: RunComparison) -> Iterator[str]:
     first = result.first
     if first is None or first.pair.a.type != _OF_WEIGHTS:
         return
-    gradients = [one for one in result.steps[-1].compared if one.pair.a.type == _OF_WEIGHTS]
-    ratios = [one.worst[1].norm_ratio for one in gradients if one.worst is not None and not one.is_bit_equal]
+    gradients = [entry for entry in result.steps[-1].compared if entry.pair.a.type == _OF_WEIGHTS]
+    ratios = [entry.worst[1].norm_ratio for entry in gradients if entry.worst is not None and not entry.is_bit_equal]
     low, high = min(ratios, default=math.nan), max(ratios, default=math.nan)
     is_one_number = 0 < high < low * (1 + _SAME_FACTOR) and not math.isclose(low, 1, rel_tol=_SAME_FACTOR)
     if is_one_number and len(ratios) >= _FEWEST_SCALED and len(ratios) == len(gradients):
@@ -160,22 +160,22 @@ def number_text(value: float) -> str:
     return "0" if value == 0 else f"{value:.1e}" if value < 1e-2 else f"{value:.2g}"
 
 
-def difference_text(found: TensorDifference) -> str:
+def difference_text(diff: TensorDifference) -> str:
     """Return how far two tensors are apart in a few words."""
-    if not found.is_comparable:
-        one, other = (_shape_text(shape) for shape in found.shapes)
-        return f"shape {one} in A, {other} in B"
-    if found.is_bit_equal:
-        return "bit-equal" + (", NaN or Inf at the same places" if found.has_equal_non_finite else "")
-    if found.relative == float("inf"):
+    if not diff.is_comparable:
+        shape_a, shape_b = (_shape_text(shape) for shape in diff.shapes)
+        return f"shape {shape_a} in A, {shape_b} in B"
+    if diff.is_bit_equal:
+        return "bit-equal" + (", NaN or Inf at the same places" if diff.has_equal_non_finite else "")
+    if diff.relative == float("inf"):
         return "NaN or Inf where the other run has none"
-    at_least = "" if found.from_values else "at least "
-    text = f"relative difference {at_least}{number_text(found.relative)}"
-    if found.dtypes[0] != found.dtypes[1]:
-        text += f", {found.dtypes[0]} in A and {found.dtypes[1]} in B"
-    if found.layout:
-        text += f", axes of B as {found.layout}"
-    if found.has_equal_non_finite:
+    at_least = "" if diff.from_values else "at least "
+    text = f"relative difference {at_least}{number_text(diff.relative)}"
+    if diff.dtypes[0] != diff.dtypes[1]:
+        text += f", {diff.dtypes[0]} in A and {diff.dtypes[1]} in B"
+    if diff.layout:
+        text += f", axes of B as {diff.layout}"
+    if diff.has_equal_non_finite:
         text += ", NaN or Inf at the same places"
     return text
 
@@ -264,9 +264,9 @@ def _output_text(first: Compared) -> str:
 
 def _names(tensors: list[ComparedTensor]) -> str:
     texts = []
-    for one in tensors[:_MOST_NAMED]:
-        name = one.name_a if one.name_a == one.name_b else f"{one.name_a} (in B: {one.name_b})"
-        texts.append(name if one.difference is None else f"{name}: {difference_text(one.difference)}")
+    for tensor in tensors[:_MOST_NAMED]:
+        name = tensor.name_a if tensor.name_a == tensor.name_b else f"{tensor.name_a} (in B: {tensor.name_b})"
+        texts.append(name if tensor.difference is None else f"{name}: {difference_text(tensor.difference)}")
     more = f" and {len(tensors) - _MOST_NAMED} more" if len(tensors) > _MOST_NAMED else ""
     return "; ".join(texts) + more
 
