@@ -1,4 +1,4 @@
-"""Two runs compared step by step, until the first operator that differs on its own."""
+"""Comparison of two runs step by step, up to the first operator that differs on its own."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from tensight.compare.runs.steps import Step
 
 _FEWEST_PROVING = 8
-"""Elements of an input without a name below which it is a setting of some operator rather than data."""
+"""Unnamed inputs with fewer elements are considered settings of an operator, not data."""
 
 _MOST_CARRIED = 0.05
-"""Relative error of a gradient above which a state or weight that was made from it proves nothing."""
+"""Relative error of a gradient from which on the states and weights updated with it are not checked."""
 
 _MOST_DIFFERENT_WEIGHTS = 0.5
-"""Above this share of differing initial weights the runs are not comparable."""
+"""Share of differing initial weights above which the runs are not comparable."""
 
 
 _OF_PHASE = {Phase.FORWARD: Finding.FORWARD, Phase.BACKWARD: Finding.BACKWARD, Phase.UPDATE: Finding.UPDATE}
@@ -58,17 +58,17 @@ def compare_runs(
     a, b : Analysis
         Dumps, recordings or traces.
     ranks : sequence of int, optional
-        Which ranks; by default those that both have.
+        Ranks to compare; by default those in both runs.
     steps : sequence of int, optional
-        Which steps, counted from 1; by default those that both have.
+        Steps to compare, counted from 1; by default those in both runs.
     tolerance : Tolerance, optional
-        What counts as equal; by default derived from element types and from the errors of what an operator read.
+        Allowed errors; by default derived from element types and from the errors of an operator's inputs.
     mapping : mapping of str to str, optional
-        Names or scopes of A and what they are called in B.
+        Names or scopes of A and their counterparts in B.
     exact : bool
         Whether a difference of one bit is a finding.
     progress : callable, optional
-        Told how much is done, and how much there is; it may raise to stop the comparison.
+        Called with the amount of work done and the total; it may raise to stop the comparison.
 
     Returns
     -------
@@ -93,14 +93,16 @@ def compare_runs(
 
 
 def noise_floor(a: Analysis, repeats: Sequence[Analysis], ranks: Sequence[int] | None = None) -> dict[str, float]:
-    """Return how far outputs of A's operators, and weights, are from those of repeated runs of A.
+    """Return how far repeated runs of A differ from A in operator outputs and weights.
 
     Parameters
     ----------
     a : Analysis
+        The reference run.
     repeats : sequence of Analysis
-        Runs of the same program, of which nothing was changed.
+        Runs of the same, unchanged program.
     ranks : sequence of int, optional
+        Ranks to compare; by default those in both runs.
 
     Returns
     -------
@@ -124,7 +126,7 @@ def noise_floor(a: Analysis, repeats: Sequence[Analysis], ranks: Sequence[int] |
 
 
 class _Progress:
-    """How much of a comparison is done: ranks, their steps, and the pairs of a step are parts of one number."""
+    """Progress of a comparison: ranks, their steps and the pairs of a step, combined into one number."""
 
     _PARTS = 1000
 
@@ -134,17 +136,17 @@ class _Progress:
         self._step, self._steps = 0, 1
 
     def begin_rank(self, steps: int) -> None:
-        """Go on to the next rank."""
+        """Advance to the next rank."""
         self._rank += 1
         self._step, self._steps = -1, max(steps, 1)
 
     def begin_step(self) -> None:
-        """Go on to the next step of the rank."""
+        """Advance to the next step of the rank."""
         self._step += 1
         self.report(0, 1)
 
     def report(self, done: int, total: int) -> None:
-        """Say how many pairs of the step are compared."""
+        """Report how many pairs of the step have been compared."""
         if self._report is not None:
             parts = self._PARTS * (self._rank * self._steps + self._step) + self._PARTS * done // max(total, 1)
             self._report(parts, self._PARTS * self._ranks * self._steps)
@@ -222,7 +224,7 @@ class _Comparer:
         is_first: bool,
         written: set[str],
     ) -> bool:
-        """Compare what the step was given; end the comparison where that differs."""
+        """Compare the inputs and weights at the start of a step; if they differ, set the verdict and return True."""
         data = self._tensors(result.matching, a, step_a.data, b, step_b.data)
         weights = self._tensors(result.matching, a, step_a.weights, b, step_b.weights)
         if is_first:
@@ -248,7 +250,7 @@ class _Comparer:
     def _after(
         self, result: RunComparison, a: RunToCompare, step_a: Step, b: RunToCompare, step_b: Step
     ) -> list[ComparedTensor]:
-        """Return weights and states that differ after a step and that no matched operator has written."""
+        """Return weights and states that differ after a step but were not written by a matched operator."""
         matching, compared = result.matching, result.steps[-1].compared
         written = {slot.name for entry in compared for slot, _ in entry.outputs if slot.is_parameter}
         gradients = {_parameter_of(entry): entry for entry in compared if entry.pair.a.type == "AccumulateGrad"}
@@ -291,7 +293,7 @@ class _Comparer:
     def _fused(
         self, matching: Matching, runs: tuple[RunToCompare, RunToCompare], steps: tuple[Step, Step]
     ) -> list[ComparedTensor]:
-        """Compare parameters that are one in one run and several in the other."""
+        """Compare parameters that are fused in one run and split in the other."""
         compared = []
         for fused in matching.fused:
             name_a, name_b = (" + ".join(names) for names in fused.names)
@@ -311,7 +313,7 @@ class _Comparer:
 
 
 def _parameter_of(entry: Compared) -> str:
-    """Return the weight of which an operator accumulates the gradient."""
+    """Return the weight whose gradient an operator accumulates."""
     return scope_in_program(entry.pair.a.node.scope)[1].replace("/", ".")
 
 

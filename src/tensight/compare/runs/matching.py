@@ -1,8 +1,8 @@
-"""Which operator of one run is which of another: by name, by name without counters, by module, by structure, by values.
+"""Matching of the operators of two runs: by values, by name, by name without counters, by module, by structure.
 
-The runs' operators are two sequences in order of execution. Each rule gives an operator a key; equal keys in the same
-order are a pair, and the next, weaker rule works in the gaps between pairs. What is left is matched out of order where
-a key is unique. Every pair says which rule matched it, and what matched nothing is listed.
+The operators of each run are a sequence in order of execution. Each rule gives an operator a key; equal keys in the
+same order form a pair, and the next, weaker rule works in the gaps between pairs. Remaining operators are matched out
+of order where a key is unique. Every pair records the rule that matched it, and unmatched operators are listed.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 _ANONYMOUS = re.compile(r"input\d+")
 _COUNTER = re.compile(r"-op\d+$")
 _NEAR = 1e-2
-"""Relative difference of outputs below which operators of one type and shape are taken for the same."""
+"""Relative difference of outputs below which operators of one type and shape are considered the same."""
 
 _MOST_OF = 0.6
-"""Share of the operators of two scopes that must have matched one another for the scopes to be the same."""
+"""Share of the operators of two scopes that must match one another for the scopes to match."""
 
 _LONGEST_DIFF = 20_000
-"""Operators of a gap that are matched in order; a longer one is matched by unique keys only."""
+"""Largest number of operators of a gap that are matched in order; longer gaps are matched by unique keys only."""
 
 
 class Rule(Enum):
-    """Why two operators, or two parameters, are the same."""
+    """Why two operators, or two parameters, match."""
 
     MAPPING = "mapping"
     NAME = "name"
@@ -53,7 +53,7 @@ class Rule(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """An operator of run A and the operator of run B that it is compared with."""
+    """An operator of run A and its counterpart in run B."""
 
     a: Operation
     b: Operation
@@ -62,17 +62,18 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """A parameter of one run, and those of the other that are its rows.
+    """A parameter of one run, and the parameters of the other that are its rows.
 
     Attributes
     ----------
     whole : str
+        Name of the fused parameter.
     parts : tuple of str
-        In order of the rows.
+        Names of its parts, in order of the rows.
     is_of_b : bool
-        Whether the fused one is B's.
+        Whether the fused parameter belongs to B.
     is_transposed : bool
-        Whether the fused one lies transposed.
+        Whether the fused parameter is stored transposed.
     """
 
     whole: str
@@ -82,7 +83,7 @@ class Fused:
 
     @property
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of A and of B."""
+        """Names in A and in B."""
         return (self.parts, (self.whole,)) if self.is_of_b else ((self.whole,), self.parts)
 
 
@@ -95,14 +96,16 @@ class Matching:
     pairs : list of Pair
         In A's order of execution.
     only_a, only_b : list of Operation
-        Operators that matched nothing.
+        Operators without a counterpart.
     losses : Pair or None
-        The last numbers of both forward passes, where these did not match one another.
+        The operators of the last scalars of both forward passes, if these did not match one another.
     parameters : dict of str to (str, Rule)
-        A's parameters: the name in B, and the rule.
+        For each matched parameter of A, its name in B and the rule.
     parameters_only_a, parameters_only_b : list of str
+        Parameters without a counterpart.
     fused : list of Fused
-        Parameters of one run that are several in the other; their optimizers' states and updates are not compared.
+        Parameters that are fused in one run and split in the other; their optimizer states and updates are not
+        compared.
     """
 
     pairs: list[Pair] = field(default_factory=list)
@@ -115,7 +118,7 @@ class Matching:
     fused: list[Fused] = field(default_factory=list)
 
     def parameter_in_b(self, name: str) -> str | None:
-        """Return what B calls a parameter of A, or an optimizer's state of it; None if it has no counterpart."""
+        """Return B's name for a parameter of A, or for an optimizer state of it; None if it has no counterpart."""
         if name in self.parameters:
             return self.parameters[name][0]
         state, dot, parameter = name.partition(".")
@@ -123,7 +126,7 @@ class Matching:
 
     @property
     def rules(self) -> dict[Rule, int]:
-        """How many pairs each rule matched."""
+        """Number of pairs that each rule matched."""
         return dict(Counter(pair.rule for pair in self.pairs))
 
 
@@ -137,13 +140,13 @@ def match_steps(
     run_a, run_b : RunToCompare
     step_a, step_b : Step
     mapping : mapping of str to str, optional
-        Names or scopes of A and what they are called in B, chosen by a person.
+        Names or scopes of A and their counterparts in B, chosen by the user.
     """
     return _Matcher((run_a, run_b), (step_a, step_b), mapping or {}).match()
 
 
 class _Matcher:
-    """Matches one step: parameters by what identifies them, the forward pass, the other parameters, then the rest."""
+    """Matches one step: parameters that identify themselves, the forward pass, other parameters, then the rest."""
 
     def __init__(
         self, runs: tuple[RunToCompare, RunToCompare], steps: tuple[Step, Step], mapping: Mapping[str, str]
@@ -151,7 +154,7 @@ class _Matcher:
         self._runs, self._steps, self._mapping = runs, steps, mapping
         self._result = Matching()
         self._left_a, self._left_b = ({**step.weights, **step.data, **step.unseen} for step in steps)
-        # An optimizer's state is known by its weight; many states are alike.
+        # Optimizer states are identified by their weights; many states are alike.
         self._states_a, self._states_b = (
             {name: left.pop(name) for name in [name for name in left if name.partition(".")[2] in left]}
             for left in (self._left_a, self._left_b)
@@ -159,7 +162,7 @@ class _Matcher:
         self._b_of: dict[str, str] = {}
 
     def match(self) -> Matching:
-        """Return what was matched."""
+        """Return the matching."""
         self._match_parameters()
         self._match_phase(Phase.FORWARD)
         self._match_losses()
@@ -216,7 +219,7 @@ class _Matcher:
                     break
 
     def _match_parameters_by_readers(self) -> None:
-        """Match parameters that matched operators read as the same input."""
+        """Match parameters that matched operators read at the same input."""
         for pair in self._result.pairs:
             for slot_a, slot_b in zip(pair.a.inputs, pair.b.inputs, strict=False):
                 are_unmatched = slot_a.name in self._left_a and slot_b.name in self._left_b
@@ -226,7 +229,7 @@ class _Matcher:
                     self._take(slot_a.name, slot_b.name, Rule.MODULE)
 
     def _match_states(self) -> None:
-        """Match states whose weights match, under the names that PyTorch has for them."""
+        """Match states of matched weights, by PyTorch's names of the states."""
         of_b = {(plain_name(name.partition(".")[0]), name.partition(".")[2]): name for name in self._states_b}
         for name in list(self._states_a):
             state, _, weight = name.partition(".")
@@ -237,7 +240,7 @@ class _Matcher:
                 del self._states_a[name], self._states_b[other]
 
     def _match_losses(self) -> None:
-        """Match the numbers from which both backward passes begin."""
+        """Match the scalars from which the backward passes start."""
         if not all(any(op.phase is Phase.BACKWARD for op in step.operations) for step in self._steps):
             return
         a, b = (_last_number(run, step) for run, step in zip(self._runs, self._steps, strict=True))
@@ -250,7 +253,7 @@ class _Matcher:
         aligner = _Aligner(self._runs, scopes, self._b_of, self._result.parameters)
         pairs, only_a, only_b = aligner.align(ops_a, ops_b)
         self._result.pairs += pairs
-        # What was matched tells how B calls modules whose parameters say nothing.
+        # Matched operators give B's names of modules that their parameters do not identify.
         scopes = _Scopes(self._result.parameters, self._result.pairs, self._steps, self._mapping)
         aligner = _Aligner(self._runs, scopes, self._b_of, self._result.parameters)
         pairs, only_a, only_b = aligner.align_by_module(only_a, only_b)
@@ -260,7 +263,7 @@ class _Matcher:
 
 
 def _drop(left: dict[str, int], states: dict[str, int], names: tuple[str, ...]) -> None:
-    """Leave out parameters, and optimizers' states of them."""
+    """Remove parameters and their optimizer states."""
     for name in names:
         del left[name]
     for state in [state for state in states if state.partition(".")[2] in names]:
@@ -275,7 +278,7 @@ def _by_key(
     take: Callable[[str, str, Rule], None],
     rule: Rule,
 ) -> None:
-    """Match what has the same key, in order, where both sides have equally many of it."""
+    """Match parameters with the same key, in order, if both runs have equally many of them."""
     groups: dict[Hashable, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for side, (run, left) in enumerate(zip(runs, (left_a, left_b), strict=True)):
         for name, row in left.items():
@@ -290,7 +293,7 @@ def _by_key(
 
 
 def is_anonymous(name: str) -> bool:
-    """Return whether an input of the network has only a number for a name, as tensors that operators are given have."""
+    """Return whether the name of a network input is only a number, as for tensors of unknown origin (``input3``)."""
     return _ANONYMOUS.fullmatch(name) is not None
 
 
@@ -303,7 +306,7 @@ def _name_key(_run: RunToCompare, name: str, _row: int) -> Hashable | None:
 
 
 def _value_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
-    """Return what equal tensors have in common, whatever their layout; None for constant tensors."""
+    """Return a key that equal tensors share in any layout; None for constant tensors that are not anonymous."""
     statistics = run.statistics(row)
     if not run.is_known(row) or not (statistics["std"] > 0 or is_anonymous(name)):
         return None
@@ -316,7 +319,7 @@ def _structure_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
 
 
 class _Scopes:
-    """Scopes of A in the words of B, learnt from parameters, and from operators that were matched already."""
+    """Translates scopes of A to names of B, according to matched parameters and operators."""
 
     def __init__(
         self,
@@ -336,7 +339,7 @@ class _Scopes:
             self._paths[a.strip("/").replace(".", "/")] = b.strip("/").replace(".", "/")
 
     def of_a(self, scope: str) -> str:
-        """Return a scope of A as B calls it; as it is if that is not known."""
+        """Return B's name for a scope of A; the scope unchanged if there is none."""
         lead, inner = scope_in_program(scope)
         parts = inner.split("/")
         for end in range(len(parts), 0, -1):
@@ -347,7 +350,7 @@ class _Scopes:
 
 
 def _words_in_b(paths: Sequence[tuple[list[str], list[str]]]) -> dict[str, str]:
-    """Return which part of a path in A is which in B, where all paths of equal length say the same."""
+    """Return B's name for each path component of A, if all paths of equal length agree on it."""
     words: dict[str, set[str]] = defaultdict(set)
     for parts_a, parts_b in paths:
         if len(parts_a) == len(parts_b):
@@ -357,14 +360,14 @@ def _words_in_b(paths: Sequence[tuple[list[str], list[str]]]) -> dict[str, str]:
 
 
 def _scopes_matched(pairs: Sequence[Pair], steps: tuple[Step, Step]) -> list[tuple[str, str]]:
-    """Return pairs of scopes of which most operators matched one another."""
+    """Return pairs of scopes whose operators mostly match one another."""
     sizes = [Counter(op.node.scope for op in step.operations) for step in steps]
     together = Counter((pair.a.node.scope, pair.b.node.scope) for pair in pairs)
     return [(a, b) for (a, b), amount in together.items() if amount > _MOST_OF * max(sizes[0][a], sizes[1][b])]
 
 
 def scope_in_program(scope: str) -> tuple[str, str]:
-    """Split a scope into what every run has (``Gradients/Default/``) and the module's path."""
+    """Split a scope into the prefix that every run has (``Gradients/Default/``) and the module's path."""
     lead = ""
     for word in ("Gradients/", "Optimizer/", "Default/"):
         if scope.startswith(word):
@@ -389,7 +392,7 @@ class _Aligner:
     def align(
         self, ops_a: Sequence[Operation], ops_b: Sequence[Operation]
     ) -> tuple[list[Pair], list[Operation], list[Operation]]:
-        """Return the pairs, and what matched nothing on either side."""
+        """Return the pairs, and the unmatched operators of A and of B."""
         pairs: list[Pair] = []
         self._containers = (_containers(ops_a), _containers(ops_b))
         gaps = [(list(ops_a), list(ops_b))]
@@ -403,7 +406,7 @@ class _Aligner:
     def align_by_module(
         self, ops_a: Sequence[Operation], ops_b: Sequence[Operation]
     ) -> tuple[list[Pair], list[Operation], list[Operation]]:
-        """Return the pairs of operators of one type in modules that are the same, and what matched nothing."""
+        """Return the pairs of operators of one type in matched modules, and the unmatched operators of A and of B."""
         pairs: list[Pair] = []
         gaps = [(list(ops_a), list(ops_b))]
         for rule, key in self._rules():
@@ -421,12 +424,12 @@ class _Aligner:
             (Rule.MODULE, lambda op, side: (self._module(op, side), self._shape(op, side))),
             (Rule.MODULE, self._updated),
             (Rule.STRUCTURE, lambda op, side: (self._type(op, side), self._shape(op, side))),
-            # One name and two shapes: the operator itself was changed. Of gradients the shapes follow from that.
+            # Same name, different shapes: the operator was changed. Shapes of gradients only follow from that.
             (Rule.NAME, lambda op, _: op.name if op.phase is not Phase.BACKWARD else None),
         ]
 
     def _updated(self, op: Operation, side: int) -> Hashable | None:
-        """Return the weight that an optimizer's operator writes, as B calls it; optimizers have many names."""
+        """Return B's name of the weight that an optimizer's operator writes, since names of such operators vary."""
         written = [slot.name for slot in op.outputs if slot.is_parameter]
         if op.phase is not Phase.UPDATE or not written:
             return None
@@ -440,7 +443,7 @@ class _Aligner:
         return (scope_in_program(scope), self._type(op, side))
 
     def _type(self, op: Operation, side: int) -> str:
-        """Return an operator's type in the words of all frameworks; what a container computes itself has no type."""
+        """Return an operator's framework-independent type; all module calls of containers have the same."""
         is_container = op.type[:1].isupper() and op.node.scope in self._containers[side]
         if is_container and self._runs[side].analysis.dump.metadata.by_agent:
             return "container grad" if op.type.endswith("Grad") else "container"
@@ -452,7 +455,7 @@ class _Aligner:
         return tuple(tuple(sorted(shape)) for shape in shapes)
 
     def _values(self, op: Operation, side: int) -> Hashable | None:
-        """Return the hashes of what an operator put out, if these tell it from others."""
+        """Return the hashes of an operator's outputs, if these distinguish it from other operators."""
         run = self._runs[side]
         rows = [slot.row for slot in op.outputs if slot.row != NO_ROW]
         if not rows or any(run.table.rows["count"][row] < 8 or run.table.rows["std"][row] == 0 for row in rows):
@@ -492,7 +495,7 @@ class _Aligner:
         self._b_of[a.name] = b.name
 
     def _is_evident(self, a: Operation, b: Operation) -> bool:
-        """Return whether two operators of one type and shape read the same, or put out nearly the same."""
+        """Return whether two operators of one type and shape have the same inputs or nearly equal outputs."""
         if len(a.inputs) == len(b.inputs):
             matches = [
                 (self._parameters[slot_a.name][0] if slot_a.is_parameter else self._b_of[slot_a.name]) == slot_b.name
@@ -515,7 +518,7 @@ class _Aligner:
         rule: Rule,
         pairs: list[Pair],
     ) -> list[tuple[list[Operation], list[Operation]]]:
-        """Match what ran in another order, where no other operator has the key."""
+        """Match operators that ran in a different order, if their keys are unique."""
         by_a = _once([op for gap, _ in gaps for op in gap], 0, key)
         by_b = _once([op for _, gap in gaps for op in gap], 1, key)
         matched = sorted(
@@ -530,10 +533,10 @@ class _Aligner:
     def _same_inputs(
         self, gaps: list[tuple[list[Operation], list[Operation]]], pairs: list[Pair]
     ) -> list[tuple[list[Operation], list[Operation]]]:
-        """Match operators of one type that read the same tensors, in order of execution, so that one leads to others.
+        """Match operators of one type that read the same tensors, in order of execution, so that matches propagate.
 
-        Operators that have the same inputs as others of their type are matched if they have the same names but for
-        counters, too.
+        If several operators of one type have the same inputs, their scopes, and their names without counters, must be
+        equal, too.
         """
         readers_a, readers_b = _Readers(), _Readers()
         for ops_a, ops_b in gaps:
@@ -553,7 +556,7 @@ class _Aligner:
         return [([op for op in a if op not in taken], [op for op in b if op not in taken]) for a, b in gaps]
 
     def _inputs_in_b(self, inputs: _Inputs) -> _Inputs | None:
-        """Return what B calls the inputs of an operator of A; None if there are none, or one has no counterpart."""
+        """Return B's names of an operator's inputs; None if it has no inputs, or one has no counterpart."""
         inputs_b = []
         for name, index, is_parameter in inputs:
             name_b = self._parameters.get(name, ("",))[0] if is_parameter else self._b_of.get(name)
@@ -574,7 +577,7 @@ _Inputs = tuple[tuple[str, int, bool], ...]
 
 
 class _Readers:
-    """Operators by their type, the shapes of their outputs, and what they read."""
+    """Operators by their type, the shapes of their outputs, and their inputs."""
 
     def __init__(self) -> None:
         self.groups: dict[tuple[str, Hashable, _Inputs], list[Operation]] = defaultdict(list)
@@ -586,23 +589,23 @@ class _Readers:
 
 
 def _keys(ops: Sequence[Operation], side: int, key: Callable[[Operation, int], Hashable | None]) -> list[Hashable]:
-    """Return the keys of operators; one without a key has one of its own."""
+    """Return the keys of operators; an operator without a key gets a unique one."""
     return [op_key if (op_key := key(op, side)) is not None else (side, index) for index, op in enumerate(ops)]
 
 
 def precisions(run_a: RunToCompare, run_b: RunToCompare, pairs: Sequence[Pair]) -> tuple[str, str] | None:
-    """Return the element types in which the runs compute, if most matrix products of one are of another type.
+    """Return the element types of most matrix products of A and of B, if these differ.
 
     Parameters
     ----------
     run_a, run_b : RunToCompare
     pairs : sequence of Pair
-        Of a step.
+        Pairs of one step.
 
     Returns
     -------
     tuple of (str, str) or None
-        None if most matrix products have the same type in both.
+        None if the types are the same, or no combination of types has a majority.
     """
     types = Counter(
         (run_a.dtype(pair.a.outputs[0].row), run_b.dtype(pair.b.outputs[0].row))
@@ -617,7 +620,7 @@ def precisions(run_a: RunToCompare, run_b: RunToCompare, pairs: Sequence[Pair]) 
 
 
 def _last_number(run: RunToCompare, step: Step) -> Operation | None:
-    """Return the last operator of a forward pass whose first output is one floating-point number."""
+    """Return the last operator of the forward pass whose first output is a floating-point scalar."""
     backward = min((op.position for op in step.operations if op.phase is Phase.BACKWARD), default=len(step.operations))
     for op in reversed(step.operations[:backward]):
         row = op.outputs[0].row if op.outputs else NO_ROW
@@ -627,7 +630,7 @@ def _last_number(run: RunToCompare, step: Step) -> Operation | None:
 
 
 def _containers(ops: Sequence[Operation]) -> frozenset[str]:
-    """Return the scopes that have operators in scopes of their own."""
+    """Return the scopes whose nested scopes contain operators."""
     scopes = set()
     for op in ops:
         scope = op.node.scope
@@ -640,7 +643,7 @@ def _containers(ops: Sequence[Operation]) -> frozenset[str]:
 def _once(
     ops: Sequence[Operation], side: int, key: Callable[[Operation, int], Hashable | None]
 ) -> dict[Hashable, Operation]:
-    """Return the operators whose key no other has."""
+    """Return the operators with unique keys."""
     groups: dict[Hashable, list[Operation]] = defaultdict(list)
     for op in ops:
         op_key = key(op, side)
