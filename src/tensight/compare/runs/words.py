@@ -1,4 +1,4 @@
-"""A comparison of two runs in sentences."""
+"""The result of a comparison of two runs in sentences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_NAMED = 3
 _OF_WEIGHTS = "AccumulateGrad"
 _FEWEST_SCALED = 3
 _SAME_FACTOR = 1e-2
-"""Share within which factors of gradients are one number: that of gradients in half precision."""
+"""Relative tolerance for the factors of gradients to count as equal; wide enough for half precision."""
 
 
 def sentence(result: RunComparison) -> str:
@@ -35,7 +35,7 @@ def sentence(result: RunComparison) -> str:
 
 
 def notes(result: RunComparison) -> list[str]:
-    """Return what else a person must know to read the verdict, a sentence each."""
+    """Return remarks that are needed to read the verdict, one sentence each."""
     if result.finding is Finding.ANOTHER_RANK:
         return []
     return [
@@ -50,30 +50,30 @@ def notes(result: RunComparison) -> list[str]:
 
 
 def _limits(result: RunComparison) -> Iterator[str]:
-    """Yield what could not be compared, or only in a wider sense."""
+    """Yield what could not be compared, or only less strictly."""
     if result.finding not in (Finding.DATA, Finding.NOTHING_IN_COMMON) and not result.data:
-        yield "The inputs of the network were not recorded in both runs, so that they are equal is not proven."
+        yield "The inputs of the network were not recorded in both runs, so it is not proven that they are equal."
     if result.parts is not None:
         yield (
-            f"A works on a batch in {_parts_text(result.parts[0])}, B in {_parts_text(result.parts[1])}: only gradients"
-            " of weights, updates and weights were compared."
+            f"A processes a batch in {_parts_text(result.parts[0])}, B in {_parts_text(result.parts[1])}: only weight"
+            " gradients, updates and weights were compared."
         )
     amount = len(result.matching.fused)
     if amount:
         yield (
-            f"{amount} parameter{'s are' if amount > 1 else ' is'} fused in one run and several in the other; their"
+            f"{amount} parameter{'s are' if amount > 1 else ' is'} fused in one run and split in the other; their"
             " gradients and updates were not compared."
         )
     if result.precisions is not None:
         of_a, of_b = result.precisions
         yield (
-            f"Most matrix products are {of_a} in A and {of_b} in B: what rounding to the narrower type explains is no"
-            " finding."
+            f"Most matrix products are {of_a} in A and {of_b} in B: differences that rounding to the narrower type"
+            " explains are not reported."
         )
 
 
 def _first_bit(result: RunComparison) -> Iterator[str]:
-    """Yield where two runs that are the same begin to differ by rounding."""
+    """Yield the operator at which runs that are the same begin to differ by rounding."""
     if result.verdict is not Verdict.SAME or result.first_bit is None:
         return
     worst = result.first_bit.worst
@@ -83,16 +83,16 @@ def _first_bit(result: RunComparison) -> Iterator[str]:
 
 
 def _around_the_first(result: RunComparison) -> Iterator[str]:
-    """Yield what is not known of what went into the first operator that diverges."""
+    """Yield what is unknown about the inputs of the first operator that diverges."""
     first = result.first
     if first is not None and first.through:
         yield f"Between its inputs and it are operators without a counterpart: {_listed(first.through)}."
     if first is not None and not first.inputs:
-        yield "Nothing is known of its inputs."
+        yield "Its inputs could not be compared."
 
 
 def _beside_the_first(result: RunComparison) -> Iterator[str]:
-    """Yield which other operators of its step diverge, and not because of it."""
+    """Yield the other operators of the step that diverge on their own."""
     if not result.steps:
         return
     step, first = result.steps[-1], result.first
@@ -106,7 +106,7 @@ def _beside_the_first(result: RunComparison) -> Iterator[str]:
 
 
 def _listed(operators: Sequence[Operation]) -> str:
-    """Return the first few operators, and how many more there are."""
+    """Return the first few operators and the number of the others."""
     names = ", ".join(map(operator_text, operators[:_MOST_NAMED]))
     more = len(operators) - _MOST_NAMED
     return f"{names} and {more} more" if more > 0 else names
@@ -119,7 +119,7 @@ def _only_steps(result: RunComparison) -> Iterator[str]:
 
 
 def _written_by(result: RunComparison) -> Iterator[str]:
-    """Yield which operator without a counterpart has written a weight that differs."""
+    """Yield the operator without a counterpart that wrote a weight that differs."""
     if result.finding is not Finding.UPDATE or result.first is not None:
         return
     changed = {name for tensor in result.tensors for name in (tensor.name_a, tensor.name_b)}
@@ -130,7 +130,7 @@ def _written_by(result: RunComparison) -> Iterator[str]:
 
 
 def _scaled_gradients(result: RunComparison) -> Iterator[str]:
-    """Yield what it means that all gradients of weights are those of A times one number."""
+    """Yield what it means if all weight gradients are those of A times the same factor."""
     first = result.first
     if first is None or first.pair.a.type != _OF_WEIGHTS:
         return
@@ -161,7 +161,7 @@ def number_text(value: float) -> str:
 
 
 def difference_text(diff: TensorDifference) -> str:
-    """Return how far two tensors are apart in a few words."""
+    """Return the difference of two tensors in a few words."""
     if not diff.is_comparable:
         shape_a, shape_b = (_shape_text(shape) for shape in diff.shapes)
         return f"shape {shape_a} in A, {shape_b} in B"
@@ -203,7 +203,7 @@ def _nothing(result: RunComparison) -> str:
 
 def _nothing_in_common(result: RunComparison) -> str:
     if result.matching.pairs:
-        return "The runs cannot be compared: of no operator's output is anything known in both that can be compared."
+        return "The runs cannot be compared: no operator has an output that could be compared in both."
     if result.only_steps_a or result.only_steps_b:
         return "The runs cannot be compared: no step was recorded in both."
     return "The runs cannot be compared: no operator of A matches one of B."
