@@ -1,4 +1,4 @@
-"""Two runs compared: matching, proof of alignment, the first operator whose inputs agree and whose output does not."""
+"""Comparison of two runs: matching, proof of alignment, first operator whose inputs agree and whose output does not."""
 
 from __future__ import annotations
 

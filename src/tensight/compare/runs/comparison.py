@@ -1,4 +1,4 @@
-"""Two runs compared step by step, until the first operator that differs on its own."""
+"""Comparison of two runs step by step, up to the first operator that differs on its own."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from tensight.compare.runs.steps import Step
 
 _FEWEST_PROVING = 8
-"""Elements of an input without a name below which it is a setting of some operator rather than data."""
+"""Unnamed inputs with fewer elements are considered settings of an operator, not data."""
 
 _MOST_CARRIED = 0.05
-"""Relative error of a gradient above which a state or weight that was made from it proves nothing."""
+"""Relative error of a gradient from which on the states and weights updated with it are not checked."""
 
 _MOST_DIFFERENT_WEIGHTS = 0.5
-"""Above this share of differing initial weights the runs are not comparable."""
+"""Share of differing initial weights above which the runs are not comparable."""
 
 
 _OF_PHASE = {Phase.FORWARD: Finding.FORWARD, Phase.BACKWARD: Finding.BACKWARD, Phase.UPDATE: Finding.UPDATE}
@@ -58,17 +58,17 @@ def compare_runs(
     a, b : Analysis
         Dumps, recordings or traces.
     ranks : sequence of int, optional
-        Which ranks; by default those that both have.
+        Ranks to compare; by default those in both runs.
     steps : sequence of int, optional
-        Which steps, counted from 1; by default those that both have.
+        Steps to compare, counted from 1; by default those in both runs.
     tolerance : Tolerance, optional
-        What counts as equal; by default derived from element types and from the errors of what an operator read.
+        Allowed errors; by default derived from element types and from the errors of an operator's inputs.
     mapping : mapping of str to str, optional
-        Names or scopes of A and what they are called in B.
+        Names or scopes of A and their counterparts in B.
     exact : bool
         Whether a difference of one bit is a finding.
     progress : callable, optional
-        Told how much is done, and how much there is; it may raise to stop the comparison.
+        Called with the amount of work done and the total; it may raise to stop the comparison.
 
     Returns
     -------
@@ -93,14 +93,16 @@ def compare_runs(
 
 
 def noise_floor(a: Analysis, repeats: Sequence[Analysis], ranks: Sequence[int] | None = None) -> dict[str, float]:
-    """Return how far outputs of A's operators, and weights, are from those of repeated runs of A.
+    """Return how far repeated runs of A differ from A in operator outputs and weights.
 
     Parameters
     ----------
     a : Analysis
+        The reference run.
     repeats : sequence of Analysis
-        Runs of the same program, of which nothing was changed.
+        Runs of the same, unchanged program.
     ranks : sequence of int, optional
+        Ranks to compare; by default those in both runs.
 
     Returns
     -------
@@ -111,20 +113,20 @@ def noise_floor(a: Analysis, repeats: Sequence[Analysis], ranks: Sequence[int] |
     for repeat in repeats:
         for result in compare_runs(a, repeat, ranks=ranks, tolerance=Tolerance(rtol=math.inf)):
             errors = [
-                (compared.pair.a.name, found)
+                (compared.pair.a.name, diff)
                 for step in result.steps
                 for compared in step.compared
-                for _, found in compared.outputs
+                for _, diff in compared.outputs
             ]
-            errors += [(one.name_a, one.difference) for one in result.weights if one.difference is not None]
-            for name, found in errors:
-                if found.is_comparable and math.isfinite(found.relative):
-                    floor[name] = max(floor.get(name, 0.0), found.relative)
+            errors += [(tensor.name_a, tensor.difference) for tensor in result.weights if tensor.difference is not None]
+            for name, diff in errors:
+                if diff.is_comparable and math.isfinite(diff.relative):
+                    floor[name] = max(floor.get(name, 0.0), diff.relative)
     return floor
 
 
 class _Progress:
-    """How much of a comparison is done: ranks, their steps, and the pairs of a step are parts of one number."""
+    """Progress of a comparison: ranks, their steps and the pairs of a step, combined into one number."""
 
     _PARTS = 1000
 
@@ -134,17 +136,17 @@ class _Progress:
         self._step, self._steps = 0, 1
 
     def begin_rank(self, steps: int) -> None:
-        """Go on to the next rank."""
+        """Advance to the next rank."""
         self._rank += 1
         self._step, self._steps = -1, max(steps, 1)
 
     def begin_step(self) -> None:
-        """Go on to the next step of the rank."""
+        """Advance to the next step of the rank."""
         self._step += 1
         self.report(0, 1)
 
     def report(self, done: int, total: int) -> None:
-        """Say how many pairs of the step are compared."""
+        """Report how many pairs of the step have been compared."""
         if self._report is not None:
             parts = self._PARTS * (self._rank * self._steps + self._step) + self._PARTS * done // max(total, 1)
             self._report(parts, self._PARTS * self._ranks * self._steps)
@@ -159,9 +161,13 @@ class _Comparer:
         result = RunComparison(a.rank)
         chosen = None if steps is None else set(steps)
         of_a, of_b = set(a.iterations), set(b.iterations)
-        both = [one for one in a.iterations if one in of_b and (chosen is None or step_of(one) in chosen)]
-        result.only_steps_a = tuple(step_of(one) for one in a.iterations if one not in of_b)
-        result.only_steps_b = tuple(step_of(one) for one in b.iterations if one not in of_a)
+        both = [
+            iteration
+            for iteration in a.iterations
+            if iteration in of_b and (chosen is None or step_of(iteration) in chosen)
+        ]
+        result.only_steps_a = tuple(step_of(iteration) for iteration in a.iterations if iteration not in of_b)
+        result.only_steps_b = tuple(step_of(iteration) for iteration in b.iterations if iteration not in of_a)
         self._progress.begin_rank(len(both))
         if not both:
             return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
@@ -189,11 +195,11 @@ class _Comparer:
                 is_first=count == 0,
                 is_split=result.parts is not None,
             )
-            found = comparer.compare(self._progress.report)
-            result.steps.append(found)
-            if found.first_bit is not None and result.first_bit is None:
-                result.first_bit, result.first_bit_step = found.first_bit, step_of(iteration)
-            first = found.first_bit if self._exact and found.first_bit is not None else found.first
+            comparison = comparer.compare(self._progress.report)
+            result.steps.append(comparison)
+            if comparison.first_bit is not None and result.first_bit is None:
+                result.first_bit, result.first_bit_step = comparison.first_bit, step_of(iteration)
+            first = comparison.first_bit if self._exact and comparison.first_bit is not None else comparison.first
             if first is not None:
                 result.first = first
                 return _end(result, Verdict.DIFFERENT, _OF_PHASE[first.pair.a.phase])
@@ -203,7 +209,7 @@ class _Comparer:
                 return _end(result, Verdict.DIFFERENT, Finding.UPDATE)
             written = {slot.name for op in step_a.operations for slot in op.outputs if slot.is_parameter}
         result.step = None
-        if not any(one.outputs for found in result.steps for one in found.compared):
+        if not any(compared.outputs for step in result.steps for compared in step.compared):
             return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
         return result
 
@@ -218,25 +224,25 @@ class _Comparer:
         is_first: bool,
         written: set[str],
     ) -> bool:
-        """Compare what the step was given; end the comparison where that differs."""
+        """Compare the inputs and weights at the start of a step; if they differ, set the verdict and return True."""
         data = self._tensors(result.matching, a, step_a.data, b, step_b.data)
         weights = self._tensors(result.matching, a, step_a.weights, b, step_b.weights)
         if is_first:
             weights += self._fused(result.matching, (a, b), (step_a, step_b))
             result.data, result.weights = data, weights
-        different = [one for one in data if not one.agrees and result.parts is None]
+        different = [tensor for tensor in data if not tensor.agrees and result.parts is None]
         if different:
             result.tensors = different
             _end(result, Verdict.NOT_COMPARABLE if is_first else Verdict.DIFFERENT, Finding.DATA)
             return True
-        different = [one for one in weights if not one.agrees and (is_first or one.name_a not in written)]
+        different = [tensor for tensor in weights if not tensor.agrees and (is_first or tensor.name_a not in written)]
         if not different:
             return False
         result.tensors = different
         if not is_first:
             _end(result, Verdict.DIFFERENT, Finding.BETWEEN_STEPS)
             return True
-        varying = [one for one in weights if one.difference is not None and one.difference.spread > 0]
+        varying = [tensor for tensor in weights if tensor.difference is not None and tensor.difference.spread > 0]
         is_most = len(different) > _MOST_DIFFERENT_WEIGHTS * len(varying)
         _end(result, Verdict.NOT_COMPARABLE if is_most else Verdict.DIFFERENT, Finding.INITIAL_WEIGHTS)
         return True
@@ -244,26 +250,26 @@ class _Comparer:
     def _after(
         self, result: RunComparison, a: RunToCompare, step_a: Step, b: RunToCompare, step_b: Step
     ) -> list[ComparedTensor]:
-        """Return weights and states that differ after a step and that no matched operator has written."""
+        """Return weights and states that differ after a step but were not written by a matched operator."""
         matching, compared = result.matching, result.steps[-1].compared
-        written = {slot.name for one in compared for slot, _ in one.outputs if slot.is_parameter}
-        gradients = {_parameter_of(one): one for one in compared if one.pair.a.type == "AccumulateGrad"}
+        written = {slot.name for entry in compared for slot, _ in entry.outputs if slot.is_parameter}
+        gradients = {_parameter_of(entry): entry for entry in compared if entry.pair.a.type == "AccumulateGrad"}
         rows_a, rows_b = a.after(step_a.iteration), b.after(step_b.iteration)
         different = []
         for name, row in rows_a.items():
             other = matching.parameter_in_b(name)
             if other is None or name in written or is_gathered(name) or name in step_a.data:
                 continue
-            found = difference(a, row, b, rows_b.get(other, NO_ROW))
-            if found is None or not found.is_comparable or found.is_bit_equal:
+            diff = difference(a, row, b, rows_b.get(other, NO_ROW))
+            if diff is None or not diff.is_comparable or diff.is_bit_equal:
                 continue
             gradient = gradients.get(name) or gradients.get(name.partition(".")[2])
             carried = 0.0 if gradient is None or gradient.worst is None else gradient.worst[1].relative
             chosen = self._tolerance.chosen(name)
-            limit = chosen if chosen is not None else ROUNDING * found.roundoff + 2 * AMPLIFICATION * carried
-            if carried < _MOST_CARRIED and found.absolute > limit * found.norm + self._tolerance.atol:
+            limit = chosen if chosen is not None else ROUNDING * diff.roundoff + 2 * AMPLIFICATION * carried
+            if carried < _MOST_CARRIED and diff.absolute > limit * diff.norm + self._tolerance.atol:
                 rule = matching.parameters[name][1] if name in matching.parameters else Rule.NAME
-                different.append(ComparedTensor(name, other, rule, found, agrees=False))
+                different.append(ComparedTensor(name, other, rule, diff, agrees=False))
         return different
 
     def _tensors(
@@ -276,39 +282,39 @@ class _Comparer:
     ) -> list[ComparedTensor]:
         compared = []
         for name, row in rows_a.items():
-            known = matching.parameters.get(name)
-            if known is None or (is_anonymous(name) and a.statistics(row)["count"] < _FEWEST_PROVING):
+            counterpart = matching.parameters.get(name)
+            if counterpart is None or (is_anonymous(name) and a.statistics(row)["count"] < _FEWEST_PROVING):
                 continue
-            other, rule = known
-            found = difference(a, row, b, rows_b.get(other, NO_ROW))
-            compared.append(ComparedTensor(name, other, rule, found, found is None or self._agrees(name, found)))
+            other, rule = counterpart
+            diff = difference(a, row, b, rows_b.get(other, NO_ROW))
+            compared.append(ComparedTensor(name, other, rule, diff, diff is None or self._agrees(name, diff)))
         return compared
 
     def _fused(
         self, matching: Matching, runs: tuple[RunToCompare, RunToCompare], steps: tuple[Step, Step]
     ) -> list[ComparedTensor]:
-        """Compare parameters that are one in one run and several in the other."""
+        """Compare parameters that are fused in one run and split in the other."""
         compared = []
         for fused in matching.fused:
             name_a, name_b = (" + ".join(names) for names in fused.names)
-            found = fused_difference(fused, runs, steps)
-            agrees = found is None or self._agrees(name_a, found)
-            compared.append(ComparedTensor(name_a, name_b, Rule.FUSED, found, agrees))
+            diff = fused_difference(fused, runs, steps)
+            agrees = diff is None or self._agrees(name_a, diff)
+            compared.append(ComparedTensor(name_a, name_b, Rule.FUSED, diff, agrees))
         return compared
 
-    def _agrees(self, name: str, found: TensorDifference) -> bool:
+    def _agrees(self, name: str, diff: TensorDifference) -> bool:
         if self._exact:
-            return found.is_bit_equal or not found.are_bits_known
-        if not found.is_comparable:
+            return diff.is_bit_equal or not diff.are_bits_known
+        if not diff.is_comparable:
             return False
         chosen = self._tolerance.chosen(name)
-        limit = chosen if chosen is not None else ROUNDING * found.roundoff + 4 * self._tolerance.noise.get(name, 0.0)
-        return found.absolute <= (limit * found.norm if found.norm else 0.0) + self._tolerance.atol
+        limit = chosen if chosen is not None else ROUNDING * diff.roundoff + 4 * self._tolerance.noise.get(name, 0.0)
+        return diff.absolute <= (limit * diff.norm if diff.norm else 0.0) + self._tolerance.atol
 
 
-def _parameter_of(one: Compared) -> str:
-    """Return the weight of which an operator accumulates the gradient."""
-    return scope_in_program(one.pair.a.node.scope)[1].replace("/", ".")
+def _parameter_of(entry: Compared) -> str:
+    """Return the weight whose gradient an operator accumulates."""
+    return scope_in_program(entry.pair.a.node.scope)[1].replace("/", ".")
 
 
 def _end(result: RunComparison, verdict: Verdict, finding: Finding) -> RunComparison:

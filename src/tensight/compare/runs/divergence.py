@@ -1,7 +1,7 @@
 """The first operator whose inputs agree and whose output does not.
 
-An operator that matched nothing is a gap. Its readers are judged by what went into the gap: all operators that matched,
-on every way back from the reader.
+An operator without a counterpart is a gap. Its readers are judged by the inputs of the gap: the outputs of the nearest
+matched operator on every path back from the reader.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ if TYPE_CHECKING:
     from tensight.compare.runs.tolerance import Tolerance
 
 _MISTAKEN_ABOVE = 1e-3
-"""Relative difference of outputs from which on two operators may have been taken for one another."""
+"""Relative difference of outputs from which on two operators may have been matched by mistake."""
 
 _PASSED_ON = 1e-5
-"""Share of an operator's difference below which what is computed from it agrees."""
+"""Share of an operator's difference up to which a tensor computed from it counts as equal."""
 
 _MUCH_SMALLER = 0.1
-"""Share of an operator's difference below which what it was given agrees."""
+"""The same at most, where errors of the operator's inputs may explain the difference."""
 
 _SPLIT = 1e-3
-"""Relative difference of gradients of weights that adding up the parts of a batch may cause."""
+"""Relative difference of weight gradients that summing over the parts of a batch may cause."""
 
 _SPLIT_OF_LARGEST = 1e-6
-"""The same, relative to the largest gradient of the step: smaller ones may be nothing but rounding."""
+"""The same, relative to the largest gradient of the step: smaller gradients may be pure rounding error."""
 
 _MASKED_ABOVE = 1e-3
-"""Relative error of an element of a gradient or a state above which its update proves nothing."""
+"""Relative error of an element of a gradient or a state above which its update is not compared."""
 
 
 _UNSEEN = 4
-"""How much larger than its statistics prove an error may be."""
+"""Factor by which an error may exceed its lower bound from statistics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A pair of operators and how far their tensors are apart.
+    """A pair of operators and the differences of their tensors.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Compared:
     outputs : tuple of (Slot, TensorDifference)
         The worst first. Slots are A's.
     inputs : tuple of (Slot, TensorDifference)
-        What the operators read, through gaps too.
+        Inputs of the operators, traced back through gaps.
     allowed : float
         Relative error of the worst output that rounding and the errors of the inputs explain.
     added : float
@@ -69,7 +69,7 @@ class Compared:
     through : tuple of Operation
         Operators of A and B without a counterpart between the inputs and this pair.
     is_divergent : bool
-        Whether the inputs agree, or explain less than there is.
+        Whether an output differs more than rounding and the errors of the inputs explain.
     """
 
     pair: Pair
@@ -82,36 +82,36 @@ class Compared:
 
     @property
     def worst(self) -> tuple[Slot, TensorDifference] | None:
-        """The output that is farthest apart; one that differs by itself comes before others."""
+        """The output with the largest difference; an output that differs on its own precedes others."""
         return self.outputs[0] if self.outputs else None
 
     @property
     def is_bit_equal(self) -> bool:
-        """Whether all outputs of which something is known are equal."""
-        return all(found.is_bit_equal for _, found in self.outputs)
+        """Whether all outputs that could be compared are bit-equal."""
+        return all(diff.is_bit_equal for _, diff in self.outputs)
 
     @property
     def differs_in_bits(self) -> bool:
         """Whether an output is known to differ in at least one bit."""
-        return any(found.are_bits_known and not found.is_bit_equal for _, found in self.outputs)
+        return any(diff.are_bits_known and not diff.is_bit_equal for _, diff in self.outputs)
 
 
 @dataclass(slots=True)
 class StepComparison:
-    """All pairs of a step.
+    """The comparison of all pairs of a step.
 
     Attributes
     ----------
     iteration : int
-        Of A.
+        From 0.
     compared : list of Compared
         In order of execution.
     first : Compared or None
         The first operator that diverges.
     also : list of Compared
-        Later operators that diverge on their own: their inputs agree, too.
+        Later operators that also diverge although their inputs agree.
     first_bit : Compared or None
-        The first whose inputs are bit-equal and whose output is not.
+        The first operator whose inputs are bit-equal and whose output is not.
     """
 
     iteration: int
@@ -131,10 +131,10 @@ class StepComparer:
     matching : Matching
     tolerance : Tolerance
     is_first : bool
-        Whether the runs begin with this step. Of parameters without a counterpart nothing is known in later ones, as
-        each run may have trained them in another way.
+        Whether the runs begin with this step. In later steps nothing is known about parameters without a counterpart,
+        because each run may have trained them differently.
     is_split : bool
-        Whether the runs work on a batch in different numbers of parts.
+        Whether the runs split a batch into different numbers of parts.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class StepComparer:
         self._is_first = is_first
         self._runs, self._steps = (run_a, run_b), (step_a, step_b)
         self._matching, self._tolerance = matching, tolerance
-        self._known: dict[tuple[int, int], TensorDifference | None] = {}
+        self._differences: dict[tuple[int, int], TensorDifference | None] = {}
         self._counterpart = {pair.a.name: pair.b for pair in matching.pairs}
         self._by_name = {op.name: op for op in step_a.operations}
         self._b_by_name = {op.name: op for op in step_b.operations}
@@ -162,12 +162,13 @@ class StepComparer:
         self._rows_b = {**step_b.unseen, **step_b.data, **step_b.weights}
 
     def compare(self, progress: Callable[[int, int], None] | None = None) -> StepComparison:
-        """Return what was found.
+        """Compare all pairs of the step.
 
         Parameters
         ----------
         progress : callable, optional
-            Told before each pair how many were compared, and how many there are; it may raise to stop that.
+            Called before each pair with the number of compared pairs and the total; it may raise to stop the
+            comparison.
         """
         result = StepComparison(self._steps[0].iteration)
         pairs = self._in_order()
@@ -202,7 +203,7 @@ class StepComparer:
         return max((run.statistics(row)["l2_norm"] for row in rows if run.is_known(row)), default=0.0)
 
     def _may_be_mistaken(self, entry: Compared) -> bool:
-        """Return whether two operators that differ may be two that have nothing to do with one another."""
+        """Return whether the operators of a pair that differs may be unrelated."""
         pair, worst = entry.pair, entry.worst
         if pair.rule in (Rule.MAPPING, Rule.LAST) or worst is None:
             return False
@@ -216,12 +217,12 @@ class StepComparer:
         return of_a != of_b
 
     def _is_certainly_own(self, entry: Compared) -> bool:
-        """Return whether a difference is the operator's own: a certain pair, whose inputs are known and agree."""
+        """Return whether a difference surely arises in the operator: a reliable match whose inputs agree."""
         certain = (Rule.NAME, Rule.MODULE, Rule.VALUES, Rule.INPUTS, Rule.MAPPING)
         return entry.pair.rule in certain and self._reads_the_same(entry)
 
     def _reads_the_same(self, entry: Compared) -> bool:
-        """Return whether all that both operators read is known and agrees, without a gap."""
+        """Return whether all inputs of both operators are known and agree, without a gap."""
         inputs_a, inputs_b = entry.pair.a.inputs, entry.pair.b.inputs
         is_whole = len(entry.inputs) == len({(slot.name, slot.index) for slot in inputs_a})
         return (
@@ -229,33 +230,33 @@ class StepComparer:
             and is_whole
             and len(inputs_a) == len(inputs_b)
             and all(map(self._is_counterpart, inputs_a, inputs_b))
-            and all(_agrees(found) for _, found in entry.inputs)
+            and all(_agrees(diff) for _, diff in entry.inputs)
         )
 
-    def _is_counterpart(self, one: Slot, other: Slot) -> bool:
-        if one.is_parameter:
-            return self._matching.parameter_in_b(one.name) == other.name
-        op = self._counterpart.get(one.name)
-        return op is not None and (op.name, one.index) == (other.name, other.index)
+    def _is_counterpart(self, slot_a: Slot, slot_b: Slot) -> bool:
+        if slot_a.is_parameter:
+            return self._matching.parameter_in_b(slot_a.name) == slot_b.name
+        op = self._counterpart.get(slot_a.name)
+        return op is not None and (op.name, slot_a.index) == (slot_b.name, slot_b.index)
 
     @cached_property
     def _types(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """Types of the operators of each scope of A and of B, in order of execution."""
-        found: tuple[dict[str, list[str]], dict[str, list[str]]] = ({}, {})
-        for step, types in zip(self._steps, found, strict=True):
+        by_scope: tuple[dict[str, list[str]], dict[str, list[str]]] = ({}, {})
+        for step, types in zip(self._steps, by_scope, strict=True):
             for op in step.operations:
                 types.setdefault(op.node.scope, []).append(comparable_type(op.type))
-        return found
+        return by_scope
 
     def _is_confirmed(self, entry: Compared) -> bool:
-        """Return whether the difference of a pair is still there at the end of its phase.
+        """Return whether the difference of a pair persists to the end of its phase.
 
-        Operators that were matched by type and place, or after operators that only one run has, may be two different
-        ones; then what is computed from them agrees further on. That says nothing where it is added to something so
-        much larger that rounding hides it.
+        Operators matched by type and position, or after operators that only one run has, may be unrelated; then the
+        tensors computed from them agree later on. Agreement proves nothing where the difference is added to a tensor
+        so large that rounding hides it.
         """
         is_hidden = False
-        apart, given = (_worst([found for _, found in side]) for side in (entry.outputs, entry.inputs))
+        apart, given = (_worst([diff for _, diff in side]) for side in (entry.outputs, entry.inputs))
         limit = max(_PASSED_ON * min(1.0, apart), min(AMPLIFICATION * given, _MUCH_SMALLER * apart))
         waiting, seen = [entry.pair.a], {entry.pair.a.name}
         while waiting:
@@ -264,10 +265,10 @@ class StepComparer:
             if any(slot.is_parameter for slot in differing):
                 return True
             readers = [
-                one
+                reader
                 for slot in differing
-                for one in self._readers.get((slot.name, slot.index), ())
-                if one.phase is entry.pair.a.phase
+                for reader in self._readers.get((slot.name, slot.index), ())
+                if reader.phase is entry.pair.a.phase
             ]
             if not readers and differing and op.name in self._counterpart:
                 return True
@@ -279,7 +280,7 @@ class StepComparer:
         return is_hidden
 
     def _is_hidden_in(self, reader: Operation, differing: list[Slot]) -> bool:
-        """Return whether a difference is added to a tensor whose rounding is larger."""
+        """Return whether a difference is added to a tensor whose rounding error is larger."""
         if comparable_type(reader.type) != "add" or reader.name not in self._counterpart or not reader.outputs:
             return False
         total = self._difference(
@@ -294,12 +295,12 @@ class StepComparer:
         )
 
     def _differing(self, op: Operation, limit: float) -> list[Slot]:
-        """Return the outputs of an operator of A that differ; all of one without a counterpart."""
+        """Return the outputs of an operator of A that differ; all outputs if it has no counterpart."""
         if op.name not in self._counterpart:
             return list(op.outputs)
         others = self._counterpart[op.name].outputs
-        found = ((slot, self._difference(slot.row, self._row_of(others, slot))) for slot in op.outputs)
-        return [slot for slot, one in found if one is not None and not (_agrees(one) or one.relative <= limit)]
+        diffs = ((slot, self._difference(slot.row, self._row_of(others, slot))) for slot in op.outputs)
+        return [slot for slot, diff in diffs if diff is not None and not (_agrees(diff) or diff.relative <= limit)]
 
     @cached_property
     def _readers(self) -> dict[tuple[str, int], list[Operation]]:
@@ -310,7 +311,7 @@ class StepComparer:
         return readers
 
     def _separate(self, pair: Pair) -> None:
-        """Treat a pair as two operators that matched nothing."""
+        """Treat a pair as two operators without a counterpart."""
         del self._counterpart[pair.a.name]
         self._b_paired.discard(pair.b.name)
         self._matching.pairs.remove(pair)
@@ -319,75 +320,75 @@ class StepComparer:
 
     def _difference(self, row_a: int, row_b: int) -> TensorDifference | None:
         key = (row_a, row_b)
-        if key not in self._known:
-            self._known[key] = difference(self._runs[0], row_a, self._runs[1], row_b)
-        return self._known[key]
+        if key not in self._differences:
+            self._differences[key] = difference(self._runs[0], row_a, self._runs[1], row_b)
+        return self._differences[key]
 
     def _compare(self, pair: Pair) -> Compared:
         outputs = tuple(self._outputs(pair))
         inputs, through = self._inputs(pair)
         if pair.a.phase is Phase.UPDATE:
             return self._compare_update(pair, outputs, inputs)
-        known_inputs = [found for _, found in inputs]
+        input_diffs = [diff for _, diff in inputs]
         verdicts = [
-            self._judge(pair, self._as_inputs_are_known(pair, slot, found, known_inputs), known_inputs, through)
-            for slot, found in outputs
+            self._judge(pair, self._as_inputs_are_known(pair, slot, diff, input_diffs), input_diffs, through)
+            for slot, diff in outputs
         ]
         return _compared(pair, outputs, inputs, verdicts, through)
 
     def _judge(
-        self, pair: Pair, found: TensorDifference, inputs: list[TensorDifference], through: tuple[Operation, ...]
+        self, pair: Pair, diff: TensorDifference, inputs: list[TensorDifference], through: tuple[Operation, ...]
     ) -> tuple[bool, float]:
-        """Return whether an output differs by itself, and the norm of a difference that is explained."""
-        if not found.is_comparable:
-            return found.shapes[0] != found.shapes[1] and all(map(_agrees, inputs)), 0.0
+        """Return whether an output differs on its own, and the norm of the difference that is explained."""
+        if not diff.is_comparable:
+            return diff.shapes[0] != diff.shapes[1] and all(map(_agrees, inputs)), 0.0
         if self._is_split and pair.a.phase is not Phase.UPDATE:
             return (
-                found.absolute > _SPLIT * found.norm + _SPLIT_OF_LARGEST * self._largest_gradient,
-                _SPLIT * found.norm,
+                diff.absolute > _SPLIT * diff.norm + _SPLIT_OF_LARGEST * self._largest_gradient,
+                _SPLIT * diff.norm,
             )
-        limit = allowed_error(pair.a, found, inputs, self._tolerance, is_mixed=self._precisions is not None)
+        limit = allowed_error(pair.a, diff, inputs, self._tolerance, is_mixed=self._precisions is not None)
         if through and not self._is_first and self._read_unmatched_parameters(through):
             return False, math.inf
         if through:
-            limit += AMPLIFICATION * _worst(inputs) * found.norm
-        return _is_beyond(found, limit, inputs), limit
+            limit += AMPLIFICATION * _worst(inputs) * diff.norm
+        return _is_beyond(diff, limit, inputs), limit
 
     def _as_inputs_are_known(
-        self, pair: Pair, slot: Slot, found: TensorDifference, inputs: list[TensorDifference]
+        self, pair: Pair, slot: Slot, diff: TensorDifference, inputs: list[TensorDifference]
     ) -> TensorDifference:
-        """Return the difference of an output by statistics where that of an input is a lower bound from statistics."""
-        if not found.from_values or all(one.from_values or one.is_bit_equal for one in inputs):
-            return found
+        """Compare an output by statistics if an input could only be compared by statistics."""
+        if not diff.from_values or all(input_diff.from_values or input_diff.is_bit_equal for input_diff in inputs):
+            return diff
         row_b = self._row_of(pair.b.outputs, slot)
-        return difference(self._runs[0], slot.row, self._runs[1], row_b, only_statistics=True) or found
+        return difference(self._runs[0], slot.row, self._runs[1], row_b, only_statistics=True) or diff
 
     def _read_unmatched_parameters(self, through: tuple[Operation, ...]) -> bool:
-        """Return whether the operators of a gap read parameters that the other run does not have."""
+        """Return whether the operators of a gap read parameters that only one run has."""
         left = {*self._matching.parameters_only_a, *self._matching.parameters_only_b}
         return any(slot.name in left for op in through for slot in op.inputs)
 
     def _outputs(self, pair: Pair) -> Iterator[tuple[Slot, TensorDifference]]:
         for slot in pair.a.outputs:
-            found = self._difference(slot.row, self._row_of(pair.b.outputs, slot))
-            if found is not None:
-                yield slot, found
+            diff = self._difference(slot.row, self._row_of(pair.b.outputs, slot))
+            if diff is not None:
+                yield slot, diff
 
     def _parameter_of(self, slot: Slot, others: tuple[Slot, ...]) -> Slot | None:
         name = self._matching.parameter_in_b(slot.name)
-        return next((one for one in others if one.is_parameter and one.name == name), None)
+        return next((other for other in others if other.is_parameter and other.name == name), None)
 
     def _inputs(self, pair: Pair) -> tuple[tuple[tuple[Slot, TensorDifference], ...], tuple[Operation, ...]]:
-        """Return what both operators read, looking through operators that have no counterpart."""
-        found: dict[tuple[str, int], tuple[Slot, TensorDifference]] = {}
+        """Return the inputs of both operators, traced back through gaps, and the operators of these gaps."""
+        inputs: dict[tuple[str, int], tuple[Slot, TensorDifference]] = {}
         gap: dict[str, Operation] = {}
         waiting, seen = list(pair.a.inputs), {pair.a.name}
         while waiting:
             slot = waiting.pop(0)
             if slot.name in self._fused:
-                entry = self._fused[slot.name]
+                diff = self._fused[slot.name]
             elif slot.is_parameter or slot.name in self._counterpart:
-                entry = self._difference(slot.row, self._counter_row(slot))
+                diff = self._difference(slot.row, self._counter_row(slot))
             else:
                 source = self._by_name.get(slot.name)
                 if source is not None and source.name not in seen:
@@ -395,11 +396,11 @@ class StepComparer:
                     gap[source.name] = source
                     waiting += source.inputs
                 continue
-            if entry is not None:
-                found.setdefault((slot.name, slot.index), (slot, entry))
+            if diff is not None:
+                inputs.setdefault((slot.name, slot.index), (slot, diff))
         for name in self._gap_of_b(pair.b):
             gap.setdefault("B " + name, self._b_by_name[name])
-        return tuple(found.values()), tuple(gap.values())
+        return tuple(inputs.values()), tuple(gap.values())
 
     def _gap_of_b(self, op: Operation) -> Iterator[str]:
         waiting, seen = list(op.inputs), {op.name}
@@ -413,12 +414,12 @@ class StepComparer:
 
     @cached_property
     def _fused(self) -> dict[str, TensorDifference | None]:
-        """How far the parameters of A are from those of B that are fused or split, by the names of A."""
-        found: dict[str, TensorDifference | None] = {}
+        """Differences of parameters that are fused in one run and split in the other, by their names in A."""
+        diffs: dict[str, TensorDifference | None] = {}
         for fused in self._matching.fused:
-            apart = fused_difference(fused, self._runs, self._steps)
-            found |= dict.fromkeys(fused.names[0], apart)
-        return found
+            diff = fused_difference(fused, self._runs, self._steps)
+            diffs |= dict.fromkeys(fused.names[0], diff)
+        return diffs
 
     def _row_b(self, name: str) -> int:
         return self._rows_b.get(name, NO_ROW)
@@ -429,44 +430,44 @@ class StepComparer:
         outputs: tuple[tuple[Slot, TensorDifference], ...],
         inputs: tuple[tuple[Slot, TensorDifference], ...],
     ) -> Compared:
-        """Compare what an optimizer wrote: by element, without those whose gradient or state is known too inexactly."""
+        """Compare an optimizer's outputs by element, except elements whose gradient or state is too inexact."""
         verdicts = []
-        for slot, found in outputs:
-            if found.is_comparable:
-                excess, limit = self._update_error(pair, slot, found, inputs)
+        for slot, diff in outputs:
+            if diff.is_comparable:
+                excess, limit = self._update_error(pair, slot, diff, inputs)
                 verdicts.append((excess > limit, limit))
             else:
-                verdicts.append(self._judge(pair, found, [one for _, one in inputs], ()))
+                verdicts.append(self._judge(pair, diff, [input_diff for _, input_diff in inputs], ()))
         return _compared(pair, outputs, inputs, verdicts, ())
 
     def _update_error(
         self,
         pair: Pair,
         slot: Slot,
-        found: TensorDifference,
+        diff: TensorDifference,
         inputs: tuple[tuple[Slot, TensorDifference], ...],
     ) -> tuple[float, float]:
-        """Return the norm of the difference that counts, and what is allowed of it."""
+        """Return the norm of the difference that counts, and the allowed norm."""
         chosen = self._tolerance.chosen(pair.a.name)
         if chosen is not None:
-            return found.absolute, chosen * found.norm + self._tolerance.atol
-        unit = found.roundoff
-        if found.is_bit_equal:
+            return diff.absolute, chosen * diff.norm + self._tolerance.atol
+        unit = diff.roundoff
+        if diff.is_bit_equal:
             return 0.0, 0.0
-        update = self._masked_update(pair, slot) if found.from_values else None
-        known = [one for _, one in inputs]
-        found = self._as_inputs_are_known(pair, slot, found, known)
+        update = self._masked_update(pair, slot) if diff.from_values else None
+        input_diffs = [input_diff for _, input_diff in inputs]
+        diff = self._as_inputs_are_known(pair, slot, diff, input_diffs)
         if update is None:
-            return found.absolute, (ROUNDING * unit + AMPLIFICATION * _worst(known)) * found.norm
+            return diff.absolute, (ROUNDING * unit + AMPLIFICATION * _worst(input_diffs)) * diff.norm
         rounding = 2 * unit * update.size + ROUNDING * unit * update.moved
-        apart = update.apart if found.from_values else min(update.apart, found.absolute)
+        apart = update.apart if diff.from_values else min(update.apart, diff.absolute)
         return apart, rounding + AMPLIFICATION * update.carried + self._tolerance.atol
 
     def _masked_update(self, pair: Pair, slot: Slot) -> _Update | None:
-        """Measure an update over the elements whose inputs agree; None if it cannot be measured so.
+        """Measure an update over the elements whose inputs agree; return None if that is not possible.
 
-        Optimizers such as Adam divide each element by its own size, so an element of a gradient that is nothing but
-        rounding decides an element of the weight.
+        Optimizers such as Adam divide each element by its own magnitude, so a gradient element that is pure rounding
+        error determines an element of the weight.
         """
         a, b = self._runs[0].values(slot.row), self._runs[1].values(self._row_of(pair.b.outputs, slot))
         if a is None or b is None or a.shape != b.shape:
@@ -475,27 +476,27 @@ class StepComparer:
         before, errors, unseen = None, [], 0.0
         for index, given in enumerate(pair.a.inputs):
             row_b = self._counter_row(given)
-            one, two = self._runs[0].values(given.row), self._runs[1].values(row_b)
-            if one is None or two is None:
+            input_a, input_b = self._runs[0].values(given.row), self._runs[1].values(row_b)
+            if input_a is None or input_b is None:
                 apart = self._difference(given.row, row_b)
                 if apart is not None and apart.count == a.size and not apart.is_bit_equal:
                     if not apart.relative <= _MASKED_ABOVE:
                         return None
                     unseen = max(unseen, _UNSEEN * apart.relative)
                 continue
-            if one.shape != a.shape or two.shape != a.shape:
+            if input_a.shape != a.shape or input_b.shape != a.shape:
                 continue
-            larger = np.maximum(np.abs(one), np.abs(two))
-            error = np.divide(np.abs(one - two), larger, out=np.zeros_like(larger), where=larger > 0)
+            larger = np.maximum(np.abs(input_a), np.abs(input_b))
+            error = np.divide(np.abs(input_a - input_b), larger, out=np.zeros_like(larger), where=larger > 0)
             counts &= error <= _MASKED_ABOVE
             if given.name == slot.name or (index == 0 and pair.a.type.endswith("_")):
-                before = one, error
+                before = input_a, error
             else:
                 errors.append(error)
         was, error_before = before if before is not None else (np.zeros_like(a), np.zeros_like(a))
         with np.errstate(all="ignore"):
             moved = np.abs(a - was)
-            # An element may have moved less than its inputs say, where gradient and state cancel.
+            # Where gradient and state cancel, an element moves less than its inputs suggest.
             carried = max((_norm(error[counts]) for error in errors), default=0.0) * float(moved.max(initial=0.0))
             return _Update(
                 apart=_norm((a - b)[counts]),
@@ -508,7 +509,7 @@ class StepComparer:
         if slot.is_parameter:
             other = self._parameter_of(slot, outputs)
         else:
-            other = next((one for one in outputs if one.index == slot.index and not one.is_parameter), None)
+            other = next((output for output in outputs if output.index == slot.index and not output.is_parameter), None)
         return NO_ROW if other is None else other.row
 
     def _counter_row(self, slot: Slot) -> int:
@@ -522,7 +523,7 @@ class StepComparer:
 def fused_difference(
     fused: Fused, runs: tuple[RunToCompare, RunToCompare], steps: tuple[Step, Step]
 ) -> TensorDifference | None:
-    """Return how far a fused parameter is from its parts before a step; None if their elements cannot be read."""
+    """Compare a fused parameter with its parts before a step; return None if their elements cannot be read."""
     side = int(fused.is_of_b)
     rows = [steps[1 - side].weights.get(part, NO_ROW) for part in fused.parts]
     return difference_of_fused(
@@ -541,11 +542,11 @@ class _Update:
     Attributes
     ----------
     apart : float
-        Of the difference of the results.
+        Norm of the difference of the results.
     moved, size : float
-        Of A's update, and of its result.
+        Norms of A's update and of its result.
     carried : float
-        Of what the errors of the elements before the update, of gradient and of states explain.
+        Norm of the difference that the errors of the previous elements, of the gradient and of the states explain.
     """
 
     apart: float
@@ -565,37 +566,37 @@ def _compared(
     verdicts: list[tuple[bool, float]],
     through: tuple[Operation, ...],
 ) -> Compared:
-    """Put together what was found; the worst output comes first, one that differs by itself before others."""
+    """Return the comparison of a pair, its worst output first; outputs that differ on their own precede others."""
     ranked = sorted(
         zip(outputs, verdicts, strict=True), key=lambda entry: (entry[1][0], _order(entry[0][1])), reverse=True
     )
     outputs = tuple(output for output, _ in ranked)
-    limit, found = (ranked[0][1][1], ranked[0][0][1]) if ranked else (0.0, None)
-    allowed = limit / found.norm if found is not None and found.norm else 0.0
-    added = 0.0 if found is None or not found.is_comparable else found.relative - _worst([one for _, one in inputs])
+    limit, worst = (ranked[0][1][1], ranked[0][0][1]) if ranked else (0.0, None)
+    allowed = limit / worst.norm if worst is not None and worst.norm else 0.0
+    added = 0.0 if worst is None or not worst.is_comparable else worst.relative - _worst([diff for _, diff in inputs])
     return Compared(pair, outputs, inputs, allowed, max(0.0, added), through, any(beyond for beyond, _ in verdicts))
 
 
-def _is_beyond(found: TensorDifference, limit: float, inputs: list[TensorDifference]) -> bool:
-    if found.is_bit_equal:
+def _is_beyond(diff: TensorDifference, limit: float, inputs: list[TensorDifference]) -> bool:
+    if diff.is_bit_equal:
         return False
-    if not found.roundoff:
-        # Integers and truth values are not rounded, but a rounded input may have decided between two of them.
-        return all(one.is_bit_equal for one in inputs)
-    return found.absolute > limit
+    if not diff.roundoff:
+        # Integers and booleans are not rounded, but rounding of an input may have tipped them.
+        return all(input_diff.is_bit_equal for input_diff in inputs)
+    return diff.absolute > limit
 
 
-def _agrees(found: TensorDifference) -> bool:
-    return found.is_comparable and found.relative <= max(ROUNDING * found.roundoff, 0.0)
+def _agrees(diff: TensorDifference) -> bool:
+    return diff.is_comparable and diff.relative <= max(ROUNDING * diff.roundoff, 0.0)
 
 
-def _worst(found: list[TensorDifference]) -> float:
-    return max((one.relative for one in found if one.is_comparable), default=0.0)
+def _worst(diffs: list[TensorDifference]) -> float:
+    return max((diff.relative for diff in diffs if diff.is_comparable), default=0.0)
 
 
-def _order(found: TensorDifference) -> float:
-    return math.inf if not found.is_comparable else found.relative
+def _order(diff: TensorDifference) -> float:
+    return math.inf if not diff.is_comparable else diff.relative
 
 
 def _bit_equal(inputs: tuple[tuple[Slot, TensorDifference], ...]) -> bool:
-    return all(found.is_bit_equal for _, found in inputs)
+    return all(diff.is_bit_equal for _, diff in inputs)

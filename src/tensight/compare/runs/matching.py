@@ -1,8 +1,8 @@
-"""Which operator of one run is which of another: by name, by name without counters, by module, by structure, by values.
+"""Matching of the operators of two runs: by values, by name, by name without counters, by module, by structure.
 
-The runs' operators are two sequences in order of execution. Each rule gives an operator a key; equal keys in the same
-order are a pair, and the next, weaker rule works in the gaps between pairs. What is left is matched out of order where
-a key is unique. Every pair says which rule matched it, and what matched nothing is listed.
+The operators of each run are a sequence in order of execution. Each rule gives an operator a key; equal keys in the
+same order form a pair, and the next, weaker rule works in the gaps between pairs. Remaining operators are matched out
+of order where a key is unique. Every pair records the rule that matched it, and unmatched operators are listed.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 _ANONYMOUS = re.compile(r"input\d+")
 _COUNTER = re.compile(r"-op\d+$")
 _NEAR = 1e-2
-"""Relative difference of outputs below which operators of one type and shape are taken for the same."""
+"""Relative difference of outputs below which operators of one type and shape are considered the same."""
 
 _MOST_OF = 0.6
-"""Share of the operators of two scopes that must have matched one another for the scopes to be the same."""
+"""Share of the operators of two scopes that must match one another for the scopes to match."""
 
 _LONGEST_DIFF = 20_000
-"""Operators of a gap that are matched in order; a longer one is matched by unique keys only."""
+"""Largest number of operators of a gap that are matched in order; longer gaps are matched by unique keys only."""
 
 
 class Rule(Enum):
-    """Why two operators, or two parameters, are the same."""
+    """Why two operators, or two parameters, match."""
 
     MAPPING = "mapping"
     NAME = "name"
@@ -53,7 +53,7 @@ class Rule(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """An operator of run A and the operator of run B that it is compared with."""
+    """An operator of run A and its counterpart in run B."""
 
     a: Operation
     b: Operation
@@ -62,17 +62,18 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """A parameter of one run, and those of the other that are its rows.
+    """A parameter of one run, and the parameters of the other that are its rows.
 
     Attributes
     ----------
     whole : str
+        Name of the fused parameter.
     parts : tuple of str
-        In order of the rows.
+        Names of its parts, in order of the rows.
     is_of_b : bool
-        Whether the fused one is B's.
+        Whether the fused parameter belongs to B.
     is_transposed : bool
-        Whether the fused one lies transposed.
+        Whether the fused parameter is stored transposed.
     """
 
     whole: str
@@ -82,7 +83,7 @@ class Fused:
 
     @property
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of A and of B."""
+        """Names in A and in B."""
         return (self.parts, (self.whole,)) if self.is_of_b else ((self.whole,), self.parts)
 
 
@@ -95,14 +96,16 @@ class Matching:
     pairs : list of Pair
         In A's order of execution.
     only_a, only_b : list of Operation
-        Operators that matched nothing.
+        Operators without a counterpart.
     losses : Pair or None
-        The last numbers of both forward passes, where these did not match one another.
+        The operators of the last scalars of both forward passes, if these did not match one another.
     parameters : dict of str to (str, Rule)
-        A's parameters: the name in B, and the rule.
+        For each matched parameter of A, its name in B and the rule.
     parameters_only_a, parameters_only_b : list of str
+        Parameters without a counterpart.
     fused : list of Fused
-        Parameters of one run that are several in the other; their optimizers' states and updates are not compared.
+        Parameters that are fused in one run and split in the other; their optimizer states and updates are not
+        compared.
     """
 
     pairs: list[Pair] = field(default_factory=list)
@@ -115,7 +118,7 @@ class Matching:
     fused: list[Fused] = field(default_factory=list)
 
     def parameter_in_b(self, name: str) -> str | None:
-        """Return what B calls a parameter of A, or an optimizer's state of it; None if it has no counterpart."""
+        """Return B's name for a parameter of A, or for an optimizer state of it; None if it has no counterpart."""
         if name in self.parameters:
             return self.parameters[name][0]
         state, dot, parameter = name.partition(".")
@@ -123,7 +126,7 @@ class Matching:
 
     @property
     def rules(self) -> dict[Rule, int]:
-        """How many pairs each rule matched."""
+        """Number of pairs that each rule matched."""
         return dict(Counter(pair.rule for pair in self.pairs))
 
 
@@ -137,13 +140,13 @@ def match_steps(
     run_a, run_b : RunToCompare
     step_a, step_b : Step
     mapping : mapping of str to str, optional
-        Names or scopes of A and what they are called in B, chosen by a person.
+        Names or scopes of A and their counterparts in B, chosen by the user.
     """
     return _Matcher((run_a, run_b), (step_a, step_b), mapping or {}).match()
 
 
 class _Matcher:
-    """Matches one step: parameters by what identifies them, the forward pass, the other parameters, then the rest."""
+    """Matches one step: parameters that identify themselves, the forward pass, other parameters, then the rest."""
 
     def __init__(
         self, runs: tuple[RunToCompare, RunToCompare], steps: tuple[Step, Step], mapping: Mapping[str, str]
@@ -151,7 +154,7 @@ class _Matcher:
         self._runs, self._steps, self._mapping = runs, steps, mapping
         self._result = Matching()
         self._left_a, self._left_b = ({**step.weights, **step.data, **step.unseen} for step in steps)
-        # An optimizer's state is known by its weight; many states are alike.
+        # Optimizer states are identified by their weights; many states are alike.
         self._states_a, self._states_b = (
             {name: left.pop(name) for name in [name for name in left if name.partition(".")[2] in left]}
             for left in (self._left_a, self._left_b)
@@ -159,7 +162,7 @@ class _Matcher:
         self._b_of: dict[str, str] = {}
 
     def match(self) -> Matching:
-        """Return what was matched."""
+        """Return the matching."""
         self._match_parameters()
         self._match_phase(Phase.FORWARD)
         self._match_losses()
@@ -216,26 +219,28 @@ class _Matcher:
                     break
 
     def _match_parameters_by_readers(self) -> None:
-        """Match parameters that matched operators read as the same input."""
+        """Match parameters that matched operators read at the same input."""
         for pair in self._result.pairs:
-            for one, other in zip(pair.a.inputs, pair.b.inputs, strict=False):
-                known = one.name in self._left_a and other.name in self._left_b
-                if known and _same_size(self._runs[0], self._left_a[one.name], self._runs[1], self._left_b[other.name]):
-                    self._take(one.name, other.name, Rule.MODULE)
+            for slot_a, slot_b in zip(pair.a.inputs, pair.b.inputs, strict=False):
+                are_unmatched = slot_a.name in self._left_a and slot_b.name in self._left_b
+                if are_unmatched and _same_size(
+                    self._runs[0], self._left_a[slot_a.name], self._runs[1], self._left_b[slot_b.name]
+                ):
+                    self._take(slot_a.name, slot_b.name, Rule.MODULE)
 
     def _match_states(self) -> None:
-        """Match states whose weights match, under the names that PyTorch has for them."""
+        """Match states of matched weights, by PyTorch's names of the states."""
         of_b = {(plain_name(name.partition(".")[0]), name.partition(".")[2]): name for name in self._states_b}
         for name in list(self._states_a):
             state, _, weight = name.partition(".")
-            known = self._result.parameters.get(weight)
-            other = None if known is None else of_b.get((plain_name(state), known[0]))
-            if known is not None and other in self._states_b:
-                self._result.parameters[name] = (other, known[1])
+            counterpart = self._result.parameters.get(weight)
+            other = None if counterpart is None else of_b.get((plain_name(state), counterpart[0]))
+            if counterpart is not None and other in self._states_b:
+                self._result.parameters[name] = (other, counterpart[1])
                 del self._states_a[name], self._states_b[other]
 
     def _match_losses(self) -> None:
-        """Match the numbers from which both backward passes begin."""
+        """Match the scalars from which the backward passes start."""
         if not all(any(op.phase is Phase.BACKWARD for op in step.operations) for step in self._steps):
             return
         a, b = (_last_number(run, step) for run, step in zip(self._runs, self._steps, strict=True))
@@ -248,7 +253,7 @@ class _Matcher:
         aligner = _Aligner(self._runs, scopes, self._b_of, self._result.parameters)
         pairs, only_a, only_b = aligner.align(ops_a, ops_b)
         self._result.pairs += pairs
-        # What was matched tells how B calls modules whose parameters say nothing.
+        # Matched operators give B's names of modules that their parameters do not identify.
         scopes = _Scopes(self._result.parameters, self._result.pairs, self._steps, self._mapping)
         aligner = _Aligner(self._runs, scopes, self._b_of, self._result.parameters)
         pairs, only_a, only_b = aligner.align_by_module(only_a, only_b)
@@ -258,7 +263,7 @@ class _Matcher:
 
 
 def _drop(left: dict[str, int], states: dict[str, int], names: tuple[str, ...]) -> None:
-    """Leave out parameters, and optimizers' states of them."""
+    """Remove parameters and their optimizer states."""
     for name in names:
         del left[name]
     for state in [state for state in states if state.partition(".")[2] in names]:
@@ -273,13 +278,13 @@ def _by_key(
     take: Callable[[str, str, Rule], None],
     rule: Rule,
 ) -> None:
-    """Match what has the same key, in order, where both sides have equally many of it."""
+    """Match parameters with the same key, in order, if both runs have equally many of them."""
     groups: dict[Hashable, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for side, (run, left) in enumerate(zip(runs, (left_a, left_b), strict=True)):
         for name, row in left.items():
-            found = key(run, name, row)
-            if found is not None:
-                groups[found][side].append(name)
+            group_key = key(run, name, row)
+            if group_key is not None:
+                groups[group_key][side].append(name)
     for names_a, names_b in groups.values():
         if len(names_a) == len(names_b):
             for a, b in zip(names_a, names_b, strict=True):
@@ -288,7 +293,7 @@ def _by_key(
 
 
 def is_anonymous(name: str) -> bool:
-    """Return whether an input of the network has only a number for a name, as tensors that operators are given have."""
+    """Return whether the name of a network input is only a number, as for tensors of unknown origin (``input3``)."""
     return _ANONYMOUS.fullmatch(name) is not None
 
 
@@ -301,11 +306,11 @@ def _name_key(_run: RunToCompare, name: str, _row: int) -> Hashable | None:
 
 
 def _value_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
-    """Return what equal tensors have in common, whatever their layout; None for constant tensors."""
-    found = run.statistics(row)
-    if not run.is_known(row) or not (found["std"] > 0 or is_anonymous(name)):
+    """Return a key that equal tensors share in any layout; None for constant tensors that are not anonymous."""
+    statistics = run.statistics(row)
+    if not run.is_known(row) or not (statistics["std"] > 0 or is_anonymous(name)):
         return None
-    return (tuple(sorted(run.shape(row))), *(f"{found[name]:.5g}" for name in ("std", "min", "max", "abs_mean")))
+    return (tuple(sorted(run.shape(row))), *(f"{statistics[name]:.5g}" for name in ("std", "min", "max", "abs_mean")))
 
 
 def _structure_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
@@ -314,7 +319,7 @@ def _structure_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
 
 
 class _Scopes:
-    """Scopes of A in the words of B, learnt from parameters, and from operators that were matched already."""
+    """Translates scopes of A to names of B, according to matched parameters and operators."""
 
     def __init__(
         self,
@@ -328,41 +333,41 @@ class _Scopes:
             (scope_in_program(a)[1].split("/"), scope_in_program(b)[1].split("/"))
             for a, b in _scopes_matched(pairs, steps)
         ]
-        self._known = paths_in_b(same)
+        self._paths = paths_in_b(same)
         self._words = _words_in_b(same)
         for a, b in mapping.items():
-            self._known[a.strip("/").replace(".", "/")] = b.strip("/").replace(".", "/")
+            self._paths[a.strip("/").replace(".", "/")] = b.strip("/").replace(".", "/")
 
     def of_a(self, scope: str) -> str:
-        """Return a scope of A as B calls it; as it is if that is not known."""
+        """Return B's name for a scope of A; the scope unchanged if there is none."""
         lead, inner = scope_in_program(scope)
         parts = inner.split("/")
         for end in range(len(parts), 0, -1):
-            known = self._known.get("/".join(parts[:end]))
-            if known is not None:
-                return lead + "/".join([known, *(self._words.get(word, word) for word in parts[end:])])
+            path_in_b = self._paths.get("/".join(parts[:end]))
+            if path_in_b is not None:
+                return lead + "/".join([path_in_b, *(self._words.get(word, word) for word in parts[end:])])
         return scope
 
 
 def _words_in_b(paths: Sequence[tuple[list[str], list[str]]]) -> dict[str, str]:
-    """Return which part of a path in A is which in B, where all paths of equal length say the same."""
+    """Return B's name for each path component of A, if all paths of equal length agree on it."""
     words: dict[str, set[str]] = defaultdict(set)
     for parts_a, parts_b in paths:
         if len(parts_a) == len(parts_b):
             for a, b in zip(parts_a, parts_b, strict=True):
                 words[a].add(b)
-    return {a: found.pop() for a, found in words.items() if len(found) == 1}
+    return {a: words_b.pop() for a, words_b in words.items() if len(words_b) == 1}
 
 
 def _scopes_matched(pairs: Sequence[Pair], steps: tuple[Step, Step]) -> list[tuple[str, str]]:
-    """Return pairs of scopes of which most operators matched one another."""
+    """Return pairs of scopes whose operators mostly match one another."""
     sizes = [Counter(op.node.scope for op in step.operations) for step in steps]
     together = Counter((pair.a.node.scope, pair.b.node.scope) for pair in pairs)
     return [(a, b) for (a, b), amount in together.items() if amount > _MOST_OF * max(sizes[0][a], sizes[1][b])]
 
 
 def scope_in_program(scope: str) -> tuple[str, str]:
-    """Split a scope into what every run has (``Gradients/Default/``) and the module's path."""
+    """Split a scope into the prefix that every run has (``Gradients/Default/``) and the module's path."""
     lead = ""
     for word in ("Gradients/", "Optimizer/", "Default/"):
         if scope.startswith(word):
@@ -387,7 +392,7 @@ class _Aligner:
     def align(
         self, ops_a: Sequence[Operation], ops_b: Sequence[Operation]
     ) -> tuple[list[Pair], list[Operation], list[Operation]]:
-        """Return the pairs, and what matched nothing on either side."""
+        """Return the pairs, and the unmatched operators of A and of B."""
         pairs: list[Pair] = []
         self._containers = (_containers(ops_a), _containers(ops_b))
         gaps = [(list(ops_a), list(ops_b))]
@@ -401,7 +406,7 @@ class _Aligner:
     def align_by_module(
         self, ops_a: Sequence[Operation], ops_b: Sequence[Operation]
     ) -> tuple[list[Pair], list[Operation], list[Operation]]:
-        """Return the pairs of operators of one type in modules that are the same, and what matched nothing."""
+        """Return the pairs of operators of one type in matched modules, and the unmatched operators of A and of B."""
         pairs: list[Pair] = []
         gaps = [(list(ops_a), list(ops_b))]
         for rule, key in self._rules():
@@ -412,33 +417,33 @@ class _Aligner:
 
     def _rules(self) -> list[tuple[Rule, Callable[[Operation, int], Hashable | None]]]:
         return [
-            (Rule.NAME, lambda op, side: (op.name, found) if (found := self._values(op, side)) else None),
+            (Rule.NAME, lambda op, side: (op.name, values_key) if (values_key := self._values(op, side)) else None),
             (Rule.VALUES, self._values),
             (Rule.NAME, lambda op, _: (op.name, self._shape(op, _))),
             (Rule.NAME_WITHOUT_COUNTERS, lambda op, _: (_COUNTER.sub("", op.name), self._shape(op, _))),
             (Rule.MODULE, lambda op, side: (self._module(op, side), self._shape(op, side))),
             (Rule.MODULE, self._updated),
             (Rule.STRUCTURE, lambda op, side: (self._type(op, side), self._shape(op, side))),
-            # One name and two shapes: the operator itself was changed. Of gradients the shapes follow from that.
+            # Same name, different shapes: the operator was changed. Shapes of gradients only follow from that.
             (Rule.NAME, lambda op, _: op.name if op.phase is not Phase.BACKWARD else None),
         ]
 
     def _updated(self, op: Operation, side: int) -> Hashable | None:
-        """Return the weight that an optimizer's operator writes, as B calls it; optimizers have many names."""
+        """Return B's name of the weight that an optimizer's operator writes, since names of such operators vary."""
         written = [slot.name for slot in op.outputs if slot.is_parameter]
         if op.phase is not Phase.UPDATE or not written:
             return None
         if side == 1:
             return ("updates", min(written, key=len))
-        known = self._parameters.get(min(written, key=len))
-        return None if known is None else ("updates", known[0])
+        counterpart = self._parameters.get(min(written, key=len))
+        return None if counterpart is None else ("updates", counterpart[0])
 
     def _module(self, op: Operation, side: int) -> Hashable:
         scope = self._scopes.of_a(op.node.scope) if side == 0 else op.node.scope
         return (scope_in_program(scope), self._type(op, side))
 
     def _type(self, op: Operation, side: int) -> str:
-        """Return an operator's type in the words of all frameworks; what a container computes itself has no type."""
+        """Return an operator's framework-independent type; all module calls of containers have the same."""
         is_container = op.type[:1].isupper() and op.node.scope in self._containers[side]
         if is_container and self._runs[side].analysis.dump.metadata.by_agent:
             return "container grad" if op.type.endswith("Grad") else "container"
@@ -450,7 +455,7 @@ class _Aligner:
         return tuple(tuple(sorted(shape)) for shape in shapes)
 
     def _values(self, op: Operation, side: int) -> Hashable | None:
-        """Return the hashes of what an operator put out, if these tell it from others."""
+        """Return the hashes of an operator's outputs, if these distinguish it from other operators."""
         run = self._runs[side]
         rows = [slot.row for slot in op.outputs if slot.row != NO_ROW]
         if not rows or any(run.table.rows["count"][row] < 8 or run.table.rows["std"][row] == 0 for row in rows):
@@ -490,19 +495,19 @@ class _Aligner:
         self._b_of[a.name] = b.name
 
     def _is_evident(self, a: Operation, b: Operation) -> bool:
-        """Return whether two operators of one type and shape read the same, or put out nearly the same."""
+        """Return whether two operators of one type and shape have the same inputs or nearly equal outputs."""
         if len(a.inputs) == len(b.inputs):
-            known = [
-                (self._parameters[one.name][0] if one.is_parameter else self._b_of[one.name]) == other.name
-                for one, other in zip(a.inputs, b.inputs, strict=True)
-                if one.name in (self._parameters if one.is_parameter else self._b_of)
+            matches = [
+                (self._parameters[slot_a.name][0] if slot_a.is_parameter else self._b_of[slot_a.name]) == slot_b.name
+                for slot_a, slot_b in zip(a.inputs, b.inputs, strict=True)
+                if slot_a.name in (self._parameters if slot_a.is_parameter else self._b_of)
             ]
-            if known:
-                return all(known)
+            if matches:
+                return all(matches)
         run_a, run_b = self._runs
-        for one, other in zip(a.outputs, b.outputs, strict=False):
-            found = difference(run_a, one.row, run_b, other.row, only_statistics=True)
-            if found is not None and found.relative < _NEAR:
+        for slot_a, slot_b in zip(a.outputs, b.outputs, strict=False):
+            diff = difference(run_a, slot_a.row, run_b, slot_b.row, only_statistics=True)
+            if diff is not None and diff.relative < _NEAR:
                 return True
         return False
 
@@ -513,22 +518,25 @@ class _Aligner:
         rule: Rule,
         pairs: list[Pair],
     ) -> list[tuple[list[Operation], list[Operation]]]:
-        """Match what ran in another order, where no other operator has the key."""
+        """Match operators that ran in a different order, if their keys are unique."""
         by_a = _once([op for gap, _ in gaps for op in gap], 0, key)
         by_b = _once([op for _, gap in gaps for op in gap], 1, key)
-        found = sorted(((by_a[one], by_b[one]) for one in by_a.keys() & by_b.keys()), key=lambda both: both[0].position)
-        for one, other in found:
-            self._pair(one, other, rule, pairs)
-        taken = {op for both in found for op in both}
+        matched = sorted(
+            ((by_a[unique_key], by_b[unique_key]) for unique_key in by_a.keys() & by_b.keys()),
+            key=lambda both: both[0].position,
+        )
+        for op_a, op_b in matched:
+            self._pair(op_a, op_b, rule, pairs)
+        taken = {op for both in matched for op in both}
         return [([op for op in a if op not in taken], [op for op in b if op not in taken]) for a, b in gaps]
 
     def _same_inputs(
         self, gaps: list[tuple[list[Operation], list[Operation]]], pairs: list[Pair]
     ) -> list[tuple[list[Operation], list[Operation]]]:
-        """Match operators of one type that read the same tensors, in order of execution, so that one leads to others.
+        """Match operators of one type that read the same tensors, in order of execution, so that matches propagate.
 
-        Operators that have the same inputs as others of their type are matched if they have the same names but for
-        counters, too.
+        If several operators of one type have the same inputs, their scopes, and their names without counters, must be
+        equal, too.
         """
         readers_a, readers_b = _Readers(), _Readers()
         for ops_a, ops_b in gaps:
@@ -548,14 +556,14 @@ class _Aligner:
         return [([op for op in a if op not in taken], [op for op in b if op not in taken]) for a, b in gaps]
 
     def _inputs_in_b(self, inputs: _Inputs) -> _Inputs | None:
-        """Return what B calls the inputs of an operator of A; None if there are none, or one has no counterpart."""
-        found = []
+        """Return B's names of an operator's inputs; None if it has no inputs, or one has no counterpart."""
+        inputs_b = []
         for name, index, is_parameter in inputs:
-            known = self._parameters.get(name, ("",))[0] if is_parameter else self._b_of.get(name)
-            if not known:
+            name_b = self._parameters.get(name, ("",))[0] if is_parameter else self._b_of.get(name)
+            if not name_b:
                 return None
-            found.append((known, index, is_parameter))
-        return tuple(found) or None
+            inputs_b.append((name_b, index, is_parameter))
+        return tuple(inputs_b) or None
 
     def _are_named_alike(self, group_a: list[Operation], group_b: list[Operation]) -> bool:
         names_a, names_b = (
@@ -569,7 +577,7 @@ _Inputs = tuple[tuple[str, int, bool], ...]
 
 
 class _Readers:
-    """Operators by their type, the shapes of their outputs, and what they read."""
+    """Operators by their type, the shapes of their outputs, and their inputs."""
 
     def __init__(self) -> None:
         self.groups: dict[tuple[str, Hashable, _Inputs], list[Operation]] = defaultdict(list)
@@ -581,23 +589,23 @@ class _Readers:
 
 
 def _keys(ops: Sequence[Operation], side: int, key: Callable[[Operation, int], Hashable | None]) -> list[Hashable]:
-    """Return the keys of operators; one without a key has one of its own."""
-    return [found if (found := key(op, side)) is not None else (side, index) for index, op in enumerate(ops)]
+    """Return the keys of operators; an operator without a key gets a unique one."""
+    return [op_key if (op_key := key(op, side)) is not None else (side, index) for index, op in enumerate(ops)]
 
 
 def precisions(run_a: RunToCompare, run_b: RunToCompare, pairs: Sequence[Pair]) -> tuple[str, str] | None:
-    """Return the element types in which the runs compute, if most matrix products of one are of another type.
+    """Return the element types of most matrix products of A and of B, if these differ.
 
     Parameters
     ----------
     run_a, run_b : RunToCompare
     pairs : sequence of Pair
-        Of a step.
+        Pairs of one step.
 
     Returns
     -------
     tuple of (str, str) or None
-        None if most matrix products have the same type in both.
+        None if the types are the same, or no combination of types has a majority.
     """
     types = Counter(
         (run_a.dtype(pair.a.outputs[0].row), run_b.dtype(pair.b.outputs[0].row))
@@ -612,7 +620,7 @@ def precisions(run_a: RunToCompare, run_b: RunToCompare, pairs: Sequence[Pair]) 
 
 
 def _last_number(run: RunToCompare, step: Step) -> Operation | None:
-    """Return the last operator of a forward pass whose first output is one floating-point number."""
+    """Return the last operator of the forward pass whose first output is a floating-point scalar."""
     backward = min((op.position for op in step.operations if op.phase is Phase.BACKWARD), default=len(step.operations))
     for op in reversed(step.operations[:backward]):
         row = op.outputs[0].row if op.outputs else NO_ROW
@@ -622,23 +630,23 @@ def _last_number(run: RunToCompare, step: Step) -> Operation | None:
 
 
 def _containers(ops: Sequence[Operation]) -> frozenset[str]:
-    """Return the scopes that have operators in scopes of their own."""
-    found = set()
+    """Return the scopes whose nested scopes contain operators."""
+    scopes = set()
     for op in ops:
         scope = op.node.scope
         while "/" in scope:
             scope = scope.rpartition("/")[0]
-            found.add(scope)
-    return frozenset(found)
+            scopes.add(scope)
+    return frozenset(scopes)
 
 
 def _once(
     ops: Sequence[Operation], side: int, key: Callable[[Operation, int], Hashable | None]
 ) -> dict[Hashable, Operation]:
-    """Return the operators whose key no other has."""
+    """Return the operators with unique keys."""
     groups: dict[Hashable, list[Operation]] = defaultdict(list)
     for op in ops:
-        found = key(op, side)
-        if found is not None:
-            groups[found].append(op)
-    return {found: group[0] for found, group in groups.items() if len(group) == 1}
+        op_key = key(op, side)
+        if op_key is not None:
+            groups[op_key].append(op)
+    return {op_key: group[0] for op_key, group in groups.items() if len(group) == 1}

@@ -1,8 +1,8 @@
-"""How far two tensors are apart: from their elements where both sides have them, else what their statistics prove.
+"""Difference of two tensors: from their elements if both runs have them, otherwise a lower bound from statistics.
 
-Errors are norms of the difference: ``relative`` is ``‖a − b‖ / max(‖a‖, ‖b‖)`` over the elements that are finite on
-both sides. From statistics only a lower bound follows, by the reverse triangle inequality: ``‖a − b‖ ≥ |‖a‖ − ‖b‖|``,
-and as the mean is a linear form, ``‖a − b‖ ≥ √n · |mean(a) − mean(b)|``.
+Errors are norms of the difference: ``relative`` is ``‖a − b‖ / max(‖a‖, ‖b‖)`` over the elements that are finite in
+both tensors. Statistics give a lower bound, by the reverse triangle inequality: ``‖a − b‖ ≥ |‖a‖ − ‖b‖|``, and, since
+the mean is a linear form, ``‖a − b‖ ≥ √n · |mean(a) − mean(b)|``.
 """
 
 from __future__ import annotations
@@ -40,55 +40,55 @@ UNIT_ROUNDOFF = {
 
 _MOST_LAYOUT_DIMENSIONS = 5
 _TELLING = ("l2_norm", "mean", "abs_mean", "std", "min", "max")
-"""Statistics of which at least one must be bounded on both sides for tensors without values to be compared."""
+"""Statistics; to compare tensors without values, at least one must be bounded in both runs."""
 
 _COARSE = 1e-6
-"""Relative difference of statistics from which on elements differ for certain; others compute them in float32."""
+"""Relative difference of statistics above which elements certainly differ; other tools compute them in float32."""
 
 _SUMMED = 1e-12
-"""Relative difference of statistics of equal tensors."""
+"""Relative difference that statistics of equal tensors may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorDifference:
-    """How far two tensors are apart.
+    """The difference of two tensors.
 
     Attributes
     ----------
     is_bit_equal : bool
-        Whether all elements are known to be the same, of the same element type.
+        Whether all elements are known to be equal, and of the same element type.
     are_bits_known : bool
-        Whether that could be decided, from elements or from hashes of them.
+        Whether bit equality could be decided, from elements, hashes or statistics.
     from_values : bool
-        Whether the elements were compared; else the numbers are lower bounds from statistics, and NaN where statistics
-        say nothing.
+        Whether elements or hashes were compared; otherwise the numbers are lower bounds from statistics, or NaN where
+        statistics give none.
     relative : float
-        Norm of the difference over the larger norm; 0 for equal tensors, infinite where one side has NaN or infinite
-        elements that the other has not.
+        Norm of the difference over the larger norm; 0 for equal tensors, infinite if their NaN or infinite elements
+        differ.
     absolute : float
         Norm of the difference.
     max_absolute, max_relative : float
-        Largest difference of an element, and largest relative to the larger of the two elements.
+        Largest difference of two elements, absolute and relative to the larger of the two.
     cosine : float
-        Cosine of the angle between both as vectors.
+        Cosine of the angle between the two tensors as vectors.
     norm_ratio : float
         ``‖b‖ / ‖a‖``.
     over_1, over_5 : float
         Share of elements whose relative difference is above 1 ‰ and 5 ‰.
     max_ulps : float
-        Largest difference of an element in units in the last place of the narrower element type.
+        Largest difference of two elements in units in the last place of the narrower element type.
     norm, spread : float
-        The larger norm of the two, and the larger norm around the mean.
+        The larger of the two norms, and of the two norms around the mean.
     shapes : tuple of (tuple of int, tuple of int)
     dtypes : tuple of (str, str)
     layout : str
-        How the axes of B were ordered to fit A, such as ``NHWC`` or ``transposed``; empty where nothing was needed.
+        How the axes of B were reordered to fit A, such as ``NHWC`` or ``transposed``; empty if they fit already.
     has_equal_non_finite : bool
-        Whether both have NaN or infinite elements, at the same places.
+        Whether both have NaN or infinite elements, at the same positions.
     count : int
-        Elements of A.
+        Number of elements of A.
     rows : tuple of (int, int)
-        Rows of their statistics; `NO_ROW` for elements that were compared without any.
+        Rows of their statistics; `NO_ROW` if they were compared without statistics.
     """
 
     is_bit_equal: bool
@@ -114,7 +114,7 @@ class TensorDifference:
 
     @property
     def roundoff(self) -> float:
-        """Unit roundoff of the narrower element type; 0 for integers and truth values."""
+        """Unit roundoff of the narrower element type; 0 for integers and booleans."""
         return max(UNIT_ROUNDOFF.get(dtype, 0.0) for dtype in self.dtypes)
 
     @property
@@ -124,7 +124,7 @@ class TensorDifference:
 
     @property
     def spread_relative(self) -> float:
-        """Norm of the difference over the norm around the mean, which is what normalisations amplify."""
+        """Norm of the difference over the norm around the mean: the error that normalisations amplify."""
         return self.absolute / self.spread if self.spread > 0 else self.relative
 
 
@@ -142,17 +142,17 @@ def difference(
     row_a, row_b : int
         Rows of their statistics.
     only_statistics : bool
-        Whether elements are not read.
+        Whether to compare statistics only, without reading elements.
 
     Returns
     -------
     TensorDifference or None
-        None if nothing is known of one of them.
+        None if nothing is known about one of them.
     """
     if row_a == NO_ROW or row_b == NO_ROW or not run_a.is_known(row_a) or not run_b.is_known(row_b):
         return None
-    found = _difference(run_a, row_a, run_b, row_b, only_statistics=only_statistics)
-    return None if found is None else replace(found, rows=(row_a, row_b))
+    diff = _difference(run_a, row_a, run_b, row_b, only_statistics=only_statistics)
+    return None if diff is None else replace(diff, rows=(row_a, row_b))
 
 
 def _difference(
@@ -174,24 +174,25 @@ def _difference(
 def difference_of_fused(
     run_whole: RunToCompare, row: int, run_parts: RunToCompare, rows: Sequence[int], *, is_transposed: bool
 ) -> TensorDifference | None:
-    """Compare a tensor with those that are its rows.
+    """Compare a fused tensor with its parts, the tensors that are its rows.
 
     Parameters
     ----------
     run_whole, run_parts : RunToCompare
+        The runs of the fused tensor and of its parts.
     row : int
-        Of the fused tensor.
+        Row of the fused tensor's statistics.
     rows : sequence of int
-        Of its parts, in order.
+        Rows of the statistics of its parts, in order.
     is_transposed : bool
-        Whether the fused tensor lies transposed.
+        Whether the fused tensor is stored transposed.
 
     Returns
     -------
     TensorDifference or None
-        None if the elements of one of them cannot be read.
+        None if the elements of any of them cannot be read.
     """
-    whole, parts = run_whole.values(row), [run_parts.values(one) for one in rows]
+    whole, parts = run_whole.values(row), [run_parts.values(part_row) for part_row in rows]
     read = [part for part in parts if part is not None]
     if whole is None or len(read) < len(parts):
         return None
@@ -208,26 +209,26 @@ def compare_values(
     Parameters
     ----------
     a, b : float64 array
-        Of equal shape, or of equal axes in another order.
+        Of equal shape, or with the same axes in a different order.
     dtypes : tuple of (str, str)
         Element types in which they were stored.
     """
     shapes = (a.shape, b.shape)
     b, layout = _fit(a, b)
-    one, other = a.reshape(-1), b.reshape(-1)
-    finite = np.isfinite(one) & np.isfinite(other)
+    flat_a, flat_b = a.reshape(-1), b.reshape(-1)
+    finite = np.isfinite(flat_a) & np.isfinite(flat_b)
     whole = bool(finite.all())
-    same_non_finite = whole or bool(np.array_equal(one[~finite], other[~finite], equal_nan=True))
+    same_non_finite = whole or bool(np.array_equal(flat_a[~finite], flat_b[~finite], equal_nan=True))
     if not whole:
-        one, other = one[finite], other[finite]
+        flat_a, flat_b = flat_a[finite], flat_b[finite]
     with np.errstate(all="ignore"):
-        apart = np.abs(one - other)
-        larger = np.maximum(np.abs(one), np.abs(other))
+        apart = np.abs(flat_a - flat_b)
+        larger = np.maximum(np.abs(flat_a), np.abs(flat_b))
         relatives = np.divide(apart, larger, out=np.zeros_like(apart), where=larger > 0)
-        norm_a, norm_b = _norm(one), _norm(other)
+        norm_a, norm_b = _norm(flat_a), _norm(flat_b)
         norm, absolute = max(norm_a, norm_b), _norm(apart)
-        dot = float(np.dot(one / norm_a, other / norm_b)) if norm_a and norm_b else math.nan
-    spread = max(_spread(one, norm_a), _spread(other, norm_b))
+        dot = float(np.dot(flat_a / norm_a, flat_b / norm_b)) if norm_a and norm_b else math.nan
+    spread = max(_spread(flat_a, norm_a), _spread(flat_b, norm_b))
     unit = max(UNIT_ROUNDOFF.get(dtype, 0.0) for dtype in dtypes)
     relative = absolute / norm if norm else 0.0
     return TensorDifference(
@@ -275,7 +276,7 @@ def _long(shape: tuple[int, ...]) -> list[int]:
 
 
 def _fit(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
-    """Order the axes of B as those of A are; where several orders fit, the one whose values are nearest."""
+    """Reorder the axes of B to fit A; if several orders fit, take the one with the nearest values."""
     if a.shape == b.shape or a.ndim != b.ndim or a.ndim > _MOST_LAYOUT_DIMENSIONS:
         return b.reshape(a.shape) if a.shape != b.shape and _long(a.shape) == _long(b.shape) else _squeezed(a, b), ""
     orders = [
@@ -300,15 +301,16 @@ def _layout_name(axes: tuple[int, ...]) -> str:
 
 
 def in_layout(b: NDArray[Any], shape: tuple[int, ...], layout: str) -> NDArray[Any]:
-    """Return B's elements with the axes ordered as a comparison has found them to fit A; a view where that is possible.
+    """Return B with its axes reordered to fit A, as a comparison determined; a view if possible.
 
     Parameters
     ----------
     b : array
+        Elements of B.
     shape : tuple of int
-        Of A.
+        Shape of A.
     layout : str
-        As in `TensorDifference`.
+        Layout of the comparison's `TensorDifference`.
     """
     axes = {"NHWC": (0, 3, 1, 2), "transposed": (1, 0)}.get(layout)
     if layout.startswith("axes "):
@@ -322,8 +324,8 @@ def _equal(
     shapes: tuple[tuple[int, ...], tuple[int, ...]],
     dtypes: tuple[str, str],
 ) -> TensorDifference:
-    found = run.statistics(row)
-    norm, spread, n = _number(found["l2_norm"]), _number(found["std"]), found["count"]
+    statistics = run.statistics(row)
+    norm, spread, n = _number(statistics["l2_norm"]), _number(statistics["std"]), statistics["count"]
     return TensorDifference(
         is_bit_equal=True,
         are_bits_known=True,
@@ -341,7 +343,7 @@ def _equal(
         spread=spread * math.sqrt(max(n - 1, 0)),
         shapes=shapes,
         dtypes=dtypes,
-        has_equal_non_finite=found["nan_count"] + found["neg_inf_count"] + found["pos_inf_count"] > 0,
+        has_equal_non_finite=statistics["nan_count"] + statistics["neg_inf_count"] + statistics["pos_inf_count"] > 0,
         count=int(n),
     )
 
@@ -401,10 +403,10 @@ def _is_bounded(bounds: tuple[float, float]) -> bool:
 
 
 def _apart(a: _Bounds, b: _Bounds, name: str) -> float:
-    """Return by how much a statistic differs at least; 0 where it is not known."""
+    """Return by how much a statistic differs at least; 0 if that is unknown."""
     (low_a, high_a), (low_b, high_b) = a[name], b[name]
     apart = max(low_a - high_b, low_b - high_a)
-    # Sums of statistics are taken in different orders.
+    # The sums of statistics may have been added up in different orders.
     return apart if apart > _SUMMED * max(map(abs, (low_a, high_a, low_b, high_b))) else 0.0
 
 

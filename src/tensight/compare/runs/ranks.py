@@ -1,4 +1,4 @@
-"""What differs on a rank because it came from another one that differs."""
+"""Differences that a rank received from another rank."""
 
 from __future__ import annotations
 
@@ -20,34 +20,42 @@ _ORDER = (
     Finding.BACKWARD,
     Finding.UPDATE,
 )
-"""Findings in the order in which a step comes to them."""
+"""Findings in the order in which they occur in a step."""
 
 
 def across_ranks(results: Sequence[RunComparison]) -> None:
-    """Have results say that an operator to which all ranks contribute differs because another rank does.
+    """Attribute the difference of a collective operator to the rank that differed first.
 
-    The operator's inputs on its own rank agree, so it seems to be the first that differs. Where no rank differs before,
-    it is: the ranks themselves may be put together in another way.
+    The inputs of the collective on its own rank agree, so it seems to be the first operator that differs. If no other
+    rank differs before, it is: the collective itself may combine the ranks differently.
 
     Parameters
     ----------
     results : sequence of RunComparison
-        Of ranks of the same two runs; they are changed.
+        Results of the ranks of the same two runs; modified in place.
     """
-    own = [one for one in results if one.finding in _ORDER and not _is_put_together(one)]
+    candidates = [result for result in results if result.finding in _ORDER and not _is_put_together(result)]
     for result in results:
         if not _is_put_together(result):
             continue
-        earlier = [one for one in own if one.rank != result.rank and _when(one) <= _when(result)]
+        earlier = [
+            candidate for candidate in candidates if candidate.rank != result.rank and _when(candidate) <= _when(result)
+        ]
         if earlier:
             origin = min(earlier, key=_when)
             result.verdict, result.finding, result.from_rank = origin.verdict, Finding.ANOTHER_RANK, origin.rank
 
 
 def first_of_all(results: Sequence[RunComparison]) -> RunComparison:
-    """Return the result that a person is to read first: of the verdicts the worst, of several the earliest."""
+    """Return the result to read first: the one with the worst verdict; of several, the earliest."""
     return min(
-        results, key=lambda one: (one.verdict.severity, one.finding is Finding.ANOTHER_RANK, _when(one), one.rank)
+        results,
+        key=lambda result: (
+            result.verdict.severity,
+            result.finding is Finding.ANOTHER_RANK,
+            _when(result),
+            result.rank,
+        ),
     )
 
 
@@ -56,6 +64,6 @@ def _is_put_together(result: RunComparison) -> bool:
 
 
 def _when(result: RunComparison) -> tuple[int, int]:
-    """Return when a result found something: the step, and the order of the finding within it."""
+    """Return the step of a finding, and the order of the finding within the step."""
     index = _ORDER.index(result.finding) if result.finding in _ORDER else len(_ORDER)
     return result.step or 0, index

@@ -1,4 +1,4 @@
-"""What the comparison of two runs found."""
+"""The result of a comparison of two runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Finding(Enum):
-    """What a comparison of two runs ended with."""
+    """How a comparison of two runs ended."""
 
     NOTHING = "nothing"
     NOTHING_IN_COMMON = "nothing in common"
@@ -31,14 +31,14 @@ class Finding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ComparedTensor:
-    """A parameter or an input of the network on both sides.
+    """A parameter or an input of the network in both runs.
 
     Attributes
     ----------
     name_a, name_b : str
     rule : Rule
     difference : TensorDifference or None
-        None if nothing is known of one of them.
+        None if nothing is known about one of them.
     agrees : bool
         Whether the two are equal up to rounding to the narrower element type.
     """
@@ -52,7 +52,7 @@ class ComparedTensor:
 
 @dataclass(slots=True)
 class RunComparison:
-    """What the comparison of one rank of two runs found.
+    """The result of comparing one rank of two runs.
 
     Attributes
     ----------
@@ -60,28 +60,29 @@ class RunComparison:
     verdict : Verdict
     finding : Finding
     step : int or None
-        The step in which the finding is, counted from 1.
+        Step of the finding, counted from 1.
     first : Compared or None
         The first operator whose inputs agree and whose output does not.
     tensors : list of ComparedTensor
-        The weights or inputs that differ, where these are the finding.
+        The weights or inputs that differ, if these are the finding.
     weights, data : list of ComparedTensor
         The proof of alignment: weights before the first step and the inputs of the network in it.
     steps : list of StepComparison
         The steps that were compared; none after the finding.
     matching : Matching
-        Of the last step that was compared.
+        Matching of the last step that was compared.
     first_bit : Compared or None
-        The first operator whose inputs are bit-equal and whose output is not, wherever rounding may explain it.
+        The first operator whose inputs are bit-equal and whose output is not, even if rounding explains it.
     first_bit_step : int or None
+        Step of this operator, counted from 1.
     parts : tuple of (int, int) or None
-        In how many parts A and B worked on each batch, if that differs.
+        Number of parts into which A and B split each batch, if these differ.
     precisions : tuple of (str, str) or None
         Element types of most matrix products of A and of B, if these differ.
     only_steps_a, only_steps_b : tuple of int
         Steps that the other run does not have.
     from_rank : int or None
-        The rank that differs before this one, and contributes to the first operator that differs on this one.
+        Rank that differs before this one and contributes to the first operator that differs on this one.
     """
 
     rank: int
@@ -104,7 +105,7 @@ class RunComparison:
 
     @property
     def is_bit_equal(self) -> bool:
-        """Whether nothing that was compared is known to differ in a bit."""
+        """Whether the runs are the same, and no compared output is known to differ in a bit."""
         return self.verdict is Verdict.SAME and not any(
-            one.differs_in_bits for step in self.steps for one in step.compared
+            compared.differs_in_bits for step in self.steps for compared in step.compared
         )

@@ -1,7 +1,7 @@
-"""A batch that one of two runs works on in parts, whose gradients add up.
+"""Batches that one of two runs splits into parts, such as micro-batches, whose gradients add up.
 
-Every module is called once for each part, so the forward passes cannot be compared call by call; but gradients of
-weights and updates are the same up to rounding.
+Every module is called once for each part, so the forward passes cannot be compared call by call; but weight gradients
+and updates are the same up to rounding.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _CALL = re.compile(r"_op\d+(?=_input_\d+$)")
 _SAME = 1e-5
-"""Relative difference of statistics of the same batch."""
+"""Relative difference that statistics of the same batch may have."""
 
 
 def parts_of_batches(run_a: RunToCompare, step_a: Step, run_b: RunToCompare, step_b: Step) -> tuple[int, int] | None:
-    """Return in how many parts each run worked on the batch of a step.
+    """Return the number of parts into which each run split the batch of a step.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def parts_of_batches(run_a: RunToCompare, step_a: Step, run_b: RunToCompare, ste
     Returns
     -------
     tuple of (int, int) or None
-        None if they are equally many, or the parts are not those of the same batch.
+        None if the numbers are equal, or the parts do not form the same batch.
     """
     calls_a, calls_b = _calls(step_a.data), _calls(step_b.data)
     counts = None
@@ -52,7 +52,7 @@ def parts_of_batches(run_a: RunToCompare, step_a: Step, run_b: RunToCompare, ste
 
 
 def keep_what_adds_up(matching: Matching) -> None:
-    """Leave only pairs of gradients of weights and of updates in a matching."""
+    """Keep only pairs of weight gradients and of updates in a matching."""
     kept = [pair for pair in matching.pairs if _adds_up(pair)]
     left = [pair for pair in matching.pairs if not _adds_up(pair)]
     matching.pairs[:] = kept
@@ -66,7 +66,7 @@ def _adds_up(pair: Pair) -> bool:
 
 
 def _calls(data: Mapping[str, int]) -> dict[str, list[int]]:
-    """Return the rows of the calls' inputs by name without the number of the call."""
+    """Return the rows of the inputs of all calls, by name without the number of the call."""
     calls: dict[str, list[int]] = defaultdict(list)
     for name, row in data.items():
         calls[_CALL.sub("", name)].append(row)
@@ -76,10 +76,10 @@ def _calls(data: Mapping[str, int]) -> dict[str, list[int]]:
 def _is_same_batch(run_a: RunToCompare, rows_a: list[int], run_b: RunToCompare, rows_b: list[int]) -> bool:
     shapes = []
     for run, rows in ((run_a, rows_a), (run_b, rows_b)):
-        found = [run.shape(row) for row in rows]
-        if any(not shape or shape[1:] != found[0][1:] for shape in found):
+        part_shapes = [run.shape(row) for row in rows]
+        if any(not shape or shape[1:] != part_shapes[0][1:] for shape in part_shapes):
             return False
-        shapes.append((sum(shape[0] for shape in found), *found[0][1:]))
+        shapes.append((sum(shape[0] for shape in part_shapes), *part_shapes[0][1:]))
     if shapes[0] != shapes[1]:
         return False
     sums = [_sums(run, rows) for run, rows in ((run_a, rows_a), (run_b, rows_b))]
@@ -87,16 +87,16 @@ def _is_same_batch(run_a: RunToCompare, rows_a: list[int], run_b: RunToCompare, 
 
 
 def _are_all_equal(run_a: RunToCompare, rows_a: list[int], run_b: RunToCompare, rows_b: list[int]) -> bool:
-    """Return whether every call was given the same tensor, such as positions."""
+    """Return whether every call received the same tensor, such as positions."""
     rows = [*((run_a, row) for row in rows_a), *((run_b, row) for row in rows_b)]
     return len({(run.shape(row), run.statistics(row)["l2_norm"]) for run, row in rows}) == 1
 
 
 def _sums(run: RunToCompare, rows: list[int]) -> list[float]:
-    """Return what adds up over the parts of a batch."""
-    found = [run.statistics(row) for row in rows]
+    """Return statistics that add up over the parts of a batch."""
+    statistics = [run.statistics(row) for row in rows]
     return [
-        sum(one["l2_norm"] ** 2 for one in found),
-        sum(one["abs_mean"] * one["count"] for one in found),
-        sum(one["zero_count"] for one in found),
+        sum(part["l2_norm"] ** 2 for part in statistics),
+        sum(part["abs_mean"] * part["count"] for part in statistics),
+        sum(part["zero_count"] for part in statistics),
     ]

@@ -1,4 +1,4 @@
-"""The steps of a run as a comparison reads them: operators in order of execution, each with what it read and wrote."""
+"""The steps of a run for a comparison: operators in order of execution, each with its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tensight.graph import Graph, Node
 
 NO_ROW = -1
-"""In place of a row: nothing is known of the tensor."""
+"""Used instead of a row if nothing is known about the tensor."""
 
 
 class Phase(Enum):
@@ -51,11 +51,11 @@ class Slot:
     name : str
         Name of the node that produced it.
     index : int
-        Output of that node.
+        Index of the node's output.
     row : int
         Row of the run's statistics; `NO_ROW` if nothing is known.
     is_parameter : bool
-        Whether the node is a parameter, a state of the optimizer or an input of the network.
+        Whether the node is a parameter, an optimizer state or an input of the network.
     """
 
     name: str
@@ -73,9 +73,9 @@ class Operation:
     node : Node
     phase : Phase
     position : int
-        Place in the order of execution of the step, from 0.
+        Position in the step's order of execution, from 0.
     inputs, outputs : tuple of Slot
-        Of an optimizer without outputs the outputs are the parameters and states that it wrote.
+        Tensors that it read and wrote. An optimizer without outputs has the parameters and states that it wrote.
     """
 
     node: Node
@@ -112,7 +112,7 @@ class Step:
     data : mapping of str to int
         Row of each input of the network.
     unseen : mapping of str to int
-        Row of each value that operators of the step read and that may have been computed where nobody looked.
+        Row of each value that operators of the step read and that unobserved code may have computed.
     """
 
     iteration: int
@@ -124,7 +124,7 @@ class Step:
 
 
 class RunToCompare:
-    """One rank of a run, opened for a comparison.
+    """One rank of a run, opened for comparison.
 
     Parameters
     ----------
@@ -163,11 +163,11 @@ class RunToCompare:
         return _StepReader(self, iteration).read()
 
     def rows_at(self, iteration: int) -> Sequence[int]:
-        """Return the rows of an iteration; -1 is before the first."""
+        """Return the rows of an iteration; iteration -1 is the state before the first."""
         return self._rows.get(iteration, ())
 
     def is_known(self, row: int) -> bool:
-        """Return whether there is anything to compare in a row."""
+        """Return whether a row has statistics to compare."""
         return row != NO_ROW and int(self.table.rows["state"][row]) in (KNOWN, RECORDED)
 
     def shape(self, row: int) -> tuple[int, ...]:
@@ -194,11 +194,11 @@ class RunToCompare:
 
     def statistics(self, row: int) -> dict[str, float]:
         """Return the statistics of a row by name."""
-        found = self.table.rows[row]
-        return {name: float(found[name]) for name in STATISTICS if name != "content_hash"}
+        record = self.table.rows[row]
+        return {name: float(record[name]) for name in STATISTICS if name != "content_hash"}
 
     def bounds(self, row: int) -> dict[str, tuple[float, float]]:
-        """Return the smallest and the largest value that each statistic of a row can have; NaN where there is none."""
+        """Return the lower and upper bound of each statistic of a row; NaN where there is none."""
         return {name: (float(low[row]), float(high[row])) for name, (low, high) in self._bounds.items()}
 
     @cached_property
@@ -206,7 +206,7 @@ class RunToCompare:
         return {name: self.table.bounds(name) for name in BOUNDED if name != "non_finite_count"}
 
     def content_hash(self, row: int) -> int:
-        """Return the hash of the elements; 0 if none was taken."""
+        """Return the hash of the elements; 0 if none was computed."""
         return int(self.table.rows["content_hash"][row]) if int(self.table.rows["state"][row]) == KNOWN else 0
 
     @cached_property
@@ -216,7 +216,7 @@ class RunToCompare:
 
     @cached_property
     def trained(self) -> frozenset[str]:
-        """Parameters that an optimizer writes, with their states."""
+        """Parameters that an optimizer writes, and their optimizer states."""
         names: set[str] = set()
         for graph in self.graphs.values():
             roles = parameter_roles(graph)
@@ -224,7 +224,7 @@ class RunToCompare:
         return frozenset(names)
 
     def before(self, iteration: int) -> Mapping[str, int]:
-        """Return the last row of each parameter in the iteration before one; empty if that was not recorded."""
+        """Return the row of each parameter after the previous iteration; empty if that was not recorded."""
         return self.after(iteration - 1)
 
     def after(self, iteration: int) -> Mapping[str, int]:
@@ -266,7 +266,7 @@ class _StepReader:
         nodes.sort(key=lambda entry: (entry[0], entry[1], entry[3].name))
         phases = [phase_of(node) for *_, node in nodes]
         last = max((index for index, phase in enumerate(phases) if phase is Phase.BACKWARD), default=len(phases))
-        # What runs between the backward pass and the update, such as clipping, belongs to the update.
+        # Operators between the backward pass and the update, such as clipping, belong to the update.
         phases[last:] = [Phase.UPDATE if phase is Phase.FORWARD else phase for phase in phases[last:]]
         operations = [
             Operation(node, phases[index], index, tuple(self._read_by(graph, node)), tuple(self._written(graph, node)))
@@ -279,8 +279,8 @@ class _StepReader:
         return Step(self._iteration, graphs, tuple(operations), self._weights(graphs), data, unseen)
 
     def _may_be_computed(self, graphs: Iterable[str], name: str) -> bool:
-        found = (self._run.graphs[one].get(name) for one in graphs if one in self._run.graphs)
-        return any(node is not None and node.attributes.get(READS_UNSEEN) for node in found)
+        nodes = (self._run.graphs[graph_name].get(name) for graph_name in graphs if graph_name in self._run.graphs)
+        return any(node is not None and node.attributes.get(READS_UNSEEN) for node in nodes)
 
     def _ran(self, graph: Graph) -> Iterator[Node]:
         for node in graph.operators:
@@ -290,9 +290,9 @@ class _StepReader:
                 yield node
 
     def _written(self, graph: Graph, node: Node) -> Iterator[Slot]:
-        own = self._outputs.get((graph.name, node.name), {})
-        if is_optimizer(node) and not own:
-            # What an optimizer wrote to is what it put out.
+        output_rows = self._outputs.get((graph.name, node.name), {})
+        if is_optimizer(node) and not output_rows:
+            # The outputs are the parameters and states that the optimizer wrote.
             signature = OPTIMIZER_SIGNATURES.get(node.type)
             for index, producer in enumerate(graph.flat_producers(node)):
                 if producer is None or not producer[0].is_parameter:
@@ -301,16 +301,16 @@ class _StepReader:
                 if name in self._run.trained if signature is None else index in signature.variables + signature.states:
                     yield Slot(name, 0, self._after(graph, name), is_parameter=True)
             return
-        for index in sorted(own):
-            yield Slot(node.name, index, own[index])
+        for index in sorted(output_rows):
+            yield Slot(node.name, index, output_rows[index])
         if phase_of(node) is Phase.FORWARD:
-            # Running means and variances are results of a normalisation, too.
+            # Running means and variances are outputs of a normalisation, too.
             for producer in graph.flat_producers(node):
                 if producer is not None and producer[0].is_parameter and is_gathered(producer[0].name):
                     yield Slot(producer[0].name, 0, self._after(graph, producer[0].name), is_parameter=True)
 
     def _read_by(self, graph: Graph, node: Node) -> Iterator[Slot]:
-        own = self._inputs.get((graph.name, node.name), {})
+        input_rows = self._inputs.get((graph.name, node.name), {})
         writes = is_optimizer(node)
         for index, producer in enumerate(graph.flat_producers(node)):
             if producer is None:
@@ -318,8 +318,8 @@ class _StepReader:
             source, slot = producer
             if source.is_parameter:
                 yield Slot(source.name, 0, self._before_row(graph, source), is_parameter=True)
-            elif index in own and not writes:
-                yield Slot(source.name, slot, own[index])
+            elif index in input_rows and not writes:
+                yield Slot(source.name, slot, input_rows[index])
             elif source.is_operator:
                 yield Slot(source.name, slot, self._outputs.get((graph.name, source.name), {}).get(slot, NO_ROW))
 
@@ -327,38 +327,38 @@ class _StepReader:
         return self._outputs.get((graph.name, name), {}).get(0, NO_ROW)
 
     def _before_row(self, graph: Graph, parameter: Node) -> int:
-        """Return the row of a parameter as the step read it: a file of a step holds what the step left."""
+        """Return the row of a parameter as the step read it: most dumps record it as the step left it."""
         name = parameter.name
         if self._run.analysis.dump.metadata.is_as_read:
-            own = self._after(graph, name)
-            return own if own != NO_ROW else self._first_read(graph, parameter)
+            row = self._after(graph, name)
+            return row if row != NO_ROW else self._first_read(graph, parameter)
         read = self._inputs.get((graph.name, name), {}).get(0)
         if read is not None:
             return read
         if name not in self._run.trained and not is_gathered(name):
-            own = self._after(graph, name)
-            return own if own != NO_ROW else self._before.get(name, NO_ROW)
+            row = self._after(graph, name)
+            return row if row != NO_ROW else self._before.get(name, NO_ROW)
         if name in self._before:
             return self._before[name]
-        # Without the step before, an operator that read it has the value.
+        # Without the previous step, the value is that which an operator read.
         return self._first_read(graph, parameter)
 
     def _first_read(self, graph: Graph, parameter: Node) -> int:
-        """Return the row of a parameter among what the first operator that was no optimizer's has read."""
+        """Return the row of a parameter as the first operator read it, not counting optimizers; `NO_ROW` if none."""
         if graph.name not in self._first_reads:
             self._first_reads[graph.name] = self._reads_of_parameters(graph)
         return self._first_reads[graph.name].get(parameter.name, NO_ROW)
 
     def _reads_of_parameters(self, graph: Graph) -> dict[str, int]:
-        """Return the row of each parameter among what the first operator that read it was given."""
+        """Return the row of each parameter as the first operator read it, not counting optimizers."""
         reads: dict[str, int] = {}
         for reader in graph.operators:
-            own = self._inputs.get((graph.name, reader.name))
-            if own is None or is_optimizer(reader):
+            input_rows = self._inputs.get((graph.name, reader.name))
+            if input_rows is None or is_optimizer(reader):
                 continue
             for index, producer in enumerate(graph.flat_producers(reader)):
-                if producer is not None and producer[0].is_parameter and index in own:
-                    reads.setdefault(producer[0].name, own[index])
+                if producer is not None and producer[0].is_parameter and index in input_rows:
+                    reads.setdefault(producer[0].name, input_rows[index])
         return reads
 
     def _weights(self, graphs: Iterable[str]) -> Mapping[str, int]:
@@ -392,5 +392,5 @@ def phase_of(node: Node) -> Phase:
 
 
 def is_data(parameter: Node, trained: frozenset[str]) -> bool:
-    """Return whether a parameter is an input of the network: another value in each step, and a name without dots."""
+    """Return whether a parameter is an input of the network: not trained, and a name without dots."""
     return parameter.is_parameter and "." not in parameter.name and parameter.name not in trained

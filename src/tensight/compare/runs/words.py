@@ -1,4 +1,4 @@
-"""A comparison of two runs in sentences."""
+"""The result of a comparison of two runs in sentences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_NAMED = 3
 _OF_WEIGHTS = "AccumulateGrad"
 _FEWEST_SCALED = 3
 _SAME_FACTOR = 1e-2
-"""Share within which factors of gradients are one number: that of gradients in half precision."""
+"""Relative tolerance for the factors of gradients to count as equal; wide enough for half precision."""
 
 
 def sentence(result: RunComparison) -> str:
@@ -35,7 +35,7 @@ def sentence(result: RunComparison) -> str:
 
 
 def notes(result: RunComparison) -> list[str]:
-    """Return what else a person must know to read the verdict, a sentence each."""
+    """Return remarks that are needed to read the verdict, one sentence each."""
     if result.finding is Finding.ANOTHER_RANK:
         return []
     return [
@@ -50,30 +50,30 @@ def notes(result: RunComparison) -> list[str]:
 
 
 def _limits(result: RunComparison) -> Iterator[str]:
-    """Yield what could not be compared, or only in a wider sense."""
+    """Yield what could not be compared, or only less strictly."""
     if result.finding not in (Finding.DATA, Finding.NOTHING_IN_COMMON) and not result.data:
-        yield "The inputs of the network were not recorded in both runs, so that they are equal is not proven."
+        yield "The inputs of the network were not recorded in both runs, so it is not proven that they are equal."
     if result.parts is not None:
         yield (
-            f"A works on a batch in {_parts_text(result.parts[0])}, B in {_parts_text(result.parts[1])}: only gradients"
-            " of weights, updates and weights were compared."
+            f"A processes a batch in {_parts_text(result.parts[0])}, B in {_parts_text(result.parts[1])}: only weight"
+            " gradients, updates and weights were compared."
         )
     amount = len(result.matching.fused)
     if amount:
         yield (
-            f"{amount} parameter{'s are' if amount > 1 else ' is'} fused in one run and several in the other; their"
+            f"{amount} parameter{'s are' if amount > 1 else ' is'} fused in one run and split in the other; their"
             " gradients and updates were not compared."
         )
     if result.precisions is not None:
         of_a, of_b = result.precisions
         yield (
-            f"Most matrix products are {of_a} in A and {of_b} in B: what rounding to the narrower type explains is no"
-            " finding."
+            f"Most matrix products are {of_a} in A and {of_b} in B: differences that rounding to the narrower type"
+            " explains are not reported."
         )
 
 
 def _first_bit(result: RunComparison) -> Iterator[str]:
-    """Yield where two runs that are the same begin to differ by rounding."""
+    """Yield the operator at which runs that are the same begin to differ by rounding."""
     if result.verdict is not Verdict.SAME or result.first_bit is None:
         return
     worst = result.first_bit.worst
@@ -83,30 +83,30 @@ def _first_bit(result: RunComparison) -> Iterator[str]:
 
 
 def _around_the_first(result: RunComparison) -> Iterator[str]:
-    """Yield what is not known of what went into the first operator that diverges."""
+    """Yield what is unknown about the inputs of the first operator that diverges."""
     first = result.first
     if first is not None and first.through:
         yield f"Between its inputs and it are operators without a counterpart: {_listed(first.through)}."
     if first is not None and not first.inputs:
-        yield "Nothing is known of its inputs."
+        yield "Its inputs could not be compared."
 
 
 def _beside_the_first(result: RunComparison) -> Iterator[str]:
-    """Yield which other operators of its step diverge, and not because of it."""
+    """Yield the other operators of the step that diverge on their own."""
     if not result.steps:
         return
     step, first = result.steps[-1], result.first
     if first is not None and first.pair.a.phase is Phase.UPDATE:
-        updates = [one for one in step.compared if one.pair.a.phase is Phase.UPDATE]
-        amount = sum(1 for one in updates if one.is_divergent)
+        updates = [entry for entry in step.compared if entry.pair.a.phase is Phase.UPDATE]
+        amount = sum(1 for entry in updates if entry.is_divergent)
         yield f"{amount} of {len(updates)} updates of this step differ although gradients and states agree."
     elif step.also:
-        operators = _listed([one.pair.a for one in step.also])
+        operators = _listed([entry.pair.a for entry in step.also])
         yield f"Later operators of this step whose inputs agree and whose outputs differ: {operators}."
 
 
 def _listed(operators: Sequence[Operation]) -> str:
-    """Return the first few operators, and how many more there are."""
+    """Return the first few operators and the number of the others."""
     names = ", ".join(map(operator_text, operators[:_MOST_NAMED]))
     more = len(operators) - _MOST_NAMED
     return f"{names} and {more} more" if more > 0 else names
@@ -119,10 +119,10 @@ def _only_steps(result: RunComparison) -> Iterator[str]:
 
 
 def _written_by(result: RunComparison) -> Iterator[str]:
-    """Yield which operator without a counterpart has written a weight that differs."""
+    """Yield the operator without a counterpart that wrote a weight that differs."""
     if result.finding is not Finding.UPDATE or result.first is not None:
         return
-    changed = {name for one in result.tensors for name in (one.name_a, one.name_b)}
+    changed = {name for tensor in result.tensors for name in (tensor.name_a, tensor.name_b)}
     for operators, run, other in ((result.matching.only_a, "A", "B"), (result.matching.only_b, "B", "A")):
         writer = next((op for op in operators if any(slot.name in changed for slot in op.outputs)), None)
         if writer is not None:
@@ -130,12 +130,12 @@ def _written_by(result: RunComparison) -> Iterator[str]:
 
 
 def _scaled_gradients(result: RunComparison) -> Iterator[str]:
-    """Yield what it means that all gradients of weights are those of A times one number."""
+    """Yield what it means if all weight gradients are those of A times the same factor."""
     first = result.first
     if first is None or first.pair.a.type != _OF_WEIGHTS:
         return
-    gradients = [one for one in result.steps[-1].compared if one.pair.a.type == _OF_WEIGHTS]
-    ratios = [one.worst[1].norm_ratio for one in gradients if one.worst is not None and not one.is_bit_equal]
+    gradients = [entry for entry in result.steps[-1].compared if entry.pair.a.type == _OF_WEIGHTS]
+    ratios = [entry.worst[1].norm_ratio for entry in gradients if entry.worst is not None and not entry.is_bit_equal]
     low, high = min(ratios, default=math.nan), max(ratios, default=math.nan)
     is_one_number = 0 < high < low * (1 + _SAME_FACTOR) and not math.isclose(low, 1, rel_tol=_SAME_FACTOR)
     if is_one_number and len(ratios) >= _FEWEST_SCALED and len(ratios) == len(gradients):
@@ -160,22 +160,22 @@ def number_text(value: float) -> str:
     return "0" if value == 0 else f"{value:.1e}" if value < 1e-2 else f"{value:.2g}"
 
 
-def difference_text(found: TensorDifference) -> str:
-    """Return how far two tensors are apart in a few words."""
-    if not found.is_comparable:
-        one, other = (_shape_text(shape) for shape in found.shapes)
-        return f"shape {one} in A, {other} in B"
-    if found.is_bit_equal:
-        return "bit-equal" + (", NaN or Inf at the same places" if found.has_equal_non_finite else "")
-    if found.relative == float("inf"):
+def difference_text(diff: TensorDifference) -> str:
+    """Return the difference of two tensors in a few words."""
+    if not diff.is_comparable:
+        shape_a, shape_b = (_shape_text(shape) for shape in diff.shapes)
+        return f"shape {shape_a} in A, {shape_b} in B"
+    if diff.is_bit_equal:
+        return "bit-equal" + (", NaN or Inf at the same places" if diff.has_equal_non_finite else "")
+    if diff.relative == float("inf"):
         return "NaN or Inf where the other run has none"
-    at_least = "" if found.from_values else "at least "
-    text = f"relative difference {at_least}{number_text(found.relative)}"
-    if found.dtypes[0] != found.dtypes[1]:
-        text += f", {found.dtypes[0]} in A and {found.dtypes[1]} in B"
-    if found.layout:
-        text += f", axes of B as {found.layout}"
-    if found.has_equal_non_finite:
+    at_least = "" if diff.from_values else "at least "
+    text = f"relative difference {at_least}{number_text(diff.relative)}"
+    if diff.dtypes[0] != diff.dtypes[1]:
+        text += f", {diff.dtypes[0]} in A and {diff.dtypes[1]} in B"
+    if diff.layout:
+        text += f", axes of B as {diff.layout}"
+    if diff.has_equal_non_finite:
         text += ", NaN or Inf at the same places"
     return text
 
@@ -203,7 +203,7 @@ def _nothing(result: RunComparison) -> str:
 
 def _nothing_in_common(result: RunComparison) -> str:
     if result.matching.pairs:
-        return "The runs cannot be compared: of no operator's output is anything known in both that can be compared."
+        return "The runs cannot be compared: no operator has an output that could be compared in both."
     if result.only_steps_a or result.only_steps_b:
         return "The runs cannot be compared: no step was recorded in both."
     return "The runs cannot be compared: no operator of A matches one of B."
@@ -264,9 +264,9 @@ def _output_text(first: Compared) -> str:
 
 def _names(tensors: list[ComparedTensor]) -> str:
     texts = []
-    for one in tensors[:_MOST_NAMED]:
-        name = one.name_a if one.name_a == one.name_b else f"{one.name_a} (in B: {one.name_b})"
-        texts.append(name if one.difference is None else f"{name}: {difference_text(one.difference)}")
+    for tensor in tensors[:_MOST_NAMED]:
+        name = tensor.name_a if tensor.name_a == tensor.name_b else f"{tensor.name_a} (in B: {tensor.name_b})"
+        texts.append(name if tensor.difference is None else f"{name}: {difference_text(tensor.difference)}")
     more = f" and {len(tensors) - _MOST_NAMED} more" if len(tensors) > _MOST_NAMED else ""
     return "; ".join(texts) + more
 
