@@ -275,7 +275,7 @@ def test_a_stream_that_breaks_off_leaves_nothing(on_stage: Play, tmp_path: Path)
     [
         (lambda pieces: pieces[:1] + [pieces[0]] * 9, "more bytes"),
         (lambda pieces: [*pieces[:1], pieces[-1]], "before its end"),
-        (lambda pieces: [pieces[0], b"\xff\xff"], "no piece of a tensor"),
+        (lambda pieces: [pieces[0], b"\xff\xff"], "not a piece of a tensor"),
         (lambda pieces: [pieces[0], _with(pieces[1], dims=[2, 2])], "different types or shapes"),
         (lambda pieces: [pieces[0], _with(pieces[1], node_name=b"another")], "another tensor follows"),
         (lambda pieces: [_with(pieces[0], dims=[-4])], "negative"),

@@ -368,7 +368,7 @@ def test_a_search_within_a_part_tells_where_it_is_in_the_whole() -> None:
     assert find("first", array, "[1, 4:1:-1, ::2]") == (1, 4, 4)
     assert find("first", array, "[-1, :, -1]") == (3, 4, 5)
     assert find("largest", array, "[:, :, 3:]") == (3, 4, 4)
-    with pytest.raises(InputError, match="names no element"):
+    with pytest.raises(InputError, match="does not select one element"):
         compute_view(View("next", "[0, 0, :]"), "current", array)
     difference = compute_view(View("first"), "difference", array, np.zeros_like(array))
     assert (difference.slice, difference.array is not None and difference.array.dtype) == ("[3, 4, 5]", np.float64)
