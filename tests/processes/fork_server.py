@@ -173,37 +173,38 @@ def serve(control: socket.socket, worker: int) -> Start:
     children: dict[int, tuple[int, int]] = {}
     bound: dict[int, int] = {}
     while True:
-        for descriptor, _ in waits.poll():
-            if descriptor in children:
-                waits.unregister(descriptor)
-                child, report = children.pop(descriptor)
-                if bound.pop(report, None) is not None:
-                    waits.unregister(report)
-                _report_end(descriptor, child, report)
-                continue
-            if descriptor in bound:
-                waits.unregister(descriptor)
-                _kill(bound.pop(descriptor))
-                continue
-            received = receive(control) if descriptor == control.fileno() else None
-            if received is None:
-                os._exit(0)
-            start, report = received
-            child = _fork()
-            if child == 0:
-                control.close()
-                for each in (worker_ends, report, *children, *(other for _, other in children.values())):
-                    os.close(each)
-                return start
-            for each in start.descriptors:
+        # One at a time: what is done about it may close the descriptor of another one.
+        descriptor, _ = waits.poll()[0]
+        if descriptor in children:
+            waits.unregister(descriptor)
+            child, report = children.pop(descriptor)
+            if bound.pop(report, None) is not None:
+                waits.unregister(report)
+            _report_end(descriptor, child, report)
+            continue
+        if descriptor in bound:
+            waits.unregister(descriptor)
+            _kill(bound.pop(descriptor))
+            continue
+        received = receive(control) if descriptor == control.fileno() else None
+        if received is None:
+            os._exit(0)
+        start, report = received
+        child = _fork()
+        if child == 0:
+            control.close()
+            for each in (worker_ends, report, *children, *(other for _, other in children.values())):
                 os.close(each)
-            _write(report, child)
-            ends = os.pidfd_open(child)
-            children[ends] = (child, report)
-            waits.register(ends, select.POLLIN)
-            if start.is_bound:
-                bound[report] = child
-                waits.register(report, 0)  # that nobody reads it is always said
+            return start
+        for each in start.descriptors:
+            os.close(each)
+        _write(report, child)
+        ends = os.pidfd_open(child)
+        children[ends] = (child, report)
+        waits.register(ends, select.POLLIN)
+        if start.is_bound:
+            bound[report] = child
+            waits.register(report, 0)  # that nobody reads it is always said
 
 
 def receive(control: socket.socket) -> tuple[Start, int] | None:
