@@ -122,6 +122,6 @@ def test_the_reference_has_every_record_of_the_api_with_its_fields() -> None:
 
 def test_a_type_is_told_in_words() -> None:
     page = build_http_reference.page(API)
-    assert "| `limit` | integer | `100000` | How many elements at most. (at least 1, at most 1,000,000) |" in page
+    assert "| `limit` | integer | `100000` | Maximum number of elements. (at least 1, at most 1,000,000) |" in page
     assert "| `shape` | list of integer or null | none |" in page
     assert "| `statistics` | [Statistics](#statistics) or null |" in page

@@ -89,12 +89,14 @@ def main(control: socket.socket, worker: int, modules: Sequence[str], *, deferre
     start = serve(control, worker)
     signal.signal(signal.SIGINT, interrupt)
     become(start)
+    ended = SystemExit()
     try:
         _run(start.command, groups if deferred else None)
-    except SystemExit as ended:
-        end(ended)
-        raise
-    end(SystemExit())
+    except SystemExit as raised:
+        ended = raised
+    # Here, where what runs at the end finds no exception that is being handled.
+    end(ended)
+    raise ended
 
 
 def _run(command: list[str], hidden_groups: list[tuple[str, list[str]]] | None) -> None:
