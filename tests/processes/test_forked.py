@@ -381,7 +381,10 @@ def test_the_server_ends_with_its_test_process_however_that_ends(end: str) -> No
     with subprocess.Popen(code(program), stdout=subprocess.PIPE, text=True, env=environment) as tests:
         assert tests.stdout
         server = int(tests.stdout.readline())
-        descriptor = os.pidfd_open(server)
+        try:
+            descriptor = os.pidfd_open(server)
+        except ProcessLookupError:
+            return  # it has ended already
         tests.stdout.read()
     until_readable(descriptor)
 
