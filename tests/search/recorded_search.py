@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from forking_interpreter import forking_interpreter
 
 PATIENCE_S = 300.0
 NAME = "tried/search"
@@ -58,7 +59,7 @@ def make_search(folder: Path, trials: int = 10) -> None:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TENSIGHT_")}
     words = ("search", "--config", "search.yaml", "--trials", str(trials), "--jobs", "2", "--quiet")
     ended = subprocess.run(
-        [sys.executable, "-m", "tensight", *words],
+        [forking_interpreter().python, "-m", "tensight", *words],
         cwd=folder,
         env={**inherited, "OMP_NUM_THREADS": "1"},
         capture_output=True,
