@@ -52,7 +52,7 @@ _CATALOGUE = (
         "node-unknown",
         "NotFoundError",
         "No node has this name, or the name is ambiguous. Outside of sessions it is an `InputError`.",
-        "Search the nodes; the message names similar ones.",
+        "Search the nodes; where there are similar names, `tensight show` names them.",
     ),
     CataloguedError(
         "range-invalid",

@@ -20,7 +20,7 @@ from tensight.sessions.records import (
     StatisticsRow,
     TensorHits,
 )
-from tensight.sessions.records.printing import ROWS, SHOWN
+from tensight.sessions.records.printing import ROWS, SHOWN, shown
 
 NUMBERS: RowFormat[int] = RowFormat("numbers", ("number", "<b>"), lambda number: [(number, "<script>")])
 
@@ -136,6 +136,17 @@ def test_a_long_address_keeps_its_end() -> None:
     printed = repr(statistics_row(f"0/g/{'x' * 10_000}.weight:0@1"))
     assert ".weight:0@1 type=" in printed
     assert len(printed) < 400
+
+
+def test_parts_of_two_elements_of_a_list_are_never_joined() -> None:
+    loss, rate = (
+        records.Curve(name=name, steps=(1, 2, 3), values=(value,) * 3, address="Default/criterion/Loss-op0:output.0")
+        for name, value in (("loss", 2.31), ("learning_rate", 0.002))
+    )
+    assert shown((loss, rate)) == "[2 items]"
+    assert shown(tuple(range(100))) == "[0, 1, 2, … 100 numbers]"
+    assert shown(loss).startswith("<Curve name=loss")
+    assert shown(loss).endswith("…")
 
 
 def test_rows_and_pages_are_printed_as_a_short_table() -> None:

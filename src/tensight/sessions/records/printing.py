@@ -165,25 +165,39 @@ def html_of(record: Any) -> str:
     return f"<table>{''.join(lines)}</table>"
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, most: int = _LONGEST_SHOWN) -> str:
     """Return a value of a record as short text: strings unquoted, lists in brackets, long values shortened.
+
+    A long list is replaced by its length, so that the start of one element is never joined to the end of another.
 
     Parameters
     ----------
     value : object
         Value of a field.
+    most : int
+        Maximum number of characters.
     """
     if isinstance(value, Enum):
-        return shown(value.value)
+        return shown(value.value, most)
     if within := WITHIN.get(type(value).__name__):
-        return _cut(_printable(within(value)), _LONGEST_SHOWN)
-    if isinstance(value, (tuple, list)) and len(value) > _MOST_SHOWN and not _is_numbers(value):
-        return f"[{len(value)} items]"
+        text = _printable(within(value))
+        return _cut(text, most) if type(value).__name__ == "Frame" else _cut_end(text, most)
     if isinstance(value, (tuple, list)):
-        return _cut(f"[{', '.join(map(shown, value))}]", _LONGEST_SHOWN)
+        return _shown_list(value, most)
     if isinstance(value, float):
         return f"{value:.6g}"
-    return _cut(_printable(value if isinstance(value, str) else repr(value)), _LONGEST_SHOWN)
+    return _cut(_printable(value), most) if isinstance(value, str) else _cut_end(_printable(repr(value)), most)
+
+
+def _shown_list(values: Sequence[Any], most: int) -> str:
+    if len(values) > _MOST_SHOWN and not _is_numbers(values):
+        return f"[{len(values)} items]"
+    text = f"[{', '.join(map(shown, values))}]"
+    if len(text) <= most:
+        return text
+    if _is_numbers(values):
+        return f"[{', '.join(map(shown, values[:_MOST_SHOWN]))}, … {len(values)} numbers]"
+    return f"[{len(values)} items]" if len(values) > 1 else "[1 item]"
 
 
 def _is_empty(value: Any) -> bool:
@@ -193,9 +207,12 @@ def _is_empty(value: Any) -> bool:
 
 def _table(rows: Sequence[Any]) -> tuple[list[str], list[list[str]]]:
     """Return titles and cells of a table of records, without columns that are empty in all rows."""
-    facts = [dict(_facts(row)) for row in rows]
+    facts = [dict(_facts(row, _LONGEST_CELL)) for row in rows]
     titles = [title for title in (facts[0] if facts else ()) if any(each[title] for each in facts)]
-    return titles, [[_cut(each[title], _LONGEST_CELL) for title in titles] for each in facts]
+    head = titles[:1]
+    return titles, [
+        [_cut(each[title], _LONGEST_CELL) if title in head else each[title] for title in titles] for each in facts
+    ]
 
 
 def html_row(tag: str, cells: Iterable[str]) -> str:
@@ -210,17 +227,20 @@ def html_row(tag: str, cells: Iterable[str]) -> str:
     return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
-def _facts(record: Any) -> list[tuple[str, str]]:
-    """Return names and texts of the printed fields of a record; the text of an omitted field is empty."""
+def _facts(record: Any, most: int = _LONGEST_SHOWN) -> list[tuple[str, str]]:
+    """Return names and texts of the printed fields of a record; the text of an omitted field is empty.
+
+    The text of the first field is whole if it is a string; the others have up to `most` characters.
+    """
     kind = type(record)
     head, *paths = SHOWN.get(kind.__name__, tuple(kind.model_fields))
     value = _at(record, head)[0]
-    text = _printable(value) if isinstance(value, str) else shown(value)
+    text = _printable(value) if isinstance(value, str) else shown(value, most)
     facts = [(_title(head), text)]
     for path in paths:
         value, default = _at(record, path)
         is_left_out = _is_empty(value) or value == default
-        facts.append((_title(path), "" if is_left_out else shown(value)))
+        facts.append((_title(path), "" if is_left_out else shown(value, most)))
     return facts
 
 
@@ -256,3 +276,8 @@ def _cut(text: str, most: int) -> str:
         return text
     kept = most - 1
     return f"{text[: kept // 3]}…{text[len(text) - (kept - kept // 3) :]}"
+
+
+def _cut_end(text: str, most: int) -> str:
+    """Shorten a long text at its end."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
