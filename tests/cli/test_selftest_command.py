@@ -53,7 +53,7 @@ def test_a_training_that_sets_its_seed_is_the_same_with_the_debugger(script: Pat
     assert (outcome.returncode, outcome.stderr) == (0, ""), outcome.stdout
     # Six parameters with three states each, and three buffers.
     assert "✓ Bit-identical after 20 steps: all 27 tensors" in outcome.stdout
-    assert "which stopped it never" in outcome.stdout
+    assert "watchpoints on everything (no stop)" in outcome.stdout
 
 
 def test_of_one_that_does_not_it_says_that_nothing_can_be_told(script: Path) -> None:

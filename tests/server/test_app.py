@@ -40,7 +40,7 @@ def test_it_prints_how_to_reach_it_and_how_to_attach_a_training(tmp_path: Path) 
         said = server.process.stdout.read()
     assert f"for browsers and programs    {server.url}\n" in said
     assert f"for training processes       {server.debugger}\n" in said
-    assert f"ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=127.0.0.1 MS_DEBUGGER_PORT={port}\n" in said
+    assert f"ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=127.0.0.1 MS_DEBUGGER_PORT={port} python train.py\n" in said
     assert f"`tensight stop --workspace {tmp_path / 'w'}` ends the server." in said
     assert "token" not in said
 

@@ -42,7 +42,7 @@ class Anomaly(Enum):
             "nan": "no NaN",
             "inf": "no Inf",
             "overflow": "no overflow",
-            "all_zero": "not all zero",
+            "all_zero": "does not explain it",
             "explosion": "not that large",
         }[self.value]
 
@@ -53,7 +53,7 @@ class Anomaly(Enum):
             "nan": "no NaN in its inputs",
             "inf": "no Inf in its inputs",
             "overflow": "no overflow in its inputs",
-            "all_zero": "its inputs are not all zero",
+            "all_zero": "its inputs do not explain it",
             "explosion": "no input was that large",
         }[self.value]
 

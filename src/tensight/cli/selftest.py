@@ -85,12 +85,11 @@ def _print(out: Console, runs: dict[str, Measured], verdict: Verdict, stops: int
     else:
         what = f"all {count(verdict.compared, 'tensor')} of parameters, buffers and optimizer states"
         out.print(f"[bold green]✓ Bit-identical after {steps}:[/] {what}")
-    watched = f"with the recommended watchpoints on everything, which stopped it {_times(stops)}"
-    out.print(f"  {verdict.slowdown:.2f} of a step's time, {_signed(verdict.added_bytes)} memory, {watched}")
-
-
-def _times(stops: int) -> str:
-    return {0: "never", 1: "once"}.get(stops, f"{stops} times")
+    slower = f"{verdict.slowdown:.2f} times as long a step"
+    if verdict.slowdown < 1:
+        slower += " (less is noise of the machine)"
+    watched = f"with the recommended watchpoints on everything ({count(stops, 'stop') if stops else 'no stop'})"
+    out.print(f"  {slower}, {_signed(verdict.added_bytes)} memory, {watched}")
 
 
 def _signed(size_bytes: int) -> str:

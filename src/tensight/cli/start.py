@@ -111,8 +111,8 @@ def _lines(ready: Ready) -> Iterator[str]:
         yield "To debug a training on this machine, on PyTorch or MindSpore, start it with"
         yield f"  {token}tensight run --host {host} --port {port} train.py"
         if not token:
-            yield "and one on MindSpore 1.1 to 2.3, with the debugger client that is in it, with"
-            yield f"  ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST={host} MS_DEBUGGER_PORT={port}"
+            yield "or, as with MindSpore Insight (MindSpore 1.1 to 2.3 attaches with its built-in client):"
+            yield f"  ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST={host} MS_DEBUGGER_PORT={port} python train.py"
     if ready.new_token is not None:
         yield f"Access token, shown only now: {ready.new_token}"
     if ready.token_file is not None:

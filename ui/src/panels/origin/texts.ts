@@ -22,7 +22,7 @@ export const originTexts = texts(
       nan: 'no NaN in its inputs',
       inf: 'no Inf in its inputs',
       overflow: 'no overflow in its inputs',
-      all_zero: 'its inputs are not all zero',
+      all_zero: 'its inputs do not explain it',
       explosion: 'no input was that large',
     },
     notComputed: 'nothing observed in this step computed it',
