@@ -145,6 +145,7 @@ def test_parts_of_two_elements_of_a_list_are_never_joined() -> None:
     )
     assert shown((loss, rate)) == "[2 items]"
     assert shown(tuple(range(100))) == "[0, 1, 2, … 100 numbers]"
+    assert shown((loss,)).startswith("[<Curve name=loss")
     assert shown(loss).startswith("<Curve name=loss")
     assert shown(loss).endswith("…")
 

@@ -197,7 +197,7 @@ def _shown_list(values: Sequence[Any], most: int) -> str:
         return text
     if _is_numbers(values):
         return f"[{', '.join(map(shown, values[:_MOST_SHOWN]))}, … {len(values)} numbers]"
-    return f"[{len(values)} items]" if len(values) > 1 else "[1 item]"
+    return f"[{len(values)} items]" if len(values) > 1 else _cut_end(text, most)
 
 
 def _is_empty(value: Any) -> bool:
