@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTORCH := $(VENV)/.pytorch
 FRAMEWORKS := $(VENV)/.frameworks
 PROGRAMS := .venvs/programs
 PROTOS := $(wildcard src/tensight/*/*.proto)
@@ -45,9 +46,14 @@ $(READY): requirements/dev.lock pyproject.toml build_hook.py build_protos.py $(P
 
 # A machine that has no build of PyTorch for the CPU alone takes the registry's, which is large; progress is shown. Few of
 # its thousands of files are ever imported, and those are compiled then.
-$(FRAMEWORKS): requirements/frameworks.txt $(READY)
-	@echo "Installing PyTorch and what integrates with it, for the tests (once, about a minute) ..."
-	@$(BIN)/python -m pip install --no-compile --disable-pip-version-check -r requirements/frameworks.txt
+$(PYTORCH): requirements/pytorch.txt $(READY)
+	@echo "Installing PyTorch (once, about a minute) ..."
+	@$(BIN)/python -m pip install --no-compile --disable-pip-version-check -r requirements/pytorch.txt
+	@touch $@
+
+$(FRAMEWORKS): requirements/frameworks.txt $(PYTORCH)
+	@echo "Installing what integrates with PyTorch, for the tests (once) ..."
+	@$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -r requirements/frameworks.txt
 	@touch $@
 
 $(PAGE): $(PAGE_SOURCES) build_page.py | $(READY)
@@ -57,7 +63,7 @@ $(PAGE): $(PAGE_SOURCES) build_page.py | $(READY)
 	@touch $@
 
 demo: $(READY) ## Train a small network that goes wrong, and name the operator and the line (SCENARIO=dying-relu ...)
-	@$(MAKE) --no-print-directory $(FRAMEWORKS) || echo "PyTorch could not be installed; its message is above."
+	@$(MAKE) --no-print-directory $(PYTORCH) || echo "PyTorch could not be installed; its message is above."
 	@$(MAKE) --no-print-directory $(PAGE) || echo "The page could not be built; its message is above. The terminal is enough."
 	@$(BIN)/tensight demo $(if $(SCENARIO),--scenario $(SCENARIO))
 

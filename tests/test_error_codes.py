@@ -21,8 +21,8 @@ SOURCES = Path(tensight.__file__).parent
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "errors.md"
 ONLY_ANSWERED = {"method-invalid"}
 """What the web framework refuses, before any error of ours is raised."""
-ELSEWHERE = {("node-unknown", "InputError")}
-"""Outside of sessions the same thing is a wrong argument."""
+ELSEWHERE = {("node-unknown", "InputError"), ("package-missing", "DumpError")}
+"""The class that some parts raise for a code of another class."""
 OF_SERVER = {
     "BodyTooLargeError": "LimitError",
     "ContentTypeError": "InputError",

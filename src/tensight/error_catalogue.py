@@ -66,6 +66,12 @@ _CATALOGUE = (
         "The configuration of a search is invalid.",
         "Correct the file; the message names the line.",
     ),
+    CataloguedError(
+        "package-missing",
+        "InputError",
+        "A Python package is not installed that this needs. For a dump at a URL it is a `DumpError`.",
+        "Run the `pip install` command of the message.",
+    ),
     # Files at rest
     CataloguedError(
         "file-missing",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from two_runs import Network, adam, make_network, mean_loss, record
+from two_runs import STEPS, Network, adam, make_network, mean_loss, record
 
 from tensight.compare import Verdict
 from tensight.compare.runs import Finding, Rule, Tolerance, compare_runs
@@ -249,6 +249,19 @@ def test_an_equal_run_is_bit_equal(reference: tuple[str, Analysis], tmp_path: Pa
     assert result.verdict is Verdict.SAME, sentence(result)
     assert "bit-equal" in sentence(result)
     assert not notes(result)
+
+
+def test_a_shorter_run_is_the_same_only_in_the_steps_that_were_compared(
+    reference: tuple[str, Analysis], tmp_path: Path
+) -> None:
+    capture, a = reference
+    (result,) = compare_runs(a, record(tmp_path / "b", make_network(), capture=capture, steps=STEPS - 1))
+    assert result.verdict is Verdict.SAME
+    assert (
+        sentence(result)
+        == f"In the {STEPS - 1} steps that were compared, all tensors that both recorded are bit-equal."
+    )
+    assert f"Only A has step {STEPS}, which was not compared." in notes(result)
 
 
 def test_other_data_and_other_weights_are_not_comparable(reference: tuple[str, Analysis], tmp_path: Path) -> None:

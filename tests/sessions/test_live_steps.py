@@ -259,8 +259,10 @@ def test_only_operators_of_the_graph_can_be_run_to(on_stage: Play) -> None:
         await process.stand()
         with pytest.raises(NotFoundError, match="Tanh"):
             await command(session, "run_to_node", node="Default/Tanh-op9")
-        with pytest.raises(NotFoundError):
+        with pytest.raises(NotFoundError, match="in graph 'another'"):
             await command(session, "run_to_node", node=RELU, graph="another")
+        with pytest.raises(NotFoundError, match=f"some that contain it: {RELU}"):
+            await command(session, "run_to_node", node=RELU.rpartition("/")[2].lower())
         with pytest.raises(NotFoundError, match="rank 7"):
             await command(session, "run_to_node", node=RELU, rank=7)
         with pytest.raises(InputError, match="not an operator"):

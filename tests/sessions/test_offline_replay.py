@@ -85,8 +85,11 @@ def test_runs_to_an_operator_forwards_and_back(dump_200: Path) -> None:
                 assert (await go(session, "run_to_node", node=node)).node == node
             assert (await go(session, "next_node")).node == order[4]
             assert (await go(session, "run_to_node")).node == order[5]
-            with pytest.raises(NotFoundError, match="there is no node 'nothing'"):
+            with pytest.raises(NotFoundError, match="there is no node 'nothing'; search for a part of its name"):
                 await session.command(Command(action="run_to_node", node="nothing"))
+            part = order[0].rpartition("/")[2]
+            with pytest.raises(NotFoundError, match=f"some that contain it: .*{part}"):
+                await session.command(Command(action="run_to_node", node=part))
             with pytest.raises(NotFoundError, match="in graph 'other'"):
                 await session.command(Command(action="run_to_node", node=order[0], graph="other"))
             with pytest.raises(InputError, match="is not an operator"):

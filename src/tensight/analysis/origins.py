@@ -62,8 +62,8 @@ class Origin:
         Whether the anomaly came from outside the step or rank: in a network input, in a weight from the previous
         step, or from another rank.
     also : tuple of str
-        Other nodes where the same anomaly began independently in the same iteration, in execution order; all their
-        inputs are known.
+        Other nodes where the same anomaly began in the same iteration from inputs that are known and do not have it,
+        in execution order. The cause may be the same, as for an operator and its gradient.
     from_rank : int or None
         The rank that sent it.
     changed : bool

@@ -43,7 +43,8 @@ def agent_command_line(arguments: Sequence[str]) -> None:
 
         sys.stdout.write(f"{described('tensight-agent')}\n")
     else:
-        raise InputError(f"`tensight {name[:80]}` needs the full installation: pip install tensight")
+        message = f"`tensight {name[:80]}` needs the full installation: pip install tensight"
+        raise InputError(message, code="package-missing")
 
 
 def _help() -> str:

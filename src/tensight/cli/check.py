@@ -160,8 +160,11 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
         if len(groups) > limit:
             out.print(f"  [dim]… {count(len(groups) - limit, 'more tensor')} (--limit, or --format json)[/]")
             out.print()
-    if len(results) > len(with_hits):
-        out.print(f"[green]✓[/] {count(len(results) - len(with_hits), 'watchpoint')} without a hit")
+    checked = sum(1 for result in results if result.tensors)
+    if checked > len(with_hits):
+        out.print(f"[green]✓[/] {count(checked - len(with_hits), 'watchpoint')} without a hit")
+    if len(results) > checked:
+        out.print(f"[dim]– {count(len(results) - checked, 'watchpoint')} had no tensors to check[/]")
     if not with_hits:
         out.print("[green]Nothing hit.[/]")
     _print_not_recorded(out, results)

@@ -60,7 +60,7 @@ def runs(
 ) -> None:
     """Name the first operator whose inputs agree in two runs and whose output does not.
 
-    Ends with 0 if the runs are the same, 1 if they differ, 2 if they cannot be compared.
+    Ends with 0 if the runs are the same in the steps that both have, 1 if they differ, 2 if they cannot be compared.
     """
     from tensight.compare import mapping_files
     from tensight.compare.runs import Tolerance, compare_runs, first_of_all, noise_floor

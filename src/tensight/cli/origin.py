@@ -120,7 +120,7 @@ def print_origin(out: Console, analysis: Analysis, origin: Origin, source_root: 
         out.print("    [dim]The framework made this operator; it has no line of code.[/]")
     if origin.also:
         others = f"{count(len(origin.also), 'more place')}: {', '.join(origin.also[:3])}"
-        out.print(f"    [dim]Began independently in {escape(others)}[/]")
+        out.print(f"    [dim]It also began, from inputs without it, in {escape(others)}[/]")
     out.print()
 
 

@@ -468,7 +468,8 @@ def _filesystem(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError:  # only the light agent is installed
-        raise DumpError(f"{url}: needs the full installation: pip install tensight") from None
+        message = f"{url}: needs the full installation: pip install tensight"
+        raise DumpError(message, code="package-missing") from None
     try:
         filesystem, base = url_to_fs(url)
     except Exception as error:  # unknown scheme, missing optional package, refused connection

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 MOST_CONSUMERS = 1000
 MOST_MEANT = 20
+MOST_SIMILAR = 5
+"""Nodes with similar names that a message about an unknown node lists."""
+
 MOST_SLOTS = 10_000
 """Inputs, and outputs, that the record of a node lists."""
 
@@ -460,6 +464,21 @@ def search_page(views: Iterable[TreeView], query: NodeQuery, offset: int, limit:
         nodes.extend(FoundNode(rank=view.rank, graph=entry.graph, entry=entry) for entry in entries)
         total += len(positions)
     return SearchPage(total=total, offset=offset, nodes=tuple(nodes))
+
+
+def names_like(graphs: Sequence[Graph], name: str) -> str:
+    """Return the end of a message about an unknown node: nodes whose names contain the text, or what to search for.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        The nodes of later ones come first.
+    name : str
+        As a user typed it; case is ignored.
+    """
+    nodes = (node.name for graph in reversed(graphs) for node in graph.nodes)
+    names = dict.fromkeys(islice((other for other in nodes if name.lower() in other.lower()), MOST_SIMILAR))
+    return f"; some that contain it: {', '.join(names)}" if names else "; search for a part of its name"
 
 
 def nodes_meant(graphs: Sequence[Graph], typed: str, ran: Collection[str]) -> NodesMeant:

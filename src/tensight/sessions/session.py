@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from tensight.graph.steps import iteration_of
@@ -27,6 +26,7 @@ from tensight.sessions.graph_views import (
     NodeQuery,
     ProgramView,
     graph_record,
+    names_like,
     nodes_meant,
     require_page,
     search_page,
@@ -86,8 +86,6 @@ STORAGE_WARNING_EVERY_S = 60.0
 MOST_GRAPH_THREADS = 2
 """Threads of a session that work with its graphs at the same time."""
 
-MOST_SIMILAR = 5
-"""Nodes with similar names that a message about an unknown node lists."""
 
 _Result = TypeVar("_Result")
 
@@ -337,19 +335,10 @@ class Session(ABC):
             if not self.graphs(rank):
                 raise NotFoundError(f"rank {rank} has no graph yet; wait until its process has sent one")
             raise NotFoundError(
-                f"no graph of rank {rank} has a node {node[:200]!r}{self._similar(rank, node)}", code="node-unknown"
+                f"no graph of rank {rank} has a node {node[:200]!r}{names_like(self.graphs(rank), node)}",
+                code="node-unknown",
             )
         return graph_name
-
-    def _similar(self, rank: int, name: str) -> str:
-        """Return a hint that lists nodes whose names contain a text, or suggests a search."""
-        nodes = (node.name for graph in reversed(self.graphs(rank)) for node in graph.nodes)
-        similar_names = dict.fromkeys(islice((other for other in nodes if name.lower() in other.lower()), MOST_SIMILAR))
-        return (
-            f"; some that contain it: {', '.join(similar_names)}"
-            if similar_names
-            else "; search for a part of its name"
-        )
 
     def meant(self, address: TensorAddress) -> TensorAddress:
         """Return an address with its graph replaced by the variant that ran in its step and has the same node."""

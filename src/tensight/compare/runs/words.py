@@ -115,7 +115,8 @@ def _listed(operators: Sequence[Operation]) -> str:
 def _only_steps(result: RunComparison) -> Iterator[str]:
     for steps, run in ((result.only_steps_a, "A"), (result.only_steps_b, "B")):
         if steps:
-            yield f"Only {run} has {_steps_text(steps)}."
+            compared = ", which was not compared" if len(steps) == 1 else ", which were not compared"
+            yield f"Only {run} has {_steps_text(steps)}{compared}."
 
 
 def _written_by(result: RunComparison) -> Iterator[str]:
@@ -195,7 +196,13 @@ def _parts_text(parts: int) -> str:
 
 
 def _nothing(result: RunComparison) -> str:
-    steps = f"{len(result.steps)} step" + ("" if len(result.steps) == 1 else "s")
+    amount = len(result.steps)
+    steps = f"{amount} step" + ("" if amount == 1 else "s")
+    if result.only_steps_a or result.only_steps_b:
+        of_both = f"In the {steps} that were compared, "
+        if result.is_bit_equal:
+            return f"{of_both}all tensors that both recorded are bit-equal."
+        return f"{of_both}the runs are the same up to rounding."
     if result.is_bit_equal:
         return f"The runs are the same: all tensors of {steps} that both recorded are bit-equal."
     return f"The runs are the same up to rounding in {steps}."

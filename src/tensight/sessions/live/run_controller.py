@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from tensight import wire
 from tensight.errors import InputError, TensightError
 from tensight.sessions.errors import NotFoundError, StateError
+from tensight.sessions.graph_views import names_like
 from tensight.sessions.live.orders import Order, left_steps, next_orders, owes_step
 from tensight.sessions.live.rank_hashes import differing_tensors
 from tensight.sessions.live.run_plans import NextNode, PreviousNode, Recheck, RunToNode, Steps
@@ -516,9 +517,12 @@ class RunController:
                     raise InputError(f"{command.node[:200]!r} is not an operator, so the training never stops at it")
                 targets[process] = graph_and_node[1].full_name or graph_and_node[1].name
         if not targets:
-            raise NotFoundError(
-                f"no graph has an operator {command.node[:200]!r}; search the nodes for its name", code="node-unknown"
-            )
+            if command.graph:
+                message = f"there is no operator {command.node[:200]!r} in graph {command.graph[:200]!r}"
+            else:
+                graphs = next((process.graphs.graphs for process in session.live), ())
+                message = f"no graph has an operator {command.node[:200]!r}{names_like(graphs, command.node)}"
+            raise NotFoundError(message, code="node-unknown")
         return targets
 
     def _start(self, plan: RunPlan) -> None:

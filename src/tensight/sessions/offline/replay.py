@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tensight.errors import InputError
 from tensight.graph.steps import step_of
 from tensight.sessions.errors import NotFoundError, StateError
+from tensight.sessions.graph_views import names_like
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +122,11 @@ class Replay:
             if node in owner and graph in ("", owner.name)
         ]
         if not owners:
-            return NotFoundError(f"there is no node {node[:200]!r}" + (f" in graph {graph[:200]!r}" if graph else ""))
+            graphs = [owner for rank in ranks for owner in self._dump.graphs(rank) if graph in ("", owner.name)]
+            where = f" in graph {graph[:200]!r}" if graph else ""
+            return NotFoundError(
+                f"there is no node {node[:200]!r}{where}{names_like(graphs, node)}", code="node-unknown"
+            )
         if not any(owner.node(node).is_operator for _, owner in owners):
             return InputError(f"{node} is not an operator, so it does not run")
         ran = {turn for rank, owner in owners for turn in self._dump.iterations(rank, self._folder_of(rank, owner))}

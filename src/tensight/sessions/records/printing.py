@@ -57,7 +57,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "TensorRecord": ("address", "type", "dtype", "shape", "status", "scalar", *_OF_TENSOR[2:], "abbreviations"),
     "TreeEntry": ("path", "kind", "type", "nodes", "hits"),
     "UnmatchedRow": ("name", "kind", "type", "phase"),
-    "WatchpointRecord": ("id", "text", "name", "selection", "nodes", "hits"),
+    "WatchpointRecord": ("id", "text", "name", "selection", "nodes", "enabled", "hits"),
 }
 """The printed fields of each record, the first without its name; records that are not listed print all fields."""
 
