@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SCRIPT = Path(__file__).with_name("troubled_training.py")
 PATIENCE_S = 60.0
-NOBODY = "127.0.0.1:9"
+NO_SERVER = "127.0.0.1:9"
 """An address at which no server ever answers: the port is reserved."""
 
 FAILING_HOOKS = 7
@@ -99,11 +99,11 @@ def waiting_for_ever(folder: Path) -> dict[str, str]:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", ["break", "run", "variable"])
 def test_without_any_server_the_training_runs_as_alone(tmp_path: Path, undisturbed: Outcome, way: str) -> None:
-    host, _, port = NOBODY.rpartition(":")
+    host, _, port = NO_SERVER.rpartition(":")
     by_variable = {"TENSIGHT_DEBUG": "1", "TENSIGHT_DEBUGGER_HOST": host, "TENSIGHT_DEBUGGER_PORT": port}
     how: dict[str, dict[str, Any]] = {
-        "break": {"debugger": NOBODY, "options": ("--break-at-start",)},
-        "run": {"debugger": NOBODY, "variables": waiting_for_ever(tmp_path)},
+        "break": {"debugger": NO_SERVER, "options": ("--break-at-start",)},
+        "run": {"debugger": NO_SERVER, "variables": waiting_for_ever(tmp_path)},
         "variable": {"variables": {**waiting_for_ever(tmp_path), **by_variable}},
     }
     with Run(folder=tmp_path, **how[way]) as run:

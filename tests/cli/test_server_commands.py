@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from calling import calling
+from process_end import ProcessEnd
 from running import running_server
 
 from tensight.wire.debugger_pb2 import Metadata
@@ -52,14 +52,12 @@ def test_a_server_in_the_background_outlives_its_command_until_it_is_stopped(wor
     record = in_background(workspace)
     assert os.getsid(record["pid"]) == record["pid"]
     assert httpx.get(f"{record['http']}/api/v1/sessions").json() == []
-    process = os.pidfd_open(record["pid"])
+    end = ProcessEnd(record["pid"])
     stopped = run("stop", "--workspace", workspace)
     assert (stopped.returncode, stopped.stderr) == (0, "")
     assert stopped.stdout == f"stopped the server at {record['http']} (process {record['pid']})\n"
     # It has let go of everything; the kernel may still be clearing up after it.
-    ended, _, _ = select.select([process], [], [], WITHIN_S)
-    os.close(process)
-    assert ended
+    assert end.comes_within(WITHIN_S)
     assert "ended" in (workspace / "log" / "tensight.log").read_text().splitlines()[-1]
     assert (workspace / "log" / "stderr.log").read_text() == ""
 

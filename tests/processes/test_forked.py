@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from forked import DEBUG_SERVER, PYTORCH, ForkServerError, Imports, popen, run
+from process_end import ProcessEnd
 
 PATIENCE_S = 180
 NUMPY = Imports(("numpy", "numpy.ma", "numpy.random"), chosen=("OPENBLAS_NUM_THREADS", "PYTHONUNBUFFERED"))
@@ -381,17 +381,9 @@ def test_the_server_ends_with_its_test_process_however_that_ends(end: str) -> No
     with subprocess.Popen(code(program), stdout=subprocess.PIPE, text=True, env=environment) as tests:
         assert tests.stdout
         server = int(tests.stdout.readline())
-        try:
-            descriptor = os.pidfd_open(server)
-        except ProcessLookupError:
-            return  # it has ended already
+        end = ProcessEnd(server)
         tests.stdout.read()
-    until_readable(descriptor)
-
-
-def until_readable(descriptor: int) -> None:
-    assert select.select([descriptor], [], [], PATIENCE_S)[0]
-    os.close(descriptor)
+    assert end.comes_within(PATIENCE_S)
 
 
 def test_one_that_was_started_by_another_thread_is_awaited_by_several() -> None:

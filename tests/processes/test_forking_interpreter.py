@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from forking_interpreter import forking_interpreter
+from process_end import ProcessEnd
 
 PATIENCE_S = 180
 PARENT = "import os, sys; print(os.getppid(), sys.executable, sys.argv, flush=True); "
@@ -34,18 +34,6 @@ def started(code: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [forking_interpreter().python, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-
-
-def has_ended(process: int) -> bool:
-    """Wait for a process that is no child of this one to end."""
-    try:
-        descriptor = os.pidfd_open(process)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], PATIENCE_S)[0])
-    finally:
-        os.close(descriptor)
 
 
 def test_programs_of_a_shell_are_forked_and_so_is_what_they_start() -> None:
@@ -84,7 +72,7 @@ def test_a_signal_ends_the_forked_process_and_the_one_that_stands_for_it(number:
         process.send_signal(number)
         assert process.wait(PATIENCE_S) == -number
     assert forked != process.pid
-    assert has_ended(forked)
+    assert ProcessEnd(forked).comes_within(PATIENCE_S)
 
 
 def test_a_signal_that_the_command_handles_goes_to_it() -> None:
@@ -109,4 +97,4 @@ def test_where_the_one_that_stands_for_it_is_killed_the_forked_process_is_too() 
         forked = int(process.stdout.readline())
         process.kill()
         assert process.wait(PATIENCE_S) == -signal.SIGKILL
-    assert has_ended(forked)
+    assert ProcessEnd(forked).comes_within(PATIENCE_S)

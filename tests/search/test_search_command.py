@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from postgresql import postgresql
+from process_end import ProcessEnd
 from searches import BLOCKED, BLOCKING, CONFIGURATION, PATIENCE_S, outcome_of, prepare, search, start
 
 
@@ -118,11 +118,10 @@ def test_a_search_that_is_killed_goes_on_where_it_was(tmp_path: Path, kill: sign
     assert (tmp_path / "ready").read_text() == "here"
     number, x, process = (tmp_path / "begun").read_text().splitlines()[-1].split()
 
-    watched = os.pidfd_open(int(process))
+    end = ProcessEnd(int(process))
     running.send_signal(kill)
     outcome_of(running)
-    gone, _, _ = select.select([watched], [], [], PATIENCE_S)
-    os.close(watched)
+    gone = end.comes_within(PATIENCE_S)
     (tmp_path / "gate").unlink()
     result = search(tmp_path, "--trials", "4")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import select
 import signal
 import subprocess
 from contextlib import suppress
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from agent_stage import until
+from process_end import ProcessEnd
 from searches import PATIENCE_S, outcome_of, prepare, search, start
 
 if TYPE_CHECKING:
@@ -52,13 +51,7 @@ def command_of(process: int) -> list[str]:
 
 def assert_gone(process: int) -> None:
     """Wait until a process has ended."""
-    try:
-        watched = os.pidfd_open(process)
-    except ProcessLookupError:
-        return
-    gone, _, _ = select.select([watched], [], [], PATIENCE_S)
-    os.close(watched)
-    assert gone, f"{command_of(process)} outlived the search"
+    assert ProcessEnd(process).comes_within(PATIENCE_S), f"{command_of(process)} outlived the search"
 
 
 def kill(running: subprocess.Popen[str]) -> None:

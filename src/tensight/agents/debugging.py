@@ -145,7 +145,7 @@ class TrainingDebugger(ABC):
         """Remove everything from the framework, even if attaching failed half-way."""
 
     @abstractmethod
-    def _tell_step(self, agent: Agent, skipped: bool) -> None:
+    def _report_step(self, agent: Agent, skipped: bool) -> None:
         """Report to the agent that a step has ended, and what it computed.
 
         Parameters
@@ -170,7 +170,7 @@ class TrainingDebugger(ABC):
     def _end_step(self, skipped: bool) -> None:
         if self._agent is not None and not self._is_over:
             with self._guarded():
-                self._tell_step(self._agent, skipped)
+                self._report_step(self._agent, skipped)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

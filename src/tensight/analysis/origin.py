@@ -18,7 +18,7 @@ from tensight.graph import Node, TensorAddress
 from tensight.graph.layer_node import OUTSIDE, READS_UNSEEN
 from tensight.graph.layers import graph_layers
 from tensight.graph.node import PARAMETER
-from tensight.graph.operator_facts import CONSTANT_MAKERS, ZERO_MAKERS, plain_type
+from tensight.graph.operator_facts import CONSTANT_MAKERS, FILLING, ZERO_MAKERS, plain_type
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
 from tensight.tensors import EXPLOSION_LIMIT
 
@@ -350,17 +350,26 @@ def undecided(
     return {anomaly: amount for anomaly, amount in amounts.items() if amount}
 
 
-def _are_zeros_intended(node: Node, sources: Sequence[tuple[int, Node, int | None]]) -> bool:
+def _are_zeros_intended(graph: Graph, node: Node, sources: Sequence[tuple[int, Node, int | None]]) -> bool:
     """Whether the code intends zeros: made of constants only, or by multiplication with an unobserved constant.
 
-    Zeros that a user-defined backward pass creates without inputs are not intended.
+    Zeros that a backward pass makes are intended if another operator then writes elements into them, as in the gradient
+    of an index; otherwise a user-defined backward pass may return them as a gradient.
     """
-    if plain_type(node.type) in ZERO_MAKERS and not is_gradient_scope(node.name):
-        return True
+    if plain_type(node.type) in ZERO_MAKERS:
+        return not is_gradient_scope(node.name) or any(
+            plain_type(reader.type) in FILLING and _first_input(graph, reader) is node
+            for reader in graph.consumers(node)
+        )
     constants = [row for _, source, row in sources if source.is_constant]
     if not constants:
         return False
     return len(constants) == len(sources) or (plain_type(node.type) == "mul" and None in constants)
+
+
+def _first_input(graph: Graph, node: Node) -> Node | None:
+    producers = graph.flat_producers(node)
+    return producers[0][0] if producers and producers[0] is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +396,7 @@ def _root_cause(shows: Shown, step: ObservedStep, node: Node) -> _RootCause | No
     if not outputs or node.name in step.left_out:
         return None
     sources = list(step.inputs(node))
-    if anomaly is Anomaly.ALL_ZERO and _are_zeros_intended(node, sources):
+    if anomaly is Anomaly.ALL_ZERO and _are_zeros_intended(step.graph, node, sources):
         return None
     if shows.masks[outputs[0][2]] and (node.name in graph_layers(step.graph).may_mask or step.is_kept(node)):
         return None

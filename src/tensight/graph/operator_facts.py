@@ -79,6 +79,12 @@ ZERO_MAKERS = _words(
 )
 """Operators whose zeros are intended."""
 
+FILLING = _words(
+    """indexput indexputimpl indexadd indexcopy indexreduce scatter scatteradd scatterreduce slicescatter selectscatter
+    diagonalscatter maskedscatter put copy"""
+)
+"""Operators that write elements into their first input."""
+
 SUMS = _words(
     """add addv2 addn biasadd sub rsub cat concat stack where select selectv2 maximum minimum lerp addcmul addcdiv copy
     indexput maskedscatter scatter indexadd indexcopy"""

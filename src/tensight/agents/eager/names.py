@@ -268,7 +268,7 @@ class Names:
     def _forget_module(reference: weakref.ref[Names], root: Root, number: int) -> None:
         self = reference()
         root.modules.discard(number)
-        if self is not None and self.modules.get(number, NOBODY).root is root:
+        if self is not None and self.modules.get(number, UNNAMED_MODULE).root is root:
             del self.modules[number]
 
     @staticmethod
@@ -290,7 +290,7 @@ def _nothing() -> None:
     """Return None, in place of a reference to a freed model."""
 
 
-NOBODY = ModuleName("", "", Root(_nothing, (type(None), ""), "", "", False), False, False)
+UNNAMED_MODULE = ModuleName("", "", Root(_nothing, (type(None), ""), "", "", False), False, False)
 """The name of modules without a name."""
 
 

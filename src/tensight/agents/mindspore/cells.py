@@ -15,7 +15,7 @@ import mindspore
 from mindspore import nn
 
 from tensight.agents.eager.capture import EagerCapture
-from tensight.agents.eager.names import NOBODY, ROOT_SCOPE, ModuleName, Names
+from tensight.agents.eager.names import ROOT_SCOPE, UNNAMED_MODULE, ModuleName, Names
 from tensight.agents.eager.traced_programs import Programs, Trace
 from tensight.agents.eager.updates import Updates
 from tensight.agents.mindspore.cell_discovery import CellDiscovery
@@ -257,7 +257,7 @@ class CellCapture:
             return
         within = self._calls.within
         scope = ROOT_SCOPE if within is None else within[0].scope
-        name = NOBODY._replace(scope=scope, type=function_name, is_leaf=True)
+        name = UNNAMED_MODULE._replace(scope=scope, type=function_name, is_leaf=True)
         self._calls.returned(name, None, tensors, output, is_opaque=True)
         self._compiled_calls.note(self._calls.at, len(tensors))
 

@@ -403,7 +403,7 @@ class Debugger(TrainingDebugger):
         if self._cells is not None:
             self._cells.end_open_step()
 
-    def _tell_step(self, agent: Agent, skipped: bool) -> None:
+    def _report_step(self, agent: Agent, skipped: bool) -> None:
         self._take_late()
         seen = [] if self._cells is None else [self._cells.end_step()]
         if self._graphs is not None:

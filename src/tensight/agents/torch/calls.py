@@ -15,7 +15,7 @@ from tensight.agents.eager.call_sites import CallSite
 from tensight.agents.eager.calls import Operation as CalledOperation
 from tensight.agents.eager.calls import Reading, tensors_in_value
 from tensight.agents.eager.calls import Slot as CallSlot
-from tensight.agents.eager.names import NOBODY
+from tensight.agents.eager.names import UNNAMED_MODULE
 from tensight.agents.eager.traces import Execution
 from tensight.graph.layer_node import READS_UNSEEN
 
@@ -117,7 +117,7 @@ class Record:
     __slots__ = ("identity", "is_passed_over", "name")
 
     def __init__(self, name: ModuleName | None, identity: int = 0) -> None:
-        self.name = NOBODY if name is None else name
+        self.name = UNNAMED_MODULE if name is None else name
         self.identity = identity
         self.is_passed_over = name is None
 

@@ -331,7 +331,7 @@ class Debugger(TrainingDebugger):
     def _forward_done(self) -> None:
         self._end_step(False)
 
-    def _tell_step(self, agent: Agent, skipped: bool) -> None:
+    def _report_step(self, agent: Agent, skipped: bool) -> None:
         if self._capture is not None:
             is_capturing = agent.capturing
             trace = self._capture.end_step()

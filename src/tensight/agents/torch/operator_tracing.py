@@ -153,7 +153,7 @@ class StepTracer:
             self.evaluation = (self.evaluation[0], len(self.operators))
             self._evaluates = False
 
-    def went_again(self, seen: Mapping[int, Source]) -> None:
+    def note_repeated(self, seen: Mapping[int, Source]) -> None:
         """Note that known operators ran again, and the sources of their results, by identity."""
         self._earlier.update(seen)
         self._pairs.taken()

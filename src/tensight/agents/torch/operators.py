@@ -475,7 +475,7 @@ class OperatorCapture:
         """Continue at the position at which `_put_aside` was called."""
         mode = self._mode
         if self._repeats and self._tracer is not None:
-            self._tracer.went_again(self._seen(mode.expected))
+            self._tracer.note_repeated(self._seen(mode.expected))
         mode.expected, mode.position, mode.seen = self._kept
 
     def _add(self, step: OperatorStep) -> OperatorStep:

@@ -94,7 +94,7 @@ class Resuming:
         states = torch.load(buffer, weights_only=True)
         with versions_kept([part.subject for part in parts if isinstance(part, _Model)]):
             for part in parts:
-                part.begin_anew()
+                part.reset()
             for part, state in zip(parts, states, strict=True):
                 part.subject.load_state_dict(state)
         after = {name: value for part in parts for name, value in part.named_state()}
@@ -113,7 +113,7 @@ class _Part:
         self.subject = subject
         self._attributes = dict(self._plain_attributes(subject))
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Reset the object to its initial state."""
         self._put_back(self.subject, self._attributes)
 
@@ -151,9 +151,9 @@ class _Model(_Part):
         self._modules = [modules.get(id(module)) or _Module(module) for module in subject.modules()]
         self._parameters = [parameter.detach().clone() for parameter in subject.parameters()]
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         for module in self._modules:
-            module.begin_anew()
+            module.reset()
         with torch.no_grad():
             for parameter, first in zip(self.subject.parameters(), self._parameters, strict=True):
                 parameter.copy_(first)
@@ -175,8 +175,8 @@ class _Module(_Part):
         super().__init__(subject)
         self._buffers = [(name, held.detach().clone()) for name, held in subject.named_buffers(recurse=False)]
 
-    def begin_anew(self) -> None:
-        super().begin_anew()
+    def reset(self) -> None:
+        super().reset()
         held = dict(self.subject.named_buffers(recurse=False))
         for name, first in self._buffers:
             if name in held and held[name].shape == first.shape:
@@ -194,8 +194,8 @@ class _Optimizer(_Part):
             for group in subject.param_groups
         ]
 
-    def begin_anew(self) -> None:
-        super().begin_anew()
+    def reset(self) -> None:
+        super().reset()
         self.subject.state = defaultdict(dict)
         for group, first in zip(self.subject.param_groups, self._groups, strict=False):
             group.update(copy.deepcopy(first))

@@ -75,6 +75,19 @@ ROWS: dict[str, str] = {
 """The field with the rows of each page."""
 
 
+def _cut(text: str, most: int) -> str:
+    """Shorten a long text in the middle, because the end of an address identifies the tensor."""
+    if len(text) <= most:
+        return text
+    kept = most - 1
+    return f"{text[: kept // 3]}…{text[len(text) - (kept - kept // 3) :]}"
+
+
+def _cut_end(text: str, most: int) -> str:
+    """Shorten a long text at its end."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _hit(hit: Any) -> str:
     measures = ", ".join(shown(parameter) for parameter in hit.parameters if parameter.hit)
     return f"{hit.condition}({measures or ', '.join(hit.errors)})"
@@ -85,13 +98,13 @@ def _threshold(parameter: Any) -> str:
     return f"{parameter.name}={shown(parameter.preset)}{actual}"
 
 
-WITHIN: dict[str, Callable[[Any], str]] = {
-    "Frame": lambda frame: frame.file if frame.line is None else f"{frame.file}:{frame.lines}",
-    "HitParameter": _threshold,
-    "HitRecord": _hit,
-    "TensorHits": lambda tensor: "; ".join(map(_hit, tensor.hits)),
+WITHIN: dict[str, tuple[Callable[[Any], str], Callable[[str, int], str]]] = {
+    "Frame": (lambda frame: frame.file if frame.line is None else f"{frame.file}:{frame.lines}", _cut),
+    "HitParameter": (_threshold, _cut_end),
+    "HitRecord": (_hit, _cut_end),
+    "TensorHits": (lambda tensor: "; ".join(map(_hit, tensor.hits)), _cut_end),
 }
-"""Formatting of records that are fields of other records."""
+"""Formatting and shortening of records that are fields of other records."""
 
 
 def line_of(record: Any) -> str:
@@ -180,8 +193,8 @@ def shown(value: Any, most: int = _LONGEST_SHOWN) -> str:
     if isinstance(value, Enum):
         return shown(value.value, most)
     if within := WITHIN.get(type(value).__name__):
-        text = _printable(within(value))
-        return _cut(text, most) if type(value).__name__ == "Frame" else _cut_end(text, most)
+        text_of, shorten = within
+        return shorten(_printable(text_of(value)), most)
     if isinstance(value, (tuple, list)):
         return _shown_list(value, most)
     if isinstance(value, float):
@@ -268,16 +281,3 @@ def _is_numbers(values: Iterable[Any]) -> bool:
 def _printable(text: str) -> str:
     """Return a text with control characters escaped, because names come from untrusted files."""
     return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
-
-
-def _cut(text: str, most: int) -> str:
-    """Shorten a long text in the middle, because the end of an address identifies the tensor."""
-    if len(text) <= most:
-        return text
-    kept = most - 1
-    return f"{text[: kept // 3]}…{text[len(text) - (kept - kept // 3) :]}"
-
-
-def _cut_end(text: str, most: int) -> str:
-    """Shorten a long text at its end."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"

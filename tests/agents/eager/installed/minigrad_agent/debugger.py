@@ -103,7 +103,7 @@ class Debugger(TrainingDebugger):
     def _end_open_step(self) -> None:
         self._updates.end_open_step()
 
-    def _tell_step(self, agent: Agent, skipped: bool) -> None:
+    def _report_step(self, agent: Agent, skipped: bool) -> None:
         trace = self._capture.end_step()
         self._parameters.observe()
         try:
