@@ -223,6 +223,16 @@ class Dump:
         """
         return self._rank(rank).order.number(node)
 
+    def node_numbers(self, rank: int) -> Sequence[float]:
+        """Return the number of the node (see `node_number`) at each position from 0 on; NaN where there is none.
+
+        Parameters
+        ----------
+        rank : int
+            Rank of the process, from 0.
+        """
+        return self._rank(rank).order.numbers_by_position
+
     def tensors(
         self, *, ranks: Iterable[int] | None = None, iterations: Iterable[int] | None = None
     ) -> Sequence[TensorFile]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tensight.errors import DumpError, Problem
@@ -94,6 +96,14 @@ class ExecutionOrder:
     def number(self, node: Node) -> int | None:
         """Return the number of a node in the order of execution of its step, from 1; None for constants."""
         return self._numbers.get(node)
+
+    @cached_property
+    def numbers_by_position(self) -> Sequence[float]:
+        """The number of the node at each position from 0 on; NaN where there is none."""
+        by_position = [math.nan] * (max(self._positions.values(), default=-1) + 1)
+        for node, number in self._numbers.items():
+            by_position[self._positions[node]] = number
+        return by_position
 
     def _numbers_in_steps(self, graphs: Sequence[Graph], together: Mapping[int, set[int]]) -> dict[Node, int]:
         """Return the number of each node among those of the graphs that ran in the same steps, from 1."""

@@ -12,7 +12,7 @@ from tensight.analysis.recorded_statistics import NOT_RECORDED
 from tensight.analysis.statistics_table import KNOWN, RECORDED
 from tensight.sessions.offline.index import address_of
 from tensight.sessions.records import Statistics, StatisticsPage, StatisticsRow
-from tensight.sessions.statistics_pages import POSITION_COLUMNS, ordered
+from tensight.sessions.statistics_pages import ordered
 from tensight.tensors import COUNTS, MEASURES
 
 if TYPE_CHECKING:
@@ -144,7 +144,9 @@ class _DumpedRows:
         positions = np.fromiter(map(dump.execution_position, files), np.int64, len(files))
         is_output = np.fromiter((file.io == "output" for file in files), np.bool_, len(files))
         # Within a node, keep the order of the table.
-        self.rows = rows[np.lexsort((rows, is_output, positions, ranks))]
+        order = np.lexsort((rows, is_output, positions, ranks))
+        self.rows = rows[order]
+        self._positions, self._ranks = positions[order], ranks[order]
 
     def texts(self, name: str) -> Sequence[str]:
         """Return a column of texts."""
@@ -153,17 +155,21 @@ class _DumpedRows:
     def numbers(self, name: str) -> NDArray[np.float64]:
         """Return a column of numbers; NaN where unknown."""
         table, rows = self._table, self.rows
-        if name in POSITION_COLUMNS:
-            positions = (self._position(name, table.files[row]) for row in rows.tolist())
-            return np.fromiter(
-                (math.nan if position is None else position for position in positions), np.float64, len(rows)
-            )
+        if name == "rank":
+            return self._ranks.astype(np.float64)
+        if name == "slot":
+            return np.fromiter((table.files[row].slot for row in rows.tolist()), np.float64, len(rows))
+        if name == "position":
+            return self._numbers_of_nodes()
         values = table.rows[name][rows].astype(np.float64)
         if name in COUNTS:
             values[(table.rows["state"][rows] == RECORDED) & (values == NOT_RECORDED)] = np.nan
         return values
 
-    def _position(self, name: str, file: TensorFile) -> int | None:
-        if name == "position":
-            return position_of(self._dump, file)
-        return file.rank if name == "rank" else file.slot
+    def _numbers_of_nodes(self) -> NDArray[np.float64]:
+        numbers = np.full(len(self.rows), np.nan)
+        for rank in np.unique(self._ranks).tolist():
+            by_position = np.array(self._dump.node_numbers(rank), np.float64)
+            has_number = (self._ranks == rank) & (self._positions >= 0) & (self._positions < len(by_position))
+            numbers[has_number] = by_position[self._positions[has_number]]
+        return numbers
