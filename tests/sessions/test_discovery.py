@@ -44,7 +44,8 @@ def test_finds_dumps_up_to_two_levels_below_the_base_directory(tmp_path: Path, d
 
 
 def test_the_base_directory_may_be_a_dump_itself(dump_200: Path) -> None:
-    assert list(found(dump_200)) == ["."]
+    (dump,) = found(dump_200).values()
+    assert (dump.name, dump.title) == (".", dump_200.name)
 
 
 def test_without_a_base_directory_or_with_a_missing_one_there_are_only_runs(tmp_path: Path, dump_200: Path) -> None:

@@ -57,7 +57,7 @@ class FoundDump:
     run : str
         Id of the session that recorded it; empty for other dumps.
     title : str
-        Display name: the job of a recorded run, otherwise the name.
+        Display name: the job of a recorded run, the folder's own name if `name` is ``.``, otherwise the name.
     """
 
     name: str
@@ -188,6 +188,7 @@ class Discovery:
 
 def describe(name: str, path: Path, run: str = "") -> FoundDump | None:
     """Return a description of a folder with rank folders; None if it is not a dump after all."""
+    title = os.path.basename(os.path.realpath(path)) if name == "." else name
     try:
         dump = open_dump(path)
         if os.path.realpath(dump.path) != os.path.realpath(path):
@@ -195,7 +196,7 @@ def describe(name: str, path: Path, run: str = "") -> FoundDump | None:
             return None
         about = dump.metadata
         return FoundDump(
-            name, path, dump.ranks, about.framework, about.framework_version, _modified(path), run=run, title=name
+            name, path, dump.ranks, about.framework, about.framework_version, _modified(path), run=run, title=title
         )
     except DumpError as error:
         # Other programs create folders called rank_0, too.
@@ -203,7 +204,7 @@ def describe(name: str, path: Path, run: str = "") -> FoundDump | None:
         has_ranks = any(_may_be_a_rank(path / rank) for rank in names if RANK_NAME.fullmatch(rank))
         if not has_ranks and not any(map(TRACE_NAME.fullmatch, names)):
             return None
-        return FoundDump(name, path, modified=_modified(path), problem=str(error), run=run, title=name)
+        return FoundDump(name, path, modified=_modified(path), problem=str(error), run=run, title=title)
 
 
 class _Search:
