@@ -85,6 +85,8 @@ class Shown:
     passes : array of bool
         Whether the row is not an anomaly but explains one in the outputs computed from it: a single number that is
         zero, or a mask that marks nothing.
+    zeros : float64 array
+        Maximum number of zeros in the row.
     anomaly : Anomaly
     explosion_limit : float
         Finite values whose magnitude is above this count as an explosion.
@@ -94,6 +96,7 @@ class Shown:
     perhaps: NDArray[np.bool_]
     masks: NDArray[np.bool_]
     passes: NDArray[np.bool_]
+    zeros: NDArray[np.float64]
     anomaly: Anomaly
     explosion_limit: float
 
@@ -193,4 +196,5 @@ def shown(anomaly: Anomaly, table: Measured, explosion_limit: float) -> Shown:
         count, zeros = table.rows["count"], table.bounds("zero_count")[0]
         passes = (((count == 1) & _is_float(table)) | _is_truth(table)) & (count > 0) & (zeros == count) & seen
     undecided = perhaps & ~certainly & (state == RECORDED)
-    return Shown(certainly & seen, undecided, masks, passes, anomaly, explosion_limit)
+    zeros = table.bounds("zero_count")[1]
+    return Shown(certainly & seen, undecided, masks, passes, zeros, anomaly, explosion_limit)

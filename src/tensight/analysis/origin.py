@@ -18,7 +18,15 @@ from tensight.graph import Node, TensorAddress
 from tensight.graph.layer_node import OUTSIDE, READS_UNSEEN
 from tensight.graph.layers import graph_layers
 from tensight.graph.node import PARAMETER
-from tensight.graph.operator_facts import CONSTANT_MAKERS, FILLING, ZERO_MAKERS, plain_type
+from tensight.graph.operator_facts import (
+    CONSTANT_MAKERS,
+    FILLING,
+    GATHERED,
+    VIEWS,
+    ZERO_MAKERS,
+    normalizes,
+    plain_type,
+)
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
 from tensight.tensors import EXPLOSION_LIMIT
 
@@ -353,23 +361,30 @@ def undecided(
 def _are_zeros_intended(graph: Graph, node: Node, sources: Sequence[tuple[int, Node, int | None]]) -> bool:
     """Whether the code intends zeros: made of constants only, or by multiplication with an unobserved constant.
 
-    Zeros that a backward pass makes are intended if another operator then writes elements into them, as in the gradient
-    of an index; otherwise a user-defined backward pass may return them as a gradient.
+    Zeros that a backward pass makes are intended if they are a buffer, as in the gradient of an index; otherwise a
+    user-defined backward pass may return them as a gradient.
     """
     if plain_type(node.type) in ZERO_MAKERS:
-        return not is_gradient_scope(node.name) or any(
-            plain_type(reader.type) in FILLING and _first_input(graph, reader) is node
-            for reader in graph.consumers(node)
-        )
+        return not is_gradient_scope(node.name) or _is_buffer(graph, node)
     constants = [row for _, source, row in sources if source.is_constant]
     if not constants:
         return False
     return len(constants) == len(sources) or (plain_type(node.type) == "mul" and None in constants)
 
 
-def _first_input(graph: Graph, node: Node) -> Node | None:
-    producers = graph.flat_producers(node)
-    return producers[0][0] if producers and producers[0] is not None else None
+def _is_buffer(graph: Graph, node: Node) -> bool:
+    """Whether the output of a node is a buffer: elements are written into it or a view of it, or it into another."""
+    waiting, names = [node], {node.name}
+    while waiting:
+        written = waiting.pop()
+        for reader in graph.consumers(written):
+            kind = plain_type(reader.type)
+            if kind in FILLING:
+                return True
+            if kind in VIEWS and reader.name not in names:
+                names.add(reader.name)
+                waiting.append(reader)
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,19 +420,29 @@ def _root_cause(shows: Shown, step: ObservedStep, node: Node) -> _RootCause | No
         for index, source, row in sources
     )
     if inputs and anomaly is Anomaly.ALL_ZERO and not is_optimizer(node):
-        inputs = _that_can_be_zero(step, inputs)
+        inputs = _that_can_be_zero(step, node, inputs)
     if inputs is None or any(_propagates(shows, entry) for entry in inputs):
+        return None
+    if anomaly is Anomaly.ALL_ZERO and _may_be_zeros_of_input(shows, node, inputs):
         return None
     is_meant = anomaly is Anomaly.EXPLOSION and _is_written_down(node, step, shows.explosion_limit)
     may_read_unseen = anomaly is not Anomaly.ALL_ZERO and _may_read_unseen(node, inputs)
     return _RootCause(node, *outputs[0], inputs, _candidates(step, node, inputs), is_meant, may_read_unseen)
 
 
-def _that_can_be_zero(step: ObservedStep, inputs: tuple[OriginInput, ...]) -> tuple[OriginInput, ...] | None:
+def _that_can_be_zero(
+    step: ObservedStep, node: Node, inputs: tuple[OriginInput, ...]
+) -> tuple[OriginInput, ...] | None:
     """Return the inputs of an operator whose zeros are relevant; None if its zeros come from the other inputs."""
     # Constants are axes, sizes and factors.
     values = tuple(entry for entry in inputs if not step.is_constant(entry.source))
     without_biases = tuple(entry for entry in values if not step.is_small_parameter(entry.source))
+    # Scale and shift come before running statistics.
+    scale_and_shift = [entry for entry in values if entry not in without_biases][:2]
+    is_off = bool(scale_and_shift) and all(entry.state is InputState.SHOWS_IT for entry in scale_and_shift)
+    if is_off and normalizes(node.type):
+        # Residual branches are often initialized to zero like this.
+        return None
     # Otherwise the output is a copy or a part of a bias, or a sum of settings.
     is_open = bool(without_biases) or not values or any(entry.state is InputState.CLEAN for entry in values)
     return without_biases if is_open else None
@@ -426,6 +451,17 @@ def _that_can_be_zero(step: ObservedStep, inputs: tuple[OriginInput, ...]) -> tu
 def _propagates(shows: Shown, entry: OriginInput) -> bool:
     """Whether the anomaly came from an input."""
     return entry.state is InputState.SHOWS_IT or (entry.row >= 0 and bool(shows.passes[entry.row]))
+
+
+def _may_be_zeros_of_input(shows: Shown, node: Node, inputs: Sequence[OriginInput]) -> bool:
+    """Whether an operator copies elements, so that the zeros may be elements of an input that has others, too.
+
+    A view computes nothing, and shows memory into which others may have written.
+    """
+    kind = plain_type(node.type)
+    return kind in VIEWS or (
+        kind in GATHERED and any(entry.row >= 0 and shows.zeros[entry.row] > 0 for entry in inputs)
+    )
 
 
 def _candidates(step: ObservedStep, node: Node, inputs: tuple[OriginInput, ...]) -> tuple[str, ...]:

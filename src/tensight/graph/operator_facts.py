@@ -85,6 +85,15 @@ FILLING = _words(
 )
 """Operators that write elements into their first input."""
 
+GATHERED = _words("index indexselect gather take takealongdim embedding maskedselect")
+"""Operators that copy elements of an input by index or condition."""
+
+
+def normalizes(kind: str) -> bool:
+    """Return whether operators of a type normalize their first input, then apply a scale and a shift."""
+    return "norm" in plain_type(kind) and "linalg" not in kind
+
+
 SUMS = _words(
     """add addv2 addn biasadd sub rsub cat concat stack where select selectv2 maximum minimum lerp addcmul addcdiv copy
     indexput maskedscatter scatter indexadd indexcopy"""
