@@ -28,6 +28,8 @@ from tensight.watchpoints import (
     register,
     unregister,
 )
+from tensight.watchpoints.quantities import Source
+from tensight.watchpoints.recorded import BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -242,3 +244,9 @@ def test_a_declaration_that_cannot_work_is_refused() -> None:
         Parameter("A", ParameterKind.SUPPORT)
     with pytest.raises(InputError, match="default"):
         Parameter("a", ParameterKind.HIDDEN, ValueRange.POSITIVE, 0.0)
+
+
+def test_each_quantity_of_statistics_has_bounds_for_those_that_are_incomplete() -> None:
+    # Without them, a condition of recorded statistics silently remains undecided.
+    of_statistics = {name for name, quantity in QUANTITIES.items() if quantity.source is Source.STATISTICS}
+    assert of_statistics - BOUNDS.keys() == set()

@@ -129,7 +129,7 @@ def test_a_command_that_a_process_could_not_receive_is_refused() -> None:
 
 
 def test_a_condition_of_the_users_own_cannot_travel() -> None:
-    register(Condition("too_many_nan", "TMN", Target.TENSOR, flag=QUANTITIES["nan_count"]))
+    register(Condition("too_many_nan", "XX1", Target.TENSOR, flag=QUANTITIES["nan_count"]))
     try:
         with pytest.raises(WireError, match="has no number"):
             set_command(watchpoint("too_many_nan"), [])

@@ -48,7 +48,7 @@ def recorded_bounds(quantity: Quantity, columns: Columns, arguments: Arguments, 
         Both NaN where there is no value.
     """
     rows = columns[RECORDED].astype(np.bool_)
-    low, high = _BOUNDS.get(quantity.name, _generic)(quantity, columns, arguments, computed)
+    low, high = BOUNDS.get(quantity.name, _generic)(quantity, columns, arguments, computed)
     return np.where(rows, low, computed[0]), np.where(rows, high, computed[1])
 
 
@@ -179,7 +179,7 @@ def _within(bounds: Bounds, start: float, end: float) -> BoolColumn:
 _COUNTS = frozenset({"nan_count", "inf_count", "non_finite_count", "unmasked_non_finite_count", "overflowed"})
 """Quantities with a value for every tensor."""
 
-_BOUNDS: Mapping[str, _Rule] = {
+BOUNDS: Mapping[str, _Rule] = {
     "max": _statistic("max"),
     "min": _statistic("min"),
     "mean": _statistic("mean"),
@@ -198,3 +198,4 @@ _BOUNDS: Mapping[str, _Rule] = {
     "required_rtol": _change,
     "overflowed": _as_computed,
 }
+"""The rule of each quantity; one without a rule is bounded only where all its statistics were recorded."""
