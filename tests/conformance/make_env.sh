@@ -51,11 +51,14 @@ build() {
 # build_with_project NAME PYTHON REQUIREMENT...: with Tensight as it is in this checkout.
 build_with_project() {
     build "$@"
-    [ "$project/pyproject.toml" -ot "$folder/$1/project" ] && return
+    if [ "$project/pyproject.toml" -ot "$folder/$1/project" ]; then
+        # Another checkout may use the same folder of environments.
+        [ "$(cat "$folder/$1/project")" = "$project" ] && return
+    fi
     target=$folder/$1
     shift 2
     "$target/bin/python" -m pip install --quiet --disable-pip-version-check "$@" --editable "$project"
-    touch "$target/project"
+    echo "$project" > "$target/project"
 }
 
 # What mindinsight 2.x needs beyond its own requirements to start on a system of today.
