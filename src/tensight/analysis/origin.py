@@ -359,13 +359,15 @@ def undecided(
 
 
 def _are_zeros_intended(graph: Graph, node: Node, sources: Sequence[tuple[int, Node, int | None]]) -> bool:
-    """Whether the code intends zeros: made of constants only, or by multiplication with an unobserved constant.
+    """Whether the code intends zeros: made of nothing or constants, or by multiplication with an unobserved constant.
 
     Zeros that a backward pass makes are intended if they are a buffer, as in the gradient of an index; otherwise a
     user-defined backward pass may return them as a gradient.
     """
     if plain_type(node.type) in ZERO_MAKERS:
         return not is_gradient_scope(node.name) or _is_buffer(graph, node)
+    if not sources:
+        return not is_gradient_scope(node.name)
     constants = [row for _, source, row in sources if source.is_constant]
     if not constants:
         return False
@@ -423,7 +425,7 @@ def _root_cause(shows: Shown, step: ObservedStep, node: Node) -> _RootCause | No
         inputs = _that_can_be_zero(step, node, inputs)
     if inputs is None or any(_propagates(shows, entry) for entry in inputs):
         return None
-    if anomaly is Anomaly.ALL_ZERO and _may_be_zeros_of_input(shows, node, inputs):
+    if anomaly is Anomaly.ALL_ZERO and _may_be_zeros_of_input(shows, node, outputs[0][2], inputs):
         return None
     is_meant = anomaly is Anomaly.EXPLOSION and _is_written_down(node, step, shows.explosion_limit)
     may_read_unseen = anomaly is not Anomaly.ALL_ZERO and _may_read_unseen(node, inputs)
@@ -453,15 +455,16 @@ def _propagates(shows: Shown, entry: OriginInput) -> bool:
     return entry.state is InputState.SHOWS_IT or (entry.row >= 0 and bool(shows.passes[entry.row]))
 
 
-def _may_be_zeros_of_input(shows: Shown, node: Node, inputs: Sequence[OriginInput]) -> bool:
+def _may_be_zeros_of_input(shows: Shown, node: Node, row: int, inputs: Sequence[OriginInput]) -> bool:
     """Whether an operator copies elements, so that the zeros may be elements of an input that has others, too.
 
-    A view computes nothing, and shows memory into which others may have written.
+    A view computes nothing, and shows memory into which others may have written. What several lines do whose operators
+    were not observed is unknown.
     """
     kind = plain_type(node.type)
-    return kind in VIEWS or (
-        kind in GATHERED and any(entry.row >= 0 and shows.zeros[entry.row] > 0 for entry in inputs)
-    )
+    zeros = max((shows.zeros[entry.row] for entry in inputs if entry.row >= 0), default=0)
+    is_range = any(frame.end_line is not None for frame in node.frames)
+    return kind in VIEWS or (kind in GATHERED and zeros > 0) or (is_range and zeros >= shows.zeros[row])
 
 
 def _candidates(step: ObservedStep, node: Node, inputs: tuple[OriginInput, ...]) -> tuple[str, ...]:

@@ -31,6 +31,17 @@ class Residual(nn.Module):
         return x + self.norm(self.first(x))
 
 
+class WithBias(nn.Module):
+    """A layer that also returns a bias of zeros, as attention without relative positions does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.layer(x), torch.zeros(1, 6)
+
+
 class Without(torch.autograd.Function):
     """Its backward pass forgets the gradient."""
 
@@ -77,18 +88,25 @@ def without_gradient(hidden: torch.Tensor) -> torch.Tensor:
     return Without.apply(hidden)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def zeros_of(part: Callable[[torch.Tensor], torch.Tensor], folder: Path) -> list[Origin]:
+def zeros_of(part: Callable[[torch.Tensor], torch.Tensor], folder: Path, capture: str = "ops") -> list[Origin]:
     """Record a step of a small training, and return where its zeros began."""
     torch.manual_seed(0)
-    model = nn.ModuleDict({"first": nn.Linear(5, 6), "block": Residual(), "last": nn.Linear(6, 2)})
+    model = nn.ModuleDict(
+        {"first": nn.Linear(5, 6), "block": Residual(), "attention": WithBias(), "last": nn.Linear(6, 2)}
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     recorded = {"record": "full", "record_folder": str(folder / "recording")}
-    with tensight.torch.debug(model, optimizer, capture="ops", quiet=True, port=1, **recorded):
+    with tensight.torch.debug(model, optimizer, capture=capture, quiet=True, port=1, **recorded):
         hidden = model["block"](model["first"](torch.randn(4, 5)))
-        model["last"](part(hidden)).square().mean().backward()
+        hidden, bias = model["attention"](hidden)
+        model["last"](part(hidden) + bias).square().mean().backward()
         optimizer.step()
     analysis = Analysis(open_dump(str(folder / "recording")), cache_dir=folder / "cache")
     return origins(analysis, [Anomaly.ALL_ZERO])
+
+
+def test_zeros_that_a_module_makes_without_inputs_are_no_origin(tmp_path: Path) -> None:
+    assert [origin.sentence for origin in zeros_of(residual, tmp_path, "modules")] == []
 
 
 @pytest.mark.parametrize("part", [by_index, strided, by_parts, in_a_buffer, residual])
