@@ -85,7 +85,7 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path: Path) -> None
 
     assert (searched.returncode, searched.stdout) == (2, "")
     (line,) = searched.stderr.splitlines()
-    assert line == "tensight: optuna and cmaes are not installed; run pip install 'tensight[search]' [input-invalid]"
+    assert line == "tensight: optuna and cmaes are not installed; run pip install 'tensight[search]' [package-missing]"
 
 
 def test_without_torch_another_tuner_is_used_and_that_is_said(tmp_path: Path) -> None:
