@@ -96,7 +96,7 @@ def zeros_of(part: Callable[[torch.Tensor], torch.Tensor], folder: Path, capture
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     recorded = {"record": "full", "record_folder": str(folder / "recording")}
-    with tensight.torch.debug(model, optimizer, capture=capture, quiet=True, port=1, **recorded):
+    with tensight.torch.debug(model, optimizer, capture=capture, port=1, **recorded):
         hidden = model["block"](model["first"](torch.randn(4, 5)))
         hidden, bias = model["attention"](hidden)
         model["last"](part(hidden) + bias).square().mean().backward()
