@@ -51,10 +51,8 @@ build() {
 # build_with_project NAME PYTHON REQUIREMENT...: with Tensight as it is in this checkout.
 build_with_project() {
     build "$@"
-    if [ "$project/pyproject.toml" -ot "$folder/$1/project" ]; then
-        # Another checkout may use the same folder of environments.
-        [ "$(cat "$folder/$1/project")" = "$project" ] && return
-    fi
+    # Another checkout may use the same folder of environments.
+    [ "$project/pyproject.toml" -ot "$folder/$1/project" ] && [ "$(cat "$folder/$1/project")" = "$project" ] && return
     target=$folder/$1
     shift 2
     "$target/bin/python" -m pip install --quiet --disable-pip-version-check "$@" --editable "$project"

@@ -192,9 +192,9 @@ def shown(anomaly: Anomaly, table: Measured, explosion_limit: float) -> Shown:
     elif anomaly is Anomaly.EXPLOSION:
         masks = table.bounds("max")[1] <= explosion_limit
     passes = np.zeros(len(seen), np.bool_)
+    fewest_zeros, most_zeros = table.bounds("zero_count")
     if anomaly is Anomaly.ALL_ZERO:
-        count, zeros = table.rows["count"], table.bounds("zero_count")[0]
-        passes = (((count == 1) & _is_float(table)) | _is_truth(table)) & (count > 0) & (zeros == count) & seen
+        count = table.rows["count"]
+        passes = (((count == 1) & _is_float(table)) | _is_truth(table)) & (count > 0) & (fewest_zeros == count) & seen
     undecided = perhaps & ~certainly & (state == RECORDED)
-    zeros = table.bounds("zero_count")[1]
-    return Shown(certainly & seen, undecided, masks, passes, zeros, anomaly, explosion_limit)
+    return Shown(certainly & seen, undecided, masks, passes, most_zeros, anomaly, explosion_limit)

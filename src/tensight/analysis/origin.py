@@ -439,12 +439,11 @@ def _that_can_be_zero(
     # Constants are axes, sizes and factors.
     values = tuple(entry for entry in inputs if not step.is_constant(entry.source))
     without_biases = tuple(entry for entry in values if not step.is_small_parameter(entry.source))
-    # Scale and shift come before running statistics.
-    scale_and_shift = [entry for entry in values if entry not in without_biases][:2]
-    is_off = bool(scale_and_shift) and all(entry.state is InputState.SHOWS_IT for entry in scale_and_shift)
-    if is_off and normalizes(node.type):
-        # Residual branches are often initialized to zero like this.
-        return None
+    if normalizes(node.type):
+        # Scale and shift come before running statistics. Residual branches often start with both at zero.
+        scale_and_shift = [entry for entry in values if step.is_small_parameter(entry.source)][:2]
+        if scale_and_shift and all(entry.state is InputState.SHOWS_IT for entry in scale_and_shift):
+            return None
     # Otherwise the output is a copy or a part of a bias, or a sum of settings.
     is_open = bool(without_biases) or not values or any(entry.state is InputState.CLEAN for entry in values)
     return without_biases if is_open else None

@@ -88,12 +88,6 @@ FILLING = _words(
 GATHERED = _words("index indexselect gather take takealongdim embedding maskedselect")
 """Operators that copy elements of an input by index or condition."""
 
-
-def normalizes(kind: str) -> bool:
-    """Return whether operators of a type normalize their first input, then apply a scale and a shift."""
-    return "norm" in plain_type(kind) and "linalg" not in kind
-
-
 SUMS = _words(
     """add addv2 addn biasadd sub rsub cat concat stack where select selectv2 maximum minimum lerp addcmul addcdiv copy
     indexput maskedscatter scatter indexadd indexcopy"""
@@ -209,6 +203,11 @@ _LAYER = re.compile("linear|dense|conv|embedding|gather|mm$|matmul|mv$|bilinear|
 def applies_matrix(kind: str) -> bool:
     """Whether operators of a type apply a single matrix; how others use a matrix is unknown."""
     return _LAYER.search(kind.lower()) is not None
+
+
+def normalizes(kind: str) -> bool:
+    """Return whether operators of a type normalize, or compute norms, or the gradient of either."""
+    return "norm" in plain_type(kind)
 
 
 MIXED_PRECISION_PRODUCTS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "convolution", "mm", "bmm", "baddbmm"})

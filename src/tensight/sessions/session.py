@@ -86,7 +86,6 @@ STORAGE_WARNING_EVERY_S = 60.0
 MOST_GRAPH_THREADS = 2
 """Threads of a session that work with its graphs at the same time."""
 
-
 _Result = TypeVar("_Result")
 
 

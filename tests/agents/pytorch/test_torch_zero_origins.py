@@ -46,12 +46,12 @@ class Without(torch.autograd.Function):
     """Its backward pass forgets the gradient."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
         return x.clone()
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
-        return torch.zeros_like(gradients[0])
+    def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(gradient)
 
 
 def by_index(hidden: torch.Tensor) -> torch.Tensor:
@@ -85,7 +85,7 @@ def subtracted(hidden: torch.Tensor) -> torch.Tensor:
 
 
 def without_gradient(hidden: torch.Tensor) -> torch.Tensor:
-    return Without.apply(hidden)  # type: ignore[no-any-return, no-untyped-call]
+    return Without.apply(hidden)
 
 
 def zeros_of(part: Callable[[torch.Tensor], torch.Tensor], folder: Path, capture: str = "ops") -> list[Origin]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tensight.compare.runs.measures import UNIT_ROUNDOFF
 from tensight.compare.runs.steps import Phase
-from tensight.graph.operator_facts import ELEMENTWISE_PRODUCTS, LINEAR, comparable_type
+from tensight.graph.operator_facts import ELEMENTWISE_PRODUCTS, LINEAR, comparable_type, normalizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,7 +109,7 @@ def allowed_error(
 
 
 def _is_normalisation(kind: str) -> bool:
-    return "norm" in kind and not kind.endswith("grad")
+    return normalizes(kind) and not kind.endswith("grad")
 
 
 def _carried(op: Operation, given: TensorDifference) -> float:

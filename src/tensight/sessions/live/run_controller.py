@@ -510,7 +510,8 @@ class RunController:
         """Return the full name of a command's operator in each process that has it."""
         session = self._session
         targets: dict[TrainingProcess, str] = {}
-        for process in session.live if command.rank is None else [session.process_of(command.rank)]:
+        processes = session.live if command.rank is None else [session.process_of(command.rank)]
+        for process in processes:
             graph_and_node = process.graphs.node(command.graph, command.node)
             if graph_and_node is not None:
                 if not graph_and_node[1].is_operator:
@@ -520,7 +521,7 @@ class RunController:
             if command.graph:
                 message = f"there is no operator {command.node[:200]!r} in graph {command.graph[:200]!r}"
             else:
-                graphs = next((process.graphs.graphs for process in session.live), ())
+                graphs = processes[0].graphs.graphs if processes else ()
                 message = f"no graph has an operator {command.node[:200]!r}{names_like(graphs, command.node)}"
             raise NotFoundError(message, code="node-unknown")
         return targets
