@@ -205,6 +205,35 @@ def test_a_renamed_and_split_network_is_the_same_and_its_changed_layer_is_found(
     assert "layers/1/ln2" in result.first.pair.b.name
 
 
+class Mirrored(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flip(-1)
+
+
+class Summed(nn.Module):
+    """A network whose loss, the sum of its outputs, does not depend on whether a layer in the middle is there."""
+
+    def __init__(self, middle: nn.Module | None) -> None:
+        super().__init__()
+        self.embed, self.head, self.middle = nn.Embedding(50, 16), nn.Linear(16, 16, bias=False), middle
+        nn.init.eye_(self.head.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.embed(x)
+        return self.head(x if self.middle is None else self.middle(x))
+
+
+def test_a_loss_that_agrees_by_chance_does_not_hide_an_additional_layer(tmp_path: Path) -> None:
+    analyses = []
+    for name, middle in (("a", None), ("b", Mirrored())):
+        torch.manual_seed(7)
+        analyses.append(record(tmp_path / name, Summed(middle), loss_of=lambda logits, _: logits.sum()))
+    (result,) = compare_runs(*analyses)
+    assert result.finding is Finding.FORWARD
+    assert "head/Linear" in sentence(result)
+    assert "middle/Mirrored" in " ".join((sentence(result), *notes(result)))
+
+
 def test_a_weight_that_one_run_does_not_train_is_named(reference: tuple[str, Analysis], tmp_path: Path) -> None:
     capture, a = reference
 

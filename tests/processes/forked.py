@@ -30,6 +30,7 @@ import select
 import socket
 import subprocess
 import threading
+import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -225,6 +226,8 @@ class _ForkedProcess(subprocess.Popen[Any]):
             "session": bool(self._options.get("start_new_session")),
         }
         self._report, report = os.pipe()
+        # Not when it has been read: another thread may be about to wait for it.
+        weakref.finalize(self, os.close, self._report)
         try:
             _server_of(self.args[0], self._imports, environment).send(json.dumps(start).encode(), [*streams, report])
         finally:
@@ -248,7 +251,6 @@ class _ForkedProcess(subprocess.Popen[Any]):
             with self._reading:
                 if self.returncode is None:
                     self.returncode = self._next_number()
-                    os.close(self._report)
         return self.returncode
 
     def _next_number(self) -> int:
@@ -256,7 +258,6 @@ class _ForkedProcess(subprocess.Popen[Any]):
         while not line.endswith(b"\n"):
             character = os.read(self._report, 1)
             if not character:
-                os.close(self._report)
                 raise ForkServerError(f"the fork server of {self.args[0]} with {self._imports.modules} has ended")
             line += character
         return int(line)

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tensight.compare.runs.divergence import StepComparer, fused_difference
-from tensight.compare.runs.matching import Rule, is_anonymous, match_steps, precisions, scope_in_program
+from tensight.compare.runs.matching import Rule, accumulated_parameter, is_anonymous, match_steps, precisions
 from tensight.compare.runs.measures import difference
 from tensight.compare.runs.ranks import across_ranks
 from tensight.compare.runs.result import ComparedTensor, Finding, RunComparison
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tensight.analysis import Analysis
-    from tensight.compare.runs.divergence import Compared
     from tensight.compare.runs.matching import Matching
     from tensight.compare.runs.measures import TensorDifference
     from tensight.compare.runs.steps import Step
@@ -253,7 +252,7 @@ class _Comparer:
         """Return weights and states that differ after a step but were not written by a matched operator."""
         matching, compared = result.matching, result.steps[-1].compared
         written = {slot.name for entry in compared for slot, _ in entry.outputs if slot.is_parameter}
-        gradients = {_parameter_of(entry): entry for entry in compared if entry.pair.a.type == "AccumulateGrad"}
+        gradients = {name: entry for entry in compared if (name := accumulated_parameter(entry.pair.a)) is not None}
         rows_a, rows_b = a.after(step_a.iteration), b.after(step_b.iteration)
         different = []
         for name, row in rows_a.items():
@@ -310,11 +309,6 @@ class _Comparer:
         chosen = self._tolerance.chosen(name)
         limit = chosen if chosen is not None else ROUNDING * diff.roundoff + 4 * self._tolerance.noise.get(name, 0.0)
         return diff.absolute <= (limit * diff.norm if diff.norm else 0.0) + self._tolerance.atol
-
-
-def _parameter_of(entry: Compared) -> str:
-    """Return the weight whose gradient an operator accumulates."""
-    return scope_in_program(entry.pair.a.node.scope)[1].replace("/", ".")
 
 
 def _end(result: RunComparison, verdict: Verdict, finding: Finding) -> RunComparison:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.compare.runs.matching import Rule, precisions
+from tensight.compare.runs.matching import Rule, accumulated_parameter, precisions
 from tensight.compare.runs.measures import TensorDifference, difference, difference_of_fused
 from tensight.compare.runs.steps import NO_ROW, Operation, Phase, Slot
 from tensight.compare.runs.tolerance import AMPLIFICATION, ROUNDING, allowed_error
@@ -199,7 +199,7 @@ class StepComparer:
     @cached_property
     def _largest_gradient(self) -> float:
         run = self._runs[0]
-        rows = (slot.row for pair in self._matching.pairs for slot in pair.a.outputs if pair.a.type == "AccumulateGrad")
+        rows = (slot.row for accumulation in self._gradients.values() for slot in accumulation.outputs)
         return max((run.statistics(row)["l2_norm"] for row in rows if run.is_known(row)), default=0.0)
 
     def _may_be_mistaken(self, entry: Compared) -> bool:
@@ -253,9 +253,11 @@ class StepComparer:
 
         Operators matched by type and position, or after operators that only one run has, may be unrelated; then the
         tensors computed from them agree later on. Agreement proves nothing where the difference is added to a tensor
-        so large that rounding hides it.
+        so large that rounding hides it. A single number, such as a loss, may agree by chance: then gradients of
+        parameters that were read on the way to it decide.
         """
         is_hidden = False
+        read_on_the_way: set[str] = set()
         apart, given = (_worst([diff for _, diff in side]) for side in (entry.outputs, entry.inputs))
         limit = max(_PASSED_ON * min(1.0, apart), min(AMPLIFICATION * given, _MUCH_SMALLER * apart))
         waiting, seen = [entry.pair.a], {entry.pair.a.name}
@@ -272,12 +274,30 @@ class StepComparer:
             ]
             if not readers and differing and op.name in self._counterpart:
                 return True
+            if differing:
+                read_on_the_way |= {slot.name for slot in op.inputs if slot.is_parameter}
+            elif self._is_one_number(op) and any(map(self._gradient_differs, read_on_the_way)):
+                return True
             for reader in readers:
                 is_hidden = is_hidden or self._is_hidden_in(reader, differing)
                 if reader.name not in seen:
                     seen.add(reader.name)
                     waiting.append(reader)
         return is_hidden
+
+    def _is_one_number(self, op: Operation) -> bool:
+        rows = [slot.row for slot in op.outputs]
+        return NO_ROW not in rows and all(self._runs[0].table.rows["count"][row] == 1 for row in rows)
+
+    def _gradient_differs(self, parameter: str) -> bool:
+        accumulation = self._gradients.get(parameter)
+        return accumulation is not None and bool(self._differing(accumulation, _MISTAKEN_ABOVE))
+
+    @cached_property
+    def _gradients(self) -> dict[str, Operation]:
+        """The operators of A that accumulate the gradient of a parameter, where they have a counterpart."""
+        pairs = self._matching.pairs
+        return {name: pair.a for pair in pairs if (name := accumulated_parameter(pair.a)) is not None}
 
     def _is_hidden_in(self, reader: Operation, differing: list[Slot]) -> bool:
         """Return whether a difference is added to a tensor whose rounding error is larger."""

@@ -375,6 +375,11 @@ def scope_in_program(scope: str) -> tuple[str, str]:
     return lead, scope
 
 
+def accumulated_parameter(op: Operation) -> str | None:
+    """Return the parameter whose gradient an operator accumulates; None for all other operators."""
+    return scope_in_program(op.node.scope)[1].replace("/", ".") if op.type == "AccumulateGrad" else None
+
+
 class _Aligner:
     """Aligns two sequences of operators, rule by rule."""
 
