@@ -40,6 +40,8 @@ class Numbers:
     steps: NDArray[np.int64]
     rank: int = 0
     asked: list[str] = field(default_factory=list)
+    order: dict[int, int] = field(default_factory=dict)
+    """Positions of tensors in the steps that ran, where these are not those in the list."""
 
     def first_of(self, graph: str, node: str) -> str:
         return own_graph(graph, node)
@@ -48,7 +50,10 @@ class Numbers:
         self.asked.append(statistic)
         for place, step in enumerate(self.steps.tolist()):
             there = np.flatnonzero(~np.isnan(self.values[:, place]))
-            yield StepColumn(step, there, self.values[there, place], self.marks[there, place])
+            yield StepColumn(step, there, self.values[there, place], self.marks[there, place], there)
+
+    def positions(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.array([self.order.get(row, self.tensors[row].position or 0) for row in rows.tolist()])
 
 
 def numbers(tensors: int, steps: int) -> Numbers:
@@ -91,11 +96,11 @@ def test_neighbours_share_a_cell_that_holds_the_value_of_largest_magnitude_and_a
 
 def test_of_what_is_told_twice_the_last_counts() -> None:
     source = numbers(2, 1)
-    first, second = (np.array([place]) for place in (0, 1))
+    both, first, second = np.array([0, 1]), np.array([0]), np.array([1])
     columns = [
-        StepColumn(1, np.array([0, 1]), np.array([9.0, 9.0]), np.array([NAN, NAN], np.uint8)),
-        StepColumn(1, first, np.array([1.0]), np.array([0], np.uint8)),
-        StepColumn(1, second, np.array([np.nan]), np.array([INFINITE], np.uint8)),
+        StepColumn(1, both, np.array([9.0, 9.0]), np.array([NAN, NAN], np.uint8), both),
+        StepColumn(1, first, np.array([1.0]), np.array([0], np.uint8), first),
+        StepColumn(1, second, np.array([np.nan]), np.array([INFINITE], np.uint8), second),
     ]
     source.columns = lambda _: iter(columns)  # type: ignore[method-assign, assignment]
     found = overview(source, {}, OverviewChoice())
@@ -224,3 +229,19 @@ def test_the_first_marked_tensor_is_itself_however_many_are_in_its_row(rows: int
     at_hit = overview(source, {4: [hit("node90", step=4)]}, choice).first
     assert at_hit is not None
     assert (at_hit.node, at_hit.step) == ("node30", 4)
+
+
+def test_the_first_marked_tensor_is_that_of_the_graph_that_ran() -> None:
+    source = numbers(120, 4)
+    source.marks[60, 2] = source.marks[30, 2] = source.marks[60, 3] = NAN
+    source.order = {30: 70}
+    first = overview(source, {}, OverviewChoice()).first
+    assert first is not None
+    assert (first.node, first.step) == ("node60", 3)
+    later, earlier = hit("node30", step=4, position=8), hit("node90", step=4, position=7)
+    first = overview(source, {4: [later, hit("node1", step=4), earlier]}, OverviewChoice(query="node")).first
+    assert first is not None
+    assert (first.node, first.step) == ("node60", 4)
+    first = overview(source, {2: [later, hit("node1", step=2), earlier]}, OverviewChoice(query="node")).first
+    assert first is not None
+    assert (first.node, first.step) == ("node90", 2)

@@ -73,12 +73,19 @@ class StepColumn(NamedTuple):
     values : float array, shape (n,)
         NaN where unknown.
     marks : uint8 array, shape (n,)
+    rows : int array, shape (n,)
+        The source's own numbers of these values, for `OverviewSource.positions`.
     """
 
     step: int
     tensors: NDArray[np.int64]
     values: NDArray[np.float64]
     marks: NDArray[np.uint8]
+    rows: NDArray[np.int64]
+
+
+NO_POSITION = 2**62
+"""Used instead of a position in execution order if there is none, such as for a parameter without a node."""
 
 
 class OverviewSource(Protocol):
@@ -101,6 +108,9 @@ class OverviewSource(Protocol):
 
     def columns(self, statistic: OverviewStatistic) -> Iterator[StepColumn]:
         """Yield columns in the order of their steps; consecutive columns may belong to the same step."""
+
+    def positions(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the positions of nodes in the execution order of the graph that ran, for `StepColumn.rows`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +180,17 @@ def overview(
     chosen = chosen[choice.offset : choice.offset + choice.limit]
     steps = np.union1d(source.steps, np.fromiter(hits_by_step, np.int64, len(hits_by_step)))
     steps = steps[(choice.first_step <= steps) & (steps <= choice.last_step)]
-    picture = _Picture(len(tensors), np.array(chosen, np.int64), steps, choice.rows, choice.columns)
+    picture = _Picture(
+        len(tensors), np.array(chosen, np.int64), steps, choice.rows, choice.columns, positions_of=source.positions
+    )
+    for step in sorted(hits_by_step):
+        if choice.first_step <= step <= choice.last_step:
+            picture.hit(step, [(keys[_key(hit, source)], hit.position) for hit in hits_by_step[step]])
     for column in source.columns(choice.statistic) if chosen else ():
         if choice.first_step <= column.step <= choice.last_step:
             picture.add(column)
     picture.flush()
-    for step, rank_hits in hits_by_step.items():
-        if not choice.first_step <= step <= choice.last_step:
-            continue
-        picture.hit(step, sorted({keys[_key(hit, source)] for hit in rank_hits}))
-    first = picture.first()
+    first = picture.first
     return Overview(
         statistic=choice.statistic,
         total=total,
@@ -302,6 +313,11 @@ class _Picture:
         Indices of the shown tensors, in order.
     steps : int array
     most_rows, most_columns : int
+    positions_of : callable
+        `OverviewSource.positions`.
+    first : tuple of (int, int) or None
+        Of the first step with a hit, else of the first with a NaN or an Inf: the index of the first shown tensor with
+        such a value, else with a hit, in the order in which that step ran; and the step.
     """
 
     tensors: int
@@ -309,6 +325,8 @@ class _Picture:
     steps: NDArray[np.int64]
     most_rows: int
     most_columns: int
+    positions_of: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+    first: tuple[int, int] | None = field(init=False, default=None)
     _row_of: NDArray[np.int64] = field(init=False)
     _tops: NDArray[np.int64] = field(init=False)
     _lefts: NDArray[np.int64] = field(init=False)
@@ -318,8 +336,7 @@ class _Picture:
     _step: int | None = field(init=False, default=None)
     _values_now: NDArray[np.float64] = field(init=False)
     _marks_now: NDArray[np.uint8] = field(init=False)
-    _first_sick: dict[int, int] = field(init=False, default_factory=dict)
-    _first_hit: dict[int, int] = field(init=False, default_factory=dict)
+    _rows_now: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
         amount = len(self.chosen)
@@ -332,6 +349,7 @@ class _Picture:
         self._high, self._low = np.full(shape, np.nan), np.full(shape, np.nan)
         self._marks = np.zeros(shape, np.uint8)
         self._values_now, self._marks_now = np.empty(amount + 1), np.empty(amount + 1, np.uint8)
+        self._rows_now = np.empty(amount + 1, np.int64)
 
     def add(self, column: StepColumn) -> None:
         """Add values of tensors at a step; later values of the same tensor and step replace earlier ones."""
@@ -342,6 +360,7 @@ class _Picture:
         positions = self._row_of[column.tensors]
         self._values_now[positions] = column.values
         self._marks_now[positions] = column.marks
+        self._rows_now[positions] = column.rows
 
     def flush(self) -> None:
         """Merge the current step into its cells."""
@@ -352,28 +371,25 @@ class _Picture:
         self._high[:, at] = np.fmax(self._high[:, at], np.fmax.reduceat(values, self._tops))
         self._low[:, at] = np.fmin(self._low[:, at], np.fmin.reduceat(values, self._tops))
         sick = self._marks_now[:-1] & (NAN | INFINITE)
-        if sick.any():
-            self._first_sick[self._step] = int(np.flatnonzero(sick)[0])
+        if sick.any() and (self.first is None or self.first[1] == self._step):
+            # Rows of graphs that ran in different steps have no common order.
+            indices = np.flatnonzero(sick)
+            self.first = int(indices[np.argmin(self.positions_of(self._rows_now[indices]))]), self._step
         # In here, a set bit means that there are values, so that it can be combined by OR like the others.
         self._marks[:, at] |= np.bitwise_or.reduceat(self._marks_now[:-1] ^ NOTHING, self._tops)
         self._step = None
 
-    def hit(self, step: int, tensors: Sequence[int]) -> None:
-        """Mark tensors that hit at a step."""
-        positions = self._row_of[np.array(tensors, np.int64)]
-        positions = positions[positions < len(self.chosen)]
-        rows = np.searchsorted(self._tops, positions, "right") - 1
-        if rows.size:
-            self._first_hit[step] = int(positions.min())
-            self._marks[rows, self._column(step)] |= HIT
-
-    def first(self) -> tuple[int, int] | None:
-        """Return the index of the first shown tensor with a mark at the first marked step, and that step."""
-        marked = self._first_hit or self._first_sick
-        if not marked:
-            return None
-        step = min(marked)
-        return self._first_sick.get(step, marked[step]), step
+    def hit(self, step: int, tensors: Sequence[tuple[int, int | None]]) -> None:
+        """Mark tensors that hit at a step, each given with its position in the step's execution order."""
+        indices = self._row_of[np.array([tensor for tensor, _ in tensors], np.int64)]
+        positions = np.array([NO_POSITION if position is None else position for _, position in tensors], np.int64)
+        is_shown = indices < len(self.chosen)
+        indices, positions = indices[is_shown], positions[is_shown]
+        if not indices.size:
+            return
+        self._marks[np.searchsorted(self._tops, indices, "right") - 1, self._column(step)] |= HIT
+        if self.first is None:
+            self.first = int(indices[np.lexsort((indices, positions))[0]]), step
 
     def row(self, index: int) -> int:
         """Return the row of a shown tensor."""

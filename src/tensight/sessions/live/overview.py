@@ -11,11 +11,13 @@ from tensight.graph.node import CONSTANT
 from tensight.sessions.curves import curves
 from tensight.sessions.live.reported_tensors import TensorKey
 from tensight.sessions.loss import find_loss, with_reported_loss
-from tensight.sessions.overview import INFINITE, NAN, ListedTensor, StepColumn, own_graph
+from tensight.sessions.overview import INFINITE, NAN, NO_POSITION, ListedTensor, StepColumn, own_graph
 from tensight.sessions.timeline import KnownSteps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from tensight.sessions.hit_list import SessionHit
     from tensight.sessions.live.process import TrainingProcess
@@ -52,6 +54,7 @@ class ReportedSource:
         self.first_of = first_of
         rows = store.tensors_of(rank)
         self._index_of_id = np.full(max((row[0] for row in rows), default=0) + 1, NOT_LISTED, np.int64)
+        self._positions = np.full_like(self._index_of_id, NO_POSITION)
         index_by_key: dict[tuple[str, str, str, int], int] = {}
         self.tensors: list[ListedTensor] = []
         for number, graph, node, io, slot, kind, position in rows:
@@ -65,6 +68,7 @@ class ReportedSource:
                 graphs = (*self.tensors[index].graphs, graph)
                 self.tensors[index] = ListedTensor(node, io, slot, graph, graphs, kind, position)
             self._index_of_id[number] = index
+            self._positions[number] = NO_POSITION if position is None else position
         self.steps = store.iterations_of(rank) + self._first_step
 
     def columns(self, statistic: OverviewStatistic) -> Iterator[StepColumn]:
@@ -74,7 +78,11 @@ class ReportedSource:
             listed = ids < len(self._index_of_id)
             listed[listed] = self._index_of_id[ids[listed]] != NOT_LISTED
             indices = self._index_of_id[ids[listed]]
-            yield StepColumn(iteration + self._first_step, indices, values[listed], marks[listed])
+            yield StepColumn(iteration + self._first_step, indices, values[listed], marks[listed], ids[listed])
+
+    def positions(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See `OverviewSource`."""
+        return self._positions[rows]
 
 
 def known_steps(

@@ -16,6 +16,7 @@ from tensight.sessions.offline.statistics import position_of
 from tensight.sessions.overview import (
     INFINITE,
     NAN,
+    NO_POSITION,
     ListedTensor,
     StepColumn,
     marks_of,
@@ -70,7 +71,7 @@ class DumpSource:
     def __init__(
         self, dump: Dump, analysis: Analysis, index: TensorIndex, rank: int, first_of: Callable[[str, str], str]
     ) -> None:
-        self._analysis = analysis
+        self._dump, self._analysis = dump, analysis
         self.rank = rank
         self.first_of = first_of
         self.tensors: list[ListedTensor] = []
@@ -123,7 +124,13 @@ class DumpSource:
         ends = np.searchsorted(steps, self.steps, "right")
         for step, start, end in zip(self.steps.tolist(), starts, ends, strict=True):
             if end > start:
-                yield StepColumn(step, indices[start:end], values[start:end], marks[start:end])
+                yield StepColumn(step, indices[start:end], values[start:end], marks[start:end], rows[start:end])
+
+    def positions(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See `OverviewSource`."""
+        files = self._analysis.statistics_table.files
+        positions = (position_of(self._dump, files[row]) for row in rows.tolist())
+        return np.array([NO_POSITION if position is None else position for position in positions], np.int64)
 
     def _counts(self, rows: NDArray[np.int64]) -> Columns:
         """Return the counts of tensors; an unrecorded count is replaced by its lower bound if positive, else by NaN."""
