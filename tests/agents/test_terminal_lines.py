@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import sys
+import threading
 from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,14 +29,15 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
-def at_rest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
     """Let no line seem to follow one of another test, and none be left out because another test was quiet."""
     logger = notices._logger()
     for handler in logger.handlers:
         monkeypatch.setattr(handler, "_written_s", 0.0, raising=False)
     level = logger.level
     logger.setLevel(logging.INFO)
-    yield
+    monkeypatch.setattr(notices, "_quieted", threading.Event())
+    yield logger
     logger.setLevel(level)
 
 
@@ -90,17 +92,22 @@ def test_a_line_begins_below_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> 
     assert terminal.getvalue().endswith("\ntensight: the bar is gone\n")
 
 
-def test_who_wants_quiet_hears_of_trouble_only(capsys: pytest.CaptureFixture[str]) -> None:
-    logger = notices._logger()
-    level = logger.level
-    try:
-        notices.report("goes on")
-        notices.be_quiet()
-        notices.report("stopped")
-        notices.log("no debug server")
-    finally:
-        logger.setLevel(level)
-    assert capsys.readouterr().err.splitlines() == ["tensight: goes on", "tensight: no debug server"]
+def test_who_wants_quiet_hears_of_trouble_only(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    for text, is_quiet in (("a", False), ("b", True), ("c", True), ("d", False), ("e", False)):
+        notices.set_quiet(is_quiet=is_quiet)
+        notices.report(text)
+    assert logger.level == logging.INFO
+    notices.set_quiet(is_quiet=True)
+    notices.log("no debug server")
+    assert [line[-1] for line in capsys.readouterr().err.splitlines()] == ["a", "d", "e", "r"]
+
+
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.WARNING, logging.ERROR])
+def test_a_level_that_the_script_has_chosen_stays(logger: logging.Logger, level: int) -> None:
+    logger.setLevel(level)
+    for is_quiet in (False, True, False):
+        notices.set_quiet(is_quiet=is_quiet)
+        assert logger.level == level
 
 
 SICK = """

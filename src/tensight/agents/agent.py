@@ -18,7 +18,7 @@ from tensight.agents.forking import silent_in_children
 from tensight.agents.introduction import Introduction
 from tensight.agents.known_programs import KnownPrograms
 from tensight.agents.node_cursor import NodeCursor
-from tensight.agents.notices import be_quiet, log, log_once
+from tensight.agents.notices import log, log_once, set_quiet
 from tensight.agents.persistent_slots import PersistentSlots
 from tensight.agents.recording import Recorder
 from tensight.agents.responses import TensorResponses
@@ -107,8 +107,7 @@ class Agent:
         stops_at_nodes: bool | None = None,
         cursor: bool = False,
     ) -> None:
-        if settings.quiet:
-            be_quiet()
+        set_quiet(is_quiet=settings.quiet)
         at_nodes = settings.capture == "ops" if stops_at_nodes is None else stops_at_nodes
         self.settings = settings
         self.framework = framework

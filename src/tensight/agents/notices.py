@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import select
 import sys
+import threading
 import time
 import unicodedata
 from contextlib import suppress
@@ -21,6 +22,7 @@ _BURST_S = 0.1
 """Lines at shorter intervals follow each other directly, without a progress bar between them."""
 
 _logged: set[str] = set()
+_quieted = threading.Event()
 
 
 class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
@@ -65,9 +67,16 @@ def report(text: str) -> None:
     _write(logging.INFO, text)
 
 
-def be_quiet() -> None:
-    """Suppress the lines of `report` from now on."""
-    _logger().setLevel(logging.WARNING)
+def set_quiet(*, is_quiet: bool) -> None:
+    """Suppress the lines of `report` from now on, or write them again if they were suppressed here.
+
+    A level that the script has given to the logger stays.
+    """
+    logger = _logger()
+    before, after = (logging.INFO, logging.WARNING) if is_quiet else (logging.WARNING, logging.INFO)
+    if is_quiet != _quieted.is_set() and logger.level == before:
+        logger.setLevel(after)
+        (_quieted.set if is_quiet else _quieted.clear)()
 
 
 def _write(level: int, text: str) -> None:
