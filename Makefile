@@ -23,6 +23,9 @@ AGENT_TRIED := .venvs/.agent-tried
 PAGE_TESTED := .venvs/.page-tested
 # Two are there at a time. A PyTorch has 6 GB and is unpacked from 3 more: in this order two of them do not meet.
 INSTALLED ?= alone mindspore-2.7 pytorch-2.6 mindspore-2.10 pytorch-2.15
+# More workers than cores, because a test waits for other processes a quarter of its time. A file's tests stay together,
+# so that what they share (a training, a server, a search) is made once.
+PARALLEL = --numprocesses=$(shell $(PYTHON) -c "import os; print(os.cpu_count() * 3 // 2)") --dist=loadfile --no-loadscope-reorder
 # Without compiled files each start of a training compiles PyTorch or MindSpore anew: two to three seconds of a core.
 export PYTHONDONTWRITEBYTECODE :=
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
@@ -39,7 +42,7 @@ $(READY): requirements/dev.lock pyproject.toml build_hook.py build_protos.py $(P
 	@$(PYTHON) -c 'import sys; sys.exit("Tensight needs Python 3.10 or newer; this is " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.11 ...") if sys.version_info < (3, 10) else None'
 	@echo "Setting up $(VENV) (once, about a minute) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.lock
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --editable .
 	@$(BIN)/python -m compileall -q src/tensight
 	@touch $@
@@ -68,13 +71,13 @@ demo: $(READY) ## Train a small network that goes wrong, and name the operator a
 	@$(BIN)/tensight demo $(if $(SCENARIO),--scenario $(SCENARIO))
 
 test: $(PAGE_TESTED) $(FRAMEWORKS) $(PAGE) browser mindspores $(AGENT_TRIED) ## Run the tests on all cores; those of the page in Chromium
-	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --durations=20 -m "not long"
+	$(BIN)/python -m pytest $(PARALLEL) --durations=20 -m "not long"
 
 test-long: $(PAGE_TESTED) $(FRAMEWORKS) $(PAGE) browser mindspores installed ## Run these and further variants of them, with four times as many random examples
-	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --durations=20 --hypothesis-profile=long
+	$(BIN)/python -m pytest $(PARALLEL) --durations=20 --hypothesis-profile=long
 
 coverage: $(FRAMEWORKS) $(PAGE) browser mindspores ## Report which lines and branches the tests reach; takes half as long again
-	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term
 
 lint: $(READY) node docs ## Check style, types, the direction of imports, and that the documentation site builds
 	$(BIN)/ruff check .
@@ -89,7 +92,7 @@ lint: $(READY) node docs ## Check style, types, the direction of imports, and th
 $(DOCS_READY): requirements/docs.lock
 	@echo "Setting up $(DOCS) (once, some seconds) ..."
 	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
-	@$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r requirements/docs.lock
+	@$(DOCS)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --no-deps --require-hashes -r requirements/docs.lock
 	@touch $@
 
 docs: $(DOCS_READY) ## Build the documentation site in build/site; a broken link or a page that no menu names is an error
@@ -132,7 +135,7 @@ mindspores: $(READY)
 
 $(RELEASE_READY): requirements/release.lock
 	@test -x $(RELEASE)/bin/python || $(PYTHON) -m venv $(RELEASE)
-	@$(RELEASE)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r requirements/release.lock
+	@$(RELEASE)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --no-deps --require-hashes -r requirements/release.lock
 	@touch $@
 
 # The wheel of tensight is built from its sdist, as cibuildwheel does it.

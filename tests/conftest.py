@@ -10,9 +10,10 @@ import signal
 import sys
 import tarfile
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -31,11 +32,14 @@ if TYPE_CHECKING:
 
 # How long an example takes says something of the machine, nothing of the code. A change is checked with the same few
 # examples each time; `make test-long` draws many, and others each time.
-settings.register_profile("short", deadline=None, max_examples=25, derandomize=True)
+settings.register_profile("short", deadline=None, max_examples=10, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=100)
 settings.load_profile("short")
 
 FIXTURES = Path(__file__).parent / "fixtures"
+
+LENGTHY = ("docs", "search", "page", "agents", "server", "cli", "compare")
+"""Folders whose tests start trainings, servers and browsers."""
 
 # What a shell starts in the background ignores Ctrl-C, and hands that on to each process of a test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -44,15 +48,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave all but every n-th case of a test that is marked with ``sampled(n)`` to `make test-long`."""
-    cases: Counter[str] = Counter()
+    """Leave all but every n-th case of a test that is marked with ``sampled(n)`` to `make test-long`.
+
+    Tests begin with different cases, so that together they have all captures, networks and versions.
+    """
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        sampled = item.get_closest_marker("sampled")
-        if sampled is not None:
-            test = item.nodeid.partition("[")[0]
-            if cases[test] % sampled.args[0]:
+        if item.get_closest_marker("sampled") is not None and item.get_closest_marker("long") is None:
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for test, of_test in cases.items():
+        distance = min(of_test[0].get_closest_marker("sampled").args[0], len(of_test))  # type: ignore[union-attr]
+        first = crc32(test.encode()) % distance
+        for index, item in enumerate(of_test):
+            if index % distance != first:
                 item.add_marker(pytest.mark.long)
-            cases[test] += 1
+    # Files are handed out in this order: those that take long come first, so that all workers end together.
+    items.sort(key=lambda item: LENGTHY.index(folder) if (folder := _folder_of(item)) in LENGTHY else len(LENGTHY))
+
+
+def _folder_of(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
 
 
 def pytest_collection_finish() -> None:

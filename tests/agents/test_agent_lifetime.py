@@ -307,6 +307,7 @@ print("done", os.environ.get("GRPC_ENABLE_FORK_SUPPORT"))
     assert (exit_code, lines) == (0, ["done None"]), err
 
 
+@pytest.mark.long
 def test_forks_of_a_training_that_has_imported_grpc_before_come_between_our_calls(
     agent_server: RunningServer, run: Callable[..., Script]
 ) -> None:

@@ -144,6 +144,7 @@ def test_elements_are_read_where_they_lie(way: str, array: np.ndarray[Any, Any])
     assert_same(columns.statistics(3), statistics(plain))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("dtype", [np.dtype("f4"), np.dtype("f2"), *EXTENSIONS, np.dtype("f8")], ids=str)
 @pytest.mark.parametrize("size", [2**16 + 1, 10 * 2**15, SEGMENT_ELEMENTS, 2 * SEGMENT_ELEMENTS + 2**16 + 77])

@@ -190,6 +190,7 @@ def errors_of_script(outcome: Outcome) -> list[str]:
     return [line for line in outcome.errors if SCRIPT.name in line or not line.startswith(" ")]
 
 
+@pytest.mark.long
 def test_hooks_that_fail_and_an_end_in_the_middle_of_a_step_are_as_alone(
     tmp_path: Path, lasting: RunningServer
 ) -> None:
@@ -211,6 +212,7 @@ def test_hooks_that_fail_and_an_end_in_the_middle_of_a_step_are_as_alone(
     assert message == f"the training was ended by {MISTAKE}"
 
 
+@pytest.mark.long
 def test_a_training_that_was_stopped_by_the_shell_goes_on_with_its_session(
     tmp_path: Path, lasting: RunningServer, undisturbed: Outcome
 ) -> None:
@@ -316,7 +318,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_training(
     assert recorded.exists()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_thousands_of_fast_steps_leave_no_memory_behind(tmp_path: Path, lasting: RunningServer, capture: str) -> None:
     options = debugged(f"long-{capture}", "--capture", capture)

@@ -51,7 +51,7 @@ def hits_of(analysis: Analysis, text: str) -> set[tuple[Any, ...]]:
     return {(hit.tensor.graph, hit.tensor.node, hit.tensor.slot, hit.tensor.iteration) for hit in result.hits}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("columns", PLENTY.values(), ids=PLENTY)
 @pytest.mark.parametrize("name", ALL_DUMPS)
 def test_origins_are_those_of_the_full_dump(
@@ -67,6 +67,7 @@ def test_origins_are_those_of_the_full_dump(
     ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("columns", [OLD, DEFAULT], ids=["up to 2.2", "default"])
 @pytest.mark.parametrize("name", DUMPS)
 def test_the_planted_operators_and_their_lines_are_named(
@@ -116,6 +117,7 @@ def _key(file: Any) -> tuple[Any, ...]:
     return (file.rank, file.graph, file.node, file.io, file.slot, file.iteration)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DUMPS)
 def test_recommended_watchpoints_say_what_was_not_recorded(name: str, analyse: Analyse, dump_copy: Copy) -> None:
     dump = dump_copy(name)
@@ -129,6 +131,7 @@ def test_recommended_watchpoints_say_what_was_not_recorded(name: str, analyse: A
     assert overflow.hits
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ALL_DUMPS)
 def test_a_dump_with_both_gives_the_results_of_its_tensor_files(
     name: str, analyse: Analyse, unpacked: Callable[[str], Path], dump_copy: Copy, tmp_path: Path
@@ -145,6 +148,7 @@ def test_a_dump_with_both_gives_the_results_of_its_tensor_files(
         assert hits_of(both, text) == hits_of(alone, text)
 
 
+@pytest.mark.long
 def test_files_and_recorded_tensors_of_one_dump_are_checked_together(
     analyse: Analyse, unpacked: Callable[[str], Path], dump_copy: Copy
 ) -> None:
@@ -396,6 +400,7 @@ def test_statistics_that_contradict_each_other_are_said_once(
     assert tensight("check", dump).err.count("contradict each other") == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("columns", [OLD, DEFAULT], ids=["up to 2.2", "default"])
 def test_the_commands_say_that_only_statistics_were_recorded(
     columns: tuple[str, ...], tensight: Callable[..., Any], dump_copy: Copy

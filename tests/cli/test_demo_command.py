@@ -66,7 +66,7 @@ def test_every_scenario_is_a_script_and_every_script_a_scenario() -> None:
     assert named == {path.stem for path in SCENARIOS.glob("*.py")}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("scenario", OPERATORS, ids=lambda scenario: scenario.value)
 def test_it_stops_at_the_planted_fault_and_names_operator_and_line(server: RunningServer, scenario: Scenario) -> None:
     outcome = demo("--scenario", scenario.value, workspace=server.workspace)
@@ -80,6 +80,7 @@ def test_it_stops_at_the_planted_fault_and_names_operator_and_line(server: Runni
         assert all(session.state.has_ended for session in connection.sessions())
 
 
+@pytest.mark.long
 def test_with_a_server_of_its_own_it_stays_until_it_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tensight", "demo", "--stay"]
     with subprocess.Popen(
@@ -100,6 +101,7 @@ def test_with_a_server_of_its_own_it_stays_until_it_is_told_and_leaves_nothing_b
         tensight.connect(address)
 
 
+@pytest.mark.long
 def test_told_to_end_it_ends_its_server_too(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tensight", "demo", "--stay"]
     with subprocess.Popen(

@@ -79,6 +79,7 @@ def examined(folder: Path, script: str) -> tuple[int, dict[str, tuple[str, str]]
     return ended.returncode, {check["name"]: (check["state"], check["why"]) for check in checks}
 
 
+@pytest.mark.long
 def test_a_healthy_training_passes_all_that_can_be_checked(tmp_path: Path) -> None:
     code, checks = examined(tmp_path, HEALTHY)
     assert code == 0, checks
@@ -120,6 +121,7 @@ def test_a_loss_is_judged_by_its_course(losses: list[float], state: str) -> None
     assert _loss_verdict(losses, "the first batch")[0] == state
 
 
+@pytest.mark.long
 def test_a_generator_without_seed_unused_parameters_and_dropout_that_is_left_on_are_named(tmp_path: Path) -> None:
     code, checks = examined(tmp_path, SICK)
     assert code == 1

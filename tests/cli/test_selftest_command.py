@@ -56,6 +56,7 @@ def test_a_training_that_sets_its_seed_is_the_same_with_the_debugger(script: Pat
     assert "watchpoints on everything (no stop)" in outcome.stdout
 
 
+@pytest.mark.long
 def test_of_one_that_does_not_it_says_that_nothing_can_be_told(script: Path) -> None:
     outcome = selftest("--steps", 5, "--capture", "ops", "--json", script, 3)
     assert outcome.returncode == 1
@@ -66,6 +67,7 @@ def test_of_one_that_does_not_it_says_that_nothing_can_be_told(script: Path) -> 
     assert {run["steps"] for run in data["runs"].values()} == {3}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("text", "words"),
     [

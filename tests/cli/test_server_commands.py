@@ -62,6 +62,7 @@ def test_a_server_in_the_background_outlives_its_command_until_it_is_stopped(wor
     assert (workspace / "log" / "stderr.log").read_text() == ""
 
 
+@pytest.mark.long
 def test_in_the_background_it_says_why_it_could_not_start(workspace: Path) -> None:
     record = in_background(workspace)
     again = run("start", "--background", "--workspace", workspace, *ANY_PORTS)
@@ -98,6 +99,7 @@ def test_a_new_token_is_shown_by_the_command_that_made_it(workspace: Path) -> No
     assert token not in (workspace / "log" / "tensight.log").read_text()
 
 
+@pytest.mark.long
 def test_what_other_users_could_read_is_said_at_the_start(workspace: Path) -> None:
     workspace.mkdir()
     workspace.chmod(0o755)
@@ -140,6 +142,7 @@ def test_status_of_an_encrypted_server_trusts_its_certificate(workspace: Path, t
     assert (data["sessions"], data["problem"]) == ([], "")
 
 
+@pytest.mark.long
 def test_status_tells_of_a_server_that_does_not_answer(workspace: Path) -> None:
     with running_server(workspace) as server:
         server.process.send_signal(signal.SIGSTOP)

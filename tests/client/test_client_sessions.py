@@ -66,6 +66,7 @@ def person(server: Server) -> Iterator[tensight.client.Session]:
     session.close()
 
 
+@pytest.mark.long
 def test_the_documented_job_says_the_same_each_time_beside_a_person_and_after_one_that_was_killed(
     server: Server, job: Path, person: tensight.client.Session
 ) -> None:

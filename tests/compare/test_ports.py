@@ -19,6 +19,8 @@ from tensight.compare.runs import Finding, compare_runs
 from tensight.compare.runs.words import notes, sentence
 from tensight.dumps import open_dump
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 LENET = {
     "epsilon of batch norm": (Finding.FORWARD, "bn1/"),

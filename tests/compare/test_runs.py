@@ -90,7 +90,7 @@ CHANGES = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
 def test_the_place_of_a_change_is_named(reference: tuple[str, Analysis], change: Change, tmp_path: Path) -> None:
     capture, a = reference

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -23,6 +25,7 @@ def test_graphs_and_addresses(follow: Follow, dump_210: Path) -> None:
         assert "step 3 is iteration 2" in shown
 
 
+@pytest.mark.long
 def test_capture_modes(follow: Follow) -> None:
     with follow("docs/concepts/capture-modes.md") as walk:
         modules, operators = walk.terminal().split("13 nodes\n")

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from blocks import ROOT, Block
 from forking_interpreter import forking_interpreter
 from readers import A_MINDSPORE_TRAINING, A_TRAINING, use_mindspore, write_lenet
@@ -52,6 +53,7 @@ def test_readme(follow: Follow) -> None:
         assert "Default/Network-op0 (Network, reference.py:22) is the first operator" in walk.terminal(finds="compare")
 
 
+@pytest.mark.long
 def test_start(follow: Follow, dump_210: Path) -> None:
     with follow("docs/start.md") as walk:
         demo = walk.next("console")
@@ -74,6 +76,7 @@ def test_start(follow: Follow, dump_210: Path) -> None:
         walk.cell()
 
 
+@pytest.mark.long
 def test_tutorial_on_a_training_that_runs(follow: Follow) -> None:
     with follow("docs/tutorials/a-running-training.md") as walk:
         demo = walk.next("console")
@@ -87,6 +90,7 @@ def test_tutorial_on_a_training_that_runs(follow: Follow) -> None:
         walk.cell()
 
 
+@pytest.mark.long
 def test_tutorial_on_a_dump(follow: Follow) -> None:
     with follow("docs/tutorials/a-dump.md") as walk:
         use_mindspore(walk)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 A_HEALTHY_MODEL = "model = torch.nn.Linear(8, 1); optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
 
 
+@pytest.mark.long
 def test_debug_pytorch(follow: Follow) -> None:
     with follow("docs/how-to/debug-pytorch.md") as walk:
         (walk.folder / "package").mkdir()
@@ -66,6 +67,7 @@ def test_debug_mindspore(follow: Follow) -> None:
         assert "Bit-identical" in walk.terminal()
 
 
+@pytest.mark.long
 def test_debug_a_training_with_the_client_that_mindspore_carried(follow: Follow) -> None:
     with follow("docs/how-to/debug-a-running-training.md") as walk:
         use_mindspore(walk)
@@ -76,6 +78,7 @@ def test_debug_a_training_with_the_client_that_mindspore_carried(follow: Follow)
         assert "Log" in walk.cell()
 
 
+@pytest.mark.long
 def test_drive_from_python(follow: Follow, dump_210: Path) -> None:
     with follow("docs/how-to/drive-from-python.md") as walk:
         shutil.copytree(dump_210, walk.folder / "jobs" / "nightly")
@@ -96,6 +99,7 @@ def test_drive_from_python(follow: Follow, dump_210: Path) -> None:
         assert "began at step 5" in walk.end_cell()
 
 
+@pytest.mark.long
 def test_debug_in_a_notebook(follow: Follow) -> None:
     with follow("docs/how-to/debug-in-a-notebook.md") as walk:
         walk.terminal()
@@ -109,6 +113,7 @@ def test_debug_in_a_notebook(follow: Follow) -> None:
         walk.cell(before=f"debugger.close()\n{A_HEALTHY_MODEL}")
 
 
+@pytest.mark.long
 def test_debug_on_another_machine(follow: Follow) -> None:
     with follow("docs/how-to/debug-on-another-machine.md", SERVER="127.0.0.1") as walk:
         walk.terminal()
@@ -118,6 +123,7 @@ def test_debug_on_another_machine(follow: Follow) -> None:
         assert re.findall(r"^(\S+) finished 55$", walk.cell(), re.MULTILINE)
 
 
+@pytest.mark.long
 def test_search_hyper_parameters(follow: Follow) -> None:
     with follow("docs/how-to/search-hyper-parameters.md") as walk:
         (walk.folder / "train.py").write_text(A_SEARCHED_TRAINING)
@@ -137,6 +143,7 @@ def test_search_hyper_parameters(follow: Follow) -> None:
         assert f"learning_rate: {walk.run(best_command).strip()}\n" in shown
 
 
+@pytest.mark.long
 def test_check_in_ci(follow: Follow) -> None:
     with follow("docs/how-to/check-in-ci.md") as walk:
         walk.terminal()

@@ -29,6 +29,7 @@ def real(request: pytest.FixtureRequest, unpacked: Callable[[str], Path]) -> Dum
     return open_dump(unpacked(request.param))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", REAL)
 def test_reads_the_metadata_of_real_dumps(name: str, unpacked: Callable[[str], Path], planted: dict[str, Any]) -> None:
     dump = open_dump(unpacked(name))
@@ -188,6 +189,7 @@ FILES = [
 ]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("file", FILES)
 def test_the_rest_of_a_dump_is_read_whatever_happens_to_one_file(
@@ -213,6 +215,7 @@ def why_unreadable(tensor: TensorFile) -> str:
     return ""
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "folder", "renamed"])
 def test_a_damaged_tensor_is_an_error_of_its_own(damage: str, dump_copy: Callable[[str], Path]) -> None:
     root = dump_copy("sick-2.10.0")

@@ -587,6 +587,7 @@ def assert_no_value_is_made_up(whole: Answers, damaged: Answers) -> None:
         assert all(content in known for contents in facts["tensors"].values() for content in contents)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_told_of_and_other_ranks_are_read(own_root: Path, damage: str) -> None:
     whole = answers_of(own_root)

@@ -130,6 +130,7 @@ def test_a_statistics_file_that_grows_changes_the_fingerprint(writer: DumpWriter
     assert open_dump(writer.root).fingerprint() != before
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("columns", [OLD, DEFAULT], ids=["up to 2.2", "default"])
 @pytest.mark.parametrize("name", ["sick-2.0.0", "sick-2.10.0", "healthy-2.0.0", "healthy-2.10.0"])
 def test_lines_made_from_a_real_dump_are_its_tensors(

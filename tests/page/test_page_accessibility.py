@@ -98,6 +98,7 @@ def test_axe_finds_nothing_serious(
     assert found == [], "\n".join(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_the_question_for_watchpoints(
     open_page: Callable[..., Page], page_server: RunningServer, waiting: Session, theme: str
@@ -108,6 +109,7 @@ def test_axe_finds_nothing_serious_in_the_question_for_watchpoints(
     assert found == [], "\n".join(found)
 
 
+@pytest.mark.long
 def test_axe_finds_nothing_serious_while_the_page_waits_for_answers(
     open_page: Callable[..., Page], page_server: RunningServer, hit_dump: Session
 ) -> None:
@@ -124,6 +126,7 @@ def test_axe_finds_nothing_serious_while_the_page_waits_for_answers(
     assert found == [], "\n".join(found)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("language", ["en-US", "zh-CN"])
 def test_nothing_of_the_header_is_cut_off(

@@ -59,6 +59,7 @@ def test_the_origin_is_selected_on_arrival_and_a_click_on_a_hit_selects_its_node
     expect(page.get_by_test_id("panel-tensor")).to_be_visible()
 
 
+@pytest.mark.long
 def test_an_address_that_names_a_tensor_selects_its_node(
     page: Page, page_server: RunningServer, transformer: Session
 ) -> None:
@@ -67,6 +68,7 @@ def test_an_address_that_names_a_tensor_selects_its_node(
     expect(page.get_by_test_id("panel-inspector").get_by_role("heading", level=2)).to_have_text(FAR_DOWN)
 
 
+@pytest.mark.long
 def test_the_tree_is_drawn_after_a_far_jump_and_a_filter_by_a_line(arrived: Page) -> None:
     page = arrived
     began = page.get_by_test_id("origin-sentence").get_by_test_id("origin-node")

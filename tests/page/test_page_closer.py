@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tensight.client import Session
 
+pytestmark = pytest.mark.long
+
 SCRIPT = """
 import sys, torch, tensight
 from torch import nn

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from browsing import visit
 from finding import both_sizes, control, expect_step
 from playwright.sync_api import Page, expect
@@ -17,7 +18,7 @@ import tensight
 if TYPE_CHECKING:
     from tensight.client import Session
 
-pytestmark = both_sizes
+pytestmark = [pytest.mark.long, both_sizes]
 
 FOREVER = """
 import time

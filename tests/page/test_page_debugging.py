@@ -82,6 +82,7 @@ def test_from_the_question_to_the_line_of_code_and_what_to_do(
     expect(advice).to_contain_text("logarithm")
 
 
+@pytest.mark.long
 def test_a_tensor_is_sliced_with_a_box_for_each_dimension(
     page: Page, page_server: RunningServer, stopped: Session
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_tensor_is_a_heat_map_a_table_and_a_histogram(
     expect(page.get_by_label(re.compile(f"^Histogram of {finite} finite elements"))).to_be_visible()
 
 
+@pytest.mark.long
 def test_the_relationship_graph_is_walked_and_walked_back(
     page: Page, page_server: RunningServer, stopped: Session
 ) -> None:
@@ -151,6 +153,7 @@ def test_the_relationship_graph_is_walked_and_walked_back(
     expect(heading).to_have_text("_softmax-op0:0")
 
 
+@pytest.mark.long
 def test_the_line_of_code_is_shown_with_the_nodes_that_it_made(
     page: Page, page_server: RunningServer, stopped: Session
 ) -> None:
@@ -173,6 +176,7 @@ def test_the_line_of_code_is_shown_with_the_nodes_that_it_made(
     expect(text.locator(f'[data-line="{FAULT}"]')).to_contain_text("# FAULT")
 
 
+@pytest.mark.long
 def test_a_weight_is_compared_with_the_step_before(page: Page, page_server: RunningServer, stepped: Session) -> None:
     visit(page, page_server, run=stepped.id)
     page.get_by_label("Filter nodes by name").fill("output.bias")
@@ -192,6 +196,7 @@ def test_a_weight_is_compared_with_the_step_before(page: Page, page_server: Runn
     assert cells(page, 3) == pytest.approx(bias.previous.numpy().tolist(), rel=1e-5)
 
 
+@pytest.mark.long
 def test_a_watchpoint_is_changed_and_the_step_checked_again(
     page: Page, page_server: RunningServer, stepped: Session
 ) -> None:
@@ -219,6 +224,7 @@ def test_a_watchpoint_is_changed_and_the_step_checked_again(
     expect(hits.locator('[data-testid="hit-row"][data-node="hidden.weight"]')).to_contain_text("0.001")
 
 
+@pytest.mark.long
 def test_the_run_is_taken_to_the_next_node_back_a_step_and_to_its_end(
     page: Page, page_server: RunningServer, train: Callable[..., str]
 ) -> None:
@@ -254,6 +260,7 @@ def test_the_run_is_taken_to_the_next_node_back_a_step_and_to_its_end(
     expect(control(page, "Continue")).to_be_disabled()
 
 
+@pytest.mark.long
 def test_an_answer_that_an_event_has_overtaken_is_not_shown(
     page: Page, page_server: RunningServer, train: Callable[..., str]
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from browsing import training, visit
 from finding import both_sizes, control, documented_keys, expect_step, listed_keys
 from playwright.sync_api import Locator, Page, expect
@@ -43,6 +44,7 @@ def overlap(one: Box, other: Box) -> bool:
     )
 
 
+@pytest.mark.long
 def test_banner_messages_and_buttons_leave_room_for_the_work(
     page: Page, page_server: RunningServer, transformer: Session, size: tuple[int, int]
 ) -> None:
@@ -87,6 +89,7 @@ def test_banner_messages_and_buttons_leave_room_for_the_work(
     expect(message).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_refresh_by_habit_moves_nothing_and_every_key_is_documented(
     page: Page, page_server: RunningServer, transformer: Session
 ) -> None:
@@ -116,6 +119,7 @@ def test_the_address_process_and_device_of_a_training_are_shown(
         expect(row).to_contain_text(fact)
 
 
+@pytest.mark.long
 def test_a_run_whose_server_was_killed_is_opened_again_under_its_name_with_its_steps(
     open_page: Callable[..., Page], tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_link_shows_another_person_the_same(
     expect(other.get_by_test_id("panel-tensor").get_by_role("row", name=re.compile("^-Inf"))).to_contain_text("1")
 
 
+@pytest.mark.long
 def test_a_link_to_another_step_asks_before_it_moves_the_run(
     run: str, open_page: Callable[..., Page], page_server: RunningServer
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_link_to_a_run_that_is_gone_says_so(open_page: Callable[..., Page], pa
     expect(page).to_have_url(f"{page_server.url}/")
 
 
+@pytest.mark.long
 def test_nothing_of_a_run_is_asked_for_before_it_is_known_to_be_open(
     run: str, page: Page, page_server: RunningServer
 ) -> None:
@@ -113,6 +115,7 @@ def test_nothing_of_a_run_is_asked_for_before_it_is_known_to_be_open(
     expect(page.get_by_test_id("node-row")).not_to_have_count(0)
 
 
+@pytest.mark.long
 def test_back_and_forward_lead_through_what_was_looked_at(run: str, page: Page, page_server: RunningServer) -> None:
     page.clock.install()
     visit(page, page_server, run=run)
@@ -132,6 +135,7 @@ def test_back_and_forward_lead_through_what_was_looked_at(run: str, page: Page, 
     expect(tabs[1]).to_have_attribute("aria-selected", "true")
 
 
+@pytest.mark.long
 def test_two_persons_at_one_training_see_the_same_and_a_reload_loses_nothing(
     open_page: Callable[..., Page], page_server: RunningServer, train: Callable[..., str]
 ) -> None:
@@ -173,6 +177,7 @@ def test_two_persons_at_one_training_see_the_same_and_a_reload_loses_nothing(
         expect_step(page, 2)
 
 
+@pytest.mark.long
 def test_the_page_goes_on_when_a_killed_server_is_back(open_page: Callable[..., Page], tmp_path: Path) -> None:
     page = open_page(allowed=WITHOUT_SERVER)
     with (

@@ -96,6 +96,7 @@ def test_a_dump_is_opened_from_the_list_and_checked_until_something_hits(
     expect(page.locator(f'[data-testid="hit-row"][data-node="{log["operator"]}"]')).not_to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_checked_step_has_its_hits_again_and_the_banner_stays(
     page: Page, offline_server: RunningServer, sick: Session, planted: dict[str, Any]
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_checked_step_has_its_hits_again_and_the_banner_stays(
     expect(sentence).to_contain_text(operator)
 
 
+@pytest.mark.long
 def test_what_only_a_training_can_do_is_not_offered(page: Page, offline_server: RunningServer, sick: Session) -> None:
     visit(page, offline_server, run=sick.id)
     expect(control(page, "Pause")).to_be_disabled()
@@ -129,6 +131,7 @@ def test_what_only_a_training_can_do_is_not_offered(page: Page, offline_server: 
     expect(page.get_by_test_id("origin-banner")).to_be_visible()
 
 
+@pytest.mark.long
 def test_hits_and_tensors_are_of_the_rank_that_is_chosen(
     page: Page, offline_server: RunningServer, sick: Session, planted: dict[str, Any]
 ) -> None:
@@ -153,6 +156,7 @@ def test_hits_and_tensors_are_of_the_rank_that_is_chosen(
     expect(output).not_to_contain_text("-Inf")
 
 
+@pytest.mark.long
 def test_another_step_is_gone_to_with_its_number_and_with_the_timeline(
     page: Page, offline_server: RunningServer, sick: Session
 ) -> None:
@@ -175,6 +179,7 @@ def test_another_step_is_gone_to_with_its_number_and_with_the_timeline(
     expect(control(page, "Continue")).to_be_disabled()
 
 
+@pytest.mark.long
 def test_a_tensor_has_the_values_of_its_file_at_each_step(
     page: Page, offline_server: RunningServer, sick: Session
 ) -> None:
@@ -191,6 +196,7 @@ def test_a_tensor_has_the_values_of_its_file_at_each_step(
         assert cells(page, values.size) == pytest.approx(values.tolist(), rel=1e-5)
 
 
+@pytest.mark.long
 def test_the_timeline_tells_which_graph_ran_at_each_step(
     page: Page, offline_server: RunningServer, opened: Callable[[str], Session]
 ) -> None:

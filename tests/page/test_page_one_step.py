@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
+import pytest
 from browsing import training, visit
 from finding import expect_step
 from playwright.sync_api import expect
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
     from tensight.client import Session
+
+pytestmark = pytest.mark.long
 
 STEP = 52
 """In which `nan_from_log` takes the logarithm of 0, as the script itself counts and prints its steps."""

@@ -26,6 +26,7 @@ def token_of(server: RunningServer) -> str:
     return (server.workspace.parent / "token").read_text().strip()
 
 
+@pytest.mark.long
 def test_the_page_shows_the_list_of_runs(page: Page, page_server: RunningServer) -> None:
     visit(page, page_server)
     expect(page).to_have_title("Tensight")
@@ -37,6 +38,7 @@ def test_the_address_that_the_server_prints_leads_to_the_page(page: Page, locked
     assert page.url == f"{locked_server.url}/"
 
 
+@pytest.mark.long
 def test_a_training_that_waits_is_opened_by_its_address(
     page: Page, page_server: RunningServer, train: Callable[..., str]
 ) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tensight.client import Session
 
 
-pytestmark = both_sizes
+pytestmark = [pytest.mark.long, both_sizes]
 
 STANDS_AT = "Default/transformer/h/10/attn/c_proj/addmm-op0"
 WEIGHT = "transformer.h.3.attn.c_proj.weight"

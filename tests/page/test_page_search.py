@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
     from running import RunningServer
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:

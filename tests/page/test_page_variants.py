@@ -13,7 +13,7 @@ from running import RunningServer
 import tensight
 from tensight.client import Session
 
-pytestmark = both_sizes
+pytestmark = [pytest.mark.long, both_sizes]
 
 LAYERS = 12
 NODE = "Default/transformer/h/10/attn/c_proj/addmm-op0"

@@ -135,7 +135,7 @@ UNREADABLE = (
 UNNOTICED = {"devices": UNREADABLE, "statistic": UNREADABLE, "mapping": ("empty",), "history": ("cut in its head",)}
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(35)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", FILE_DAMAGES)
 def test_the_rest_of_the_dump_is_analysed_as_before(
@@ -148,6 +148,7 @@ def test_the_rest_of_the_dump_is_analysed_as_before(
         assert reported(found, path)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("number", "header"), list(enumerate([*NPY_HEADERS, *NPY_ODD])))
 def test_a_header_is_believed_only_as_far_as_it_makes_sense(
     tensight: Run, damaged: Path, tmp_path: Path, undamaged: dict[str, Any], number: int, header: str

@@ -73,6 +73,7 @@ def hostile_dump(root: Path, name: str) -> Path:
     return root
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_names_in_a_dump_are_printed_and_not_obeyed(tensight: Run, tmp_path: Path, name: str) -> None:
     dump = hostile_dump(tmp_path / "dump", name)
@@ -91,6 +92,7 @@ def test_names_in_a_dump_are_printed_and_not_obeyed(tensight: Run, tmp_path: Pat
         assert not any(".." in member.split("/") for member in archive.files)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [name for name in NAMES.values() if len(name) < 50 and set(name).isdisjoint("/\0")])
 def test_the_folder_of_a_dump_may_be_called_anything(tensight: Run, whole: Path, tmp_path: Path, name: str) -> None:
     parent = tmp_path / f"{name} 1"

@@ -57,6 +57,7 @@ def graph() -> GraphWriter:
     return GraphWriter().parameter("w").operator("Default/Add-op1", inputs=("w",))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [1, 2, 8])
 def test_an_interrupted_check_says_so_in_one_line_and_keeps_what_it_read(tmp_path: Path, threads: int) -> None:
     writer = DumpWriter(tmp_path / "dump")
@@ -159,6 +160,7 @@ def huge_binary(folder: Path) -> None:
         file.truncate(2**40)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     "damage",
     [

@@ -20,6 +20,8 @@ from tensight.dumps import open_dump
 from tensight.errors import TensightError
 from tensight.watchpoints import recommended_watchpoints
 
+pytestmark = pytest.mark.long
+
 Run = Callable[..., Any]
 HEADERS = NPY_HEADERS | NPY_ODD
 #: What an editor, a disk or a copy leaves behind: a few bytes are others, a part is missing or twice.

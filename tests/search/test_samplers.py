@@ -22,6 +22,7 @@ parameters:
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["gp", "tpe", "cmaes", "random"])
 def test_a_sampler_suggests_within_the_space(name: str, tmp_path: Path) -> None:
     study = Study(parse_configuration(SPACE.format(name=name), "search.yaml"), f"sqlite:///{tmp_path}/search.db")
@@ -40,6 +41,7 @@ def test_a_sampler_suggests_within_the_space(name: str, tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.long
 def test_a_grid_is_every_combination_once(tmp_path: Path) -> None:
     text = SPACE.format(name="grid").replace("bounds: [1e-3, 1.0], type: float, log: true", "choice: [0.1, 0.2]")
     study = Study(parse_configuration(text, "search.yaml"), f"sqlite:///{tmp_path}/search.db")

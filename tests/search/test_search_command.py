@@ -46,6 +46,7 @@ def test_the_best_is_found_and_can_be_run_again(tmp_path: Path) -> None:
     assert sum(result["importance"].values()) == pytest.approx(1)
 
 
+@pytest.mark.long
 def test_a_trial_that_fails_is_one_result(tmp_path: Path) -> None:
     script = """
     import os, signal, sys
@@ -107,7 +108,7 @@ def test_a_command_that_does_not_exist_says_so(tmp_path: Path) -> None:
     assert "nowhere.py: there is no such script" in err
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.long
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_search_that_is_killed_goes_on_where_it_was(tmp_path: Path, kill: signal.Signals) -> None:
     prepare(tmp_path, BLOCKING, BLOCKED)
@@ -134,6 +135,7 @@ def test_a_search_that_is_killed_goes_on_where_it_was(tmp_path: Path, kill: sign
     assert number == "1"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_two_workers_never_run_the_same_trial(database: str, tmp_path: Path) -> None:
     with nullcontext(f"sqlite:///{tmp_path / 'shared.db'}") if database == "sqlite" else postgresql() as url:
@@ -155,6 +157,7 @@ def test_two_workers_never_run_the_same_trial(database: str, tmp_path: Path) -> 
     assert homes <= {folder / "runs" for folder in folders}
 
 
+@pytest.mark.long
 def test_a_trial_that_is_worse_than_others_is_pruned(tmp_path: Path) -> None:
     script = """
     import sys, time
@@ -188,6 +191,7 @@ def test_a_trial_that_is_worse_than_others_is_pruned(tmp_path: Path) -> None:
     assert (bad["state"], bad["reason"]) == ("pruned", "median: loss 6 at step 1 is worse than that of others")
 
 
+@pytest.mark.long
 def test_a_bad_trial_is_pruned_but_not_at_its_last_value_and_none_of_a_grid_unless_asked(tmp_path: Path) -> None:
     script = """
     import sys, time
@@ -225,6 +229,7 @@ def test_a_bad_trial_is_pruned_but_not_at_its_last_value_and_none_of_a_grid_unle
     assert states("two-steps", "2", "pruner: {name: median}\n") == {**complete, 6: "pruned"}
 
 
+@pytest.mark.long
 def test_several_targets_have_several_best_trials(tmp_path: Path) -> None:
     prepare(
         tmp_path,
@@ -248,6 +253,7 @@ def test_several_targets_have_several_best_trials(tmp_path: Path) -> None:
     assert sorted(trial["values"] for trial in result["trials"]) == [[1, 1], [2, 2]]
 
 
+@pytest.mark.long
 def test_another_search_under_the_same_name_is_refused(tmp_path: Path) -> None:
     prepare(tmp_path)
     search(tmp_path, "--trials", "1")
@@ -285,6 +291,7 @@ def test_what_was_never_begun_has_no_results(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.long
 def test_results_are_read_from_a_database_that_cannot_be_written(tmp_path: Path) -> None:
     prepare(tmp_path)
     result = search(tmp_path, "--trials", "3")
@@ -297,6 +304,7 @@ def test_results_are_read_from_a_database_that_cannot_be_written(tmp_path: Path)
     assert database.read_bytes() == content
 
 
+@pytest.mark.long
 def test_mindoptimizer_takes_the_originals_options(tmp_path: Path) -> None:
     prepare(tmp_path)
 

@@ -16,6 +16,8 @@ from searches import PATIENCE_S, outcome_of, prepare, search, start
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.long
+
 GRID = """
 command: train.py {trial} {x}
 summary_base_dir: runs

@@ -9,11 +9,13 @@ import textwrap
 import venv
 from pathlib import Path
 
+import pytest
 from searches import CONFIGURATION, PATIENCE_S, prepare, search
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "curves"
 
 
+@pytest.mark.long
 def test_a_trial_that_takes_too_long_has_failed(tmp_path: Path) -> None:
     prepare(tmp_path, "open('gate').read()", CONFIGURATION.replace("--x {x}", "{x}") + "timeout_s: 0.5\n")
     os.mkfifo(tmp_path / "gate")
@@ -24,6 +26,7 @@ def test_a_trial_that_takes_too_long_has_failed(tmp_path: Path) -> None:
     assert trial["duration_s"] >= 0.5
 
 
+@pytest.mark.long
 def test_a_target_is_read_from_event_files(tmp_path: Path) -> None:
     script = f"""
     import shutil, sys
@@ -88,6 +91,7 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path: Path) -> None
     assert line == "tensight: optuna and cmaes are not installed; run pip install 'tensight[search]' [package-missing]"
 
 
+@pytest.mark.long
 def test_without_torch_another_tuner_is_used_and_that_is_said(tmp_path: Path) -> None:
     prepare(tmp_path, configuration=CONFIGURATION.replace("name: random", "name: gp"))
 

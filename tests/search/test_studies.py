@@ -133,6 +133,7 @@ def test_workers_that_notice_a_lost_trial_in_the_same_moment_have_it_tried_again
     assert states(study) == {3: "WAITING", 4: "WAITING", 5: "WAITING"}
 
 
+@pytest.mark.long
 def test_workers_that_ask_in_the_same_moment_get_trials_of_their_own(tmp_path: Path) -> None:
     text = GRID.replace("[1, 2, 3]", str(list(range(40))))
     workers = [open_study(tmp_path, text) for _ in range(4)]
@@ -160,6 +161,7 @@ def test_a_trial_that_is_lost_three_times_is_given_up(tmp_path: Path) -> None:
     assert states(study) == {}
 
 
+@pytest.mark.long
 def test_two_workers_run_a_lost_trial_once(tmp_path: Path) -> None:
     script = "import sys\nopen('../begun', 'a').write(f'{sys.argv[1]} {sys.argv[2]}\\n')\nprint('loss', 1.0)"
     folders = [tmp_path / "a", tmp_path / "b"]
@@ -179,6 +181,7 @@ def test_two_workers_run_a_lost_trial_once(tmp_path: Path) -> None:
     assert [x for _, x in lines].count(str(lost.values["x"])) == 1
 
 
+@pytest.mark.long
 def test_the_last_trial_of_a_worker_that_dies_is_tried_again_by_the_others(tmp_path: Path) -> None:
     prepare(tmp_path, BLOCKING, BLOCKED)
     os.mkfifo(tmp_path / "gate")
@@ -384,6 +387,7 @@ def test_the_loss_speaks_only_where_no_target_comes_before_the_end(tmp_path: Pat
     assert study.rank_of_loss(begun(study), 4.0) is None
 
 
+@pytest.mark.long
 def test_of_several_targets_no_trial_is_lost(tmp_path: Path) -> None:
     study = open_study(tmp_path, SEVERAL)
     for _ in range(4):
@@ -393,6 +397,7 @@ def test_of_several_targets_no_trial_is_lost(tmp_path: Path) -> None:
     assert study.rank_of_loss(begun(study), 9.0) is None
 
 
+@pytest.mark.long
 def test_of_several_targets_a_parameter_matters_as_it_does_on_average(tmp_path: Path) -> None:
     more = SEVERAL + "".join(f"  {name}: {{bounds: [0.0, 1.0], type: float}}\n" for name in ("y", "unused"))
     study = open_study(tmp_path, more.replace("{name: random}", "{name: random, args: {seed: 1}}"))

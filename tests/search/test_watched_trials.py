@@ -74,6 +74,7 @@ def search(folder: Path, *options: str) -> dict[str, Any]:
     return searches.search(folder, *options, python=forking_interpreter().python)
 
 
+@pytest.mark.long
 def test_trials_that_fall_ill_are_ended_at_once_and_others_are_not(tmp_path: Path) -> None:
     prepare(tmp_path, TRAINING, ONLY_PRINTED)
 
@@ -108,6 +109,7 @@ def test_trials_that_fall_ill_are_ended_at_once_and_others_are_not(tmp_path: Pat
     assert "train.py:" in trials["nan"]["illness"]["line"]
 
 
+@pytest.mark.long
 def test_an_error_may_be_noted_only_and_the_last_steps_are_recorded(tmp_path: Path) -> None:
     text = re.sub(r"choice: \[.*\]", "choice: [frozen]", ONLY_PRINTED)
     prepare(tmp_path, TRAINING, text + "watch: note\nrecord: ring:3\n")
@@ -213,6 +215,7 @@ def conditions_of(trial: dict[str, Any]) -> set[str]:
     return {warning["condition"] for warning in trial["warnings"]}
 
 
+@pytest.mark.long
 def test_a_trial_that_gets_nowhere_is_ended_only_if_its_target_is_worse_than_half(tmp_path: Path) -> None:
     bad = {
         "stands still from 20": ("weights stand still", "weight_change_too_small"),
@@ -234,6 +237,7 @@ def test_a_trial_that_gets_nowhere_is_ended_only_if_its_target_is_worse_than_hal
     assert "weight_change_too_small" in conditions_of(trials[good])
 
 
+@pytest.mark.long
 @pytest.mark.long
 def test_a_trial_that_gets_nowhere_goes_on_while_there_are_few_others(tmp_path: Path) -> None:
     trials = trials_after(tmp_path, OTHERS[0], "stands still from 9")
@@ -297,6 +301,7 @@ print("loss", loss.item())
 """It tells its target at its end only; one that waits gets there only if it is ended."""
 
 
+@pytest.mark.long
 def test_where_no_target_comes_before_the_end_the_loss_tells_whether_a_trial_is_lost(tmp_path: Path) -> None:
     kinds = ["others 0.01 1", "others 0.01 2", "others 0.01 3", "waits 1e-9 9", "still 1e-9 0.0001"]
     text = re.sub(r"choice: .*\]", f"choice: {json.dumps(kinds)}", ONLY_PRINTED)

@@ -112,6 +112,7 @@ def test_hits_whose_connection_broke_do_not_stop_the_session_from_going_on(netwo
         assert len(session.hit_list()) == 2
 
 
+@pytest.mark.long
 def test_a_silent_network_is_a_lost_process_until_it_speaks_again(network: Proxy, person: Person) -> None:
     with Training(network.address, device=next(devices), retry_unit_s=1, heartbeat_period=5, steps=10) as training:
         session = attached(person, training)

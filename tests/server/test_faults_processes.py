@@ -149,6 +149,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
         yield Ward(casualties, bystander, bystanding, widow, widowed)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("point", POINTS, ids=str)
 def test_a_process_killed_at_this_point_is_lost_and_the_person_is_told(ward: Ward, point: Point) -> None:
     casualty = ward.casualties[point.place]
@@ -183,6 +184,7 @@ def test_a_job_that_lost_a_rank_says_so_and_can_go_on_without_it(ward: Ward) -> 
     assert ward.widow.story()[-1] == "> WaitCMD step 3"
 
 
+@pytest.mark.sampled(8)
 def test_a_process_killed_before_it_announced_itself_leaves_no_session(
     debug_server: RunningServer, person: Person
 ) -> None:

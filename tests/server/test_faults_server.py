@@ -36,6 +36,7 @@ def end(server: RunningServer, how: str) -> None:
         assert server.stop() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_a_waiting_process_goes_on_with_its_watchpoints_after_the_server_came_back(tmp_path: Path, how: str) -> None:
     with running_server(tmp_path / "workspace") as first, Training(first.debugger, steps=20, **PATIENT) as training:
@@ -108,6 +109,7 @@ def test_a_server_that_was_killed_while_a_training_ran_finds_it_again(tmp_path: 
             assert session.proceed(steps=1)["step"] == 4
 
 
+@pytest.mark.long
 def test_a_server_that_was_killed_in_the_middle_of_a_tensor_leaves_nothing_half(tmp_path: Path) -> None:
     with (
         ThreadPoolExecutor(1) as asking,
@@ -132,6 +134,7 @@ def test_a_server_that_was_killed_in_the_middle_of_a_tensor_leaves_nothing_half(
             assert whole[128:] == b"".join(BigTensor.of_size(32).pieces())
 
 
+@pytest.mark.long
 def test_a_server_that_was_killed_in_the_middle_of_a_graph_tells_the_process_that_it_has_none(tmp_path: Path) -> None:
     with (
         running_server(tmp_path / "workspace") as first,

@@ -300,6 +300,7 @@ def test_a_comparison_outlives_the_session_it_was_asked_for_by(client: httpx.Cli
     assert client.get(f"/comparisons/{answer['id']}/tensor/values", params={"a": address}).status_code == 200
 
 
+@pytest.mark.long
 def test_comparisons_wait_for_one_another_can_be_cancelled_and_are_bounded(client: httpx.Client) -> None:
     last = client.get("/server").json()["last_event"]
     asked = [client.post("/comparisons", json={"a": "a", "b": "b", "atol": one}) for one in (1, 2, 3, 4, 5)]

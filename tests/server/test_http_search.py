@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     import httpx
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def base_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:

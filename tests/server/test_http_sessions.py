@@ -179,6 +179,7 @@ def test_a_command_that_is_impossible_here_says_why(session: Opened) -> None:
     assert session.refused("POST", "/command", 409, json={"action": "pause"})
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "command",
     [

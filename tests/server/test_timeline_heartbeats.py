@@ -34,6 +34,7 @@ def test_the_ends_of_the_range_are_accepted(attach: Callable[..., Attached], per
     training.wait_for("< SendHeartbeat OK")
 
 
+@pytest.mark.long
 def test_a_process_whose_heartbeats_stay_away_is_lost_and_found_when_it_goes_on(
     attach: Callable[..., Attached],
 ) -> None:

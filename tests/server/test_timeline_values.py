@@ -181,6 +181,7 @@ def peak_resident_kib(process: int) -> int:
     return int(status.split("VmHWM:")[1].split()[0])
 
 
+@pytest.mark.long
 def test_a_tensor_of_one_and_a_half_gibibytes_is_shown_and_downloaded_in_bounded_memory(
     debug_server: RunningServer, attach: Callable[..., Attached]
 ) -> None:

@@ -176,5 +176,5 @@ TRAININGS: dict[str, Callable[[Stage], AbstractContextManager[Session]]] = {
 
 KINDS = {**AT_REST, **TRAININGS}
 
-VARIANTS = ("statistics-old", "mindspore-2.0.0", "msprobe-mindspore", "mindspore-pynative")
-"""Kinds that are much like others; `make test-long` tries them."""
+TYPICAL = ("npy", "recording", "recorded-run", "torch", "mindspore-protocol")
+"""Kinds that `make test` tries; `make test-long` tries the others as well."""

@@ -557,11 +557,13 @@ def test_a_slot_that_is_not_there_is_not_found() -> None:
 # a very large graph ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_large_graph_is_searched_in_less_than_a_second_at_first() -> None:
     graph = large_graph()
     assert cpu_seconds(lambda: search_page([view_of(graph)], NodeQuery(name="relu"), 0, 100)) < 10
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "query",
     [

@@ -590,6 +590,7 @@ def test_a_connection_that_breaks_within_a_graph_leaves_nothing(on_stage: Play, 
     on_stage(scene)
 
 
+@pytest.mark.long
 def test_all_ranks_can_be_ended_at_once_however_many_they_are(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         agents = [stage.agent(rank=rank, world_size=200) for rank in range(200)]

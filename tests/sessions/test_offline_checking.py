@@ -47,6 +47,7 @@ def steps_of(path: Path, count: int, *, ranks: int = 1, every: int = 1) -> DumpW
     return writer
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DUMPS)
 def test_stops_at_the_first_step_with_an_overflow_and_names_where_it_began_first(
     unpacked: Callable[[str], Path], planted: dict[str, Any], name: str
@@ -79,6 +80,7 @@ def test_stops_at_the_first_step_with_an_overflow_and_names_where_it_began_first
     asyncio.run(ask())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DUMPS)
 def test_finds_the_dead_relu_at_the_first_step_and_the_explosion_at_the_second(
     unpacked: Callable[[str], Path], planted: dict[str, Any], name: str
@@ -108,6 +110,7 @@ def test_finds_the_dead_relu_at_the_first_step_and_the_explosion_at_the_second(
     asyncio.run(ask())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DUMPS)
 def test_finds_gradients_that_explode_and_weights_that_do_not_change(
     unpacked: Callable[[str], Path], planted: dict[str, Any], name: str
@@ -150,6 +153,7 @@ def test_initial_weights_are_checked_before_the_first_step_and_shown_on_the_weig
     asyncio.run(ask())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["healthy-2.0.0", "healthy-2.10.0"])
 def test_goes_to_the_end_of_a_healthy_training(unpacked: Callable[[str], Path], name: str) -> None:
     async def ask() -> None:

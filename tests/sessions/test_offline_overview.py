@@ -40,6 +40,7 @@ def stored(dump: Path, iteration: int, name: str) -> NDArray[Any]:
     return np.load(path)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("statistic", "of"),
     [

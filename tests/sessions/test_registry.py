@@ -90,6 +90,7 @@ def test_over_the_limit_the_message_names_the_open_sessions(tmp_path: Path, base
     asyncio.run(ask())
 
 
+@pytest.mark.long
 def test_there_is_a_limit_for_all_sessions_together(tmp_path: Path, base: Path) -> None:
     async def ask() -> None:
         async with server(tmp_path, base, max_sessions=2) as sessions:
@@ -134,6 +135,7 @@ def test_the_command_terminate_closes_a_dump_and_takes_it_off_the_list(tmp_path:
     asyncio.run(ask())
 
 
+@pytest.mark.long
 def test_a_dump_that_failed_to_open_may_be_opened_again(tmp_path: Path, base: Path) -> None:
     async def ask() -> None:
         async with server(tmp_path, base, mem_limit_mb=0) as sessions:
@@ -217,6 +219,7 @@ def test_a_server_that_shuts_down_closes_every_session(tmp_path: Path, base: Pat
     asyncio.run(ask())
 
 
+@pytest.mark.long
 def test_watchpoints_come_back_when_a_dump_of_the_same_name_is_opened_again(tmp_path: Path, base: Path) -> None:
     async def ask() -> None:
         async with server(tmp_path, base) as sessions:
@@ -236,6 +239,7 @@ def test_watchpoints_come_back_when_a_dump_of_the_same_name_is_opened_again(tmp_
     asyncio.run(ask())
 
 
+@pytest.mark.long
 def test_a_closed_dump_leaves_no_file_open(tmp_path: Path, base: Path) -> None:
     async def ask() -> None:
         async with server(tmp_path, base) as sessions:

@@ -134,6 +134,7 @@ def told(request: pytest.FixtureRequest, on: Stage) -> tuple[Told, Told]:
     return live, recorded
 
 
+@pytest.mark.sampled(3)
 def test_hits_and_watchpoints_are_the_same(told: tuple[Told, Told]) -> None:
     live, recorded = told
     assert any(live.hits.values())

@@ -140,6 +140,7 @@ def test_sources_tell_which_texts_were_sent(sick: Dump, planted: dict) -> None:
     assert run(session.source_text(file)) == "import this\n"
 
 
+@pytest.mark.long
 def test_the_loop_goes_on_while_a_large_graph_is_looked_at() -> None:
     session = StillSession({0: (shared_large_graph(),)})
 

@@ -349,6 +349,7 @@ def test_a_list_that_cannot_be_saved_is_still_there(tmp_path: Path) -> None:
 # --- large graphs ---
 
 
+@pytest.mark.long
 def test_the_recommended_set_on_a_large_graph_is_worked_out_in_seconds_and_then_known() -> None:
     graph = large_graph()
     watchpoints = WatchpointList("job", None, lambda rank: (graph,))

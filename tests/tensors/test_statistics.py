@@ -68,6 +68,7 @@ def test_every_dtype_shape_and_byte_order_gives_what_exact_arithmetic_gives(way:
     assert_same_row(statistics(array), reference.statistics_row(array))
 
 
+@pytest.mark.sampled(3)
 @BOTH_WAYS
 @given(data=st.data(), dtype=st.sampled_from(DTYPES), size=st.integers(900, 3000), address=st.integers(0, 64))
 def test_special_values_anywhere_in_several_blocks_are_counted(
@@ -107,12 +108,14 @@ def test_all_non_finite_tensors_keep_their_counts(way: str) -> None:
     assert math.isnan(found.max)
 
 
+@pytest.mark.sampled(3)
 def test_every_float16_and_bfloat16_is_read_right(way: str) -> None:
     for dtype in (np.dtype(np.float16), reference.BFLOAT16):
         for piece in np.split(np.arange(2**16, dtype=np.uint16).view(dtype), 32):
             assert_same_row(statistics(piece), reference.statistics_row(piece))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", reference.FLOAT8, ids=str)
 @pytest.mark.parametrize("address", [0, 1, 7, 63])
 def test_every_8_bit_float_is_read_right_wherever_it_lies(way: str, dtype: np.dtype[Any], address: int) -> None:
@@ -201,6 +204,7 @@ def test_other_extensions_are_refused_with_their_name(name: str) -> None:
         statistics(np.ones(3, getattr(ml_dtypes, name)))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("centre", "scale"), [(0.0, 1.0), (1e4, 1.0)])
 def test_mean_and_deviation_of_ten_million_float32_are_accurate_to_1e_6(way: str, centre: float, scale: float) -> None:
     array = (RNG(1).standard_normal(10**7, dtype=np.float32) * np.float32(scale)) + np.float32(centre)

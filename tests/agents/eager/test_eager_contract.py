@@ -160,6 +160,7 @@ def equals(row: dict[str, Any], values: Any) -> None:
     assert row["nan_count"] == 0
 
 
+@pytest.mark.sampled(3)
 def test_nothing_goes_wrong_in_the_debugger(runs: Runs) -> None:
     assert runs.notices == []
     assert all(runs.seen(name).dump.problems == [] for name in TRAININGS if name != "undebugged")

@@ -51,6 +51,7 @@ def test_the_operator_of_a_branch_is_named_in_a_dump(version: str, kind: str, tm
     assert "# FAULT" in origin.user_frame.code
 
 
+@pytest.mark.long
 def test_the_operator_of_a_loop_is_the_first_but_not_certain(version: str, tmp_path: Path) -> None:
     origin = origin_in_dump(version, "Loop", tmp_path)
     assert (origin.op_type, origin.certain) == ("Exp", False)
@@ -58,10 +59,12 @@ def test_the_operator_of_a_loop_is_the_first_but_not_certain(version: str, tmp_p
     assert "# FAULT" in origin.user_frame.code
 
 
+@pytest.mark.long
 def test_nothing_is_certain_where_a_branch_may_have_left_a_constant(version: str, tmp_path: Path) -> None:
     assert not origin_in_dump(version, "Constant", tmp_path).certain
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("version", "kind"), [("2.10", "InTurn"), ("2.7", "Branch")], indirect=["version"])
 def test_the_operator_of_a_branch_is_named_while_the_training_runs(
     mindspore_server: RunningServer, version: str, kind: str, tmp_path: Path

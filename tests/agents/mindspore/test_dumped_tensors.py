@@ -284,6 +284,7 @@ print("RESULT " + json.dumps([found, graphs, len(ring.order_of(0)), files, ring.
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("version", ["2.10", "2.7"])
 def test_what_mindspore_dumps_is_what_it_returns(version: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"

@@ -65,7 +65,7 @@ def outputs_of_updates(files: Iterable[TensorFile]) -> list[TensorFile]:
     return [file for file in files if file.op_type in UPDATES and file.io == "output"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 def test_outputs_that_nobody_wrote_are_no_tensors(dump: Dump) -> None:
     assert not outputs_of_updates(dump.tensors())
     unwritten = dump.unwritten_tensors()

@@ -12,6 +12,8 @@ from mindspore_stage import Run, address
 if TYPE_CHECKING:
     from running import RunningServer
 
+pytestmark = pytest.mark.long
+
 
 SCRIPT = Path(__file__).with_name("failing_training.py")
 

@@ -80,7 +80,7 @@ def beginning(session: Session, condition: str) -> tuple[str, Any]:
     return first.node, first.line
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(
     ("version", "example", "mode"),
     [
@@ -139,7 +139,7 @@ def the_training_can_be_ended(training: Debugged) -> None:
     assert "terminated from the debug server" in training.finish().complained
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.long
 @pytest.mark.parametrize("example", FAULTS)
 def test_a_healthy_training_ends_as_without_the_debugger_and_nothing_hits(
     examples_server: RunningServer, tmp_path: Path, example: str
@@ -165,7 +165,7 @@ def test_a_healthy_training_ends_as_without_the_debugger_and_nothing_hits(
     assert (tmp_path / "debugged.ckpt").read_bytes() == saved
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize("example", ["transformer", "gan"])
 def test_in_a_healthy_training_on_an_older_version_nothing_hits(examples_server: RunningServer, example: str) -> None:
     with debugged(examples_server, "2.7", example, "--mode", "graph", "--steps", str(STEPS)) as training:

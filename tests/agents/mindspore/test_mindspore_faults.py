@@ -73,6 +73,7 @@ def test_a_server_that_is_killed_takes_nothing_with_it(tmp_path: Path, version: 
     assert (outcome.code, outcome.output) == (0, undisturbed.output)
 
 
+@pytest.mark.long
 def test_a_server_that_comes_later_gets_the_training_and_its_watchpoints(tmp_path: Path, version: str) -> None:
     with running_server(tmp_path / "first") as server:
         port = str(server.debugger).rpartition(":")[2]
@@ -94,7 +95,7 @@ def test_a_server_that_comes_later_gets_the_training_and_its_watchpoints(tmp_pat
 # --- the process ---
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @either_version
 def test_what_a_killed_training_leaves_behind_is_gone_after_the_next_start(
     tmp_path: Path, mindspore_server: RunningServer, version: str
@@ -118,6 +119,7 @@ def test_what_a_killed_training_leaves_behind_is_gone_after_the_next_start(
     assert not own.exists()
 
 
+@pytest.mark.long
 @each_signal
 def test_a_signal_ends_a_training_that_waits_for_a_person(
     tmp_path: Path, mindspore_server: RunningServer, version: str, number: signal.Signals
@@ -136,6 +138,7 @@ def test_a_signal_ends_a_training_that_waits_for_a_person(
     assert (outcome.errors[-1:] == ["KeyboardInterrupt"]) == (number == signal.SIGINT)
 
 
+@pytest.mark.long
 @each_signal
 def test_a_signal_ends_a_training_that_runs_as_it_would_alone(
     tmp_path: Path, mindspore_server: RunningServer, version: str, number: signal.Signals
@@ -172,7 +175,7 @@ def test_an_exception_of_the_script_ends_it_as_it_would_alone(
 # --- what a script does beside training ---
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("version", "mode", "end", "code"), [("2.10", "pynative", "abrupt", 4), ("2.7", "graph", "exit", 3)]
 )
@@ -195,6 +198,7 @@ def test_worker_processes_checkpoints_copies_and_an_end_within_a_step_are_as_alo
     assert saved_debugged == saved
 
 
+@pytest.mark.long
 @older_version
 def test_a_checkpoint_between_two_steps_ends_no_training_in_pynative_mode(
     tmp_path: Path, mindspore_server: RunningServer, version: str
@@ -206,6 +210,7 @@ def test_a_checkpoint_between_two_steps_ends_no_training_in_pynative_mode(
     assert (outcome.code, len(outcome.output)) == (0, 4), outcome.errors
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["graph", "pynative"])
 def test_a_training_is_followed_in_the_thread_that_trains(
     tmp_path: Path, mindspore_server: RunningServer, version: str, mode: str
@@ -242,6 +247,7 @@ def test_sink_mode_is_pointed_at_with_the_line_and_what_to_write(
     assert "dataset_sink_mode=False" in notice
 
 
+@pytest.mark.long
 def test_a_dump_that_a_person_asked_for_is_read_and_left_alone(
     tmp_path: Path, mindspore_server: RunningServer, version: str, undisturbed: Outcome
 ) -> None:

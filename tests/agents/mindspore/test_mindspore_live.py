@@ -39,7 +39,7 @@ def alone(version: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return outcome
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("version", "style"),
     [*((VERSIONS[0], style) for style in STYLES), (VERSIONS[1], "model"), (VERSIONS[1], "functional")],
@@ -89,6 +89,7 @@ def start(style: str, version: str, server: RunningServer, job: str, folder: Pat
     return Run(version, "--style", style, folder=folder, variables=variables)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("version", "style"), [(VERSIONS[0], "cell"), (VERSIONS[0], "functional")])
 def test_a_layer_that_no_optimizer_was_given_is_found(
     mindspore_server: RunningServer, version: str, tmp_path: Path, style: str
@@ -110,6 +111,7 @@ def test_a_layer_that_no_optimizer_was_given_is_found(
     assert (record.step, hits) == (10, {("first.weight", "weight_not_changed")})
 
 
+@pytest.mark.long
 def test_a_layer_that_is_frozen_is_none(mindspore_server: RunningServer, tmp_path: Path) -> None:
     job = name_of_job()
     options = ("--job", job, "--break-at-start")
@@ -152,7 +154,7 @@ def test_the_variables_of_the_original_are_enough(
     assert outcome.notices[-1] == "tensight: terminated from the debug server"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("version", "style", "width"),
     [
@@ -204,6 +206,7 @@ def test_what_a_person_sees_are_the_values_of_the_training(
     assert all(initial[name].tobytes() != seen[0][name].tobytes() for name in initial)
 
 
+@pytest.mark.long
 def test_where_memory_is_short_gradients_and_parameters_are_seen(
     mindspore_server: RunningServer, version: str, tmp_path: Path
 ) -> None:
@@ -292,6 +295,7 @@ def test_a_fault_stops_the_training_at_its_step_and_its_line_and_is_gone_through
     assert outcome.output == [f"step {step}" for step in range(1, 5)]
 
 
+@pytest.mark.long
 def test_evaluations_between_the_steps_are_no_steps(
     mindspore_server: RunningServer, version: str, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def first_origin(server: RunningServer, version: str, folder: Path, mode: str, k
     return origins_at_stop(server, version, folder, JUMPING, *arguments, step=FAULTY_STEP)[0]
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("version", "mode", "kind", "anomaly"),
     [
@@ -68,6 +69,7 @@ def test_a_weight_that_somebody_wrote_to_is_the_origin(
     assert "changed since the last update, outside of the optimizer" in origin.sentence
 
 
+@pytest.mark.long
 def test_a_graph_of_which_nobody_knows_what_its_weight_was_is_not_certain(
     mindspore_server: RunningServer, version: str, tmp_path: Path
 ) -> None:
@@ -76,6 +78,7 @@ def test_a_graph_of_which_nobody_knows_what_its_weight_was_is_not_certain(
     assert "second.weight" in origin.candidates
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("version", "mode"), [("2.10", "graph"), ("2.10", "pynative"), ("2.7", "graph")], indirect=["version"]
 )
@@ -87,6 +90,7 @@ def test_data_that_are_no_numbers_are_the_origin(
     assert "." not in origin.node
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("version", "style", "network"), [("2.10", "functional", "2"), ("2.7", "wrapped", "1"), ("2.10", "graph", "2")]
 )

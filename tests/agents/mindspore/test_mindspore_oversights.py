@@ -16,6 +16,7 @@ SCRIPT = Path(__file__).with_name("unseen_training.py")
 STRANGE = "3 updates by Momentum are not counted as steps: none of its parameters belongs"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("version", "kind", "steps", "said"),
     [

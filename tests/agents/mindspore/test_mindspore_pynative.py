@@ -122,6 +122,7 @@ def test_a_nan_stops_the_training_at_its_step_its_cell_and_its_line(
         assert equal(seen, kept(training.folder)["3/stretched"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("version", "optimizer"), [("2.10", "adam"), ("2.7", "momentum")])
 def test_values_gradients_and_updates_are_those_of_the_training(
     pynative_server: RunningServer, tmp_path: Path, version: str, optimizer: str
@@ -164,7 +165,7 @@ def test_values_gradients_and_updates_are_those_of_the_training(
     assert relu.stack[0].code == "return self.relu(self.bn(self.conv(x)) + x)"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("version", "style", "more"),
     [("2.10", "functional", ("--jit",)), ("2.10", "wrapped", ()), ("2.7", "wrapped", ("--jit",))],

@@ -10,6 +10,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from mindspore_stage import NOT_INHERITED, PATIENCE_S, VERSIONS, address, attached, name_of_job, python_of, rings
 from training_process import TrainingProcess
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from tensight.client import Session
     from tensight.sessions.records import SessionRecord
+
+pytestmark = pytest.mark.long
 
 
 SCRIPT = Path(__file__).with_name("ranked_training.py")

@@ -20,6 +20,8 @@ from tensight.graph.data_types import data_type_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.long
+
 MIB = 2**20
 DISK = "/disk/ring"
 SCRIPT = Path(__file__).with_name("filling_training.py")

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from mindspore_stage import ENVIRONMENTS, NOT_INHERITED, PATIENCE_S, SCRIPT, python_of
 
+pytestmark = pytest.mark.long
+
 RESNET = ENVIRONMENTS.parent / "examples" / "resnet_mindspore.py"
 
 

@@ -16,6 +16,8 @@ from tensight.analysis import Analysis
 from tensight.dumps import open_dump, read_tensor
 from tensight.tensors import statistics
 
+pytestmark = pytest.mark.long
+
 SCRIPT = """
 import sys
 import numpy as np

@@ -22,6 +22,7 @@ CHOSEN, LAYERS = 3, 2
 PATIENCE_S = 60.0
 
 
+@pytest.mark.long
 def test_one_flipped_bit_is_named_and_the_same_run_again_has_no_difference(tmp_path: Path, said: list[str]) -> None:
     trace = str(tmp_path / "trace")
     whole = flips.Faults()

@@ -266,6 +266,7 @@ def trains_as_alone(
     assert bits(training) == bits(alone)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("capture", CAPTURES)
 @pytest.mark.parametrize("watch", [watch, lambda _: None], ids=["watched", "unwatched"])
 def test_a_model_is_traced_exported_and_faked_in_a_training(
@@ -274,16 +275,19 @@ def test_a_model_is_traced_exported_and_faked_in_a_training(
     trains_as_alone(torch_server, transformed, capture, 2 * len(TRANSFORMATIONS), watch)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_two_models_that_train_at_the_same_time_train_as_alone(torch_server: RunningServer, capture: str) -> None:
     trains_as_alone(torch_server, of_two_threads, capture, 8)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_transforms_of_functions_compute_the_same(torch_server: RunningServer, capture: str) -> None:
     trains_as_alone(torch_server, adapted, capture, 6)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("capture", CAPTURES)
 @pytest.mark.parametrize("make", [of_ones_own_tensors, lazy, unusual])
 def test_tensors_without_memory_are_left_alone(
@@ -292,6 +296,7 @@ def test_tensors_without_memory_are_left_alone(
     trains_as_alone(torch_server, make, capture, 6)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("capture", CAPTURES)
 @pytest.mark.parametrize("make", [sharded, tensor_parallel])
 def test_distributed_tensors_are_read_where_their_part_is(
@@ -326,6 +331,7 @@ def of_torchscript(make: Callable[[], nn.Module]) -> Training:
     return trainings.descend(model, optimizer, lambda _: model(torch.randn(3, 4)).square().mean())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("make", [scripted, traced])
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_a_model_of_torchscript_trains_as_alone(
@@ -358,6 +364,7 @@ def test_operators_that_torchscript_runs_are_those_of_its_module(make: Callable[
             assert ("Default/0/relu-op0", 0) in nodes["Default/1/addmm-op0"].inputs
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_a_compiled_update_ends_a_step_and_computes_the_same(torch_server: RunningServer, capture: str) -> None:
     def training() -> Training:
@@ -381,6 +388,7 @@ def test_a_compiled_update_ends_a_step_and_computes_the_same(torch_server: Runni
     trains_as_alone(torch_server, training, capture, 6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_what_is_saved_in_a_debugged_training_loads_where_tensight_is_not_installed(
     torch_server: RunningServer, tmp_path: Path, capture: str

@@ -147,6 +147,7 @@ def assert_found(origin: OriginRecord, network_type: type[Branching]) -> None:
     assert (origin.line.file, origin.line.line) == (sys.modules[__name__].__file__, line_of(network_type))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("network_type", NETWORKS, ids=lambda one: one.__name__)
 def test_the_operator_of_a_step_that_took_another_way_is_named(
     torch_server: RunningServer, network_type: type[Branching]
@@ -159,6 +160,7 @@ def test_the_operator_of_a_step_that_took_another_way_is_named(
     assert finding.origins[0].address == f"0/{hit.graph}/{hit.node}:0@{SICK_STEP}", finding.summary()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("network_type", NETWORKS, ids=lambda one: one.__name__)
 def test_at_the_end_of_such_a_step_and_in_its_recording_it_is_the_same(
     torch_server: RunningServer, network_type: type[Branching], tmp_path: Path
@@ -183,6 +185,7 @@ def test_at_the_end_of_such_a_step_and_in_its_recording_it_is_the_same(
     assert recorded.user_frame.line == line_of(network_type)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("evaluates", [False, True], ids=["training", "evaluating first"])
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_masks_of_other_layers_are_no_origins(torch_server: RunningServer, capture: str, evaluates: bool) -> None:

@@ -271,6 +271,7 @@ print("trained to the end")
 """
 
 
+@pytest.mark.long
 def test_lightning_ends_at_a_stop_when_it_is_told_to(torch_server: RunningServer, tmp_path: Path) -> None:
     (tmp_path / "sick_lightning.py").write_text(LIGHTNING_SCRIPT)
     host, _, port = str(torch_server.debugger).rpartition(":")
@@ -297,6 +298,7 @@ def lines_of(function: Any) -> tuple[range, int]:
     return range(first, first + len(lines)), marked
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("trainer", ["lightning", "transformers"])
 def test_what_a_network_computes_itself_is_a_range_of_its_lines_also_in_a_recording(
     torch_server: RunningServer, tmp_path: Path, trainer: str
@@ -368,6 +370,7 @@ def test_settings_are_refused_where_the_script_names_them() -> None:
             callback(prot=50051)
 
 
+@pytest.mark.long
 def test_the_callback_is_one_of_the_package_that_the_script_uses() -> None:
     script = (
         "import warnings; warnings.simplefilter('ignore')\n"

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from tensight.client import Session
 
+pytestmark = pytest.mark.long
+
 STEPS = 3
 PATIENCE_S = 60.0
 OF_ADAPTER = "tensight.agents.torch."

@@ -108,6 +108,7 @@ def two_ranks(folder: Path, port: str, begins: str, text: str = SCRIPT) -> Itera
             rank.communicate()
 
 
+@pytest.mark.long
 def test_two_ranks_are_one_session_and_stop_together(torch_server: RunningServer, tmp_path: Path) -> None:
     port = str(torch_server.debugger).rpartition(":")[2]
     with two_ranks(tmp_path, port, "waits") as ranks:
@@ -151,7 +152,7 @@ def test_a_server_that_comes_while_ranks_train_gets_all_of_them(tmp_path: Path) 
     assert (weights[0] == weights[1]).all()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_the_rank_that_a_nan_came_from_is_named_first(

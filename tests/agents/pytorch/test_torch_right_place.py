@@ -34,7 +34,7 @@ def place_of(finding: Finding) -> tuple[str, str, Frame | None]:
     return condition, first.node, first.line or finding.reader
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_the_hit_the_operator_and_the_line_are_those_of_the_mistake(torch_server: RunningServer, fault: Fault) -> None:
     finding = debug(torch_server, fault.build(), fault.within, capture="ops")

@@ -124,6 +124,7 @@ def swapped_on_conversion(swaps: bool) -> Iterator[None]:
         torch.__future__.set_swap_module_params_on_conversion(False)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("capture", CAPTURES)
 @pytest.mark.parametrize("swaps", [False, True])
 def test_a_training_that_puts_other_tensors_in_the_place_of_its_own_is_not_changed(

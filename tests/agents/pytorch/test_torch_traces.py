@@ -117,6 +117,7 @@ def traced(folder: Path, *options: str, **environment: str) -> subprocess.Comple
     return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.long
 def test_the_command_traces_an_unchanged_script_without_a_server(tmp_path: Path) -> None:
     plain = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=300, check=True)
     ended = traced(tmp_path, "--out", "whole", "--capture", "ops")

@@ -38,7 +38,7 @@ def watch_everything(session: Session) -> None:
     session.watch("weight_change_too_large", abs_mean_update_ratio_gt=1e30)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_bit_is_as_without_the_debugger(
@@ -50,6 +50,7 @@ def test_every_bit_is_as_without_the_debugger(
     assert training.fingerprint() == alone[name][0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_every_bit_is_the_same_when_nothing_is_watched(
     torch_server: RunningServer, alone: dict[str, tuple[str, list[float]]], capture: str
@@ -59,6 +60,7 @@ def test_every_bit_is_the_same_when_nothing_is_watched(
     assert training.fingerprint() == alone["cnn"][0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_python_warns_once_as_without_the_debugger(
     torch_server: RunningServer, capture: str, monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,8 @@ from running import running_server
 import tensight
 from tensight.sessions.records import State
 
+pytestmark = pytest.mark.long
+
 SCRIPT = Path(__file__).parent / "training_with_workers.py"
 
 
