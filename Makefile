@@ -18,7 +18,7 @@ DOCS_READY := $(DOCS)/.ready
 RELEASE := .venvs/release
 RELEASE_READY := $(RELEASE)/.ready
 NPM := $(BIN)/python build_page.py npm --silent
-AGENT ?= oldest newest
+AGENT ?= oldest
 AGENT_TRIED := .venvs/.agent-tried
 PAGE_TESTED := .venvs/.page-tested
 # Two are there at a time. A PyTorch has 6 GB and is unpacked from 3 more: in this order two of them do not meet.
@@ -73,7 +73,8 @@ demo: $(READY) ## Train a small network that goes wrong, and name the operator a
 test: $(PAGE_TESTED) $(FRAMEWORKS) $(PAGE) browser mindspores $(AGENT_TRIED) ## Run the tests on all cores; those of the page in Chromium
 	$(BIN)/python -m pytest $(PARALLEL) --durations=20 -m "not long"
 
-test-long: $(PAGE_TESTED) $(FRAMEWORKS) $(PAGE) browser mindspores installed ## Run these and further variants of them, with four times as many random examples
+test-long: $(PAGE_TESTED) $(FRAMEWORKS) $(PAGE) browser mindspores installed ## Run all variants of the tests, with ten times as many random examples
+	@$(MAKE) --no-print-directory agent AGENT=newest
 	$(BIN)/python -m pytest $(PARALLEL) --durations=20 --hypothesis-profile=long
 
 coverage: $(FRAMEWORKS) $(PAGE) browser mindspores ## Report which lines and branches the tests reach; takes half as long again
@@ -99,7 +100,7 @@ docs: $(DOCS_READY) ## Build the documentation site in build/site; a broken link
 	$(DOCS)/bin/python build_docs.py
 
 sanitize: $(READY) ## Run the tests of the kernels with sanitizers for addresses and undefined behaviour
-	$(BIN)/python tests/tensors/sanitized.py
+	$(BIN)/python tests/tensors/sanitized.py -m "not long"
 
 format: $(READY) node ## Format the code and apply safe fixes
 	$(BIN)/ruff check --fix .
@@ -130,8 +131,10 @@ browser:
 	fi
 
 # MindSpore has builds for some versions of Python only; where none of them is, its tests say so and are left out.
+MINDSPORES = mindspore-2.10
+test-long coverage: MINDSPORES += mindspore-2.7
 mindspores: $(READY)
-	@for name in mindspore-2.10 mindspore-2.7; do tests/conformance/make_env.sh .venvs $$name || test $$? = 3 || exit 1; done
+	@for name in $(MINDSPORES); do tests/conformance/make_env.sh .venvs $$name || test $$? = 3 || exit 1; done
 
 $(RELEASE_READY): requirements/release.lock
 	@test -x $(RELEASE)/bin/python || $(PYTHON) -m venv $(RELEASE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -38,6 +39,10 @@ settings.load_profile("short")
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
+OLDER = "2.7"
+"""The version of MindSpore whose environment only `make test-long` builds."""
+
+WHOLLY_LONG = re.compile(r"^pytestmark = \[?pytest\.mark\.long\b", re.MULTILINE)
 LENGTHY = ("docs", "search", "page", "agents", "server", "cli", "compare")
 """Folders whose tests start trainings, servers and browsers."""
 
@@ -46,12 +51,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files of which `make test` runs nothing: importing them takes each worker seconds."""
+    if collection_path.suffix != ".py" or config.option.markexpr != "not long":
+        return None
+    return True if WHOLLY_LONG.search(collection_path.read_text(encoding="utf-8")) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave all but every n-th case of a test that is marked with ``sampled(n)`` to `make test-long`.
+    """Leave to `make test-long` what is on an older MindSpore, and all but every n-th case of a ``sampled(n)`` test.
 
-    Tests begin with different cases, so that together they have all captures, networks and versions.
+    Tests begin with different cases, so that together they have all captures and networks.
     """
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and OLDER in item.callspec.params.values():
+            item.add_marker(pytest.mark.long)
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("sampled") is not None and item.get_closest_marker("long") is None:

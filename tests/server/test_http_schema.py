@@ -20,6 +20,7 @@ from serving import Opened, opened, served
 from tensight.server.http import create_http_app
 from tensight.server.http_settings import HttpSettings
 
+pytestmark = pytest.mark.long
 SICK = "sick-2.0.0"
 
 # Most texts that a parameter may be name nothing, so what is allowed is often not found or makes no sense.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import itertools
 import os
@@ -14,12 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from lightning.pytorch import LightningModule, Trainer
-from torch import nn
-from torch.utils.data import DataLoader, Dataset
 from training_process import TrainingProcess
-from transformers import Trainer as TransformersTrainer
-from transformers import TrainingArguments
 
 import tensight
 import tensight.torch
@@ -29,136 +25,22 @@ from tensight.errors import InputError
 from tensight.sessions.records import SessionRecord, State
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from running import RunningServer
 
     from tensight.client import Session
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of two large packages, which is not ours to heed
 PATIENCE_S = 60.0
-ROWS, BATCH = 32, 4
 
 _jobs = itertools.count(1)
 
 
-class Rows(Dataset[dict[str, torch.Tensor]]):
-    """Rows of a made-up table; those from a certain one on may hold a NaN."""
-
-    def __init__(self, sick_from: int = ROWS) -> None:
-        numbers = torch.Generator().manual_seed(3)
-        self.inputs = torch.randn(ROWS, 8, generator=numbers)
-        self.labels = self.inputs.sum(dim=1, keepdim=True)
-        self.inputs[sick_from:] = float("nan")
-
-    def __len__(self) -> int:
-        return ROWS
-
-    def __getitem__(self, row: int) -> dict[str, torch.Tensor]:
-        return {"inputs": self.inputs[row], "labels": self.labels[row]}
-
-
-def network() -> nn.Sequential:
-    torch.manual_seed(5)
-    return nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 1))
-
-
-class Regression(LightningModule):
-    """What people write for Lightning."""
-
-    def __init__(self, fails_at: int = -1, sick_at: int = -1) -> None:
-        super().__init__()
-        self.network = network()
-        self.fails_at, self.sick_at = fails_at, sick_at
-
-    def training_step(self, batch: dict[str, torch.Tensor], number: int) -> torch.Tensor:
-        if number == self.fails_at:
-            raise ZeroDivisionError("the script's own")
-        outputs = self.network(batch["inputs"])
-        if number == self.sick_at:
-            outputs = outputs * 0 / (outputs * 0)  # here
-        return nn.functional.mse_loss(outputs, batch["labels"])
-
-    def validation_step(self, batch: dict[str, torch.Tensor]) -> None:
-        self.log("validation", nn.functional.mse_loss(self.network(batch["inputs"]), batch["labels"]))
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), lr=0.01)
-
-
-class Wrapper:
-    """An optimizer that is none of PyTorch's: it has what Lightning asks of one, and leaves the rest to another one."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self.optimizer = optimizer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.optimizer, name)
-
-
-class Wrapped(Regression):
-    def configure_optimizers(self) -> Any:
-        return Wrapper(super().configure_optimizers())
-
-
-class TwoOptimizers(Regression):
-    """Manual optimization: each optimizer steps on its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.automatic_optimization = False
-
-    def training_step(self, batch: dict[str, torch.Tensor], number: int) -> None:
-        for optimizer in self.optimizers():
-            optimizer.zero_grad()
-            self.manual_backward(super().training_step(batch, number))
-            optimizer.step()
-
-    def configure_optimizers(self) -> list[torch.optim.Optimizer]:
-        return [torch.optim.SGD(self.network[place].parameters(), lr=0.01) for place in (0, 2)]
-
-
-class Module(nn.Module):
-    """What Transformers' trainer wants of a model."""
-
-    def __init__(self, *, is_sick: bool = False) -> None:
-        super().__init__()
-        self.network = network()
-        self.is_sick = is_sick
-
-    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-        outputs = self.network(inputs)
-        if self.is_sick:
-            outputs = outputs * 0 / (outputs * 0)  # here
-        return {"loss": nn.functional.mse_loss(outputs, labels), "logits": outputs}
-
-
-def fit(model: Regression, folder: Path, callbacks: list[Any], sick_from: int = ROWS, **options: Any) -> None:
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    trainer = Trainer(
-        accelerator="cpu",
-        max_epochs=2,
-        enable_checkpointing=False,
-        default_root_dir=folder,
-        callbacks=callbacks,
-        **quiet,
-        **options,
-    )
-    trainer.fit(model, DataLoader(Rows(sick_from), BATCH), DataLoader(Rows(), BATCH))
-
-
-def train(model: Module, folder: Path, callbacks: list[Any], sick_from: int = ROWS, **options: Any) -> None:
-    quiet = {"report_to": [], "disable_tqdm": True, "save_strategy": "no", "logging_strategy": "no"}
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        num_train_epochs=2,
-        per_device_train_batch_size=BATCH,
-        use_cpu=True,
-        eval_strategy="epoch",
-        **quiet,
-        **options,
-    )
-    TransformersTrainer(
-        model, arguments, train_dataset=Rows(sick_from), eval_dataset=Rows(), callbacks=callbacks
-    ).train()
+@pytest.fixture(scope="module")
+def trainers() -> ModuleType:
+    """The trainings, imported only here."""
+    return importlib.import_module("trainers")
 
 
 def debugged(
@@ -192,50 +74,61 @@ def parameters_of(session: Session) -> set[str]:
     return {node.entry.path for node in session.nodes(kind="weight")}
 
 
-@pytest.mark.parametrize("kind", [Regression, Wrapped])
+@pytest.mark.parametrize("kind", ["Regression", "Wrapped"])
 def test_lightning_trains_the_same_and_each_update_is_a_step(
-    torch_server: RunningServer, kind: type[Regression], tmp_path: Path
+    torch_server: RunningServer, trainers: ModuleType, kind: str, tmp_path: Path
 ) -> None:
-    plain, model = kind(), kind()
-    fit(plain, tmp_path, [])
+    plain, model = (getattr(trainers, kind)() for _ in range(2))
+    trainers.fit(plain, tmp_path, [])
     record, weights = debugged(
         torch_server,
-        lambda settings: fit(model, tmp_path, [tensight.torch.LightningDebugger(**settings)]),
+        lambda settings: trainers.fit(model, tmp_path, [tensight.torch.LightningDebugger(**settings)]),
         parameters_of,
     )
-    assert (record.state, record.step) == (State.FINISHED, 2 * ROWS // BATCH)
+    assert (record.state, record.step) == (State.FINISHED, 2 * trainers.ROWS // trainers.BATCH)
     assert weights == {f"network.{name}" for name in ("0.weight", "0.bias", "2.weight", "2.bias")}
     for name, value in plain.state_dict().items():
         assert torch.equal(value, model.state_dict()[name])
 
 
-def test_lightning_accumulates_gradients_over_batches(torch_server: RunningServer, tmp_path: Path) -> None:
+def test_lightning_accumulates_gradients_over_batches(
+    torch_server: RunningServer, trainers: ModuleType, tmp_path: Path
+) -> None:
     record, _ = debugged(
         torch_server,
-        lambda settings: fit(
-            Regression(), tmp_path, [tensight.torch.LightningDebugger(**settings)], accumulate_grad_batches=4
+        lambda settings: trainers.fit(
+            trainers.Regression(), tmp_path, [tensight.torch.LightningDebugger(**settings)], accumulate_grad_batches=4
         ),
         lambda _: None,
     )
-    assert (record.state, record.step) == (State.FINISHED, 2 * ROWS // BATCH // 4)
+    assert (record.state, record.step) == (State.FINISHED, 2 * trainers.ROWS // trainers.BATCH // 4)
 
 
-def test_lightning_with_two_optimizers_has_one_step_a_batch(torch_server: RunningServer, tmp_path: Path) -> None:
+def test_lightning_with_two_optimizers_has_one_step_a_batch(
+    torch_server: RunningServer, trainers: ModuleType, tmp_path: Path
+) -> None:
     record, weights = debugged(
         torch_server,
-        lambda settings: fit(TwoOptimizers(), tmp_path, [tensight.torch.LightningDebugger(**settings)]),
+        lambda settings: trainers.fit(
+            trainers.TwoOptimizers(), tmp_path, [tensight.torch.LightningDebugger(**settings)]
+        ),
         parameters_of,
     )
     assert record.state is State.FINISHED
-    assert record.step in (2 * ROWS // BATCH, 4 * ROWS // BATCH)
+    assert record.step in (2 * trainers.ROWS // trainers.BATCH, 4 * trainers.ROWS // trainers.BATCH)
     assert len(weights) == 4
 
 
-def test_lightning_stops_where_a_watchpoint_hits(torch_server: RunningServer, tmp_path: Path) -> None:
+def test_lightning_stops_where_a_watchpoint_hits(
+    torch_server: RunningServer, trainers: ModuleType, tmp_path: Path
+) -> None:
     record, (first, origin) = debugged(
         torch_server,
-        lambda settings: fit(
-            Regression(), tmp_path, [tensight.torch.LightningDebugger(**settings)], sick_from=5 * BATCH
+        lambda settings: trainers.fit(
+            trainers.Regression(),
+            tmp_path,
+            [tensight.torch.LightningDebugger(**settings)],
+            sick_from=5 * trainers.BATCH,
         ),
         lambda session: (session.hits()[0].node, session.origins()[0]),
     )
@@ -243,7 +136,7 @@ def test_lightning_stops_where_a_watchpoint_hits(torch_server: RunningServer, tm
     assert first == "Default/network/0/Linear-op0"
     # Who has made what comes from outside nobody knows; that its line is the one that reads it is said.
     assert origin.arrived
-    assert origin.sentence.endswith(f"; it is read by line {origin.line.line} of {Path(__file__).name}")
+    assert origin.sentence.endswith(f"; it is read by line {origin.line.line} of {Path(str(trainers.__file__)).name}")
 
 
 LIGHTNING_SCRIPT = """
@@ -301,24 +194,26 @@ def lines_of(function: Any) -> tuple[range, int]:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("trainer", ["lightning", "transformers"])
 def test_what_a_network_computes_itself_is_a_range_of_its_lines_also_in_a_recording(
-    torch_server: RunningServer, tmp_path: Path, trainer: str
+    torch_server: RunningServer, trainers: ModuleType, tmp_path: Path, trainer: str
 ) -> None:
     recording = tmp_path / "recording"
 
     def training(settings: dict[str, Any]) -> None:
         settings.update(record="ring:20", record_folder=str(recording))
         if trainer == "lightning":
-            fit(Regression(sick_at=2), tmp_path, [tensight.torch.LightningDebugger(**settings)])
+            trainers.fit(trainers.Regression(sick_at=2), tmp_path, [tensight.torch.LightningDebugger(**settings)])
         else:
-            train(Module(is_sick=True), tmp_path, [tensight.torch.TransformersDebugger(**settings)])
+            trainers.train(trainers.Module(is_sick=True), tmp_path, [tensight.torch.TransformersDebugger(**settings)])
 
     record, found = debugged(torch_server, training, lambda session: session.origins()[0])
     assert (record.state, record.step) == (State.PAUSED, 3 if trainer == "lightning" else 1)
-    function, marked = lines_of(Regression.training_step if trainer == "lightning" else Module.forward)
+    function, marked = lines_of(
+        trainers.Regression.training_step if trainer == "lightning" else trainers.Module.forward
+    )
     assert found.line is not None
     assert found.line.line <= marked <= found.line.end_line, found.sentence
     assert {found.line.line, found.line.end_line} <= set(function), found.sentence
-    lines = f"between lines {found.line.line} and {found.line.end_line} of {Path(__file__).name}"
+    lines = f"between lines {found.line.line} and {found.line.end_line} of {Path(str(trainers.__file__)).name}"
     assert lines in found.sentence
     (recorded,) = origins(Analysis(open_dump(recording)), [Anomaly.NAN])
     assert lines in recorded.sentence
@@ -326,36 +221,38 @@ def test_what_a_network_computes_itself_is_a_range_of_its_lines_also_in_a_record
 
 
 def test_an_exception_of_the_script_passes_lightning_and_ends_the_session(
-    torch_server: RunningServer, tmp_path: Path
+    torch_server: RunningServer, trainers: ModuleType, tmp_path: Path
 ) -> None:
     def training(settings: dict[str, Any]) -> None:
         with pytest.raises(ZeroDivisionError, match="the script's own"):
-            fit(Regression(fails_at=3), tmp_path, [tensight.torch.LightningDebugger(**settings)])
+            trainers.fit(trainers.Regression(fails_at=3), tmp_path, [tensight.torch.LightningDebugger(**settings)])
 
     record, _ = debugged(torch_server, training, lambda _: None)
     assert (record.state, record.step) == (State.FINISHED, 3)
 
 
-def test_transformers_trains_the_same_and_each_update_is_a_step(torch_server: RunningServer, tmp_path: Path) -> None:
-    plain, model = Module(), Module()
-    train(plain, tmp_path, [])
+def test_transformers_trains_the_same_and_each_update_is_a_step(
+    torch_server: RunningServer, trainers: ModuleType, tmp_path: Path
+) -> None:
+    plain, model = trainers.Module(), trainers.Module()
+    trainers.train(plain, tmp_path, [])
     record, weights = debugged(
         torch_server,
-        lambda settings: train(model, tmp_path, [tensight.torch.TransformersDebugger(**settings)]),
+        lambda settings: trainers.train(model, tmp_path, [tensight.torch.TransformersDebugger(**settings)]),
         parameters_of,
     )
-    assert (record.state, record.step) == (State.FINISHED, 2 * ROWS // BATCH)
+    assert (record.state, record.step) == (State.FINISHED, 2 * trainers.ROWS // trainers.BATCH)
     assert weights == {f"network.{name}" for name in ("0.weight", "0.bias", "2.weight", "2.bias")}
     for name, value in plain.state_dict().items():
         assert torch.equal(value, model.state_dict()[name])
 
 
 def test_transformers_accumulates_gradients_and_stops_where_a_watchpoint_hits(
-    torch_server: RunningServer, tmp_path: Path
+    torch_server: RunningServer, trainers: ModuleType, tmp_path: Path
 ) -> None:
     def training(settings: dict[str, Any]) -> None:
         callback = tensight.torch.TransformersDebugger(**settings)
-        train(Module(), tmp_path, [callback], sick_from=0, gradient_accumulation_steps=2)
+        trainers.train(trainers.Module(), tmp_path, [callback], sick_from=0, gradient_accumulation_steps=2)
 
     record, first = debugged(torch_server, training, lambda session: session.hits()[0].node)
     assert (record.state, record.step) == (State.PAUSED, 1)
