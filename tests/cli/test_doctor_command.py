@@ -97,6 +97,7 @@ def test_a_healthy_training_passes_all_that_can_be_checked(tmp_path: Path) -> No
     assert "in 10 steps" in checks["loss falls on one batch"][1]
 
 
+@pytest.mark.long
 def test_what_state_dict_lacks_is_named(tmp_path: Path) -> None:
     _, checks = examined(tmp_path, FORGETFUL)
     state, why = checks["resume equals going on"]

@@ -32,7 +32,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.fixture(scope="module", params=["modules", "ops"])
+@pytest.fixture(scope="module", params=["modules", pytest.param("ops", marks=pytest.mark.long)])
 def reference(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Analysis]:
     """How the reference was captured, and its recording."""
     return request.param, record(tmp_path_factory.mktemp("runs") / "a", make_network(), capture=request.param)

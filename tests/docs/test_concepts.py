@@ -39,6 +39,7 @@ def test_capture_modes(follow: Follow) -> None:
             assert name in operators
 
 
+@pytest.mark.long
 def test_recordings(follow: Follow) -> None:
     with follow("docs/concepts/recordings.md") as walk:
         assert "1-5" in walk.terminal()

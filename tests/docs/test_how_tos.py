@@ -172,6 +172,7 @@ def test_my_port_does_not_converge(follow: Follow) -> None:
         walk.terminal()
 
 
+@pytest.mark.long
 def test_when_something_is_unexpected(follow: Follow) -> None:
     with follow("docs/how-to/when-something-is-unexpected.md") as walk:
         walk.run("tensight start")

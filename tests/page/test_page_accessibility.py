@@ -126,7 +126,7 @@ def test_axe_finds_nothing_serious_while_the_page_waits_for_answers(
     assert found == [], "\n".join(found)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.long
 @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("language", ["en-US", "zh-CN"])
 def test_nothing_of_the_header_is_cut_off(

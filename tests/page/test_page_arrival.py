@@ -34,6 +34,7 @@ def arrived(page: Page, page_server: RunningServer, transformer: Session) -> Pag
     return visit(page, page_server, run=transformer.id)
 
 
+@pytest.mark.long
 def test_the_origin_is_selected_on_arrival_and_a_click_on_a_hit_selects_its_node(arrived: Page) -> None:
     page = arrived
     heading = page.get_by_test_id("panel-inspector").get_by_role("heading", level=2)

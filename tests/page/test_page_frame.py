@@ -106,6 +106,7 @@ def test_a_refresh_by_habit_moves_nothing_and_every_key_is_documented(
     assert documented_keys("control a run") == listed_keys(page, "Run")
 
 
+@pytest.mark.long
 def test_the_address_process_and_device_of_a_training_are_shown(
     page: Page, page_server: RunningServer, transformer: Session
 ) -> None:

@@ -53,6 +53,7 @@ def expect_log(page: Page) -> None:
     expect(page.get_by_role("tab", name="Log-op0:0")).to_have_attribute("aria-selected", "true")
 
 
+@pytest.mark.long
 def test_a_link_shows_another_person_the_same(
     run: str, open_page: Callable[..., Page], page_server: RunningServer
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_link_to_another_step_asks_before_it_moves_the_run(
     expect(question).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_link_to_a_run_that_is_gone_says_so(open_page: Callable[..., Page], page_server: RunningServer) -> None:
     page = open_page(allowed=(NOT_FOUND,))
     page.goto(f"{page_server.url}/?run=987654&tab=graph")

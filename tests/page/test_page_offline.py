@@ -78,6 +78,7 @@ def sick_operator(planted: dict[str, Any], name: str) -> dict[str, Any]:
     return planted["sick-2.10.0"]["planted"][name]
 
 
+@pytest.mark.long
 def test_a_dump_is_opened_from_the_list_and_checked_until_something_hits(
     page: Page, offline_server: RunningServer, planted: dict[str, Any]
 ) -> None:

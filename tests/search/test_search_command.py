@@ -99,6 +99,7 @@ def test_a_trial_that_fails_is_one_result(tmp_path: Path) -> None:
     assert re.search(r"\d of [\d,]+; best loss 0\.5 in trial \d", err)
 
 
+@pytest.mark.long
 def test_a_command_that_does_not_exist_says_so(tmp_path: Path) -> None:
     prepare(tmp_path, configuration=CONFIGURATION.replace("train.py", "nowhere.py"))
 

@@ -90,6 +90,7 @@ study.ask(100)
 """A worker that dies between the storage's giving it a trial and its saying so."""
 
 
+@pytest.mark.long
 def test_a_trial_whose_worker_died_before_it_said_so_is_lost_at_once(tmp_path: Path) -> None:
     study = open_study(tmp_path, RANDOM)
     died = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), RANDOM], check=False)
@@ -115,6 +116,7 @@ def test_a_trial_without_a_worker_is_left_alone_while_somebody_may_be_about_to_b
     assert begun(other).number == 1
 
 
+@pytest.mark.long
 def test_workers_that_notice_a_lost_trial_in_the_same_moment_have_it_tried_again_once(tmp_path: Path) -> None:
     study = open_study(tmp_path, RANDOM)
     for _ in range(3):
@@ -203,6 +205,7 @@ def test_the_last_trial_of_a_worker_that_dies_is_tried_again_by_the_others(tmp_p
     assert begun_x[-1] == begun_x[1]
 
 
+@pytest.mark.long
 def test_a_grid_that_two_workers_fill_at_once_is_run_once(tmp_path: Path) -> None:
     study = open_study(tmp_path, GRID)
     study.fill_grid()
@@ -243,6 +246,7 @@ def test_a_combination_whose_worker_was_killed_before_it_could_say_so_is_tried_a
     assert begun(study).values == lost.values
 
 
+@pytest.mark.long
 def test_hyperband_ends_bad_trials_and_no_good_one(tmp_path: Path) -> None:
     text = RANDOM + "pruner: {name: hyperband, min_steps: 1, max_steps: 9, reduction: 3}\n"
     study = open_study(tmp_path, text)
@@ -294,6 +298,7 @@ def test_a_trial_must_be_worse_than_half_of_all_that_came_as_far(tmp_path: Path)
     assert report_all(study, [8.0] * 2, [20.0] * 2) == 0
 
 
+@pytest.mark.long
 def test_a_pruner_whose_trials_have_no_loss_waits_for_five(tmp_path: Path) -> None:
     study = open_study(tmp_path, RANDOM)
     for _ in range(4):
@@ -328,6 +333,7 @@ MAXIMIZED = RANDOM.replace("{name: loss}", "{name: accuracy, goal: maximize}")
 SEVERAL = RANDOM.replace("target: {name: loss}", "targets: [{name: loss}, {name: size, goal: minimize}]")
 
 
+@pytest.mark.long
 def test_a_trial_that_gets_nowhere_is_compared_with_all_that_came_as_far(tmp_path: Path) -> None:
     study = open_study(tmp_path, MAXIMIZED + "pruner: {name: none}\n")
     complete(study, [5.0] * 3)

@@ -125,6 +125,7 @@ def test_an_error_may_be_noted_only_and_the_last_steps_are_recorded(tmp_path: Pa
     assert {read_tensor(file).dtype.kind for file in dump.tensors() if file.iteration == dump.iterations()[-1]} >= {"f"}
 
 
+@pytest.mark.long
 def test_the_loss_that_the_debugger_sees_is_a_target(tmp_path: Path) -> None:
     only_healthy = CONFIGURATION.replace("[healthy, half frozen, begins small, nan, explodes]", "[healthy]")
     prepare(tmp_path, TRAINING, only_healthy)

@@ -78,6 +78,7 @@ def test_outputs_that_nobody_wrote_are_no_tensors(dump: Dump) -> None:
         assert not np.array_equal(read_tensor(file), read_tensor(written)), "MindSpore writes it now"
 
 
+@pytest.mark.long
 def test_normalization_that_evaluates_leaves_what_it_writes_in_training(dump: Dump) -> None:
     found = [file for file in dump.unwritten_tensors() if file.op_type == "BatchNorm"]
     trained = min(file.graph_id for file in found)

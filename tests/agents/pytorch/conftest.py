@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,6 +45,10 @@ def said() -> Iterator[list[str]]:
 
 @pytest.fixture(autouse=True)
 def nothing_stays() -> Iterator[None]:
-    """See to it that no test leaves a debugger to the next one."""
+    """See to it that no test leaves a debugger to the next one, or compiled code, which the agent takes account of."""
     yield
     assert not active_debuggers()
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    if dynamo is not None and dynamo.counters["frames"]:
+        torch._dynamo.reset()
+        dynamo.counters.clear()

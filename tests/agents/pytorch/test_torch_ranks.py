@@ -128,6 +128,7 @@ def test_two_ranks_are_one_session_and_stop_together(torch_server: RunningServer
     assert (inputs[0] != inputs[1]).any()
 
 
+@pytest.mark.long
 def test_a_server_that_comes_while_ranks_train_gets_all_of_them(tmp_path: Path) -> None:
     with running_server(tmp_path / "first") as server:
         port = str(server.debugger).rpartition(":")[2]

@@ -38,7 +38,7 @@ def watch_everything(session: Session) -> None:
     session.watch("weight_change_too_large", abs_mean_update_ratio_gt=1e30)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_bit_is_as_without_the_debugger(
