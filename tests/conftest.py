@@ -65,13 +65,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Tests begin with different cases, so that together they have all captures and networks.
     """
     for item in items:
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and OLDER in item.callspec.params.values():
+        cases = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if any(isinstance(case, str) and case == OLDER for case in cases):
             item.add_marker(pytest.mark.long)
-    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    sampled: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("sampled") is not None and item.get_closest_marker("long") is None:
-            cases[item.nodeid.partition("[")[0]].append(item)
-    for test, of_test in cases.items():
+            sampled[item.nodeid.partition("[")[0]].append(item)
+    for test, of_test in sampled.items():
         distance = min(of_test[0].get_closest_marker("sampled").args[0], len(of_test))  # type: ignore[union-attr]
         first = crc32(test.encode()) % distance
         for index, item in enumerate(of_test):

@@ -256,7 +256,7 @@ class StepComparer:
         so large that rounding hides it. A single number, such as a loss, may agree by chance: then gradients of
         parameters that were read on the way to it decide.
         """
-        is_hidden = False
+        is_hidden = ends_in_a_number = False
         read_on_the_way: set[str] = set()
         apart, given = (_worst([diff for _, diff in side]) for side in (entry.outputs, entry.inputs))
         limit = max(_PASSED_ON * min(1.0, apart), min(AMPLIFICATION * given, _MUCH_SMALLER * apart))
@@ -276,14 +276,14 @@ class StepComparer:
                 return True
             if differing:
                 read_on_the_way |= {slot.name for slot in op.inputs if slot.is_parameter}
-            elif self._is_one_number(op) and any(map(self._gradient_differs, read_on_the_way)):
-                return True
+            else:
+                ends_in_a_number = ends_in_a_number or self._is_one_number(op)
             for reader in readers:
                 is_hidden = is_hidden or self._is_hidden_in(reader, differing)
                 if reader.name not in seen:
                     seen.add(reader.name)
                     waiting.append(reader)
-        return is_hidden
+        return is_hidden or (ends_in_a_number and any(map(self._gradient_differs, read_on_the_way)))
 
     def _is_one_number(self, op: Operation) -> bool:
         rows = [slot.row for slot in op.outputs]
@@ -291,7 +291,9 @@ class StepComparer:
 
     def _gradient_differs(self, parameter: str) -> bool:
         accumulation = self._gradients.get(parameter)
-        return accumulation is not None and bool(self._differing(accumulation, _MISTAKEN_ABOVE))
+        if accumulation is None or accumulation.name not in self._counterpart:
+            return False
+        return bool(self._differing(accumulation, _MISTAKEN_ABOVE))
 
     @cached_property
     def _gradients(self) -> dict[str, Operation]:
