@@ -21,5 +21,6 @@ export default defineConfig({
   server: {
     proxy: { '/api': { target: server, ws: true, changeOrigin: true, headers: { origin: server } } },
   },
-  test: { environment: 'happy-dom', include: ['src/**/*.test.{ts,tsx}'], setupFiles: ['src/testing.ts'] },
+  // One page for all files of a worker: making one takes longer than all tests.
+  test: { environment: 'happy-dom', isolate: false, include: ['src/**/*.test.{ts,tsx}'], setupFiles: ['src/testing.ts'] },
 })
