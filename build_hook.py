@@ -45,6 +45,8 @@ class PackageBuildHook(BuildHookInterface):
             build_data["artifacts"] += [f"/{path.relative_to(root).as_posix()}" for path in build_commit.write(root)]
 
     def _has_page(self) -> bool:
-        """Return whether these are the sources of a release, which carry the page as it was built."""
+        """Return whether the page is up to date, or these are the sources of a release, which carry it."""
         root = Path(self.root)
-        return (root / "PKG-INFO").exists() and (root / build_page.PAGE / "index.html").exists()
+        page = root / build_page.PAGE / "index.html"
+        is_release = (root / "PKG-INFO").exists()
+        return page.exists() and (is_release or build_kernels.is_newer(page, build_page.sources(root)))

@@ -68,7 +68,7 @@ def build(root: Path, *, flags: list[str] | None = None, target: Path | None = N
         Where to write it; by default `EXTENSION`, where Python finds it.
     """
     extension = target or root / EXTENSION
-    if not flags and _is_newer(extension, [*(root / SOURCES).iterdir(), Path(__file__)]):
+    if not flags and is_newer(extension, [*(root / SOURCES).iterdir(), Path(__file__)]):
         return extension
     compiler = _compiler_of_system() or _compiler_from_pypi()
     headers = Path(sysconfig.get_paths()["include"])
@@ -107,7 +107,8 @@ def wheel_tag() -> str:
     return f"cp310-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 
-def _is_newer(made: Path, sources: list[Path]) -> bool:
+def is_newer(made: Path, sources: list[Path]) -> bool:
+    """Return whether a file was made after all of its sources were changed."""
     return made.exists() and all(made.stat().st_mtime > source.stat().st_mtime for source in sources)
 
 

