@@ -15,8 +15,6 @@ export default defineConfig(
       '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true }],
       '@typescript-eslint/no-confusing-void-expression': ['error', { ignoreArrowShorthand: true }],
       'max-lines': ['error', 400],
-      // Concerns React's compiler, with which the page is not built.
-      'react-hooks/incompatible-library': 'off',
     },
   },
 )

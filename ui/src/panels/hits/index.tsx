@@ -56,6 +56,7 @@ function List({ filter, total, label }: { filter: HitFilter; total: number; labe
   const scroller = useRef<HTMLDivElement>(null)
   const node = useView((view) => view.node)
   const position = usePositionOf(node, filter)
+  // eslint-disable-next-line react-hooks/incompatible-library -- its values are used only here, never memoised
   const virtual = useVirtualizer({
     count: total,
     getScrollElement: () => scroller.current,
