@@ -22,5 +22,10 @@ export default defineConfig({
     proxy: { '/api': { target: server, ws: true, changeOrigin: true, headers: { origin: server } } },
   },
   // One page for all files of a worker: making one takes longer than all tests.
-  test: { environment: 'happy-dom', isolate: false, include: ['src/**/*.test.{ts,tsx}'], setupFiles: ['src/testing.ts'] },
+  test: {
+    environment: 'happy-dom',
+    isolate: false,
+    include: ['src/**/*.test.{ts,tsx}'],
+    setupFiles: ['src/testing.ts'],
+  },
 })
