@@ -234,6 +234,28 @@ def test_a_loss_that_agrees_by_chance_does_not_hide_an_additional_layer(tmp_path
     assert "middle/Mirrored" in " ".join((sentence(result), *notes(result)))
 
 
+class Bucketed(nn.Module):
+    """A network that computes integers in place, of which nothing but statistics is recorded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(50, 16), nn.Linear(16, 50)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        buckets = (x > 20).to(torch.long) * 16
+        buckets += torch.where(x < 5, x, torch.full_like(x, 4))
+        return self.head(self.embed(x) + self.embed(buckets))
+
+
+def test_integers_of_which_only_statistics_are_known_do_not_differ_where_these_agree(tmp_path: Path) -> None:
+    analyses = []
+    for name in ("a", "b"):
+        torch.manual_seed(7)
+        analyses.append(record(tmp_path / name, Bucketed(), capture="ops"))
+    (result,) = compare_runs(*analyses)
+    assert result.verdict is Verdict.SAME, sentence(result)
+
+
 def test_a_weight_that_one_run_does_not_train_is_named(reference: tuple[str, Analysis], tmp_path: Path) -> None:
     capture, a = reference
 
