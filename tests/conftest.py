@@ -68,12 +68,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         cases = item.callspec.params.values() if hasattr(item, "callspec") else ()
         if any(isinstance(case, str) and case == OLDER for case in cases):
             item.add_marker(pytest.mark.long)
-    sampled: dict[str, list[pytest.Item]] = defaultdict(list)
+    sampled: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("sampled") is not None and item.get_closest_marker("long") is None:
-            sampled[item.nodeid.partition("[")[0]].append(item)
-    for test, of_test in sampled.items():
-        distance = min(of_test[0].get_closest_marker("sampled").args[0], len(of_test))  # type: ignore[union-attr]
+        marker = item.get_closest_marker("sampled")
+        if marker is not None and item.get_closest_marker("long") is None:
+            sampled[item.nodeid.partition("[")[0], marker.args[0]].append(item)
+    for (test, every), of_test in sampled.items():
+        distance = min(every, len(of_test))
         first = crc32(test.encode()) % distance
         for index, item in enumerate(of_test):
             if index % distance != first:

@@ -84,8 +84,9 @@ class StepColumn(NamedTuple):
     rows: NDArray[np.int64]
 
 
-NO_POSITION = 2**62
-"""Used instead of a position in execution order if there is none, such as for a parameter without a node."""
+def ordinal(position: int | None) -> int:
+    """Return a position in execution order; for a tensor without one, a number after all positions."""
+    return 2**62 if position is None else position
 
 
 class OverviewSource(Protocol):
@@ -382,7 +383,7 @@ class _Picture:
     def hit(self, step: int, tensors: Sequence[tuple[int, int | None]]) -> None:
         """Mark tensors that hit at a step, each given with its position in the step's execution order."""
         indices = self._row_of[np.array([tensor for tensor, _ in tensors], np.int64)]
-        positions = np.array([NO_POSITION if position is None else position for _, position in tensors], np.int64)
+        positions = np.array([ordinal(position) for _, position in tensors], np.int64)
         is_shown = indices < len(self.chosen)
         indices, positions = indices[is_shown], positions[is_shown]
         if not indices.size:

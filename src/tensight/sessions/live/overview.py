@@ -11,7 +11,7 @@ from tensight.graph.node import CONSTANT
 from tensight.sessions.curves import curves
 from tensight.sessions.live.reported_tensors import TensorKey
 from tensight.sessions.loss import find_loss, with_reported_loss
-from tensight.sessions.overview import INFINITE, NAN, NO_POSITION, ListedTensor, StepColumn, own_graph
+from tensight.sessions.overview import INFINITE, NAN, ListedTensor, StepColumn, ordinal, own_graph
 from tensight.sessions.timeline import KnownSteps
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ReportedSource:
         self.first_of = first_of
         rows = store.tensors_of(rank)
         self._index_of_id = np.full(max((row[0] for row in rows), default=0) + 1, NOT_LISTED, np.int64)
-        self._positions = np.full_like(self._index_of_id, NO_POSITION)
+        self._positions = np.full_like(self._index_of_id, ordinal(None))
         index_by_key: dict[tuple[str, str, str, int], int] = {}
         self.tensors: list[ListedTensor] = []
         for number, graph, node, io, slot, kind, position in rows:
@@ -68,7 +68,7 @@ class ReportedSource:
                 graphs = (*self.tensors[index].graphs, graph)
                 self.tensors[index] = ListedTensor(node, io, slot, graph, graphs, kind, position)
             self._index_of_id[number] = index
-            self._positions[number] = NO_POSITION if position is None else position
+            self._positions[number] = ordinal(position)
         self.steps = store.iterations_of(rank) + self._first_step
 
     def columns(self, statistic: OverviewStatistic) -> Iterator[StepColumn]:

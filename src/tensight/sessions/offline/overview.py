@@ -16,11 +16,11 @@ from tensight.sessions.offline.statistics import position_of
 from tensight.sessions.overview import (
     INFINITE,
     NAN,
-    NO_POSITION,
     ListedTensor,
     StepColumn,
     marks_of,
     needed,
+    ordinal,
     percentages,
     statistic_of,
 )
@@ -129,8 +129,7 @@ class DumpSource:
     def positions(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """See `OverviewSource`."""
         files = self._analysis.statistics_table.files
-        positions = (position_of(self._dump, files[row]) for row in rows.tolist())
-        return np.array([NO_POSITION if position is None else position for position in positions], np.int64)
+        return np.array([ordinal(position_of(self._dump, files[row])) for row in rows.tolist()], np.int64)
 
     def _counts(self, rows: NDArray[np.int64]) -> Columns:
         """Return the counts of tensors; an unrecorded count is replaced by its lower bound if positive, else by NaN."""
