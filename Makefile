@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+UV := $(BIN)/uv
 READY := $(VENV)/.ready
 PYTORCH := $(VENV)/.pytorch
 FRAMEWORKS := $(VENV)/.frameworks
@@ -17,6 +18,8 @@ DOCS := .venvs/docs
 DOCS_READY := $(DOCS)/.ready
 RELEASE := .venvs/release
 RELEASE_READY := $(RELEASE)/.ready
+# Exactly what a lock holds.
+INSTALL_LOCKED := $(UV) pip install --quiet --no-deps --require-hashes
 NPM := $(BIN)/python build_page.py npm --silent
 AGENT ?= oldest
 AGENT_TRIED := .venvs/.agent-tried
@@ -28,6 +31,7 @@ INSTALLED ?= alone mindspore-2.7 pytorch-2.6 mindspore-2.10 pytorch-2.15
 PARALLEL = --numprocesses=$(shell $(PYTHON) -c "import os; print(os.cpu_count() * 3 // 2)") --dist=loadfile --no-loadscope-reorder
 # Without compiled files each start of a training compiles PyTorch or MindSpore anew: two to three seconds of a core.
 export PYTHONDONTWRITEBYTECODE :=
+export UV_HTTP_TIMEOUT ?= 180
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .PHONY: help demo test test-long coverage lint docs sanitize format page api node browser mindspores dist installed agent screenshots \
@@ -36,14 +40,16 @@ BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 help: ## Show what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-# The lock holds all that is needed; --no-deps because an older pip takes the newest release of a package that another asks
-# for with an extra (coverage[toml]), even where the lock has one, and then ends because the newest has no hash there.
-$(READY): requirements/dev.lock pyproject.toml build_hook.py build_protos.py $(PROTOS) $(KERNELS)
+$(UV): requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Tensight needs Python 3.10 or newer; this is " + sys.version.split()[0] + ". Name one with: make PYTHON=python3.11 ...") if sys.version_info < (3, 10) else None'
-	@echo "Setting up $(VENV) (once, about a minute) ..."
+	@echo "Setting up $(VENV) (once, about half a minute) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.lock
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -r $<
+	@touch $@
+
+$(READY): $(UV) requirements/dev.lock pyproject.toml build_hook.py build_protos.py $(PROTOS) $(KERNELS)
+	@$(INSTALL_LOCKED) --python $(VENV) --requirements requirements/dev.lock
+	@$(UV) pip install --quiet --no-deps --python $(VENV) --editable .
 	@$(BIN)/python -m compileall -q src/tensight
 	@touch $@
 
@@ -56,7 +62,7 @@ $(PYTORCH): requirements/pytorch.txt $(READY)
 
 $(FRAMEWORKS): requirements/frameworks.txt $(PYTORCH)
 	@echo "Installing what integrates with PyTorch, for the tests (once) ..."
-	@$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -r requirements/frameworks.txt
+	@$(UV) pip install --quiet --python $(VENV) --requirements requirements/frameworks.txt
 	@touch $@
 
 $(PAGE): $(PAGE_SOURCES) build_page.py | $(READY)
@@ -90,10 +96,10 @@ lint: $(READY) node docs ## Check style, types, the direction of imports, and th
 	$(NPM) run check
 
 # An environment of its own: docstrings are read, not imported, so the site needs nothing of ours or of the frameworks.
-$(DOCS_READY): requirements/docs.lock
+$(DOCS_READY): requirements/docs.lock $(UV)
 	@echo "Setting up $(DOCS) (once, some seconds) ..."
-	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
-	@$(DOCS)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --no-deps --require-hashes -r requirements/docs.lock
+	@$(UV) venv --quiet --allow-existing --python $(BIN)/python $(DOCS)
+	@$(INSTALL_LOCKED) --python $(DOCS) --requirements $<
 	@touch $@
 
 docs: $(DOCS_READY) ## Build the documentation site in build/site; a broken link or a page that no menu names is an error
@@ -115,7 +121,7 @@ api: $(READY) ## Write what is derived and committed (ui/openapi.json, words of 
 # Node from PyPI, where the machine has none that is new enough.
 node: $(READY)
 	@needed="$$($(BIN)/python build_page.py --needs)"; test -z "$$needed" || \
-	  { echo "Installing Node into $(VENV) ..."; $(BIN)/python -m pip install -qq --disable-pip-version-check "$$needed"; }
+	  { echo "Installing Node into $(VENV) ..."; $(UV) pip install --quiet --python $(VENV) "$$needed"; }
 
 # Chinese characters need a font that has them.
 browser:
@@ -136,16 +142,16 @@ test-long coverage: MINDSPORES += mindspore-2.7
 mindspores: $(READY)
 	@for name in $(MINDSPORES); do tests/conformance/make_env.sh .venvs $$name || test $$? = 3 || exit 1; done
 
-$(RELEASE_READY): requirements/release.lock
-	@test -x $(RELEASE)/bin/python || $(PYTHON) -m venv $(RELEASE)
-	@$(RELEASE)/bin/python -m pip install -qq --no-compile --disable-pip-version-check --no-deps --require-hashes -r requirements/release.lock
+$(RELEASE_READY): requirements/release.lock $(UV)
+	@$(UV) venv --quiet --allow-existing --python $(BIN)/python $(RELEASE)
+	@$(INSTALL_LOCKED) --python $(RELEASE) --requirements $<
 	@touch $@
 
-# The wheel of tensight is built from its sdist, as cibuildwheel does it.
+# The wheels are built from their sdists, as cibuildwheel does it.
 dist: $(RELEASE_READY) $(PAGE) ## Build what a release uploads, for this machine, and check it as the package index does
 	@rm -rf dist
-	$(RELEASE)/bin/python -m build --outdir dist .
-	$(RELEASE)/bin/python -m build --outdir dist agent
+	$(UV) build --quiet --python $(BIN)/python --out-dir dist .
+	$(UV) build --quiet --python $(BIN)/python --out-dir dist agent
 	@rm -f src/tensight/COMMIT # a checkout asks git
 	$(RELEASE)/bin/twine check --strict dist/*
 
@@ -190,7 +196,7 @@ $(PAGE_TESTED): $(PAGE_SOURCES) build_page.py | $(READY)
 $(PROGRAMS): requirements/programs.txt $(FRAMEWORKS)
 	@echo "Installing torchvision, timm, diffusers and peft (once) ..."
 	@rm -rf $(PROGRAMS)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --target $(PROGRAMS) -r requirements/programs.txt
+	@$(UV) pip install --quiet --python $(VENV) --no-deps --target $(PROGRAMS) --requirements requirements/programs.txt
 	@touch $@
 
 healthy: $(PROGRAMS) ## Train many healthy programs with the recommended watchpoints: none may be stopped or changed
@@ -213,10 +219,9 @@ conformance: $(FRAMEWORKS) ## Run the original debugger and compare it with ours
 	  --golden tests/conformance/golden
 	$(BIN)/python -m pytest tests/conformance --numprocesses=auto
 
-lock: ## Resolve the development dependencies anew
-	@$(PYTHON) -m venv .venvs/uv && .venvs/uv/bin/python -m pip install --quiet uv
+lock: $(UV) ## Resolve the development dependencies anew
 	for group in dev docs release; do \
-	  .venvs/uv/bin/uv pip compile $$(test $$group = dev && echo pyproject.toml) --group $$group --universal --python-version 3.10 \
+	  $(UV) pip compile $$(test $$group = dev && echo pyproject.toml) --group $$group --universal --python-version 3.10 \
 	    --generate-hashes --no-emit-index-url --no-header --upgrade --quiet --output-file requirements/$$group.lock; \
 	done
 

@@ -46,6 +46,14 @@ WHOLLY_LONG = re.compile(r"^pytestmark = \[?pytest\.mark\.long\b", re.MULTILINE)
 LENGTHY = ("docs", "search", "page", "agents", "server", "cli", "compare")
 """Folders whose tests start trainings, servers and browsers."""
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own there
+NEEDED_BYTES = 8 << 30
+"""Room for the files of tests that run at the same time."""
+
+# Hundreds of thousands of small files are written, each in a fifth of the time that a disk takes.
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > NEEDED_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
 # What a shell starts in the background ignores Ctrl-C, and hands that on to each process of a test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

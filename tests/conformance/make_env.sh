@@ -13,6 +13,7 @@ folder=${1:-.venvs}
 [ $# -gt 0 ] && shift
 names=${*:-original original-2.3 mindspore-2.10 mindspore-2.7}
 project=$(cd "$(dirname "$0")/../.." && pwd)
+uv=$project/.venv/bin/uv # by make
 
 # Prints a python of one of the versions asked for: on PATH, else pyenv's.
 find_python() {
@@ -42,9 +43,8 @@ build() {
     python=$(find_python $versions) || exit $?
     echo "Building the environment $target (once, about a minute) ..."
     rm -rf "$target"
-    "$python" -m venv "$target"
-    # Of thousands of files few are ever imported, and those are compiled then.
-    "$target/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check "$@"
+    "$uv" venv --quiet --seed --python "$python" "$target"
+    "$uv" pip install --quiet --python "$target" "$@"
     touch "$target/complete"
 }
 
@@ -55,7 +55,7 @@ build_with_project() {
     [ "$project/pyproject.toml" -ot "$folder/$1/project" ] && [ "$(cat "$folder/$1/project")" = "$project" ] && return
     target=$folder/$1
     shift 2
-    "$target/bin/python" -m pip install --quiet --disable-pip-version-check "$@" --editable "$project"
+    "$uv" pip install --quiet --python "$target" "$@" --editable "$project"
     echo "$project" > "$target/project"
 }
 

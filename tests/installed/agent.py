@@ -2,12 +2,12 @@
 
     python tests/installed/agent.py [--folder .venvs] [--keep] [--fresh] [--full] [NAME...]
 
-In a new environment of each NAME: ``pip install`` of the agent's wheel and of some versions of NumPy, protobuf and
-gRPC; its size; every module and every command once; a training that stops where it goes wrong, goes on, and arrives at
-the same bits as without the debugger; a trace, and a comparison with one that the full installation wrote.
+In a new environment of each NAME: the agent's wheel and some versions of NumPy, protobuf and gRPC; its size; every
+module and every command once; a training that stops where it goes wrong, goes on, and arrives at the same bits as without
+the debugger; a trace, and a comparison with one that the full installation wrote.
 
 The frameworks are those of the environments that the tests have, by links: NumPy, protobuf and gRPC are not among them.
-With ``--fresh`` they are installed by pip as users do, which takes minutes. The server runs from the interpreter that
+With ``--fresh`` they are installed as users do, which takes minutes. The server runs from the interpreter that
 runs this; with ``--full`` from an environment in which the wheel of `tensight` has been installed.
 """
 
@@ -23,7 +23,18 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from installed import FAULT_AT, ROOT, WITHIN_S, FailedError, build_wheel, debug_server, done, find_python, started
+from installed import (
+    FAULT_AT,
+    ROOT,
+    WITHIN_S,
+    FailedError,
+    build_wheel,
+    debug_server,
+    done,
+    find_python,
+    new_environment,
+    started,
+)
 
 MOST_BYTES = 60_000_000
 """On disk: the agent and all that it needs beyond NumPy, compiled files included."""
@@ -72,9 +83,12 @@ print(sys.base_prefix, *(top for top in tops if top.name != "__pycache__"), sep=
 
 SIZES = """
 from importlib.metadata import distributions
+from importlib.util import cache_from_source
+from pathlib import Path
 
 for found in distributions():
     files = {found.locate_file(file).resolve() for file in found.files or ()}
+    files |= {Path(cache_from_source(file)) for file in files if file.suffix == ".py"}
     size = sum(file.stat().st_blocks * 512 for file in files if file.is_file())
     print(found.metadata["Name"], found.version, size)
 """
@@ -149,10 +163,8 @@ def main() -> int:
 def install_full(folder: Path) -> Path:
     """Build and install the wheel of tensight; return the interpreter that has it."""
     wheel = build_wheel(folder)
-    done(sys.executable, "-m", "venv", folder / "venv")
-    python = folder / "venv" / "bin" / "python"
-    done(python, "-m", "pip", "install", "--quiet", "--no-compile", wheel)
-    return python
+    new_environment(folder / "venv", sys.executable)("install", wheel)
+    return folder / "venv" / "bin" / "python"
 
 
 class AgentAlone:
@@ -189,24 +201,22 @@ class AgentAlone:
             self._trace()
 
     def _install(self, wheel: Path, *, fresh: bool) -> None:
-        framework, pip = self._beside.framework, ("-m", "pip", "--disable-pip-version-check")
+        framework, environment = self._beside.framework, self._folder / "venv"
         wanted = (wheel, *self._beside.requirements)
         if fresh:
-            done(find_python(("3.11", "3.12", "3.10")), "-m", "venv", self._folder / "venv")
+            pip = new_environment(environment, find_python(("3.11", "3.12", "3.10")))
             wanted = (*wanted, f"{framework}=={VERSIONS[framework]}")
         else:
             python, target = OF_TESTS[framework]
             if not python.exists():
                 raise FailedError(f"there is no {python}; `{target}` makes it")
             prefix, *tops = done(python, "-c", LINKED, framework).splitlines()
-            done(Path(prefix) / "bin" / "python3", "-m", "venv", self._folder / "venv")
-            # Python up to 3.11 puts an old one into every environment.
-            done(self._bin / "python", *pip, "uninstall", "--quiet", "--yes", "setuptools")
-            (packages,) = (self._folder / "venv" / "lib").glob("python3.*/site-packages")
+            pip = new_environment(environment, Path(prefix) / "bin" / "python3")
+            (packages,) = (environment / "lib").glob("python3.*/site-packages")
             for top in map(Path, tops):
                 (packages / top.name).symlink_to(top)
-        done(self._bin / "python", *pip, "install", "--quiet", *wanted)
-        done(self._bin / "python", *pip, "check")
+        pip("install", "--compile-bytecode", *wanted)
+        pip("check")
 
     def _measure(self) -> None:
         lines = [line.split() for line in self._done("python", "-c", SIZES).splitlines()]

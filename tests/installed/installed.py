@@ -2,8 +2,8 @@
 
     python tests/installed/installed.py [--wheel dist/tensight-*.whl] [--folder .venvs] [--keep] [NAME...]
 
-In a fresh environment of each NAME: ``pip install`` of the wheel (built here, unless one is named) and of the
-framework, with nothing pinned by hand; ``pip check``; every command once; a training that is compared bit by bit, and
+In a fresh environment of each NAME: the wheel (built here, unless one is named) and the framework, with nothing pinned
+by hand; whether all versions fit together; every command once; a training that is compared bit by bit, and
 one that attaches to a server and stops where it goes wrong. In `alone` there is no framework, and no training. The
 environment is removed when all of that worked.
 """
@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
+UV = ROOT / ".venv" / "bin" / "uv"
 DUMP = ROOT / "tests" / "fixtures" / "sick-2.10.0.tar.xz"
 # The last line; those before it are comments.
 NEWEST_PYTORCH = (ROOT / "requirements" / "newest-pytorch.txt").read_text().splitlines()[-1]
@@ -115,12 +116,22 @@ def main() -> int:
         return 0 if all(list(threads.map(is_well, options.names))) else 1
 
 
+def new_environment(folder: Path, python: str | Path) -> Callable[..., str]:
+    """Make an environment in which nothing is installed, and return what runs a command of pip for it."""
+    done(UV, "venv", "--quiet", "--python", python, folder)
+
+    def pip(command: str, *words: object) -> str:
+        return done(UV, "pip", command, "--python", folder, *words)
+
+    return pip
+
+
 def build_wheel(folder: Path, sources: Path = ROOT) -> Path:
     """Build the wheel of this checkout, or of a part of it, and return it."""
     began_s = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    done(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, sources)
+    done(UV, "build", "--quiet", "--python", sys.executable, "--wheel", "--out-dir", folder, sources)
     (wheel,) = folder.glob("*.whl")
     print(f"{wheel.name}: built in {time.monotonic() - began_s:.0f} s", flush=True)
     return wheel
@@ -150,12 +161,10 @@ class Installed:
         """Install the wheel and use it."""
         self._folder.mkdir(parents=True)
         began_s = time.monotonic()
-        done(find_python(self._environment.pythons), "-m", "venv", self._folder / "venv")
-        # Of thousands of files few are ever imported, and those are compiled then.
-        pip = (self._bin / "python", "-m", "pip", "--disable-pip-version-check")
-        done(*pip, "install", "--quiet", "--no-compile", wheel, *filter(None, [self._environment.requirement]))
-        done(*pip, "check")
-        listed = json.loads(done(*pip, "list", "--format", "json"))
+        pip = new_environment(self._folder / "venv", find_python(self._environment.pythons))
+        pip("install", wheel, *filter(None, [self._environment.requirement]))
+        pip("check")
+        listed = json.loads(pip("list", "--format", "json"))
         versions = {package["name"].lower(): package["version"] for package in listed}
         with_it = ", ".join(f"{name} {versions[name]}" for name in ("numpy", "pyarrow", "protobuf", "grpcio"))
         size = sum(file.stat().st_size for file in self._folder.rglob("*") if not file.is_symlink() and file.is_file())

@@ -15,8 +15,6 @@ from tensight.server.routes.page import page_routes
 from tensight.server.routes.parameters import ServerContext
 from tensight.sessions.registry import Sessions
 
-API = "/api/v1"
-
 
 def create_http_app(sessions_table: Sessions, *, settings: HttpSettings) -> FastAPI:
     """Return the application that serves the API and the page.
@@ -29,7 +27,7 @@ def create_http_app(sessions_table: Sessions, *, settings: HttpSettings) -> Fast
     sessions_table : Sessions
     settings : HttpSettings
     """
-    prefix = settings.url_path_prefix + API
+    prefix = settings.url_path_prefix + openapi.API
     app = FastAPI(
         title="Tensight",
         version=settings.version,
@@ -40,7 +38,6 @@ def create_http_app(sessions_table: Sessions, *, settings: HttpSettings) -> Fast
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=openapi.operation_id,
     )
     app.state.context = ServerContext(
         sessions=sessions_table,
@@ -50,7 +47,7 @@ def create_http_app(sessions_table: Sessions, *, settings: HttpSettings) -> Fast
     )
     errors.install(app)
     for subject in (sessions, graphs, watchpoints, tensors, overview, comparisons, searches, events):
-        app.include_router(subject.router, prefix=prefix)
+        openapi.serve(app, subject.router, settings.url_path_prefix)
     app.router.routes.extend(page_routes(settings.url_path_prefix, settings.page_folder))
     openapi.complete(app, needs_token=settings.token is not None)
     rules = AccessRules(

@@ -19,8 +19,8 @@ from tensight.sessions.compared_tensors import ComparedTensors
 from tensight.sessions.comparison_errors import StepErrors
 from tensight.sessions.comparison_records import ComparisonRecords, loss_record, setup_record
 from tensight.sessions.errors import NotFoundError, StateError
+from tensight.sessions.garbage import cycle_collector
 from tensight.sessions.graph_views import require_page
-from tensight.sessions.offline.dump_session import give_memory_back
 from tensight.sessions.offline.thread import AnalysisThread, StoppedError
 from tensight.sessions.offline.value_memory import TENSOR_BYTES
 from tensight.sessions.recorded_losses import recorded_losses
@@ -291,7 +291,7 @@ class Comparison:
         self._release(self._held_bytes)
         self._sides, self._tensors = None, None
         self._results, self._ranks, self._step_errors = {}, (), {}
-        asyncio.get_running_loop().run_in_executor(None, give_memory_back)
+        cycle_collector.collect_soon()
 
     @property
     def _owner(self) -> str:

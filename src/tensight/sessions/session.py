@@ -7,7 +7,6 @@ session take its lock, so one command runs at a time.
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -19,6 +18,7 @@ from tensight.graph.steps import iteration_of
 from tensight.sessions.conditions import condition_records, unavailable_because
 from tensight.sessions.errors import NotFoundError, StateError, StorageError, UnavailableError
 from tensight.sessions.events import EventLog
+from tensight.sessions.garbage import cycle_collector
 from tensight.sessions.graph_pictures import graph_level, relation_graph
 from tensight.sessions.graph_steps import GraphSteps
 from tensight.sessions.graph_views import (
@@ -356,8 +356,7 @@ class Session(ABC):
         Must be called when graphs were added or changed; until then watchpoints count no nodes.
         """
         await asyncio.to_thread(self._resolve_watchpoints)
-        # Graphs are large and long-lived: scanning them for reference cycles would block the server.
-        gc.freeze()
+        cycle_collector.exempt()
         if len(self.watchpoint_list):
             self.events.append("watchpoints")
 

@@ -70,7 +70,7 @@ export function TreeView<Row extends TreeLine>(props: TreeViewProps<Row>) {
   const id = useId()
   const scroller = useRef<HTMLDivElement>(null)
   const at = useMemo(() => rows.indexOf(cursor), [rows, cursor])
-  // eslint-disable-next-line react-hooks/incompatible-library -- its values are used only here, never memoised
+  // oxlint-disable-next-line react/incompatible-library -- its values are used only here, never memoised
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => scroller.current,

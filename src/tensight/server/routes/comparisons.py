@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import Depends, Path, Query, Response
 from pydantic import Field
 
 from tensight.graph import TensorAddress
 from tensight.server.errors import documented
 from tensight.server.json_bodies import JsonResponse, StrictRoute, json_bytes, json_response
-from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS
+from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS, api_router
 from tensight.server.routes.parameters import (
     LARGEST,
     LONGEST_NAME,
@@ -54,7 +54,7 @@ from tensight.sessions.records import (
 from tensight.sessions.records.comparing import ComparedPhase, Side
 from tensight.tensors.views import View
 
-router = APIRouter(prefix="/comparisons", tags=["comparisons"], route_class=StrictRoute, responses=ANY_ERRORS)
+router = api_router("/comparisons", tag="comparisons", route_class=StrictRoute, responses=ANY_ERRORS)
 
 MOST_SCOPES = 64
 """Maximum number of scopes with added errors in one response."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, WebSocket
+from fastapi import Query, Request, WebSocket
 
 from tensight.server.errors import documented
 from tensight.server.event_stream import LONGEST_WAIT_S
 from tensight.server.json_bodies import JsonResponse, json_response
-from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS
+from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS, api_router
 from tensight.server.routes.parameters import Context, CurrentSession, Limit
 from tensight.sessions.errors import LimitError
 from tensight.sessions.records import EventPage
 
-router = APIRouter(tags=["events"], responses=ANY_ERRORS | documented(LimitError))
+router = api_router(tag="events", responses=ANY_ERRORS | documented(LimitError))
 
 After = Annotated[int, Query(ge=0, le=2**53, description="Number of the last known event; 0 for none.", examples=[0])]
 Wait = Annotated[

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 from starlette.responses import PlainTextResponse
 
 from tensight.server.errors import documented
 from tensight.server.json_bodies import JsonResponse, json_response
-from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS
+from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS, api_router
 from tensight.server.routes.parameters import (
     LONGEST_NAME,
     MOST_ENTRIES,
@@ -42,7 +42,7 @@ from tensight.sessions.records import (
     TreePage,
 )
 
-router = APIRouter(prefix="/sessions/{session_id}", tags=["graphs"], responses=ANY_ERRORS | SESSION_ERRORS)
+router = api_router("/sessions/{session_id}", tag="graphs", responses=ANY_ERRORS | SESSION_ERRORS)
 
 MOST_OPENED = 500
 """Maximum number of open scopes of a picture; their paths must fit into a URL."""

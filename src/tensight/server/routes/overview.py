@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from tensight.server.errors import documented
 from tensight.server.json_bodies import JsonResponse, json_bytes
-from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS
+from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS, api_router
 from tensight.server.routes.parameters import LARGEST, MOST_ROWS, CurrentSession, Offset, Rank, Text
 from tensight.sessions.errors import StateError
 from tensight.sessions.overview import OverviewChoice
 from tensight.sessions.records import Curves, Overview, OverviewStatistic, Timeline
 
-router = APIRouter(
-    prefix="/sessions/{session_id}", tags=["tensors"], responses=ANY_ERRORS | SESSION_ERRORS | documented(StateError)
+router = api_router(
+    "/sessions/{session_id}", tag="tensors", responses=ANY_ERRORS | SESSION_ERRORS | documented(StateError)
 )
 
 MOST_LOCATED = 64

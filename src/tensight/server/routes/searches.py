@@ -6,19 +6,19 @@ import asyncio
 from pathlib import Path, PurePath
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from tensight.search.recorded import list_studies, read_study
 from tensight.search.trials import RECORDING
 from tensight.server.errors import documented
 from tensight.server.json_bodies import JsonResponse, StrictRoute, json_bytes
-from tensight.server.openapi import ANY_ERRORS
+from tensight.server.openapi import ANY_ERRORS, api_router
 from tensight.server.routes.parameters import LONGEST_NAME, Context
 from tensight.sessions.discovery import FoundSearch
 from tensight.sessions.errors import NotFoundError
 from tensight.sessions.records import SearchRecord, SearchResult, TrialResult
 
-router = APIRouter(prefix="/searches", tags=["searches"], route_class=StrictRoute, responses=ANY_ERRORS)
+router = api_router("/searches", tag="searches", route_class=StrictRoute, responses=ANY_ERRORS)
 
 
 @router.get("", response_model=list[SearchRecord], summary="List the searches")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import Field
 
 from tensight.errors import DumpError
@@ -13,7 +13,7 @@ from tensight.server.access import COOKIE, WRONG_ACCESS, cookie_value, is_same
 from tensight.server.errors import UnauthorizedError, documented
 from tensight.server.event_stream import LONGEST_WAIT_S
 from tensight.server.json_bodies import JsonResponse, StrictRoute, json_response
-from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS
+from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS, api_router
 from tensight.server.routes.parameters import (
     LONGEST_NAME,
     MOST_ENTRIES,
@@ -27,7 +27,7 @@ from tensight.sessions.conditions import condition_records
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
 from tensight.sessions.records import Command, ConditionRecord, DumpRecord, Record, SessionRecord
 
-router = APIRouter(tags=["sessions"], route_class=StrictRoute, responses=ANY_ERRORS)
+router = api_router(tag="sessions", route_class=StrictRoute, responses=ANY_ERRORS)
 
 
 class Limits(Record):

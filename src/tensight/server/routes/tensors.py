@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from tensight.graph import TensorAddress
 from tensight.graph.steps import iteration_of
 from tensight.server import errors
 from tensight.server.errors import ErrorReply, documented
 from tensight.server.json_bodies import JsonResponse, json_response
-from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS
+from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS, api_router
 from tensight.server.routes.parameters import (
     Address,
     AnyRank,
@@ -56,7 +56,7 @@ from tensight.tensors.slice_maps import MOST_CELLS as MOST_SLICES
 from tensight.tensors.slices import parse_slice
 from tensight.tensors.views import View, ViewResult
 
-router = APIRouter(prefix="/sessions/{session_id}", tags=["tensors"], responses=ANY_ERRORS | SESSION_ERRORS)
+router = api_router("/sessions/{session_id}", tag="tensors", responses=ANY_ERRORS | SESSION_ERRORS)
 
 VALUE_ERRORS = documented(NotFoundError, UnavailableError, StateError, LimitError)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 from starlette.convertors import Convertor, register_url_convertor
 
 from tensight.errors import InputError
 from tensight.server.errors import documented
 from tensight.server.json_bodies import JsonResponse, StrictRoute, json_response
-from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS, SESSION_ERRORS
+from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS, SESSION_ERRORS, api_router
 from tensight.server.routes.parameters import (
     LARGEST,
     LONGEST_NAME,
@@ -33,9 +33,9 @@ from tensight.sessions.records import (
 )
 from tensight.sessions.session import Session
 
-router = APIRouter(
-    prefix="/sessions/{session_id}",
-    tags=["watchpoints"],
+router = api_router(
+    "/sessions/{session_id}",
+    tag="watchpoints",
     route_class=StrictRoute,
     responses=ANY_ERRORS | SESSION_ERRORS,
 )

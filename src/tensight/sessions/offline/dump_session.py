@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import threading
 from abc import abstractmethod
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from tensight.errors import TensightError
 from tensight.graph import TensorAddress, iteration_of
 from tensight.sessions.errors import NotFoundError, StateError
+from tensight.sessions.garbage import cycle_collector
 from tensight.sessions.hit_history import HitHistory
 from tensight.sessions.offline.opened_dump import OpenedDump
 from tensight.sessions.offline.thread import AnalysisThread
@@ -230,7 +230,7 @@ class DumpSession(Session):
         self.events.append_state(self.record())
         self.events.append("closed", reason=reason)
         if was_opened:
-            await asyncio.to_thread(give_memory_back)
+            cycle_collector.collect_soon()
 
     def _let_go(self) -> None:
         """Release the dump and everything read from it."""
@@ -393,10 +393,3 @@ class DumpSession(Session):
         """Return the origins of anomalies in the whole dump, independent of the shown step; reads unread tensors."""
         opened, hits = self._required(), self.hit_list.all()
         return await self._thread.run("looking for origins", lambda: opened.origins(self._texts, hits))
-
-
-def give_memory_back() -> None:
-    """Free objects in reference cycles, and exclude the remaining ones from later garbage collections."""
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()

@@ -55,7 +55,7 @@ function List() {
   useEffect(() => {
     selectFirstOption()
     // The list has changed.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
+    // oxlint-disable-next-line react/exhaustive-deps
   }, [matches])
   const choose = (other: string) => set({ other, tab: 'compare', part: null, dialog: 'none' })
   const isRead = sessions.data !== undefined && !dumps.isPending

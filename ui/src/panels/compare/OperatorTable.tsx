@@ -56,7 +56,7 @@ export function OperatorTable({ filter, total, firstAt, shown, onSort }: Props) 
     const above = scrollTo(Math.max(0, firstAt - 3), total, ROW, Number.MAX_SAFE_INTEGER, view)
     box.scrollTop = above
     // Only once: do not undo the user's scrolling.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
+    // oxlint-disable-next-line react/exhaustive-deps
   }, [isSized])
   const select = (row: ComparedOperator) => useView.getState().selectNode(nodeOf(row, result.rank))
   const open = (row: ComparedOperator) => {

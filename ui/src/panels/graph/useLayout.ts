@@ -31,7 +31,7 @@ export function useLayout(picture: Picture | undefined) {
       isWanted = false
     }
     // Pictures of the same structure differ only in their marks.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
+    // oxlint-disable-next-line react/exhaustive-deps
   }, [structure, isLaidOut])
   return {
     picture: isLaidOut && picture ? picture : drawn?.picture,

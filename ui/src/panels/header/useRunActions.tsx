@@ -106,7 +106,7 @@ export function useRunActions(steps: number, askStep: () => void): void {
     ]
     return offered.map((action) => ({ ...action, group: t('group.run') }))
     // The texts depend on the language.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
+    // oxlint-disable-next-line react/exhaustive-deps
   }, [session, run, isConnected, steps, askStep, command, t, i18n.language])
   useActions(actions)
 }

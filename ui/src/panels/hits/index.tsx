@@ -56,7 +56,6 @@ function List({ filter, total, label }: { filter: HitFilter; total: number; labe
   const scroller = useRef<HTMLDivElement>(null)
   const node = useView((view) => view.node)
   const position = usePositionOf(node, filter)
-  // eslint-disable-next-line react-hooks/incompatible-library -- its values are used only here, never memoised
   const virtual = useVirtualizer({
     count: total,
     getScrollElement: () => scroller.current,
@@ -71,7 +70,7 @@ function List({ filter, total, label }: { filter: HitFilter; total: number; labe
   useEffect(() => {
     if (position !== null && position < total) virtual.scrollToIndex(position, { align: 'auto' })
     // Only when another node is selected, not when rows are measured.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
+    // oxlint-disable-next-line react/exhaustive-deps
   }, [position])
   return (
     <div ref={scroller} className="scroll">

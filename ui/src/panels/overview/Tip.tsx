@@ -37,7 +37,7 @@ export function useCellWords(data: Overview) {
           ? t('nothing')
           : `${name}${isMany ? ` (${t('largest')})` : ''}: ${short(value)}`,
       marks: marks.join(', '),
-      then: tensor.tensors > 1 ? t('clickMany') : t('clickTensor'),
+      hint: tensor.tensors > 1 ? t('clickMany') : t('clickTensor'),
     }
   }
 }
@@ -57,7 +57,7 @@ export function Tip({ data, cell, geometry }: { data: Overview; cell: Cell; geom
         {words.step} · {words.value}
       </div>
       {words.marks && <div className={classes['tipMarks']}>{words.marks}</div>}
-      <div className={classes['quiet']}>{words.then}</div>
+      <div className={classes['quiet']}>{words.hint}</div>
     </div>
   )
 }

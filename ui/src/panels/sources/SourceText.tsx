@@ -67,7 +67,7 @@ function Lines({ file, lines, hits, origins, shownLine, onLine, text }: SourceTe
   const written = useMemo(() => text.split(/\r?\n/), [text])
   const made = useMemo(() => new Map(lines?.map((line) => [line.line, line])), [lines])
   const digits = `${written.length}`.length
-  // eslint-disable-next-line react-hooks/incompatible-library -- its values are used only here, never memoised
+  // oxlint-disable-next-line react/incompatible-library -- its values are used only here, never memoised
   const virtual = useVirtualizer({
     count: written.length,
     getScrollElement: () => scroller.current,
