@@ -82,7 +82,7 @@ def build(root: Path, *, flags: list[str] | None = None, target: Path | None = N
 
         def compile_to(name: str, source: str, *more: str) -> str:
             made = str(Path(folder) / f"{name}.o")
-            _run([*common, *more, "-c", str(root / SOURCES / source), "-o", made])
+            _run([*common, *more, "-c", str(SOURCES / source), "-o", made], root)
             return made
 
         with ThreadPoolExecutor() as pool:
@@ -97,7 +97,7 @@ def build(root: Path, *, flags: list[str] | None = None, target: Path | None = N
             ["-undefined", "dynamic_lookup", "-bundle"] if sys.platform == "darwin" else ["-shared", "-Wl,--as-needed"]
         )
         made = extension.with_suffix(f".{os.getpid()}")  # a process that has the old one loaded keeps it
-        _run([*compiler, *(flags or []), *shared, *objects, "-lm", "-o", str(made)])
+        _run([*compiler, *(flags or []), *shared, *objects, "-lm", "-o", str(made.resolve())], root)
         made.replace(extension)
     return extension
 
@@ -123,8 +123,9 @@ def _compiler_from_pypi() -> list[str] | None:
     return [sys.executable, "-m", "ziglang", "c++"] if find_spec("ziglang") else None
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(command: list[str], root: Path) -> None:
+    # A cache of a compiler knows sources by their paths, so these must not say in which folder the checkout is.
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"the kernels could not be compiled with {shlex.join(command)}:\n{done.stderr}")
 

@@ -6,7 +6,7 @@ import ast
 import pickle
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,11 +33,12 @@ OF_SERVER = {
 """Errors of the server alone, and what a client raises of them."""
 
 
-def trees() -> Iterator[ast.Module]:
-    for path in sorted(SOURCES.rglob("*.py")):
-        yield ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def trees() -> tuple[ast.Module, ...]:
+    return tuple(ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCES.rglob("*.py")))
 
 
+@cache
 def codes_of_classes() -> dict[str, list[str]]:
     """The classes that declare each code."""
     found = defaultdict(list)
@@ -51,6 +52,7 @@ def codes_of_classes() -> dict[str, list[str]]:
     return found
 
 
+@cache
 def codes_of_calls() -> set[tuple[str, str]]:
     """Each narrower code, with the class that is made with it."""
     return {

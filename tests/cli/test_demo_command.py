@@ -66,7 +66,7 @@ def test_every_scenario_is_a_script_and_every_script_a_scenario() -> None:
     assert named == {path.stem for path in SCENARIOS.glob("*.py")}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", OPERATORS, ids=lambda scenario: scenario.value)
 def test_it_stops_at_the_planted_fault_and_names_operator_and_line(server: RunningServer, scenario: Scenario) -> None:
     outcome = demo("--scenario", scenario.value, workspace=server.workspace)

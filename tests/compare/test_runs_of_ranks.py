@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tensight.compare.runs import RunComparison
 
+pytestmark = pytest.mark.long
+
 RANKS = 2
 SCRIPT = """
 import sys, torch, tensight
@@ -64,7 +66,6 @@ def compared(runs: Path, run: str) -> list[RunComparison]:
     return compare_runs(*sides)
 
 
-@pytest.mark.long
 def test_equal_runs_are_bit_equal_on_each_rank(runs: Path) -> None:
     results = compared(runs, "same")
     assert [one.rank for one in results] == [0, 1]

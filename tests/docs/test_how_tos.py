@@ -181,6 +181,7 @@ def test_when_something_is_unexpected(follow: Follow) -> None:
         walk.cell()
 
 
+@pytest.mark.long
 def test_choose_a_watchpoint(follow: Follow) -> None:
     with follow("docs/how-to/choose-a-watchpoint.md") as walk:
         walk.run("tensight start")

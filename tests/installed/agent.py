@@ -3,8 +3,8 @@
     python tests/installed/agent.py [--folder .venvs] [--keep] [--fresh] [--full] [NAME...]
 
 In a new environment of each NAME: the agent's wheel and some versions of NumPy, protobuf and gRPC; its size; every
-module and every command once; a training that stops where it goes wrong, goes on, and arrives at the same bits as without
-the debugger; a trace, and a comparison with one that the full installation wrote.
+module and every command once; a training that stops where it goes wrong, goes on, and arrives at the same bits as
+without the debugger; a trace, and a comparison with one that the full installation wrote.
 
 The frameworks are those of the environments that the tests have, by links: NumPy, protobuf and gRPC are not among them.
 With ``--fresh`` they are installed as users do, which takes minutes. The server runs from the interpreter that

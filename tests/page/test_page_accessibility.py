@@ -14,6 +14,8 @@ from running import RunningServer
 import tensight
 from tensight.client import Session
 
+pytestmark = pytest.mark.long
+
 WITHIN_S = 60.0
 
 # What the panels ask for; graphs, watchpoints and the session itself are there before them.
@@ -65,7 +67,6 @@ def waiting(page_server: RunningServer, tmp_path_factory: pytest.TempPathFactory
         yield session
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious(
     open_page: Callable[..., Page], page_server: RunningServer, hit_dump: Session, theme: str
@@ -98,7 +99,6 @@ def test_axe_finds_nothing_serious(
     assert found == [], "\n".join(found)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_the_question_for_watchpoints(
     open_page: Callable[..., Page], page_server: RunningServer, waiting: Session, theme: str
@@ -109,7 +109,6 @@ def test_axe_finds_nothing_serious_in_the_question_for_watchpoints(
     assert found == [], "\n".join(found)
 
 
-@pytest.mark.long
 def test_axe_finds_nothing_serious_while_the_page_waits_for_answers(
     open_page: Callable[..., Page], page_server: RunningServer, hit_dump: Session
 ) -> None:
@@ -126,7 +125,6 @@ def test_axe_finds_nothing_serious_while_the_page_waits_for_answers(
     assert found == [], "\n".join(found)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("language", ["en-US", "zh-CN"])
 def test_nothing_of_the_header_is_cut_off(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from browsing import SCENARIOS, training, visit
-from finding import answer_with_yes, cells, choose, control, expect_step
+from finding import answer_with_yes, cells, choose, complaints, control, expect_step
 from playwright.sync_api import APIResponse, Page, Route, expect
 from running import RunningServer
 
@@ -80,6 +80,7 @@ def test_from_the_question_to_the_line_of_code_and_what_to_do(
     advice = tensor.get_by_test_id("advice")
     expect(advice).to_contain_text("Unintended overflow")
     expect(advice).to_contain_text("logarithm")
+    assert not complaints(page, "tensor")
 
 
 @pytest.mark.long

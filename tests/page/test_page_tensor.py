@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tensight.client import Session
 
-pytestmark = both_sizes
+pytestmark = [pytest.mark.long, both_sizes]
 
 FIRST_ROW, ROWS = 8, 5
 SOFTMAX = f"Default/transformer/h/{SICK_LAYER}/attn/softmax/Softmax-op0:0"
@@ -65,7 +65,6 @@ def test_a_tensor_opens_at_its_first_nan_and_keys_lead_to_the_next(tensor_page: 
     expect(told).to_have_text(f"{element(SICK_SEQUENCE, 0, FIRST_ROW, 0)}NaN")
 
 
-@pytest.mark.long
 def test_a_map_of_all_slices_shows_where_nan_is_and_leads_there(tensor_page: Page) -> None:
     page = tensor_page
     cells = page.get_by_test_id("slice-map").get_by_role("application")
@@ -85,7 +84,6 @@ def test_a_map_of_all_slices_shows_where_nan_is_and_leads_there(tensor_page: Pag
     expect(words).to_contain_text("largest 1")
 
 
-@pytest.mark.long
 def test_a_tensor_without_nan_opens_at_its_largest_element(
     page: Page, page_server: RunningServer, transformer: Session
 ) -> None:

@@ -79,6 +79,7 @@ def programs(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
     ("words", "folder"),
@@ -106,6 +107,7 @@ def test_a_program_finds_what_it_finds_when_it_is_started(
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "text",
     [
@@ -296,6 +298,7 @@ print(float((numbers @ numbers).sum()), pyarrow.compute.sum(pyarrow.array(number
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("imports", "text", "printed"),
     [(PYTORCH, TORCH, "2 54000000.0 True"), (DEBUG_SERVER, ARROW, "27000000.0 90000.0")],

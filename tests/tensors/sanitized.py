@@ -8,6 +8,7 @@ The kernels are compiled into a copy of the package, so that nobody else meets t
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,13 +26,14 @@ RUNTIMES = ("libasan.so", "libubsan.so")
 
 def runtimes() -> list[str]:
     """Return the libraries of the sanitizers, which have to be loaded before Python."""
-    compiler = os.environ.get("CXX") or "g++"
-    asked = [[compiler, f"-print-file-name={name}"] for name in RUNTIMES]
+    compiler = shlex.split(os.environ.get("CXX") or "g++")
+    asked = [[*compiler, f"-print-file-name={name}"] for name in RUNTIMES]
     found = [subprocess.run(one, capture_output=True, text=True, check=True).stdout.strip() for one in asked]
     missing = [path for path in found if not Path(path).is_absolute()]
     if missing:
         sys.exit(
-            f"{compiler} has no {', '.join(missing)}; install the sanitizers of the compiler, or name another in CXX"
+            f"{shlex.join(compiler)} has no {', '.join(missing)}; "
+            "install the sanitizers of the compiler, or name another in CXX"
         )
     return found
 
