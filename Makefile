@@ -23,6 +23,9 @@ INSTALL_LOCKED := $(UV) pip install --quiet --no-deps --require-hashes
 NPM := $(BIN)/python build_page.py npm --silent
 AGENT ?= oldest
 AGENT_TRIED := .venvs/.agent-tried
+# Where the wheels are built anyway, the agent's is tried; both at once would write the same files of the sources.
+BUILT := $(if $(filter dist installed,$(MAKECMDGOALS)),dist)
+TRY_AGENT = $(BIN)/python tests/installed/agent.py $(if $(BUILT),--wheel dist/tensight_agent-*.whl) $(AGENT)
 PAGE_TESTED := .venvs/.page-tested
 # Two are there at a time. A PyTorch has 6 GB and is unpacked from 3 more: in this order two of them do not meet.
 INSTALLED ?= alone mindspore-2.7 pytorch-2.6 mindspore-2.10 pytorch-2.15
@@ -160,19 +163,17 @@ dist: $(RELEASE_READY) $(PAGE) ## Build what a release uploads, for this machine
 	@rm -f src/tensight/COMMIT # a checkout asks git
 	$(RELEASE)/bin/twine check --strict dist/*
 
-# The tests have the PyTorch between the oldest and the newest. The newest brings 5 GB. What is built for `agent` and for
-# `dist` writes the same files of the sources, so one comes after the other.
-installed: $(AGENT_TRIED) ## Install the wheel beside MindSpore and the oldest and newest PyTorch as users do, and use it there
-	@$(MAKE) --no-print-directory dist
+# The tests have the PyTorch between the oldest and the newest. The newest brings 5 GB.
+installed: dist ## Install the wheel beside MindSpore and the oldest and newest PyTorch as users do, and use it there
 	$(BIN)/python tests/installed/installed.py --wheel dist/tensight-*.whl $(INSTALLED)
 
 # The larger matrix: $(BIN)/python tests/installed/agent.py, and with --fresh --full as users do.
-agent: $(FRAMEWORKS) ## Install the light agent alone beside old and new NumPy, protobuf and gRPC, and train there
-	$(BIN)/python tests/installed/agent.py $(AGENT)
+agent: $(FRAMEWORKS) $(BUILT) ## Install the light agent alone beside old and new NumPy, protobuf and gRPC, and train there
+	$(TRY_AGENT)
 
 # What .ci/run has tried out while it checked the code is not tried again.
-$(AGENT_TRIED): $(FRAMEWORKS) $(AGENT_SOURCES)
-	@$(MAKE) --no-print-directory agent
+$(AGENT_TRIED): $(FRAMEWORKS) $(AGENT_SOURCES) | $(BUILT)
+	$(TRY_AGENT)
 	@touch $@
 
 screenshots: $(FRAMEWORKS) $(PAGE) browser ## Take the pictures of the page that the docs show

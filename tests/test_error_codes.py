@@ -46,8 +46,10 @@ def codes_of_classes() -> dict[str, list[str]]:
         for statement in ast.walk(tree):
             if isinstance(statement, ast.ClassDef) and statement.name.endswith("Error"):
                 for line in statement.body:
-                    target = ast.unparse(line.target if isinstance(line, ast.AnnAssign) else line).partition(" = ")[0]
-                    if target == "code" and isinstance(line, (ast.Assign, ast.AnnAssign)) and line.value is not None:
+                    if not isinstance(line, (ast.Assign, ast.AnnAssign)) or line.value is None:
+                        continue
+                    targets = [line.target] if isinstance(line, ast.AnnAssign) else line.targets
+                    if [ast.unparse(target) for target in targets] == ["code"]:
                         found[ast.literal_eval(line.value)].append(statement.name)
     return found
 
@@ -56,12 +58,13 @@ def codes_of_classes() -> dict[str, list[str]]:
 def codes_of_calls() -> set[tuple[str, str]]:
     """Each narrower code, with the class that is made with it."""
     return {
-        (keyword.value.value, ast.unparse(call.func))
+        (keyword.value.value, name)
         for tree in trees()
         for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("Error")
+        if isinstance(call, ast.Call)
         for keyword in call.keywords
         if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
+        if (name := ast.unparse(call.func)).endswith("Error")
     }
 
 

@@ -84,7 +84,7 @@ def test_the_planted_operators_and_their_lines_are_named(
         assert (found.user_frame.file, found.user_frame.line) == (expected["file"], expected["line"])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("columns", [*PLENTY.values(), *FEW.values()], ids=[*PLENTY, *FEW])
 @pytest.mark.parametrize("name", DUMPS)
 def test_no_hit_is_wrong_and_none_is_missed_in_silence(

@@ -75,6 +75,7 @@ def test_in_the_background_it_says_why_it_could_not_start(workspace: Path) -> No
     assert len(other.stderr.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_in_the_background_options_and_file_go_along(workspace: Path, tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text('url_path_prefix = "from/file"\n')
@@ -131,6 +132,7 @@ def test_status_lists_the_sessions(workspace: Path) -> None:
     assert [session["name"] for session in data["sessions"]] == ["mindspore-7"]
 
 
+@pytest.mark.long
 def test_status_of_an_encrypted_server_trusts_its_certificate(workspace: Path, tmp_path: Path) -> None:
     import trustme
 
@@ -184,6 +186,7 @@ def test_stop_now_ends_even_a_server_that_is_stuck(workspace: Path) -> None:
         assert server.wait() == -signal.SIGKILL
 
 
+@pytest.mark.long
 def test_the_workspace_is_found_by_variable_and_file(workspace: Path, tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text(f'workspace = "{workspace}"\n')

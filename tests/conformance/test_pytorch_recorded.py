@@ -18,6 +18,8 @@ from with_recorded_run import record  # noqa: E402
 import tensight.debugger  # noqa: E402
 from tensight.dumps import open_dump  # noqa: E402
 
+pytestmark = pytest.mark.long
+
 GOLDEN = json.loads((HERE / "golden" / "pytorch-recorded.json").read_text())
 
 

@@ -1,6 +1,6 @@
 """Installs the light agent alone beside frameworks, and debugs trainings there from the full installation.
 
-    python tests/installed/agent.py [--folder .venvs] [--keep] [--fresh] [--full] [NAME...]
+    python tests/installed/agent.py [--wheel dist/tensight_agent-*.whl] [--folder .venvs] [--keep] [--fresh] [--full] [NAME...]
 
 In a new environment of each NAME: the agent's wheel and some versions of NumPy, protobuf and gRPC; its size; every
 module and every command once; a training that stops where it goes wrong, goes on, and arrives at the same bits as
@@ -114,19 +114,22 @@ class Beside:
         Versions of NumPy, protobuf and gRPC.
     arguments : tuple
         A training that goes wrong at `FAULT_AT`, and its arguments.
+    captures : tuple of str
+        In which ways the training is captured, one after the other.
     """
 
     framework: str
     requirements: tuple[str, ...]
     arguments: tuple[object, ...]
+    captures: tuple[str, ...] = ("modules", "ops")
 
 
 ENVIRONMENTS = {
-    "oldest": Beside("torch", ("numpy==1.26.0", "protobuf==4.25.0", "grpcio==1.60.0"), TORCH),
+    "oldest": Beside("torch", ("numpy==1.26.0", "protobuf==4.25.0", "grpcio==1.60.0"), TORCH, ("ops",)),
     "protobuf-5": Beside("torch", ("numpy==1.26.*", "protobuf==5.*", "grpcio==1.71.*"), TORCH),
     "protobuf-6": Beside("torch", ("numpy==2.0.*", "protobuf==6.*", "grpcio"), TORCH),
     "newest": Beside("torch", ("numpy", "protobuf", "grpcio"), TORCH),
-    "mindspore": Beside("mindspore", ("numpy==1.26.*", "protobuf>=7", "grpcio"), LENET),
+    "mindspore": Beside("mindspore", ("numpy==1.26.*", "protobuf>=7", "grpcio"), LENET, ("modules",)),
 }
 
 
@@ -134,6 +137,7 @@ def main() -> int:
     """Install the agent beside what was named, and use it there; return 1 if one of them failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", default=list(ENVIRONMENTS), help=", ".join(ENVIRONMENTS))
+    parser.add_argument("--wheel", type=Path, help="as `make dist` builds it; without, it is built here")
     parser.add_argument("--folder", type=Path, default=ROOT / ".venvs")
     parser.add_argument("--keep", action="store_true", help="leave the environments")
     parser.add_argument("--fresh", action="store_true", help="install the frameworks, too")
@@ -143,7 +147,7 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     folder = options.folder.resolve() / "installed-agent"
-    wheel = build_wheel(folder, ROOT / "agent")
+    wheel = options.wheel.resolve() if options.wheel else build_wheel(folder, ROOT / "agent")
     full = install_full(folder / "full") if options.full else Path(sys.executable)
     is_well = True
     for name in options.names:
@@ -191,6 +195,7 @@ class AgentAlone:
 
     def try_out(self, wheel: Path, *, fresh: bool) -> None:
         """Install the agent and use it."""
+        shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         self._install(wheel, fresh=fresh)
         self._measure()
@@ -254,7 +259,7 @@ class AgentAlone:
     def _stop_and_go_on(self) -> None:
         plain = self._arrived(self._done("python", *self._training("plain")), "plain")
         with debug_server(self._full, self._folder / "workspace", self._variables) as (url, port):
-            for capture in ("modules", "ops") if self._beside.framework == "torch" else ("modules",):
+            for capture in self._beside.captures:
                 options = ("--port", port, "--recommended", "--capture", capture, "--job", capture)
                 line = (self._bin / "tensight", "run", *options, *self._training(capture))
                 with started(*line, folder=self._folder, variables=self._variables) as training:

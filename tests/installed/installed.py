@@ -159,6 +159,7 @@ class Installed:
 
     def try_out(self, wheel: Path) -> None:
         """Install the wheel and use it."""
+        shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         began_s = time.monotonic()
         pip = new_environment(self._folder / "venv", find_python(self._environment.pythons))

@@ -10,6 +10,7 @@ from tensight.server import errors, openapi
 from tensight.server.access import Access, AccessRules
 from tensight.server.event_stream import EventStreams
 from tensight.server.http_settings import HttpSettings
+from tensight.server.operations import API, add_operations
 from tensight.server.routes import comparisons, events, graphs, overview, searches, sessions, tensors, watchpoints
 from tensight.server.routes.page import page_routes
 from tensight.server.routes.parameters import ServerContext
@@ -27,7 +28,7 @@ def create_http_app(sessions_table: Sessions, *, settings: HttpSettings) -> Fast
     sessions_table : Sessions
     settings : HttpSettings
     """
-    prefix = settings.url_path_prefix + openapi.API
+    prefix = settings.url_path_prefix + API
     app = FastAPI(
         title="Tensight",
         version=settings.version,
@@ -47,7 +48,7 @@ def create_http_app(sessions_table: Sessions, *, settings: HttpSettings) -> Fast
     )
     errors.install(app)
     for subject in (sessions, graphs, watchpoints, tensors, overview, comparisons, searches, events):
-        openapi.serve(app, subject.router, settings.url_path_prefix)
+        add_operations(app, subject.router, settings.url_path_prefix)
     app.router.routes.extend(page_routes(settings.url_path_prefix, settings.page_folder))
     openapi.complete(app, needs_token=settings.token is not None)
     rules = AccessRules(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from tensight.server.access import COOKIE
@@ -18,9 +18,6 @@ from tensight.server.errors import (
 )
 from tensight.server.examples import EXAMPLES
 from tensight.sessions.errors import NotFoundError
-
-API = "/api/v1"
-"""What the paths of all operations begin with."""
 
 SUMMARY = "Debug the training of a neural network: stop it where a tensor goes wrong, and see why."
 
@@ -82,54 +79,6 @@ _EXAMPLES_OF_ERRORS = {
 def operation_id(route: APIRoute) -> str:
     """Return the id of an operation; client generators use it, so it is chosen, not derived from the path."""
     return route.name
-
-
-def api_router(
-    path: str = "",
-    *,
-    tag: str,
-    responses: dict[int | str, dict[str, Any]],
-    route_class: type[APIRoute] = APIRoute,
-) -> APIRouter:
-    """Return a router for operations on one subject, whose paths and ids are complete: see `serve`.
-
-    Parameters
-    ----------
-    path : str
-        What the paths of its operations have in common, below `API`.
-    tag : str
-        One of `TAGS`.
-    responses : dict
-        OpenAPI's descriptions of its errors, by status.
-    route_class : type
-    """
-    return APIRouter(
-        prefix=API + path,
-        tags=[tag],
-        responses=responses,
-        route_class=route_class,
-        generate_unique_id_function=operation_id,
-    )
-
-
-def serve(app: FastAPI, router: APIRouter, prefix: str) -> None:
-    """Add the operations of a router to an application.
-
-    Including a router builds each of its routes anew, which takes half a second for all of them; without a prefix they
-    are taken as they are.
-
-    Parameters
-    ----------
-    app : FastAPI
-    router : APIRouter
-        As `api_router` returns it.
-    prefix : str
-        Of every path, before `API`; usually empty.
-    """
-    if prefix:
-        app.include_router(router, prefix=prefix)
-    else:
-        app.router.routes.extend(router.routes)
 
 
 def complete(app: FastAPI, *, needs_token: bool) -> None:

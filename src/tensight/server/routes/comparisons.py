@@ -11,7 +11,8 @@ from pydantic import Field
 from tensight.graph import TensorAddress
 from tensight.server.errors import documented
 from tensight.server.json_bodies import JsonResponse, StrictRoute, json_bytes, json_response
-from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS, api_router
+from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS
+from tensight.server.operations import api_router
 from tensight.server.routes.parameters import (
     LARGEST,
     LONGEST_NAME,

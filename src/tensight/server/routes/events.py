@@ -9,7 +9,8 @@ from fastapi import Query, Request, WebSocket
 from tensight.server.errors import documented
 from tensight.server.event_stream import LONGEST_WAIT_S
 from tensight.server.json_bodies import JsonResponse, json_response
-from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS, api_router
+from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS
+from tensight.server.operations import api_router
 from tensight.server.routes.parameters import Context, CurrentSession, Limit
 from tensight.sessions.errors import LimitError
 from tensight.sessions.records import EventPage

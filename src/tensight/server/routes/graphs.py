@@ -10,7 +10,8 @@ from starlette.responses import PlainTextResponse
 
 from tensight.server.errors import documented
 from tensight.server.json_bodies import JsonResponse, json_response
-from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS, api_router
+from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS
+from tensight.server.operations import api_router
 from tensight.server.routes.parameters import (
     LONGEST_NAME,
     MOST_ENTRIES,

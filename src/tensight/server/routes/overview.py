@@ -9,7 +9,8 @@ from fastapi import Query
 
 from tensight.server.errors import documented
 from tensight.server.json_bodies import JsonResponse, json_bytes
-from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS, api_router
+from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS
+from tensight.server.operations import api_router
 from tensight.server.routes.parameters import LARGEST, MOST_ROWS, CurrentSession, Offset, Rank, Text
 from tensight.sessions.errors import StateError
 from tensight.sessions.overview import OverviewChoice

@@ -12,7 +12,8 @@ from tensight.search.recorded import list_studies, read_study
 from tensight.search.trials import RECORDING
 from tensight.server.errors import documented
 from tensight.server.json_bodies import JsonResponse, StrictRoute, json_bytes
-from tensight.server.openapi import ANY_ERRORS, api_router
+from tensight.server.openapi import ANY_ERRORS
+from tensight.server.operations import api_router
 from tensight.server.routes.parameters import LONGEST_NAME, Context
 from tensight.sessions.discovery import FoundSearch
 from tensight.sessions.errors import NotFoundError

@@ -13,7 +13,8 @@ from tensight.server.access import COOKIE, WRONG_ACCESS, cookie_value, is_same
 from tensight.server.errors import UnauthorizedError, documented
 from tensight.server.event_stream import LONGEST_WAIT_S
 from tensight.server.json_bodies import JsonResponse, StrictRoute, json_response
-from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS, api_router
+from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS
+from tensight.server.operations import api_router
 from tensight.server.routes.parameters import (
     LONGEST_NAME,
     MOST_ENTRIES,

@@ -12,7 +12,8 @@ from tensight.graph.steps import iteration_of
 from tensight.server import errors
 from tensight.server.errors import ErrorReply, documented
 from tensight.server.json_bodies import JsonResponse, json_response
-from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS, api_router
+from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS
+from tensight.server.operations import api_router
 from tensight.server.routes.parameters import (
     Address,
     AnyRank,

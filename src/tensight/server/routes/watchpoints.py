@@ -11,7 +11,8 @@ from starlette.convertors import Convertor, register_url_convertor
 from tensight.errors import InputError
 from tensight.server.errors import documented
 from tensight.server.json_bodies import JsonResponse, StrictRoute, json_response
-from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS, SESSION_ERRORS, api_router
+from tensight.server.openapi import ANY_ERRORS, CHANGE_ERRORS, SESSION_ERRORS
+from tensight.server.operations import api_router
 from tensight.server.routes.parameters import (
     LARGEST,
     LONGEST_NAME,
