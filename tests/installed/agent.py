@@ -1,6 +1,6 @@
 """Installs the light agent alone beside frameworks, and debugs trainings there from the full installation.
 
-    python tests/installed/agent.py [--wheel dist/tensight_agent-*.whl] [--folder .venvs] [--keep] [--fresh] [--full] [NAME...]
+    python tests/installed/agent.py [--wheel WHEEL] [--folder .venvs] [--keep] [--fresh] [--full] [NAME...]
 
 In a new environment of each NAME: the agent's wheel and some versions of NumPy, protobuf and gRPC; its size; every
 module and every command once; a training that stops where it goes wrong, goes on, and arrives at the same bits as
