@@ -45,6 +45,7 @@ def test_everything_public_is_documented_with_an_example(name: str) -> None:
     assert "Examples\n--------\n>>>" in text or name in ("Tensor", "Rows.of")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_the_example_works(name: str, server: Server, tmp_path: Path) -> None:
     session = server.open(SICK)

@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
@@ -13,6 +15,7 @@ from pytorch_conversation import TensightPerson, converse  # noqa: E402
 from running import running_server  # noqa: E402
 
 
+@pytest.mark.long
 def test_a_pytorch_training_looks_as_it_does_at_the_original_server(tmp_path: Path) -> None:
     golden = json.loads((HERE / "golden" / "pytorch.json").read_text())
     with running_server(tmp_path / "workspace") as server:

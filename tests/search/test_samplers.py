@@ -22,7 +22,7 @@ parameters:
 """
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["gp", "tpe", "cmaes", "random"])
 def test_a_sampler_suggests_within_the_space(name: str, tmp_path: Path) -> None:
     study = Study(parse_configuration(SPACE.format(name=name), "search.yaml"), f"sqlite:///{tmp_path}/search.db")

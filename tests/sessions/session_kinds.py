@@ -176,5 +176,5 @@ TRAININGS: dict[str, Callable[[Stage], AbstractContextManager[Session]]] = {
 
 KINDS = {**AT_REST, **TRAININGS}
 
-TYPICAL = ("npy", "recording", "recorded-run", "torch", "mindspore-protocol")
+TYPICAL = ("npy", "recorded-run", "torch", "mindspore-protocol")
 """Kinds that `make test` tries; `make test-long` tries the others as well."""
