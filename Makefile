@@ -75,7 +75,7 @@ $(FRAMEWORKS): requirements/frameworks.txt $(PYTORCH)
 	@$(UV) pip install --quiet --python $(VENV) --requirements requirements/frameworks.txt
 	@touch $@
 
-$(PAGE): $(PAGE_SOURCES) build_page.py | $(READY)
+$(PAGE): $(PAGE_SOURCES) build_page.py | $(UV)
 	@$(MAKE) --no-print-directory node
 	@echo "Building the page (the first time about a minute) ..."
 	@$(BIN)/python build_page.py
@@ -130,7 +130,7 @@ api: $(READY) ## Write what is derived and committed (ui/openapi.json, words of 
 	@$(BIN)/python build_derived.py
 
 # Node from PyPI, where the machine has none that is new enough.
-node: $(READY)
+node: $(UV)
 	@needed="$$($(BIN)/python build_page.py --needs)"; test -z "$$needed" || \
 	  { echo "Installing Node into $(VENV) ..."; $(UV) pip install --quiet --python $(VENV) "$$needed"; }
 
@@ -159,7 +159,7 @@ $(RELEASE_READY): requirements/release.lock $(UV)
 	@touch $@
 
 # The wheels are built from their sdists, as cibuildwheel does it.
-dist: $(RELEASE_READY) $(PAGE) ## Build what a release uploads, for this machine, and check it as the package index does
+dist: $(READY) $(RELEASE_READY) $(PAGE) ## Build what a release uploads, for this machine, and check it as the package index does
 	@rm -rf dist
 	$(UV) build --quiet --python $(BIN)/python --out-dir dist .
 	$(UV) build --quiet --python $(BIN)/python --out-dir dist agent
@@ -195,7 +195,7 @@ bench: $(FRAMEWORKS) $(PAGE) browser ## Print the figures of docs/performance.md
 	$(BIN)/python benchmarks/ui.py
 
 # The page's own tests, again only after a change, so that .ci/run can run them beside the other checks.
-$(PAGE_TESTED): $(PAGE_SOURCES) build_page.py | $(READY)
+$(PAGE_TESTED): $(PAGE_SOURCES) build_page.py | $(UV)
 	@$(MAKE) --no-print-directory node
 	$(NPM) test
 	@mkdir -p $(@D)

@@ -48,6 +48,7 @@ def selftest(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_a_training_that_sets_its_seed_is_the_same_with_the_debugger(script: Path) -> None:
     outcome = selftest("--steps", 20, script, 1000, "--seed")
     assert (outcome.returncode, outcome.stderr) == (0, ""), outcome.stdout

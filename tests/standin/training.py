@@ -12,17 +12,24 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forked import Imports, popen
+
 if TYPE_CHECKING:
     from types import TracebackType
 
 CLIENT = Path(__file__).with_name("mindspore_client.py")
+IMPORTS = Imports(
+    ("numpy", "numpy.random", "grpc", "google.protobuf.descriptor_pool", "google.protobuf.message_factory"),
+    deferred=False,
+    variables=(("GRPC_VERBOSITY", "NONE"),),
+)
 PATIENCE_S = 60.0
 BESIDE = ("> SendHeartbeat", "< SendHeartbeat", "start", "hold ")
 """What the story leaves out: heartbeats come whenever they come."""
 
 
 class Training:
-    """A separate process that trains and obeys the debug server.
+    """A process of its own that trains and obeys the debug server.
 
     Parameters
     ----------
@@ -44,8 +51,9 @@ class Training:
         self.noise: list[str] = []
         self._changed = threading.Condition()
         self._over = False
-        self.process = subprocess.Popen(
+        self.process = popen(
             [sys.executable, str(CLIENT), *words],
+            IMPORTS,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
