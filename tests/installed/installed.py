@@ -163,7 +163,9 @@ class Installed:
         self._folder.mkdir(parents=True)
         began_s = time.monotonic()
         pip = new_environment(self._folder / "venv", find_python(self._environment.pythons))
-        pip("install", wheel, *filter(None, [self._environment.requirement]))
+        # A framework has gigabytes, which nobody else needs.
+        framework = ("--no-cache", self._environment.requirement) if self._environment.requirement else ()
+        pip("install", wheel, *framework)
         pip("check")
         listed = json.loads(pip("list", "--format", "json"))
         versions = {package["name"].lower(): package["version"] for package in listed}
