@@ -46,7 +46,7 @@ build() {
     "$uv" venv --quiet --seed --python "$python" "$target"
     "$uv" pip install --quiet --python "$target" "$@"
     # Of thousands of files few are ever imported; those are compiled here, and not by several tests at once.
-    "$target/bin/python" -c "import mindspore" >/dev/null 2>&1
+    "$target/bin/python" -c "import mindspore" >/dev/null
     touch "$target/complete"
 }
 
