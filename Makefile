@@ -23,8 +23,8 @@ INSTALL_LOCKED := $(UV) pip install --quiet --no-deps --require-hashes
 NPM := $(BIN)/python build_page.py npm --silent
 AGENT ?= oldest
 AGENT_TRIED := .venvs/.agent-tried
-# Where the wheels are built anyway, the agent's is tried; both at once would write the same files of the sources.
-BUILT := $(if $(filter dist installed,$(MAKECMDGOALS)),dist)
+# `make BUILT=yes` takes the wheels that lie in dist, and tries that of the agent.
+BUILT :=
 # NumPy has no kernels; the oldest instructions are left to `make test-long`, which runs all.
 SANITIZED = -m "not long" -k "not numpy and not sse42"
 TRY_AGENT = $(BIN)/python tests/installed/agent.py $(if $(BUILT),--wheel dist/tensight_agent-*.whl) $(AGENT)
@@ -44,7 +44,7 @@ endif
 endif
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
-.PHONY: help demo test test-long coverage lint docs sanitize format page api node browser mindspores dist installed agent screenshots \
+.PHONY: help demo test test-python test-long coverage lint docs sanitize format page api node browser mindspores dist installed agent screenshots \
   bench healthy fixtures conformance lock clean
 
 help: ## Show what make can do
@@ -86,8 +86,11 @@ demo: $(READY) ## Train a small network that goes wrong, and name the operator a
 	@$(MAKE) --no-print-directory $(PAGE) || echo "The page could not be built; its message is above. The terminal is enough."
 	@$(BIN)/tensight demo $(if $(SCENARIO),--scenario $(SCENARIO))
 
-test: $(PAGE_TESTED) $(FRAMEWORKS) $(PAGE) browser mindspores $(AGENT_TRIED) ## Run the tests on all cores; those of the page in Chromium
-	$(BIN)/python -m pytest $(PARALLEL) --durations=20 -m "not long"
+test: $(PAGE_TESTED) test-python $(AGENT_TRIED) ## Run the tests on all cores; those of the page in Chromium
+
+# A line that make takes for a make shows its progress with --output-sync as well. What it starts is not part of this make.
+test-python: $(FRAMEWORKS) $(PAGE) browser mindspores
+	+MAKEFLAGS= $(BIN)/python -m pytest $(PARALLEL) --durations=20 -m "not long"
 
 test-long: SANITIZED = -k "not numpy"
 test-long: $(PAGE_TESTED) $(FRAMEWORKS) $(PAGE) browser mindspores sanitize installed ## Run all variants of the tests, with ten times as many random examples
@@ -167,15 +170,15 @@ dist: $(READY) $(RELEASE_READY) $(PAGE) ## Build what a release uploads, for thi
 	$(RELEASE)/bin/twine check --strict dist/*
 
 # The tests have the PyTorch between the oldest and the newest. The newest brings 5 GB.
-installed: dist ## Install the wheel beside MindSpore and the oldest and newest PyTorch as users do, and use it there
+installed: $(if $(BUILT),,dist) ## Install the wheel beside MindSpore and the oldest and newest PyTorch as users do, and use it there
 	$(BIN)/python tests/installed/installed.py --wheel dist/tensight-*.whl $(INSTALLED)
 
 # The larger matrix: $(BIN)/python tests/installed/agent.py, and with --fresh --full as users do.
-agent: $(FRAMEWORKS) $(BUILT) ## Install the light agent alone beside old and new NumPy, protobuf and gRPC, and train there
+agent: $(FRAMEWORKS) ## Install the light agent alone beside old and new NumPy, protobuf and gRPC, and train there
 	$(TRY_AGENT)
 
-# What .ci/run has tried out while it checked the code is not tried again.
-$(AGENT_TRIED): $(FRAMEWORKS) $(AGENT_SOURCES) | $(BUILT)
+# Tried again only after a change.
+$(AGENT_TRIED): $(FRAMEWORKS) $(AGENT_SOURCES)
 	$(TRY_AGENT)
 	@touch $@
 

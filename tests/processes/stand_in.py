@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -53,11 +54,11 @@ def main(address: str, executable: str, command: list[str]) -> None:
     for number in numbers:
         if number > 2:
             os.close(number)
-    with open(reading) as report:
+    with open(reading, "rb", buffering=0) as report:  # nothing is read ahead of the wait
         process = int(report.readline())
         for number in FORWARDED:
             signal.signal(number, lambda number, _: os.kill(process, number))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+        _wait_for(reading)
         code = int(report.readline())
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)
@@ -70,6 +71,20 @@ def _is_passed_on(number: int) -> bool:
         return os.get_inheritable(number)
     except OSError:
         return False  # that of the listing
+
+
+def _wait_for(descriptor: int) -> None:
+    """Let signals come until there is something to read.
+
+    One that comes just before a call that waits does not end the call, and what handles it would run after it: each
+    signal also writes to a descriptor that is waited for.
+    """
+    woken, waking = os.pipe()
+    os.set_blocking(waking, False)
+    signal.set_wakeup_fd(waking)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    while descriptor not in select.select([descriptor, woken], [], [])[0]:
+        os.read(woken, 1)
 
 
 if __name__ == "__main__":
