@@ -35,7 +35,9 @@ OF_SERVER = {
 
 @cache
 def trees() -> tuple[ast.Module, ...]:
-    return tuple(ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCES.rglob("*.py")))
+    """The sources that may say a code of an error."""
+    texts = (path.read_text(encoding="utf-8") for path in sorted(SOURCES.rglob("*.py")))
+    return tuple(ast.parse(text) for text in texts if "code" in text and "Error" in text)
 
 
 @cache

@@ -201,6 +201,7 @@ HANDLERS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("handler", HANDLERS)
 def test_a_training_that_is_told_to_end_is_held_no_longer(
     agent_server: RunningServer, person: Server, run: Callable[..., Script], handler: str

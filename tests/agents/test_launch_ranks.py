@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tensight.client import Session
 
+pytestmark = pytest.mark.long
+
 PATIENCE_S = 120.0
 SCRIPT = """\
 import sys
@@ -98,7 +100,6 @@ def test_ranks_of_one_run_are_one_session(tmp_path: Path) -> None:
         }
 
 
-@pytest.mark.long
 def test_a_hit_at_an_operator_of_one_rank_keeps_no_other_waiting_for_it_within_the_step(tmp_path: Path) -> None:
     with two_ranks(tmp_path, "3", capture="ops") as session:
         session.watch("tensor_overflow", on="all")
@@ -119,7 +120,6 @@ def test_a_hit_at_an_operator_of_one_rank_keeps_no_other_waiting_for_it_within_t
         session.delete_watchpoints(*session.watchpoints())
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("option", ["", "bucket-views"])
 def test_memory_of_gradients_that_nobody_has_written_to_yet_stops_no_rank(tmp_path: Path, option: str) -> None:
     with two_ranks(tmp_path, "never", "nan-memory", option, capture="ops") as session:

@@ -140,6 +140,7 @@ def test_a_server_that_is_killed_while_the_training_waits_for_a_person_lets_it_g
     assert outcome.own() == undisturbed.own()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("notices", [True, False])
 def test_a_server_that_is_restarted_finds_the_training_again(
     tmp_path: Path, undisturbed: Outcome, notices: bool

@@ -86,6 +86,7 @@ def test_in_the_background_options_and_file_go_along(workspace: Path, tmp_path: 
         assert httpx.get(f"{record['http']}/api/v1/sessions", headers={"Host": host}).status_code == 200
 
 
+@pytest.mark.long
 def test_a_new_token_is_shown_by_the_command_that_made_it(workspace: Path) -> None:
     started = run("start", "--background", "--host", "0.0.0.0", "--workspace", workspace, *ANY_PORTS)  # noqa: S104
     token = (workspace / "token").read_text().strip()

@@ -51,7 +51,7 @@ def recorders(unpacked: Callable[[str], Path], tmp_path_factory: pytest.TempPath
     return recorder
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("dump", "section"), CASES, ids=[f"{dump}: {section}" for dump, section in CASES])
 def test_answers_as_the_original_did(recorders: Callable[[str], Recorder], dump: str, section: str) -> None:
     ours = json.loads(json.dumps(recorders(dump).record(section)))

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from conftest import Follow
 
+pytestmark = pytest.mark.long
+
 
 def test_graphs_and_addresses(follow: Follow, dump_210: Path) -> None:
     with follow("docs/concepts/graphs-and-addresses.md") as walk:
@@ -25,7 +27,6 @@ def test_graphs_and_addresses(follow: Follow, dump_210: Path) -> None:
         assert "step 3 is iteration 2" in shown
 
 
-@pytest.mark.long
 def test_capture_modes(follow: Follow) -> None:
     with follow("docs/concepts/capture-modes.md") as walk:
         modules, operators = walk.terminal().split("13 nodes\n")
@@ -39,7 +40,6 @@ def test_capture_modes(follow: Follow) -> None:
             assert name in operators
 
 
-@pytest.mark.long
 def test_recordings(follow: Follow) -> None:
     with follow("docs/concepts/recordings.md") as walk:
         assert "1-5" in walk.terminal()

@@ -210,6 +210,7 @@ def test_analyse_from_python(follow: Follow, dump_210: Path) -> None:
         walk.cell()
 
 
+@pytest.mark.long
 def test_debug_a_dump(follow: Follow, dump_210: Path) -> None:
     with follow("docs/how-to/debug-a-dump.md") as walk:
         shutil.copytree(dump_210, walk.folder / "dumps" / "lenet" / "monday")

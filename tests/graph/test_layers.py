@@ -5,6 +5,8 @@ from __future__ import annotations
 import tracemalloc
 from itertools import pairwise
 
+import pytest
+
 from tensight.graph import LayerNode, Layers, find_layers
 
 WEIGHTS = (
@@ -168,6 +170,7 @@ def test_what_is_known_from_two_graphs_is_put_together() -> None:
     assert both.matrices == one.matrices
 
 
+@pytest.mark.long
 def test_the_memory_that_layers_need_grows_with_the_graph_and_not_with_its_square() -> None:
     def peak_bytes(count: int) -> int:
         names = [f"Default/mm{number}" for number in range(count)]

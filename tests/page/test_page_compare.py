@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
     from running import RunningServer
 
+pytestmark = pytest.mark.long
+
 NORM = "Default/blocks/1/norm1/LayerNorm-op0"
 BEFORE = "Default/blocks/0/act/GELU-op0"
 SIDES = ("a", "b", "difference")
@@ -89,7 +91,6 @@ def test_the_other_run_is_chosen_with_the_keyboard_and_the_first_divergence_is_n
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.long
 def test_the_table_opens_at_the_first_divergence_and_is_filtered_and_sorted(compared: Page) -> None:
     first = compared.locator("[data-testid=compared-row][data-first]")
     expect(first).to_be_in_viewport()
@@ -124,7 +125,6 @@ def chosen_element(side: Locator) -> float:
     return float(cell.inner_text())
 
 
-@pytest.mark.long
 def test_both_values_stand_beside_their_difference(compared: Page) -> None:
     compared.keyboard.press("Alt+v")
     values = compared.get_by_test_id("compare-values")
@@ -151,7 +151,6 @@ def test_both_values_stand_beside_their_difference(compared: Page) -> None:
     expect(values).to_have_attribute("data-node", NORM)
 
 
-@pytest.mark.long
 def test_tree_and_graph_are_coloured_by_added_error_until_a_person_wants_no_colours(compared: Page) -> None:
     tree = compared.get_by_test_id("node-tree")
     mark = tree.locator(f"[data-path='{NORM}']").get_by_test_id("added-mark")
@@ -176,7 +175,6 @@ def test_tree_and_graph_are_coloured_by_added_error_until_a_person_wants_no_colo
     expect(compared.get_by_test_id("compare-banner")).to_be_visible()
 
 
-@pytest.mark.long
 def test_losses_lie_over_each_other_and_what_matched_nothing_is_listed(compared: Page) -> None:
     compared.get_by_test_id("compare-parts").get_by_text("Loss", exact=True).click()
     expect(compared.get_by_test_id("compare-loss")).to_have_text(["A reference", "B port"])
@@ -187,7 +185,6 @@ def test_losses_lie_over_each_other_and_what_matched_nothing_is_listed(compared:
     expect(compared).to_have_url(re.compile("part=unmatched"))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("other", "verdict", "words"),
     [
@@ -213,7 +210,6 @@ def test_runs_that_are_the_same_or_not_comparable_are_said_to_be(
         expect(page.get_by_test_id("compare-proof")).to_contain_text("3 steps compared")
 
 
-@pytest.mark.long
 def test_a_run_that_is_not_there_is_told_in_words(
     open_page: Callable[..., Page], two_runs: RunningServer, reference: str
 ) -> None:
@@ -227,7 +223,6 @@ def test_a_run_that_is_not_there_is_told_in_words(
     expect(page.get_by_test_id("compare-banner")).to_have_attribute("data-verdict", "same")
 
 
-@pytest.mark.long
 def test_a_run_in_the_list_is_compared_in_chinese_and_dark_and_swapped(
     open_page: Callable[..., Page], two_runs: RunningServer, reference: str
 ) -> None:
@@ -252,7 +247,6 @@ def test_the_keys_of_a_comparison_are_documented(compared: Page) -> None:
     assert sorted(documented.values()) == sorted(listed.values())
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_a_comparison(
     open_page: Callable[..., Page], two_runs: RunningServer, reference: str, theme: str

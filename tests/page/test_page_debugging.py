@@ -111,6 +111,7 @@ def test_a_tensor_is_sliced_with_a_box_for_each_dimension(
     expect(page.get_by_label("Dimension 0, length 64")).to_have_value(":")
 
 
+@pytest.mark.long
 def test_a_tensor_is_a_heat_map_a_table_and_a_histogram(
     page: Page, page_server: RunningServer, stopped: Session
 ) -> None:

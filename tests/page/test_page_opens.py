@@ -47,6 +47,7 @@ def test_a_training_that_waits_is_opened_by_its_address(
     expect(page).to_have_title(re.compile(r"^nan_from_log-.* · Tensight$"))
 
 
+@pytest.mark.long
 def test_a_dump_is_opened_by_its_address(page: Page, page_server: RunningServer, dump_run: str) -> None:
     visit(page, page_server, run=dump_run)
     expect(page).to_have_title("sick-2.10.0 · Tensight")

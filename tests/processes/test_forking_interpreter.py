@@ -13,6 +13,8 @@ import pytest
 from forking_interpreter import forking_interpreter
 from process_end import ProcessEnd
 
+pytestmark = pytest.mark.long
+
 PATIENCE_S = 180
 PARENT = "import os, sys; print(os.getppid(), sys.executable, sys.argv, flush=True); "
 

@@ -156,6 +156,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return writer.root
 
 
+@pytest.mark.long
 def test_names_that_are_no_utf8_and_terminals_without_unicode_are_no_obstacle(tiny: Path, tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/\xff\xfe"
     Path(os.fsdecode(folder)).symlink_to(tiny)

@@ -266,6 +266,7 @@ def test_another_search_under_the_same_name_is_refused(tmp_path: Path) -> None:
     assert "the study 'search' has other targets; write another `name`" in err
 
 
+@pytest.mark.long
 def test_where_no_database_of_searches_can_be_is_one_error(tmp_path: Path) -> None:
     prepare(tmp_path)
     (tmp_path / "notes.txt").write_text("no database\n" * 1000)

@@ -104,6 +104,7 @@ def test_without_torch_another_tuner_is_used_and_that_is_said(tmp_path: Path) ->
     assert "2 of 2; best loss" in searched.stderr
 
 
+@pytest.mark.long
 def test_the_server_runs_without_the_extra_and_says_why_it_shows_no_search(tmp_path: Path) -> None:
     (tmp_path / "search.db").touch()
     script = f"""

@@ -224,6 +224,7 @@ def test_a_slow_follower_is_dropped_and_keeps_nobody_waiting(tmp_path: Path) -> 
             assert numbers(client.get(f"/events?after={got[-1]}&limit=1")) == [got[-1] + 1]
 
 
+@pytest.mark.long
 def test_hundreds_of_followers_hear_every_event(tmp_path: Path) -> None:
     with served(tmp_path, max_subscribers=300) as server, ExitStack() as entered:
         followers = [entered.enter_context(follow(server, compression=None)) for _ in range(200)]

@@ -563,7 +563,7 @@ def test_a_large_graph_is_searched_in_less_than_a_second_at_first() -> None:
     assert cpu_seconds(lambda: search_page([view_of(graph)], NodeQuery(name="relu"), 0, 100)) < 10
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "query",
     [
@@ -578,6 +578,7 @@ def test_searches_of_a_large_graph_take_no_minutes(large: GraphView, query: Node
     assert cpu_seconds(lambda: search_page([large], query, 0, 100)) < 10
 
 
+@pytest.mark.long
 def test_the_tree_of_a_large_graph_opens_in_milliseconds_with_marks_and_hits(large: GraphView) -> None:
     hits = HitList()
     names = [node.name for node in large.index.graph.operators[:10_000]]
@@ -588,6 +589,7 @@ def test_the_tree_of_a_large_graph_opens_in_milliseconds_with_marks_and_hits(lar
         assert min(cpu_seconds(lambda: view.tree_page(scope, 0, 1000)) for _ in range(5)) < 0.5  # noqa: B023
 
 
+@pytest.mark.long
 def test_a_level_of_a_large_graph_is_drawn_in_less_than_a_second(large: GraphView) -> None:
     graph_level(large, "", 1500, 100_000)
     for scope in ("Default/network", "Default/network/block7", "Default/network/block7/layer71/part0", "@parameters"):

@@ -241,6 +241,7 @@ def test_a_hostile_regular_expression_takes_no_time() -> None:
     assert cpu_seconds(lambda: names("name:(a+)+$", graph=graph)) < 10
 
 
+@pytest.mark.long
 def test_ten_thousand_edits_of_a_large_graph_take_less_than_a_second() -> None:
     graph = shared_large_graph()
     index = GraphIndex(graph)

@@ -70,6 +70,7 @@ def outcome(way: str, kernels: str) -> list[Any]:
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kernels", ["numpy", "auto"])
 def test_statistics_views_and_files_are_the_same_without_ml_dtypes(kernels: str) -> None:
     (is_real, *expected), (is_real_too, *found) = outcome("with", kernels), outcome("without", kernels)

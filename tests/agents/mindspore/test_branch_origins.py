@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from tensight.analysis import Origin
 
+pytestmark = pytest.mark.long
+
 
 SCRIPT = Path(__file__).with_name("branching_training.py")
 FAULTY_STEP = 3
@@ -37,7 +39,6 @@ def origin_in_dump(version: str, kind: str, folder: Path) -> Origin:
     return origins(Analysis(open_dump(dump), cache_dir=folder / "cache"), [Anomaly.INF])[0]
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("version", "kind"),
     [("2.10", "Branch"), ("2.10", "Nested"), ("2.10", "InTurn"), ("2.7", "Nested")],
@@ -51,7 +52,6 @@ def test_the_operator_of_a_branch_is_named_in_a_dump(version: str, kind: str, tm
     assert "# FAULT" in origin.user_frame.code
 
 
-@pytest.mark.long
 def test_the_operator_of_a_loop_is_the_first_but_not_certain(version: str, tmp_path: Path) -> None:
     origin = origin_in_dump(version, "Loop", tmp_path)
     assert (origin.op_type, origin.certain) == ("Exp", False)
@@ -59,12 +59,10 @@ def test_the_operator_of_a_loop_is_the_first_but_not_certain(version: str, tmp_p
     assert "# FAULT" in origin.user_frame.code
 
 
-@pytest.mark.long
 def test_nothing_is_certain_where_a_branch_may_have_left_a_constant(version: str, tmp_path: Path) -> None:
     assert not origin_in_dump(version, "Constant", tmp_path).certain
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("version", "kind"), [("2.10", "InTurn"), ("2.7", "Branch")], indirect=["version"])
 def test_the_operator_of_a_branch_is_named_while_the_training_runs(
     mindspore_server: RunningServer, version: str, kind: str, tmp_path: Path

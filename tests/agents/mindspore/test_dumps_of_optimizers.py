@@ -21,6 +21,8 @@ from tensight.watchpoints import Selector, SelectorKind, Watchpoint, parse_watch
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+pytestmark = pytest.mark.long
+
 
 SCRIPT = Path(__file__).with_name("dumping_training.py")
 UPDATES = {"Adam", "ApplyRMSProp"}
@@ -65,7 +67,6 @@ def outputs_of_updates(files: Iterable[TensorFile]) -> list[TensorFile]:
     return [file for file in files if file.op_type in UPDATES and file.io == "output"]
 
 
-@pytest.mark.long
 def test_outputs_that_nobody_wrote_are_no_tensors(dump: Dump) -> None:
     assert not outputs_of_updates(dump.tensors())
     unwritten = dump.unwritten_tensors()
@@ -78,7 +79,6 @@ def test_outputs_that_nobody_wrote_are_no_tensors(dump: Dump) -> None:
         assert not np.array_equal(read_tensor(file), read_tensor(written)), "MindSpore writes it now"
 
 
-@pytest.mark.long
 def test_normalization_that_evaluates_leaves_what_it_writes_in_training(dump: Dump) -> None:
     found = [file for file in dump.unwritten_tensors() if file.op_type == "BatchNorm"]
     trained = min(file.graph_id for file in found)

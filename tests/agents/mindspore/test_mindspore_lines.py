@@ -11,12 +11,13 @@ from mindspore_stage import origins_at_stop
 if TYPE_CHECKING:
     from running import RunningServer
 
+pytestmark = pytest.mark.long
+
 
 SCRIPT = Path(__file__).with_name("container_training.py")
 FAULTY_STEP = 3
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("version", "kind"),
     [("2.10", "between"), ("2.10", "end"), ("2.10", "script"), ("2.7", "between")],

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from mindspore_stage import PATIENCE_S, address, attached, name_of_job, rings
 from mindspore_stage import Run as Training
 
@@ -27,6 +28,7 @@ def equal(one: Any, other: Any) -> bool:
     return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
+@pytest.mark.long
 def test_a_compiled_function_is_debugged_in_an_eager_training(
     mindspore_server: RunningServer, version: str, tmp_path: Path
 ) -> None:

@@ -266,7 +266,7 @@ def trains_as_alone(
     assert bits(training) == bits(alone)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.long
 @pytest.mark.parametrize("capture", CAPTURES)
 @pytest.mark.parametrize("watch", [watch, lambda _: None], ids=["watched", "unwatched"])
 def test_a_model_is_traced_exported_and_faked_in_a_training(
@@ -364,7 +364,7 @@ def test_operators_that_torchscript_runs_are_those_of_its_module(make: Callable[
             assert ("Default/0/relu-op0", 0) in nodes["Default/1/addmm-op0"].inputs
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_a_compiled_update_ends_a_step_and_computes_the_same(torch_server: RunningServer, capture: str) -> None:
     def training() -> Training:

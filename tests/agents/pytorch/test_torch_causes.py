@@ -55,6 +55,7 @@ class GoingOn(Person):
         return Finding(ended=True, step=record.step)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("capture", "node"), [("modules", "Default/Pooled-op"), ("ops", "Default/sqrt-op")])
 def test_a_nan_that_poisons_the_weights_stops_a_training_once(
     torch_server: RunningServer, capture: str, node: str

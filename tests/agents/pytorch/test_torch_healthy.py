@@ -21,7 +21,7 @@ FEW_STEPS = 40
 TRAININGS = {**HEALTHY, **MEANT_ZEROS, **MEANT_REST, **MEANT_OVERFLOW}
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 @pytest.mark.parametrize("name", TRAININGS)
 def test_the_recommended_set_is_silent_on_a_healthy_training(

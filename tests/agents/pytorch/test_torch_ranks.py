@@ -153,7 +153,7 @@ def test_a_server_that_comes_while_ranks_train_gets_all_of_them(tmp_path: Path) 
     assert (weights[0] == weights[1]).all()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_the_rank_that_a_nan_came_from_is_named_first(

@@ -519,6 +519,7 @@ def test_calls_that_no_step_ends_are_reported_until_there_is_a_step(capture: str
         assert seen.agent.reports == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore")  # of what PyTorch itself deprecates
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_a_step_that_is_compiled_as_a_whole_is_reported_at_the_end(said: list[str], capture: str) -> None:
