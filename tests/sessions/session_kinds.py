@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from forked import PYTORCH
 from mindspore_stage import PATIENCE_S, VERSIONS, Run, address, attached
 from person import Person
@@ -25,9 +26,10 @@ from training_process import TrainingProcess
 import tensight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
+    from _pytest.mark import ParameterSet
     from running import RunningServer
 
     from tensight.client import Server, Session
@@ -178,3 +180,8 @@ KINDS = {**AT_REST, **TRAININGS}
 
 TYPICAL = ("npy", "recorded-run", "torch", "mindspore-protocol")
 """Kinds that `make test` tries; `make test-long` tries the others as well."""
+
+
+def parameters_of(kinds: Iterable[str]) -> list[ParameterSet]:
+    """Return kinds as parameters of tests; `make test` tries the typical ones alone."""
+    return [pytest.param(kind, marks=[] if kind in TYPICAL else [pytest.mark.long]) for kind in kinds]

@@ -6,7 +6,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from session_kinds import PATIENCE_S, TYPICAL, Stage, stage, train_with_mindspore, train_with_protocol, train_with_torch
+from session_kinds import (
+    PATIENCE_S,
+    Stage,
+    parameters_of,
+    stage,
+    train_with_mindspore,
+    train_with_protocol,
+    train_with_torch,
+)
 
 from tensight.sessions.records import (
     Curves,
@@ -112,10 +120,7 @@ def on(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], Path]
         yield running
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(kind, marks=[] if kind in TYPICAL else [pytest.mark.long]) for kind in TRAININGS],
-)
+@pytest.fixture(scope="module", params=parameters_of(TRAININGS))
 def told(request: pytest.FixtureRequest, on: Stage) -> tuple[Told, Told]:
     """What the session of a training said, and what the session of its recorded run says."""
     unknown = {**NOT_RECORDED, **(NOT_TOLD if request.param == "mindspore-protocol" else {})}

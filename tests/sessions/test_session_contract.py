@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from session_kinds import KINDS, PATIENCE_S, TYPICAL, Stage, stage
+from session_kinds import KINDS, PATIENCE_S, Stage, parameters_of, stage
 
 from tensight.client.tensor import raw_array
 from tensight.errors import InputError
@@ -57,10 +57,7 @@ def on(tmp_path_factory: pytest.TempPathFactory, unpacked: Callable[[str], Path]
         yield running
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(kind, marks=[] if kind in TYPICAL else [pytest.mark.long]) for kind in KINDS],
-)
+@pytest.fixture(scope="module", params=parameters_of(KINDS))
 def begun(request: pytest.FixtureRequest, on: Stage) -> Iterator[Session]:
     """A session of each kind, for all tests of it."""
     with KINDS[request.param](on) as session:
