@@ -11,7 +11,8 @@ import trustme
 from agent_stage import Scene, session_named, settings_for, until
 from numpy_training import FORWARD, WEIGHTS
 from old_debug_server import OldServer
-from running import running_server
+from ports import kept_port
+from running import kept_ports, running_server
 
 import tensight
 from tensight import wire
@@ -52,12 +53,11 @@ def goes_on(scene: Scene, steps: int = 100) -> None:
 
 
 def test_a_server_that_comes_late_finds_the_training(tmp_path: Path, train: Callable[..., Scene]) -> None:
-    with running_server(tmp_path / "first") as server:
-        address = str(server.debugger)
-    scene = train(address, connect_within_s=None, recommended=True, job="late")
+    port = str(kept_port())
+    scene = train(f"127.0.0.1:{port}", connect_within_s=None, recommended=True, job="late")
     goes_on(scene)
     with (
-        running_server(tmp_path / "second", "--debugger-port", address.rpartition(":")[2]) as server,
+        running_server(tmp_path / "workspace", "--debugger-port", port) as server,
         tensight.connect(server.url) as person,
     ):
         session = session_named(person, "late")
@@ -71,9 +71,8 @@ def test_a_server_that_comes_late_finds_the_training(tmp_path: Path, train: Call
 def test_a_training_that_runs_goes_on_without_its_server_and_with_it_when_it_is_back(
     tmp_path: Path, train: Callable[..., Scene], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    workspace = tmp_path / "workspace"
-    with running_server(workspace) as first:
-        port = str(first.debugger).rpartition(":")[2]
+    workspace, ports = tmp_path / "workspace", kept_ports()
+    with running_server(workspace, *ports) as first:
         scene = train(first, job="restarted")
         with tensight.connect(first.url) as person:
             session_named(person, "restarted")
@@ -83,7 +82,7 @@ def test_a_training_that_runs_goes_on_without_its_server_and_with_it_when_it_is_
         until(lambda: not scene.debugger.agent._attachment.is_attached, "the loss is noticed")
         step = scene.steps
         goes_on(scene)
-        with running_server(workspace, "--debugger-port", port) as second, tensight.connect(second.url) as person:
+        with running_server(workspace, *ports) as second, tensight.connect(second.url) as person:
             session = session_named(person, "restarted")
             record = session.pause().wait(30)
             assert record.state is State.PAUSED
@@ -98,9 +97,8 @@ def test_a_training_that_runs_goes_on_without_its_server_and_with_it_when_it_is_
 def test_a_person_who_waits_finds_the_training_where_it_stood_when_the_server_is_back(
     tmp_path: Path, train: Callable[..., Scene]
 ) -> None:
-    workspace = tmp_path / "workspace"
-    with running_server(workspace) as first:
-        port = str(first.debugger).rpartition(":")[2]
+    workspace, ports = tmp_path / "workspace", kept_ports()
+    with running_server(workspace, *ports) as first:
         scene = train(first, job="waits", break_at_start=True)
         with tensight.connect(first.url) as person:
             session = session_named(person, "waits")
@@ -108,7 +106,7 @@ def test_a_person_who_waits_finds_the_training_where_it_stood_when_the_server_is
             session.step(2).wait(30)
             value = session.tensor(WEIGHTS[0]).numpy()
         first.kill()
-        with running_server(workspace, "--debugger-port", port) as second, tensight.connect(second.url) as person:
+        with running_server(workspace, *ports) as second, tensight.connect(second.url) as person:
             session = session_named(person, "waits")
             record = session.wait(30)
             assert (record.state, record.step, scene.steps) == (State.PAUSED, 2, 2)
@@ -166,9 +164,8 @@ def test_what_was_told_before_the_server_was_killed_is_there_when_the_run_is_ope
 
 
 def test_a_training_that_is_to_wait_for_its_server_does(tmp_path: Path, train: Callable[..., Scene]) -> None:
-    workspace = tmp_path / "workspace"
-    with running_server(workspace) as first:
-        port = str(first.debugger).rpartition(":")[2]
+    workspace, ports = tmp_path / "workspace", kept_ports()
+    with running_server(workspace, *ports) as first:
         scene = train(first, job="patient", on_disconnect="wait")
         with tensight.connect(first.url) as person:
             session_named(person, "patient")
@@ -176,7 +173,7 @@ def test_a_training_that_is_to_wait_for_its_server_does(tmp_path: Path, train: C
         first.kill()
         until(lambda: not scene.debugger.agent._attachment.is_attached, "the loss is noticed")
         step = scene.steps
-        with running_server(workspace, "--debugger-port", port) as second, tensight.connect(second.url) as person:
+        with running_server(workspace, *ports) as second, tensight.connect(second.url) as person:
             assert scene.steps == step
             session = session_named(person, "patient")
             goes_on(scene)

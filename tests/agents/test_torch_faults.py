@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from forked import PYTORCH, Imports
-from running import RunningServer, running_server
+from running import RunningServer, kept_ports, running_server
 from training_process import Outcome, TrainingProcess
 
 import tensight
@@ -145,16 +145,15 @@ def test_a_server_that_is_killed_while_the_training_waits_for_a_person_lets_it_g
 def test_a_server_that_is_restarted_finds_the_training_again(
     tmp_path: Path, undisturbed: Outcome, notices: bool
 ) -> None:
-    workspace, enough = tmp_path / "workspace", tmp_path / "enough"
-    with running_server(workspace) as first:
-        port = str(first.debugger).rpartition(":")[2]
+    workspace, enough, ports = tmp_path / "workspace", tmp_path / "enough", kept_ports()
+    with running_server(workspace, *ports) as first:
         arguments, options = ("--stop-at", "8", "--linger", str(enough)), debugged("restarted")
         with Run(*arguments, debugger=str(first.debugger), options=options, folder=tmp_path) as run:
             run.until("step 8")
             if not notices:
                 run.process.send_signal(signal.SIGSTOP)
             first.kill()
-            with running_server(workspace, "--debugger-port", port) as second:
+            with running_server(workspace, *ports) as second:
                 if not notices:
                     run.process.send_signal(signal.SIGCONT)
                 run.go_on()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from blocks import Block, blocks_of
 from jupyter_client.manager import KernelManager
+from ports import kept_port
 
 import tensight
 from tensight.errors import TensightError
@@ -57,7 +58,7 @@ class Walk:
         self.blocks = blocks_of(page)
         self.folder = folder
         self.errors = ""
-        self._ports = {port: _free_port() for port in PRINTED_PORTS}
+        self._ports = {port: kept_port() for port in PRINTED_PORTS}
         self._processes: list[subprocess.Popen[bytes]] = []
         self._notebooks: dict[str, Notebook] = {}
         self._environment = self._prepare(variables)
@@ -204,7 +205,7 @@ class Walk:
             "TENSIGHT_PORT": str(self._ports["8080"]),
             "TENSIGHT_DEBUGGER_PORT": str(self._ports["50051"]),
             "TENSIGHT_URL": f"http://127.0.0.1:{self._ports['8080']}",
-            "MASTER_PORT": str(_free_port()),
+            "MASTER_PORT": str(kept_port()),
             "GLOG_v": "3",
             **variables,
         }
@@ -340,12 +341,6 @@ class Notebook:
         """Close it, whatever it does."""
         self._client.stop_channels()
         self._kernel.shutdown_kernel(now=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _answers(port: int) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from browsing import training, visit
 from finding import answer_with_yes, choose, control, expect_step, select_by_search
 from playwright.sync_api import Page, Route, expect
-from running import RunningServer, running_server
+from running import RunningServer, kept_ports, running_server
 
 import tensight
 
@@ -182,16 +182,15 @@ def test_two_persons_at_one_training_see_the_same_and_a_reload_loses_nothing(
 @pytest.mark.long
 def test_the_page_goes_on_when_a_killed_server_is_back(open_page: Callable[..., Page], tmp_path: Path) -> None:
     page = open_page(allowed=WITHOUT_SERVER)
+    ports = kept_ports()
     with (
-        running_server(tmp_path / "workspace") as first,
+        running_server(tmp_path / "workspace", *ports) as first,
         training(first, "nan_from_log", tmp_path, "--on-disconnect", "wait") as run,
     ):
         visit(page, first, run=run)
         amount = answer_with_yes(page)
         control(page, "Step").click()
         expect_step(page, 1)
-        assert first.debugger is not None
-        ports = ("--port", first.url.rpartition(":")[2], "--debugger-port", first.debugger.rpartition(":")[2])
         first.kill()
         expect(page.get_by_test_id("server-lost")).to_contain_text("The debug server has not responded")
         expect(control(page, "Continue")).to_be_disabled()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent_stage import until
+from ports import kept_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,9 +43,7 @@ def postgresql() -> Iterator[str]:
         data = Path(folder) / "data"
         command = [initdb, "-D", str(data), "-A", "trust", "-U", "search", "-E", "UTF8", "--no-sync"]
         subprocess.run(command, check=True, capture_output=True, cwd=folder, **account)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = kept_port()
         command = [server, "-D", str(data), "-h", "127.0.0.1", "-p", str(port), "-k", folder, "-c", "fsync=off"]
         running = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL, **account)
         try:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forked import DEBUG_SERVER, Imports, popen
+from ports import kept_port
 
 START_WITHIN_S = 60
 END_WITHIN_S = 30
@@ -110,6 +111,11 @@ def running_server(
         yield RunningServer(record["http"], record["debugger"], workspace, process, banner)
     finally:
         _end(process)
+
+
+def kept_ports() -> tuple[str, ...]:
+    """Return options for several servers, one after another, on the same ports."""
+    return "--port", str(kept_port()), "--debugger-port", str(kept_port())
 
 
 def _first_line(process: subprocess.Popen[str], workspace: Path) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import httpx
@@ -13,20 +15,22 @@ from mindspore_client import EXIT_GAVE_UP
 from mindspore_network import BigTensor, replay
 from nodes import CONV, DENSE, GRAPH, address
 from person import Inspection, Person
-from running import RunningServer, running_server
+from running import RunningServer, kept_ports, running_server
 from training import Training
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+Serve = Callable[[], AbstractContextManager[RunningServer]]
 PATIENT = {"retry_unit_s": 2}
 """A busy machine may need many seconds to start a server; with five retries that take 2, 4, 6… s there is time."""
 
 
-def same_ports(server: RunningServer) -> list[str]:
-    assert server.debugger
-    return ["--port", server.url.split(":")[2], "--debugger-port", server.debugger.split(":")[1]]
+@pytest.fixture
+def serve(tmp_path: Path) -> Serve:
+    """Starts one server after another on the same workspace and ports."""
+    return partial(running_server, tmp_path / "workspace", *kept_ports())
 
 
 def end(server: RunningServer, how: str) -> None:
@@ -38,8 +42,8 @@ def end(server: RunningServer, how: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_a_waiting_process_goes_on_with_its_watchpoints_after_the_server_came_back(tmp_path: Path, how: str) -> None:
-    with running_server(tmp_path / "workspace") as first, Training(first.debugger, steps=20, **PATIENT) as training:
+def test_a_waiting_process_goes_on_with_its_watchpoints_after_the_server_came_back(serve: Serve, how: str) -> None:
+    with serve() as first, Training(first.debugger, steps=20, **PATIENT) as training:
         with Person(first.url) as person:
             session = person.session_of(0)
             session.wait("paused")
@@ -54,7 +58,7 @@ def test_a_waiting_process_goes_on_with_its_watchpoints_after_the_server_came_ba
         assert "< WaitCMD exit true" not in training.story()
         before = training.now
 
-        with running_server(tmp_path / "workspace", *same_ports(first)) as second, Person(second.url) as person:
+        with serve() as second, Person(second.url) as person:
             session = person.session_of(0)
             record = session.wait("paused")
             assert (record["name"], record["step"], record["backend"]) == (name, 3, "Ascend")
@@ -71,9 +75,9 @@ def test_a_waiting_process_goes_on_with_its_watchpoints_after_the_server_came_ba
             assert training.finish() == 0
 
 
-def test_processes_that_wait_when_the_server_ends_are_told_and_not_terminated(tmp_path: Path) -> None:
+def test_processes_that_wait_when_the_server_ends_are_told_and_not_terminated(serve: Serve) -> None:
     with ExitStack() as stack:
-        server = stack.enter_context(running_server(tmp_path / "workspace"))
+        server = stack.enter_context(serve())
         trainings = [
             stack.enter_context(Training(server.debugger, device=device, retry_unit_s=0.05)) for device in (0, 1)
         ]
@@ -89,9 +93,9 @@ def test_processes_that_wait_when_the_server_ends_are_told_and_not_terminated(tm
             assert training.story()[-1] == "end too many failures"
 
 
-def test_a_server_that_was_killed_while_a_training_ran_finds_it_again(tmp_path: Path) -> None:
+def test_a_server_that_was_killed_while_a_training_ran_finds_it_again(serve: Serve) -> None:
     with (
-        running_server(tmp_path / "workspace") as first,
+        serve() as first,
         Training(first.debugger, steps=20, hold=["in step#3"], **PATIENT) as training,
     ):
         with Person(first.url) as person:
@@ -102,7 +106,7 @@ def test_a_server_that_was_killed_while_a_training_ran_finds_it_again(tmp_path: 
         first.kill()
         training.release()
         training.wait_for("failure 1")
-        with running_server(tmp_path / "workspace", *same_ports(first)) as second, Person(second.url) as person:
+        with serve() as second, Person(second.url) as person:
             session = person.session_of(0)
             # Nobody knows any more how far it was to run, so it waits for a word.
             assert session.wait("paused")["step"] == 3
@@ -110,10 +114,10 @@ def test_a_server_that_was_killed_while_a_training_ran_finds_it_again(tmp_path: 
 
 
 @pytest.mark.long
-def test_a_server_that_was_killed_in_the_middle_of_a_tensor_leaves_nothing_half(tmp_path: Path) -> None:
+def test_a_server_that_was_killed_in_the_middle_of_a_tensor_leaves_nothing_half(tmp_path: Path, serve: Serve) -> None:
     with (
         ThreadPoolExecutor(1) as asking,
-        running_server(tmp_path / "workspace") as first,
+        serve() as first,
         Training(first.debugger, "big-tensor", steps=20, hold=["in SendTensors#3"], **PATIENT) as training,
     ):
         here = address("embedding.weight", step=0)
@@ -126,7 +130,7 @@ def test_a_server_that_was_killed_in_the_middle_of_a_tensor_leaves_nothing_half(
             assert isinstance(answer.exception(timeout=30), httpx.HTTPError)
         training.release()
         training.wait_for("failure 1")
-        with running_server(tmp_path / "workspace", *same_ports(first)) as second, Person(second.url) as person:
+        with serve() as second, Person(second.url) as person:
             session = person.session_of(0)
             session.wait("paused")
             assert not list((tmp_path / "workspace" / "tempdata").glob("*"))
@@ -135,23 +139,23 @@ def test_a_server_that_was_killed_in_the_middle_of_a_tensor_leaves_nothing_half(
 
 
 @pytest.mark.long
-def test_a_server_that_was_killed_in_the_middle_of_a_graph_tells_the_process_that_it_has_none(tmp_path: Path) -> None:
+def test_a_server_that_was_killed_in_the_middle_of_a_graph_tells_the_process_that_it_has_none(serve: Serve) -> None:
     with (
-        running_server(tmp_path / "workspace") as first,
+        serve() as first,
         Training(first.debugger, "big-graph", hold=["in SendGraph#2"], retry_unit_s=0.3) as training,
     ):
         training.wait_for("hold in SendGraph")
         first.kill()
-        with running_server(tmp_path / "workspace", *same_ports(first)):
+        with serve():
             training.release()
             # An old process never sends its graph again; without one it cannot be debugged, and it must not hang.
             assert training.finish() == EXIT_GAVE_UP
             assert "< WaitCMD FAILED" in training.story()
 
 
-def test_the_ranks_of_a_job_are_one_session_again_after_the_server_came_back(tmp_path: Path) -> None:
+def test_the_ranks_of_a_job_are_one_session_again_after_the_server_came_back(serve: Serve) -> None:
     with ExitStack() as stack:
-        first = stack.enter_context(running_server(tmp_path / "workspace"))
+        first = stack.enter_context(serve())
         ranks = [
             stack.enter_context(
                 Training(first.debugger, job="job", key=f"key-{rank}", rank=rank, world_size=2, steps=20, **PATIENT)
@@ -166,7 +170,7 @@ def test_the_ranks_of_a_job_are_one_session_again_after_the_server_came_back(tmp
         first.kill()
         for rank in ranks:
             rank.wait_for("failure 1")
-        second = stack.enter_context(running_server(tmp_path / "workspace", *same_ports(first)))
+        second = stack.enter_context(serve())
         person = stack.enter_context(Person(second.url))
         session = person.session_of(0)
         session.wait_until(lambda: all_paused(session, step=1), "two ranks that wait again")
@@ -181,8 +185,10 @@ def all_paused(session: Inspection, *, step: int) -> bool:
     return [(rank["state"], rank["step"]) for rank in session.record()["ranks"]] == [("paused", step)] * 2
 
 
-def test_a_run_whose_server_was_killed_before_anything_but_hits_was_recorded_can_be_looked_at(tmp_path: Path) -> None:
-    with running_server(tmp_path / "workspace") as first, Training(first.debugger, **PATIENT) as training:
+def test_a_run_whose_server_was_killed_before_anything_but_hits_was_recorded_can_be_looked_at(
+    tmp_path: Path, serve: Serve
+) -> None:
+    with serve() as first, Training(first.debugger, **PATIENT) as training:
         with Person(first.url) as person:
             session = person.session_of(0)
             session.wait("paused")
@@ -191,7 +197,7 @@ def test_a_run_whose_server_was_killed_before_anything_but_hits_was_recorded_can
             session.wait_until(lambda: (tmp_path / "workspace/runs/1/hits.json").exists(), "hits on disk")
         first.kill()
         training.wait_for("failure 1")
-        with running_server(tmp_path / "workspace") as second, Person(second.url) as person:
+        with serve() as second, Person(second.url) as person:
             session = person.open("runs/1")
             assert session.wait("paused")["total_steps"] == 0
             (pictured,) = person.get(f"{session.path}/overview")["rows"]
@@ -203,9 +209,9 @@ def test_a_run_whose_server_was_killed_before_anything_but_hits_was_recorded_can
             person.get(f"{session.path}/tensor/history", address=address(DENSE, step=1))
 
 
-def test_an_ended_run_is_listed_and_opens_like_a_dump_after_a_restart(tmp_path: Path) -> None:
+def test_an_ended_run_is_listed_and_opens_like_a_dump_after_a_restart(serve: Serve) -> None:
     with (
-        running_server(tmp_path / "workspace") as first,
+        serve() as first,
         Training(first.debugger, steps=2) as training,
         Person(first.url) as person,
     ):
@@ -221,7 +227,7 @@ def test_an_ended_run_is_listed_and_opens_like_a_dump_after_a_restart(tmp_path: 
         dump = session.wait("finished")["dump"]
         assert dump
         first.stop()
-    with running_server(tmp_path / "workspace") as second, Person(second.url) as person:
+    with serve() as second, Person(second.url) as person:
         assert dump in [each["name"] for each in person.get("/dumps")]
         opened = person.open(dump)
         assert [each["name"] for each in opened.graphs()] == [GRAPH]

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from calling import calling
-from running import RunningServer, running_server
+from running import RunningServer, kept_ports, running_server
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -92,9 +92,9 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 
 
 def test_the_next_server_starts_after_an_orderly_end_and_after_a_kill(tmp_path: Path) -> None:
-    with running_server(tmp_path / "w") as first:
+    ports = kept_ports()
+    with running_server(tmp_path / "w", *ports) as first:
         assert first.debugger
-        ports = ("--port", first.url.rpartition(":")[2], "--debugger-port", first.debugger.rpartition(":")[2])
         with calling(first.debugger) as caller:
             caller.one("SendMetadata", HELLO)
             first.kill()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from mindspore_stage import PATIENCE_S, VERSIONS, Run, attached, name_of_job, python_of, rings
+from ports import kept_port
 from running import running_server
 from training_process import Outcome
 
@@ -75,12 +76,11 @@ def test_a_server_that_is_killed_takes_nothing_with_it(tmp_path: Path, version: 
 
 @pytest.mark.long
 def test_a_server_that_comes_later_gets_the_training_and_its_watchpoints(tmp_path: Path, version: str) -> None:
-    with running_server(tmp_path / "first") as server:
-        port = str(server.debugger).rpartition(":")[2]
+    port = str(kept_port())
     options = ("--host", "127.0.0.1", "--port", port, *debugged("late"))
     with Run(version, "--steps", "1000000", "--stop-at", "3", folder=tmp_path, options=options) as run:
         run.until("step 3")
-        with running_server(tmp_path / "second", "--debugger-port", port) as server:
+        with running_server(tmp_path / "workspace", "--debugger-port", port) as server:
             run.go_on()
             with attached(server, "late") as session:
                 session.pause().wait(PATIENCE_S)

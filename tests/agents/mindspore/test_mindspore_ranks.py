@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from mindspore_stage import NOT_INHERITED, PATIENCE_S, VERSIONS, address, attached, name_of_job, python_of, rings
+from ports import kept_port
 from training_process import TrainingProcess
 
 from tensight.sessions.records import State
@@ -53,9 +53,7 @@ class Ranks(TrainingProcess):
     ) -> None:
         python = python_of(version)
         self._logs = folder / "logs"
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = found.getsockname()[1]
+        self.port = kept_port()
         ports = ("--master_addr=127.0.0.1", f"--master_port={self.port}")
         amounts = ("--worker_num=2", "--local_worker_num=2", "--join=True", f"--log_dir={self._logs}")
         started = ("msrun", *amounts, *ports, str(SCRIPT), *arguments)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from agent_stage import until
 from forked import PYTORCH, popen
+from ports import kept_port
 from running import RunningServer, running_server
 
 import tensight
@@ -130,14 +131,13 @@ def test_two_ranks_are_one_session_and_stop_together(torch_server: RunningServer
 
 @pytest.mark.long
 def test_a_server_that_comes_while_ranks_train_gets_all_of_them(tmp_path: Path) -> None:
-    with running_server(tmp_path / "first") as server:
-        port = str(server.debugger).rpartition(":")[2]
+    port = str(kept_port())
     with two_ranks(tmp_path, port, "at once") as ranks:
         for rank in ranks:
             assert rank.stdout
             assert rank.stdout.readline() == "trains\n"
         with (
-            running_server(tmp_path / "second", "--debugger-port", port) as server,
+            running_server(tmp_path / "workspace", "--debugger-port", port) as server,
             tensight.connect(server.url) as connection,
         ):
             session = connection.wait_for_session(PATIENCE_S, name="ranks")
