@@ -65,3 +65,20 @@ def test_a_server_that_ended_before_its_collection_hinders_no_later_one(monkeypa
     asyncio.run(close())
     monkeypatch.setattr(garbage, "DELAY_S", 0.01)
     asyncio.run(close_and_wait())
+
+
+def test_a_collection_that_falls_due_while_the_server_ends_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "DELAY_S", 0.0)
+    errors: list[dict[str, Any]] = []
+
+    async def end() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: errors.append(context))
+        CycleCollector().collect_soon()
+        await loop.shutdown_default_executor()
+        due = loop.create_future()
+        loop.call_later(0.001, due.set_result, None)
+        await due
+
+    asyncio.run(end())
+    assert errors == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from contextlib import suppress
 
 DELAY_S = 5.0
 """From the first call of `CycleCollector.collect_soon` to the collection."""
@@ -28,7 +29,11 @@ class CycleCollector:
         loop = asyncio.get_running_loop()
         if self._loop is not loop or self._due_s < loop.time():
             self._loop, self._due_s = loop, loop.time() + DELAY_S
-            loop.call_at(self._due_s, lambda: loop.run_in_executor(None, self._collect))
+            loop.call_at(self._due_s, self._start, loop)
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(RuntimeError):  # the server ends: its executor accepts nothing more
+            loop.run_in_executor(None, self._collect)
 
     def _collect(self) -> None:
         gc.unfreeze()
