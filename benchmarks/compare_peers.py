@@ -24,12 +24,12 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import compare
 import msprobe_runs
 import torch
 from rewritten import NothingToRewrite
 from torch.utils._debug_mode import DebugMode
 
-import compare
 from tensight.compare.runs import Finding
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "agents" / "pytorch"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import flips
 import torch
 
 from tensight.agents import notices
+from tests.agents.pytorch import flips
 
 
 def main() -> None:

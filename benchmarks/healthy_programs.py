@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from server import started
 
 import tensight
-from server import started
 from tensight.agents.settings import as_variables
 from tensight.client import WaitError
 from tensight.errors import TensightError

@@ -9,9 +9,8 @@ import multiprocessing
 import re
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 import compare
+import torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

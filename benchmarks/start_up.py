@@ -20,10 +20,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "processes"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "server"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from running import running_server
+from tests.server.running import running_server
 
 DUMP = Path(__file__).parents[1] / "tests" / "fixtures" / "sick-2.10.0.tar.xz"
 MOST_ADDED_S = 0.2

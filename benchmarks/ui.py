@@ -31,23 +31,22 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "processes"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "server"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "page"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import httpx
-from browsing import browser_program, chromium, new_page, training, visit
 from large_dumps import ROWS_OF_OPERATOR, write_graph_dump, write_statistics_dump, write_wide_dump
 from playwright.sync_api import expect
-from running import running_server
 
 import tensight
+from tests.page.browsing import browser_program, chromium, new_page, training, visit
+from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from playwright.sync_api import Browser, Page
-    from running import RunningServer
+
+    from tests.server.running import RunningServer
 
 PATIENCE_S = 900.0
 NODES = 100_000

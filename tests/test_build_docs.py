@@ -9,9 +9,10 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 import build_docs
 import build_http_reference
-import pytest
 
 ROOT = Path(__file__).parents[1]
 PLACES = {

@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-import build_page
 import pytest
+
+import build_page
 
 SCRIPT = "export const answer = 42\n" * 100
 # npm as far as building needs it: it notes what it is asked for, and installs or compiles something small.

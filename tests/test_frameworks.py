@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from tests.test_agent_contents import ADAPTERS, FULL
-
 import tensight.agents
 from tensight.frameworks import FRAMEWORKS, name_of
+from tests.test_agent_contents import ADAPTERS, FULL
 
 SHARED = "eager"
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import build_commit
 from tensight.installations import COMMIT_FILE, commit_of, described
 from tensight.version import __version__
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-import build_commit  # noqa: E402 - it lies in the root of the repository
 
 
 def git(folder: Path, *words: str) -> str:

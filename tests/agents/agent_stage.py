@@ -7,18 +7,16 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from numpy_training import Network, NumpyDebugger
-
 from tensight.agents.settings import AgentSettings
 from tensight.errors import TensightError
+from tests.agents.numpy_training import Network, NumpyDebugger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from running import RunningServer
-
     from tensight.client import Server, Session
     from tensight.sessions.records import SessionRecord
+    from tests.server.running import RunningServer
 
 PATIENCE_S = 30.0
 

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_stage import Scene, session_named, settings_for
-from running import RunningServer, running_server
 
 import tensight
+from tests.agents.agent_stage import Scene, session_named, settings_for
+from tests.server.running import RunningServer, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from mindspore_messages import CALLS, messages
 
 from tensight.wire.debugger_pb2 import EventReply
+from tests.standin.mindspore_messages import CALLS, messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_stage import until
-from numpy_training import FORWARD, GRADIENTS, LOSS, SPLIT, WEIGHTS
 
 from tensight.agents.agent import Terminated
 from tensight.sessions.records import State
+from tests.agents.agent_stage import until
+from tests.agents.numpy_training import FORWARD, GRADIENTS, LOSS, SPLIT, WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent_stage import Scene
-
     from tensight.client import Session
+    from tests.agents.agent_stage import Scene
 
 Debug = Callable[..., "tuple[Scene, Session]"] if TYPE_CHECKING else object
 

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
-from agent_stage import Scene, session_named, settings_for, until
-from numpy_training import FORWARD, WEIGHTS
-from old_debug_server import OldServer
-from ports import kept_port
-from running import kept_ports, running_server
 
 import tensight
 from tensight import wire
 from tensight.agents.agent import Terminated
 from tensight.sessions.records import State
 from tensight.wire.debugger_pb2 import EventReply, SetCMD, TensorProto, WatchCondition, WatchNode
+from tests.agents.agent_stage import Scene, session_named, settings_for, until
+from tests.agents.numpy_training import FORWARD, WEIGHTS
+from tests.agents.old_debug_server import OldServer
+from tests.processes.ports import kept_port
+from tests.server.running import kept_ports, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 MANY = 1_000_000_000
 

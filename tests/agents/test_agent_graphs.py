@@ -5,9 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
-import numpy_training
 import pytest
-from numpy_training import FORWARD, GRADIENTS, LOSS, MOMENTS, SPLIT, WEIGHTS, Network
 
 from tensight.agents.graph_messages import (
     MOST_FILE_BYTES,
@@ -22,15 +20,16 @@ from tensight.agents.program import Program, StackFrame, TracedNode
 from tensight.graph import OutputSlot, optimizer_states, trainable_weights
 from tensight.graph.parsing import parse_graph_proto
 from tensight.wire.debugger_pb2 import Chunk
+from tests.agents import numpy_training
+from tests.agents.numpy_training import FORWARD, GRADIENTS, LOSS, MOMENTS, SPLIT, WEIGHTS, Network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from agent_stage import Scene
-
     from tensight.client import Session
     from tensight.graph import Graph
+    from tests.agents.agent_stage import Scene
 
 Debug = Callable[..., "tuple[Scene, Session]"] if TYPE_CHECKING else object
 

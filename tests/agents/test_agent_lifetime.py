@@ -12,24 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from agent_stage import Scene, ended_session, session_named
-from numpy_training import FORWARD, WEIGHTS, Network, NumpyDebugger
-from running import running_server
 
 from tensight.agents.program import Program
 from tensight.agents.settings import AgentSettings
 from tensight.sessions.records import State
+from tests.agents.agent_stage import Scene, ended_session, session_named
+from tests.agents.numpy_training import FORWARD, WEIGHTS, Network, NumpyDebugger
+from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from running import RunningServer
-
     from tensight.client import Server, Session
+    from tests.server.running import RunningServer
 
 Debug = Callable[..., "tuple[Scene, Session]"] if TYPE_CHECKING else object
 
-HERE = Path(__file__).parent
 
 HEAVY = (
     *("pydantic", "pyarrow", "rich", "typer", "fastapi", "duckdb", "torch", "uvicorn", "structlog", "httpx"),
@@ -51,7 +49,7 @@ class Script:
             text=True,
             env={
                 **os.environ,
-                "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
+                "PYTHONPATH": os.pathsep.join(sys.path),
                 "TENSIGHT_DEBUGGER_HOST": host,
                 "TENSIGHT_DEBUGGER_PORT": port,
                 **environment,
@@ -82,7 +80,7 @@ def run() -> Iterator[Callable[..., Script]]:
 
 BEGIN = """
 import os, sys
-from numpy_training import *
+from tests.agents.numpy_training import *
 debugger = NumpyDebugger(Network(), AgentSettings.from_environment(connect_within_s=30.0))
 """
 

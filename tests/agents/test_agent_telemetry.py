@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from agent_stage import until
-from numpy_training import FORWARD, GRADIENTS, LOSS, MOMENTS, WEIGHTS, Network
 
 from tensight.agents.telemetry import EVERY_S
 from tensight.sessions.records import State
 from tensight.tensors import statistics
+from tests.agents.agent_stage import until
+from tests.agents.numpy_training import FORWARD, GRADIENTS, LOSS, MOMENTS, WEIGHTS, Network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent_stage import Scene
-
     from tensight.client import Session
+    from tests.agents.agent_stage import Scene
 
 Debug = Callable[..., "tuple[Scene, Session]"] if TYPE_CHECKING else object
 

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from numpy_training import FORWARD, GRADIENTS, LOSS, MOMENTS, WEIGHTS, Network
 
 from tensight.dumps import open_dump
 from tensight.errors import TensightError
 from tensight.sessions.errors import UnavailableError
+from tests.agents.numpy_training import FORWARD, GRADIENTS, LOSS, MOMENTS, WEIGHTS, Network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from agent_stage import Scene
     from numpy.typing import NDArray
 
     from tensight.client import Session
+    from tests.agents.agent_stage import Scene
 
 Debug = Callable[..., "tuple[Scene, Session]"] if TYPE_CHECKING else object
 

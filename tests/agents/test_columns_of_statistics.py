@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from own_team import OwnTeam
 
 from tensight.agents.columns import MOST_ROWS, NEVER, StatisticsColumns
 from tensight.errors import InputError
 from tensight.tensors import SEGMENT_ELEMENTS, TensorStatistics, native, statistics
+from tests.agents.own_team import OwnTeam
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

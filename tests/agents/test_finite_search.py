@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from own_team import OwnTeam
 
 from tensight.agents.finite import FiniteSearch
 from tensight.tensors import native
+from tests.agents.own_team import OwnTeam
 
 EXTENSIONS = [np.dtype(getattr(ml_dtypes, name)) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")]
 DTYPES = [*map(np.dtype, ("f2", "f4", "f8", "c8", "c16", ">f4")), *EXTENSIONS]

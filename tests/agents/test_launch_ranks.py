@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_stage import until
-from running import running_server
 
 import tensight
 from tensight.sessions.records import State
+from tests.agents.agent_stage import until
+from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from agent_stage import PATIENCE_S, Scene, session_named, settings_for
-from numpy_training import FORWARD, GRADIENTS, LOSS, MOMENTS, SPLIT, WEIGHTS, Network
-from running import running_server
 
 import tensight
 from tensight.agents.commands import Order
@@ -20,15 +17,17 @@ from tensight.errors import TensightError
 from tensight.graph import OutputSlot
 from tensight.sessions.errors import StateError
 from tensight.sessions.records import State
+from tests.agents.agent_stage import PATIENCE_S, Scene, session_named, settings_for
+from tests.agents.numpy_training import FORWARD, GRADIENTS, LOSS, MOMENTS, SPLIT, WEIGHTS, Network
+from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from running import RunningServer
-
     from tensight.agents.program import Role
     from tensight.client import Server, Session
+    from tests.server.running import RunningServer
 
     Walk = Callable[..., tuple[Scene, Session]]
 

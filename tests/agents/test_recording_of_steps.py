@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from numpy_training import FORWARD, LOSS, MOMENTS, ArrayReader, Network
 
 from tensight.agents.columns import StatisticsColumns
 from tensight.agents.notices import LOGGER
@@ -27,6 +26,7 @@ from tensight.dumps import open_dump, read_tensor
 from tensight.graph import OutputSlot
 from tensight.tensors import statistics
 from tensight.wire import data_type_of
+from tests.agents.numpy_training import FORWARD, LOSS, MOMENTS, ArrayReader, Network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,20 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_stage import PATIENCE_S, until
 from tqdm import tqdm
-from training_process import TrainingProcess
 
 from tensight.agents import notices
+from tests.agents.agent_stage import PATIENCE_S, until
+from tests.agents.training_process import TrainingProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from running import RunningServer
-
     from tensight.client import Server, Session
-
-HERE = Path(__file__).parent
+    from tests.server.running import RunningServer
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +108,7 @@ def test_a_level_that_the_script_has_chosen_stays(logger: logging.Logger, level:
 
 
 SICK = """
-from numpy_training import *
+from tests.agents.numpy_training import *
 debugger = NumpyDebugger(Network(nan_at=3), AgentSettings.from_environment(connect_within_s=30.0))
 debugger.attach()
 debugger.train(5)
@@ -126,7 +123,7 @@ def test_a_person_at_the_terminal_reads_where_the_training_can_be_watched_why_it
     (tmp_path / f"sick{quiet}.py").write_text(SICK)
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
+        "PYTHONPATH": os.pathsep.join(sys.path),
         "TENSIGHT_DEBUGGER_HOST": host,
         "TENSIGHT_DEBUGGER_PORT": port,
         "TENSIGHT_RECOMMENDED": "1",

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from forked import PYTORCH, Imports
-from running import RunningServer, kept_ports, running_server
-from training_process import Outcome, TrainingProcess
 
 import tensight
 from tensight.errors import TensightError
 from tensight.sessions.records import State
+from tests.agents.training_process import Outcome, TrainingProcess
+from tests.processes.forked import PYTORCH, Imports
+from tests.server.running import RunningServer, kept_ports, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

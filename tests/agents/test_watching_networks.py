@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_watching_steps import Process, found
 
 from tensight.agents.program import Program, Role, TracedNode
 from tensight.agents.slots import Need
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import DT_TENSOR
+from tests.agents.test_watching_steps import Process, found
 
 GRADIENT = "Gradients/Default/{}/weight/AccumulateGrad-op0"
 

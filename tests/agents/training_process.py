@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from forked import popen
+from tests.processes.forked import popen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from forked import Imports
     from typing_extensions import Self
+
+    from tests.processes.forked import Imports
 
 
 ORDINARY = re.compile(

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dump_writer import DumpWriter, GraphWriter
 
 from tensight.analysis import Analysis, check
 from tensight.errors import InputError
 from tensight.watchpoints import Selector, Watchpoint, parse_check, recommended_watchpoints
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
 
 Analyse = Callable[..., Analysis]
 DUMPS = ("sick-2.0.0", "sick-2.10.0")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dump_writer import DumpWriter, GraphWriter
 
 from tensight.analysis import Analysis, Anomaly, origins
 from tensight.analysis.collectives import across_ranks
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
 
 Analyse = Callable[..., Analysis]
 FINE = (1.0, 2.0)

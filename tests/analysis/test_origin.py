@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dump_writer import DumpWriter, GraphWriter
 
 from tensight.analysis import Analysis, Anomaly, InputState, origins
 from tensight.analysis.consequences import Effect
 from tensight.analysis.origin import KINDS
 from tensight.errors import InputError
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
 
 Analyse = Callable[..., Analysis]
 DUMPS = ("sick-2.0.0", "sick-2.10.0")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,7 @@ from tensight.analysis.recorded_statistics import BOUNDED, MEASURES, recorded_st
 from tensight.dumps import StatisticRow
 from tensight.tensors import statistics
 from tensight.watchpoints import Selector, Status, Watchpoint, evaluate, parse_check, recommended_watchpoints
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "dumps"))
-from statistics_writer import COUNTS, DEFAULT, EVERYTHING, OLD, record, record_dump, values_of
+from tests.dumps.statistics_writer import COUNTS, DEFAULT, EVERYTHING, OLD, record, record_dump, values_of
 
 Analyse = Callable[..., Analysis]
 Copy = Callable[[str], Path]

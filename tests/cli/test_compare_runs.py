@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from two_runs import make_network, record
+
+from tests.compare.two_runs import make_network, record
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import RunningServer, running_server
 
 import tensight
 from tensight.cli.demo import Scenario
 from tensight.sessions.records import State
+from tests.server.running import RunningServer, running_server
 
 SCENARIOS = Path(tensight.__file__).parent / "scenarios"
 PATIENCE_S = 60.0

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from numpy_training import FORWARD, WEIGHTS
-from test_recording_of_steps import RecordedTraining
 
 from tensight.agents.reader import Framework
 from tensight.dumps import open_dump
 from tensight.errors import InputError
+from tests.agents.numpy_training import FORWARD, WEIGHTS
+from tests.agents.test_recording_of_steps import RecordedTraining
 
 Run = Callable[..., Any]
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import httpx
 import pytest
-from calling import calling
-from process_end import ProcessEnd
-from running import running_server
 
 from tensight.wire.debugger_pb2 import Metadata
+from tests.processes.process_end import ProcessEnd
+from tests.server.calling import calling
+from tests.server.running import running_server
 
 HELLO = Metadata(device_name=b"7:0", ms_version=b"2.0.0", backend=b"GPU", graph_num=1).SerializeToString()
 WITHIN_S = 10.0

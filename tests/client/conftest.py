@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from running import running_server
 
 import tensight
 from tensight.client import Server, Session
+from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 SICK = "sick-2.10.0"
 

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from agent_stage import PATIENCE_S, Scene, settings_for
-from numpy_training import FORWARD, LOSS, WEIGHTS
-from running import running_server
 
 import tensight
 from tensight.client import Server, Session, WaitError
 from tensight.errors import InputError
 from tensight.sessions.errors import StateError
 from tensight.sessions.records import State
+from tests.agents.agent_stage import PATIENCE_S, Scene, settings_for
+from tests.agents.numpy_training import FORWARD, LOSS, WEIGHTS
+from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "drive-from-python.md"
 

@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import trustme
-from proxy import Proxy
-from running import running_server
 
 import tensight
 from tensight.client import AccessError, ServerError, UnreachableError, connection, download
 from tensight.errors import InputError, TensightError
+from tests.server.running import running_server
+from tests.standin.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from running import RunningServer
-
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 WEIGHT = "network.fc2.weight"
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from running import running_server
-from training import Training
 
 import tensight
 from tensight.client import Server, Session, WaitError
 from tensight.sessions.errors import StateError
 from tensight.sessions.records import State
+from tests.server.running import running_server
+from tests.standin.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 devices = itertools.count(10)
 WEIGHT = "fc1.weight"

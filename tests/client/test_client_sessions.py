@@ -11,20 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from running import running_server
-from test_recording_of_steps import RecordedTraining
 
 import tensight
 from tensight.agents.reader import Framework
 from tensight.sessions.errors import LimitError, NotFoundError, StateError
 from tensight.sessions.records import State
+from tests.agents.test_recording_of_steps import RecordedTraining
+from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from running import RunningServer
-
     from tensight.client import Server
+    from tests.server.running import RunningServer
 
 SICK = "sick-2.10.0"
 PATIENCE_S = 60.0

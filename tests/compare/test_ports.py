@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from mindspore_stage import python_of
 from torch import nn
 
 import tensight.torch
@@ -18,6 +17,7 @@ from tensight.compare import Verdict
 from tensight.compare.runs import Finding, compare_runs
 from tensight.compare.runs.words import notes, sentence
 from tensight.dumps import open_dump
+from tests.agents.mindspore.mindspore_stage import python_of
 
 pytestmark = pytest.mark.long
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from two_runs import STEPS, Network, adam, make_network, mean_loss, record
 
 from tensight.compare import Verdict
 from tensight.compare.runs import Finding, Rule, Tolerance, compare_runs
 from tensight.compare.runs.measures import compare_values, in_layout
 from tensight.compare.runs.words import notes, sentence
+from tests.compare.two_runs import STEPS, Network, adam, make_network, mean_loss, record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,11 +17,10 @@ import tensight.debugger
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))  # the recorder's modules also run without pytest, in the original's environment
 
+from compare import differences  # noqa: E402
 from plan import REAL, plan  # noqa: E402
 from recording import Recorder  # noqa: E402
 from synthetic import build  # noqa: E402
-
-from compare import differences  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable

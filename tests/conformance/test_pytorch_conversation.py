@@ -12,7 +12,8 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from pytorch_conversation import TensightPerson, converse  # noqa: E402
-from running import running_server  # noqa: E402
+
+from tests.server.running import running_server  # noqa: E402
 
 
 @pytest.mark.long

@@ -10,10 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "processes"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "server"))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from running import running_server
+from tests.server.running import running_server
 
 
 def main() -> int:

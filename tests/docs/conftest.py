@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from forking_interpreter import forking_interpreter
-from walk import SCRIPTS, Walk
+
+from tests.docs.walk import SCRIPTS, Walk
+from tests.processes.forking_interpreter import forking_interpreter
 
 Follow = Callable[..., Walk]
 WITHIN_S = 1500

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from blocks import ROOT
-from mindspore_stage import python_of
+from tests.agents.mindspore.mindspore_stage import python_of
+from tests.docs.blocks import ROOT
 
 if TYPE_CHECKING:
-    from walk import Walk
+    from tests.docs.walk import Walk
 
 A_TRAINING = """
 import tensight

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from blocks import ROOT, blocks_of
+from tests.docs.blocks import ROOT, blocks_of
 
 FOLDERS = ("how-to", "tutorials", "concepts")
 

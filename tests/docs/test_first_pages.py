@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from blocks import ROOT, Block
-from forking_interpreter import forking_interpreter
-from readers import A_MINDSPORE_TRAINING, A_TRAINING, use_mindspore, write_lenet
-from walk import SCRIPTS
+
+from tests.docs.blocks import ROOT, Block
+from tests.docs.readers import A_MINDSPORE_TRAINING, A_TRAINING, use_mindspore, write_lenet
+from tests.docs.walk import SCRIPTS
+from tests.processes.forking_interpreter import forking_interpreter
 
 if TYPE_CHECKING:
     from conftest import Follow

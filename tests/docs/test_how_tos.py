@@ -7,8 +7,10 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from blocks import ROOT
-from readers import (
+
+from tensight.watchpoints import condition, recommended_watchpoints
+from tests.docs.blocks import ROOT
+from tests.docs.readers import (
     A_CONFIGURATION_OF_MINDSPORE_INSIGHT,
     A_SEARCHED_TRAINING,
     A_TRAINING_OF_MINDSPORE_INSIGHT,
@@ -17,8 +19,6 @@ from readers import (
     use_mindspore,
     write_lenet,
 )
-
-from tensight.watchpoints import condition, recommended_watchpoints
 
 if TYPE_CHECKING:
     from pathlib import Path

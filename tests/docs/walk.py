@@ -13,13 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blocks import Block, blocks_of
 from jupyter_client.manager import KernelManager
-from ports import kept_port
 
 import tensight
 from tensight.errors import TensightError
 from tensight.sessions.records import State
+from tests.docs.blocks import Block, blocks_of
+from tests.processes.ports import kept_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 import struct
 
-import ascend_writer as device
 import ml_dtypes
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from tensight.dumps import ascend
 from tensight.dumps.ascend import read_dump_data, read_slot, read_slot_segments
 from tensight.dumps.ascend_names import AscendName, parse_ascend_name
 from tensight.errors import InputError, TensightError, TensorFileError
+from tests.dumps import ascend_writer as device
 
 
 def counted(shape, dtype=np.float32):

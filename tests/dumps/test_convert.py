@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import ascend_writer as device
 import ml_dtypes
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from tensight.dumps import open_dump, read_tensor
 from tensight.dumps.convert import ConversionFailure, ConversionReport, convert_dump, convert_in_place
 from tensight.errors import DumpError, InputError
+from tests.dumps import ascend_writer as device
 
 CONV = "Conv2D.Default_network_conv1_Conv2D-op77.3.7.1630000000000000"
 IMAGES = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5).astype(np.float16)

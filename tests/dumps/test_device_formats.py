@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 
-import ascend_writer as device
 import ml_dtypes
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from tensight.dumps.device_formats import DECODABLE_FORMATS, decode, decode_blocks, host_layout
 from tensight.errors import InputError
+from tests.dumps import ascend_writer as device
 
 FOUR_AXES = [(1, 1, 1, 1), (2, 3, 4, 5), (17, 33, 1, 3), (16, 16, 2, 2), (5, 40, 3, 1)]
 FIVE_AXES = [(1, 1, 1, 1, 1), (2, 3, 2, 4, 5), (17, 33, 2, 1, 3), (16, 16, 3, 2, 2)]

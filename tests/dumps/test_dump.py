@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from dump_writer import DumpWriter, GraphWriter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tensight.dumps import Dump, TensorFile, open_dump, read_tensor, tensor_header
 from tensight.dumps.names import joined
 from tensight.errors import DumpError, InputError
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from dump_writer import DumpWriter, GraphWriter
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tensight.dumps import TensorFile, open_dump
 from tensight.dumps.execution import parse_history, parse_order, usable_history
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

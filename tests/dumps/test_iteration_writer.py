@@ -9,11 +9,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from dump_writer import GraphWriter, part
 
 from tensight.dumps import open_dump, read_tensor
 from tensight.dumps.recorder import DumpRecorder, RankRecorder
 from tensight.graph import Graph
+from tests.dumps.dump_writer import GraphWriter, part
 
 RELU = "Default/network/ReLU-op2"
 LONG = f"Default/network/{'Long' * 60}-op1"

@@ -6,10 +6,10 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from dump_writer import DumpWriter, GraphWriter
 
 from tensight.dumps import open_dump, read_tensor
 from tensight.errors import DumpError
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-import ascend_writer as device
 import numpy as np
 import pytest
-from dump_writer import DumpWriter, GraphWriter, npy_bytes
 
 from tensight.dumps import Dump, open_dump, read_segments, read_tensor, tensor_header
+from tests.dumps import ascend_writer as device
+from tests.dumps.dump_writer import DumpWriter, GraphWriter, npy_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path

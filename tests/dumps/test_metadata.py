@@ -6,13 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dump_writer import DumpWriter, GraphWriter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tensight.dumps import Device, DumpMetadata, open_dump
 from tensight.dumps.metadata import read_devices, read_metadata
 from tensight.dumps.storage import open_storage
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

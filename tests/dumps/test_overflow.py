@@ -4,9 +4,6 @@ import json
 import struct
 
 import pytest
-from ascend_writer import newer_overflow_block as newer_block
-from ascend_writer import older_overflow_block as older_block
-from ascend_writer import overflow_file as opdebug
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +20,9 @@ from tensight.dumps.overflow import (
 from tensight.dumps.rank_folders import RankFolder, TensorFolders
 from tensight.dumps.storage import LocalStorage
 from tensight.errors import Problem, TensightError, TensorFileError
+from tests.dumps.ascend_writer import newer_overflow_block as newer_block
+from tests.dumps.ascend_writer import older_overflow_block as older_block
+from tests.dumps.ascend_writer import overflow_file as opdebug
 
 NAME = "Opdebug.Node_OpDebug.3.7.1630000000000000"
 PARSED_NAME = AscendName("Opdebug", "Node_OpDebug", 3, 7, 1630000000000000)

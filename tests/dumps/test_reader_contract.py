@@ -15,13 +15,8 @@ from itertools import compress, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import ascend_writer as device
 import numpy as np
 import pytest
-from dump_writer import DumpWriter, GraphWriter
-from statistics_writer import DEFAULT, OLD, record_dump
-from test_recorder import keep, network, receive, recorder
-from test_trace_files import written as write_trace
 
 from tensight.dumps import CONSTANTS, Dump, open_dump, read_tensor, tensor_header
 from tensight.dumps.execution import UNMATCHED
@@ -31,6 +26,11 @@ from tensight.dumps.reader import RankReader, identity_of
 from tensight.dumps.storage import open_storage
 from tensight.errors import DumpError, TensorFileError
 from tensight.graph import TensorAddress
+from tests.dumps import ascend_writer as device
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
+from tests.dumps.statistics_writer import DEFAULT, OLD, record_dump
+from tests.dumps.test_recorder import keep, network, receive, recorder
+from tests.dumps.test_trace_files import written as write_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 import pytest
-from dump_writer import npy_bytes
 
 from tensight.dumps import TensorFile, read_segments, read_tensor, tensor_header
 from tensight.errors import TensorFileError
+from tests.dumps.dump_writer import npy_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,13 +179,13 @@ def test_memory_stays_bounded_whatever_the_size_of_the_file(tmp_path: Path) -> N
         file.truncate(128 + 4 * 134217728)
     script = (
         "import resource, sys\n"
-        "from test_reading import tensor_at\n"
+        "from tests.dumps.test_reading import tensor_at\n"
         "from tensight.dumps import read_segments\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "total = sum(float(segment.sum()) for segment in read_segments(tensor_at(sys.argv[1]), 2**20))\n"
         "print(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(
         [sys.executable, "-c", script, str(path)], env=environment, capture_output=True, text=True, check=True
     )

@@ -6,12 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
-from dump_writer import DumpWriter, GraphWriter
-from statistics_writer import DEFAULT, FIXED, OLD, record_dump
 
 from tensight.dumps import open_dump, read_tensor, tensor_header
 from tensight.dumps import rank_index as rank_index_module
 from tensight.errors import TensorFileError
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
+from tests.dumps.statistics_writer import DEFAULT, FIXED, OLD, record_dump
 
 if TYPE_CHECKING:
     from collections.abc import Callable

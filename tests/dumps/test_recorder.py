@@ -9,13 +9,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from dump_writer import GraphWriter, part
 
 from tensight.dumps import CONSTANTS, Device, open_dump, read_tensor
 from tensight.dumps.recorder import DumpRecorder, RankRecorder, RecordedRow
 from tensight.errors import GraphError
 from tensight.graph import Graph, TensorAddress
 from tensight.graph.protobuf_fields import length_delimited_fields
+from tests.dumps.dump_writer import GraphWriter, part
 
 SCOPE = "Default/network/conv1-Conv2d"
 MODEL_GRAPH = 4

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from graphs import INTEGER, graph, operator, parameter
-
 from tensight.graph.fingerprint import fingerprint
+from tests.graph.graphs import INTEGER, graph, operator, parameter
 
 MANY = 25_000
 

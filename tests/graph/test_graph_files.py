@@ -5,7 +5,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from graphs import names, parsed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from tensight.graph import (
     parse_graph_proto,
 )
 from tensight.graph import ms_graph_pb2 as pb
+from tests.graph.graphs import names, parsed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,11 +3,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from graphs import constant, graph, index, names, operator, parameter
 
 from tensight.errors import InputError
 from tensight.graph import Edge, EdgeKind, Graph, Node
 from tensight.graph import ms_graph_pb2 as pb
+from tests.graph.graphs import constant, graph, index, names, operator, parameter
 
 
 def chain() -> Graph:

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from graphs import INTEGER, constant, graph, names, operator, parameter
 
 from tensight.graph import (
     Graph,
@@ -17,6 +16,7 @@ from tensight.graph import (
     trainable_weights,
 )
 from tensight.graph.optimizers import OPTIMIZER_SIGNATURES
+from tests.graph.graphs import INTEGER, constant, graph, names, operator, parameter
 
 if TYPE_CHECKING:
     from pathlib import Path

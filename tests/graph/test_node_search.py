@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from graphs import graph, names, operator, parameter
 
 from tensight.errors import InputError
 from tensight.graph import Graph, Node, search
+from tests.graph.graphs import graph, names, operator, parameter
 
 
 def network() -> Graph:

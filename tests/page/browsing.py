@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from forked import PYTORCH, popen
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
-from running import RunningServer
 
 import tensight
 from tensight.client import WaitError
+from tests.processes.forked import PYTORCH, popen
+from tests.server.running import RunningServer
 
 SCENARIOS = Path(tensight.__file__).parent / "scenarios"
 TRANSFORMER = Path(__file__).with_name("transformer.py")

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browsing import ATTACH_WITHIN_S, SMALL, TRANSFORMER, chromium, new_page, training
 from playwright.sync_api import Error, Page
-from running import running_server
 
 import tensight
+from tests.page.browsing import ATTACH_WITHIN_S, SMALL, TRANSFORMER, chromium, new_page, training
+from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from playwright.sync_api import Browser
-    from running import RunningServer
 
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 SICK = "sick-2.10.0"
 PICTURES = Path(__file__).parents[2] / "build" / "page-failures"

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import LARGE, SMALL
 from playwright.sync_api import Locator, Page, expect
+
+from tests.page.browsing import LARGE, SMALL
 
 AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
 SERIOUS = ("serious", "critical")

@@ -16,16 +16,15 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "server"), str(HERE.parent / "processes")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
-from browsing import LARGE, SMALL, chromium, new_page, training, visit  # noqa: E402 - beside this file
 from playwright.sync_api import Browser, Page, expect  # noqa: E402
-from running import RunningServer, running_server  # noqa: E402
 
 import tensight  # noqa: E402
+from tests.page.browsing import LARGE, SMALL, chromium, new_page, training, visit  # noqa: E402 - in ROOT
+from tests.server.running import RunningServer, running_server  # noqa: E402
 
-ROOT = HERE.parents[1]
 DUMP = ROOT / "tests" / "fixtures" / "sick-2.10.0.tar.xz"
 WITHIN_S = 120.0
 LOOKS = tuple(product(("en", "zh"), ("light", "dark")))

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from browsing import LARGE, SMALL, training, visit
-from finding import complaints
 from playwright.sync_api import Page, expect
-from running import RunningServer
 
 import tensight
 from tensight.client import Session
+from tests.page.browsing import LARGE, SMALL, training, visit
+from tests.page.finding import complaints
+from tests.server.running import RunningServer
 
 pytestmark = pytest.mark.long
 

@@ -6,15 +6,15 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import visit
-from finding import both_sizes, select_by_search
 from playwright.sync_api import Page, expect
-from transformer import SICK_LAYER
+
+from tests.page.browsing import visit
+from tests.page.finding import both_sizes, select_by_search
+from tests.page.transformer import SICK_LAYER
 
 if TYPE_CHECKING:
-    from running import RunningServer
-
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 pytestmark = both_sizes
 

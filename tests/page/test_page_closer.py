@@ -7,19 +7,19 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import ATTACH_WITHIN_S, visit
 from playwright.sync_api import expect
 
 import tensight
+from tests.page.browsing import ATTACH_WITHIN_S, visit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from playwright.sync_api import Page
-    from running import RunningServer
 
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 pytestmark = pytest.mark.long
 

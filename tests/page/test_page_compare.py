@@ -6,19 +6,20 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import LARGE, visit
-from finding import choose, complaints, documented_keys, listed_keys
 from playwright.sync_api import expect
-from running import running_server
-from two_runs import make_network, record
 
 import tensight
+from tests.compare.two_runs import make_network, record
+from tests.page.browsing import LARGE, visit
+from tests.page.finding import choose, complaints, documented_keys, listed_keys
+from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Locator, Page
-    from running import RunningServer
+
+    from tests.server.running import RunningServer
 
 pytestmark = pytest.mark.long
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import visit
-from finding import both_sizes, control, expect_step
 from playwright.sync_api import Page, expect
-from running import RunningServer
 
 import tensight
+from tests.page.browsing import visit
+from tests.page.finding import both_sizes, control, expect_step
+from tests.server.running import RunningServer
 
 if TYPE_CHECKING:
     from tensight.client import Session

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from browsing import SCENARIOS, training, visit
-from finding import answer_with_yes, cells, choose, complaints, control, expect_step
 from playwright.sync_api import APIResponse, Page, Route, expect
-from running import RunningServer
 
 import tensight
 from tensight.client import Session
+from tests.page.browsing import SCENARIOS, training, visit
+from tests.page.finding import answer_with_yes, cells, choose, complaints, control, expect_step
+from tests.server.running import RunningServer
 
 FAULT = next(
     number

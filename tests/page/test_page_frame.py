@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import training, visit
-from finding import both_sizes, control, documented_keys, expect_step, listed_keys
 from playwright.sync_api import Locator, Page, expect
-from running import RunningServer, running_server
+
+from tests.page.browsing import training, visit
+from tests.page.finding import both_sizes, control, documented_keys, expect_step, listed_keys
+from tests.server.running import RunningServer, running_server
 
 if TYPE_CHECKING:
     from tensight.client import Session

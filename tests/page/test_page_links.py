@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from browsing import training, visit
-from finding import answer_with_yes, choose, control, expect_step, select_by_search
 from playwright.sync_api import Page, Route, expect
-from running import RunningServer, kept_ports, running_server
 
 import tensight
+from tests.page.browsing import training, visit
+from tests.page.finding import answer_with_yes, choose, control, expect_step, select_by_search
+from tests.server.running import RunningServer, kept_ports, running_server
 
 LONGER_THAN_A_GLANCE_MS = 10_000
 NOT_FOUND = r"404 \(Not Found\)"

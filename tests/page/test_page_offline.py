@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import visit
-from finding import answer_with_yes, cells, choose, control, expect_step
 from playwright.sync_api import Page, expect
-from running import RunningServer, running_server
 
 import tensight
 from tensight.client import Server, Session
+from tests.page.browsing import visit
+from tests.page.finding import answer_with_yes, cells, choose, control, expect_step
+from tests.server.running import RunningServer, running_server
 
 RANKS = "two-ranks"
 GRAPHS = "healthy-2.10.0"

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 import pytest
-from browsing import training, visit
-from finding import expect_step
 from playwright.sync_api import expect
-from running import running_server
 from typer.testing import CliRunner
 
 import tensight
 from tensight.cli.app import app
+from tests.page.browsing import training, visit
+from tests.page.finding import expect_step
+from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

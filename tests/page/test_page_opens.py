@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from browsing import visit
 from playwright.sync_api import Page, expect
-from running import RunningServer, running_server
+
+from tests.page.browsing import visit
+from tests.server.running import RunningServer, running_server
 
 PREFIX = "/team/tensight"
 

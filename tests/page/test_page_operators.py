@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_stage import PATIENCE_S, Scene, session_named, settings_for
-from browsing import ATTACH_WITHIN_S, TRANSFORMER, training, visit
-from finding import both_sizes, control, expect_step
-from numpy_training import FORWARD, LOSS, WEIGHTS
 from playwright.sync_api import expect
 
 import tensight
+from tests.agents.agent_stage import PATIENCE_S, Scene, session_named, settings_for
+from tests.agents.numpy_training import FORWARD, LOSS, WEIGHTS
+from tests.page.browsing import ATTACH_WITHIN_S, TRANSFORMER, training, visit
+from tests.page.finding import both_sizes, control, expect_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Page
-    from running import RunningServer
 
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 
 pytestmark = [pytest.mark.long, both_sizes]

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import LARGE, SMALL, visit
-from finding import complaints
 from playwright.sync_api import expect
-from recorded_search import NAME, make_search
-from running import running_server
+
+from tests.page.browsing import LARGE, SMALL, visit
+from tests.page.finding import complaints
+from tests.search.recorded_search import NAME, make_search
+from tests.server.running import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Page
-    from running import RunningServer
+
+    from tests.server.running import RunningServer
 
 pytestmark = pytest.mark.long
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import visit
-from finding import both_sizes, choose
 from playwright.sync_api import Page, expect
-from transformer import HEADS, LENGTH, SICK_LAYER, SICK_SEQUENCE
+
+from tests.page.browsing import visit
+from tests.page.finding import both_sizes, choose
+from tests.page.transformer import HEADS, LENGTH, SICK_LAYER, SICK_SEQUENCE
 
 if TYPE_CHECKING:
-    from running import RunningServer
-
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 pytestmark = [pytest.mark.long, both_sizes]
 

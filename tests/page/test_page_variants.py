@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from browsing import ATTACH_WITHIN_S, TRANSFORMER, training, visit
-from finding import both_sizes, expect_step
 from playwright.sync_api import Locator, Page, expect
-from running import RunningServer
 
 import tensight
 from tensight.client import Session
+from tests.page.browsing import ATTACH_WITHIN_S, TRANSFORMER, training, visit
+from tests.page.finding import both_sizes, expect_step
+from tests.server.running import RunningServer
 
 pytestmark = [pytest.mark.long, both_sizes]
 

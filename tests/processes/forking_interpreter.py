@@ -18,11 +18,11 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fork_server import LARGEST_REQUEST_BYTES, MOST_DESCRIPTORS
-from forked import DEBUG_SERVER, PYTORCH, fork
+from tests.processes.fork_server import LARGEST_REQUEST_BYTES, MOST_DESCRIPTORS
+from tests.processes.forked import DEBUG_SERVER, PYTORCH, fork
 
 if TYPE_CHECKING:
-    from forked import Imports
+    from tests.processes.forked import Imports
 
 _STAND_IN = Path(__file__).with_name("stand_in.py")
 

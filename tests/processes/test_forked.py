@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked import DEBUG_SERVER, PYTORCH, ForkServerError, Imports, popen, run
-from process_end import ProcessEnd
+
+from tests.processes.forked import DEBUG_SERVER, PYTORCH, ForkServerError, Imports, popen, run
+from tests.processes.process_end import ProcessEnd
 
 PATIENCE_S = 180
 NUMPY = Imports(("numpy", "numpy.ma", "numpy.random"), chosen=("OPENBLAS_NUM_THREADS", "PYTHONUNBUFFERED"))
@@ -361,7 +362,7 @@ def test_what_cannot_be_imported_is_said(capfd: pytest.CaptureFixture[str]) -> N
 
 TESTS = """
 import os, signal, sys
-from forked import Imports, popen
+from tests.processes.forked import Imports, popen
 process = popen([sys.executable, "-c", "print(__import__('os').getppid(), flush=True)"], Imports(()))
 process.wait()
 END
@@ -379,7 +380,7 @@ END
     ],
 )
 def test_the_server_ends_with_its_test_process_however_that_ends(end: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     program = TESTS.replace("END", end)
     with subprocess.Popen(code(program), stdout=subprocess.PIPE, text=True, env=environment) as tests:
         assert tests.stdout

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forking_interpreter import forking_interpreter
-from process_end import ProcessEnd
+
+from tests.processes.forking_interpreter import forking_interpreter
+from tests.processes.process_end import ProcessEnd
 
 pytestmark = pytest.mark.long
 

@@ -4,7 +4,8 @@ import socket
 import struct
 
 import pytest
-from ports import kept_port
+
+from tests.processes.ports import kept_port
 
 IP_LOCAL_PORT_RANGE = 51
 """Of linux/in.h, which Python does not name."""

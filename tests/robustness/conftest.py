@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import whole_dump
+
+from tests.robustness import whole_dump
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from damages import FILE_DAMAGES, NPY_HEADERS, NPY_ODD
-from whole_dump import KINDS, file_of, snapshot
 
 from tensight.debugger import DumpAnalyzer, TensorOverflowCondition, Watchpoint
 from tensight.errors import TensightError
+from tests.robustness.damages import FILE_DAMAGES, NPY_HEADERS, NPY_ODD
+from tests.robustness.whole_dump import KINDS, file_of, snapshot
 
 Run = Callable[..., Any]
 NPY_KINDS = ("output", "input", "parameter", "constant", "long name")

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dump_writer import DumpWriter, GraphWriter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
 
 Run = Callable[..., Any]
 

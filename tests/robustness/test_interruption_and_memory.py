@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from damages import NPY_HEADERS
-from dump_writer import DumpWriter, GraphWriter, part
+
+from tests.dumps.dump_writer import DumpWriter, GraphWriter, part
+from tests.robustness.damages import NPY_HEADERS
 
 ROOM_BYTES = 1_500 * 2**20
 """Address space of a process that reads hostile files; a third of it is the interpreter and Arrow."""

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from whole_dump import snapshot
 
 from tensight.analysis import Analysis, store
 from tensight.cache import CACHE_VARIABLE
 from tensight.debugger import DumpAnalyzer
 from tensight.dumps import open_dump
 from tensight.errors import DumpError, TensightError
+from tests.robustness.whole_dump import snapshot
 
 Run = Callable[..., Any]
 CHECK = ("--json", "--recommended", "--watch", "TO", "--watch", "TL(max_gt=1e3)")

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import whole_dump
-from damages import FILE_DAMAGES, NPY_HEADERS, NPY_ODD
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
@@ -19,6 +17,8 @@ from tensight.analysis import Analysis, Anomaly, check, origins
 from tensight.dumps import open_dump
 from tensight.errors import TensightError
 from tensight.watchpoints import recommended_watchpoints
+from tests.robustness import whole_dump
+from tests.robustness.damages import FILE_DAMAGES, NPY_HEADERS, NPY_ODD
 
 pytestmark = pytest.mark.long
 

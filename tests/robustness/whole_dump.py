@@ -8,9 +8,10 @@ import re
 import shutil
 from pathlib import Path
 
-import ascend_writer as device
 import numpy as np
-from dump_writer import npy_bytes
+
+from tests.dumps import ascend_writer as device
+from tests.dumps.dump_writer import npy_bytes
 
 ITERATIONS = (2, 3)
 _KEPT = re.compile(

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_stage import until
-from ports import kept_port
+
+from tests.agents.agent_stage import until
+from tests.processes.ports import kept_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

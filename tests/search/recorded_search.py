@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from forking_interpreter import forking_interpreter
+from tests.processes.forking_interpreter import forking_interpreter
 
 PATIENCE_S = 300.0
 NAME = "tried/search"

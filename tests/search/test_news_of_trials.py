@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from agent_stage import until
 
 from tensight.search.configuration import parse_configuration
 from tensight.search.studies import Study
 from tensight.search.targets import Reading
 from tensight.search.trials import TrialProcess
+from tests.agents.agent_stage import until
 
 SCRIPT = """
 import json, signal, sys

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
-from mindspore_stage import python_of
-from searches import outcome_of, start
+
+from tests.agents.mindspore.mindspore_stage import python_of
+from tests.search.searches import outcome_of, start
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SCRIPT, CONFIGURATION = "lenet_search_mindspore.py", "lenet_search.yaml"

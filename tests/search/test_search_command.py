@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from postgresql import postgresql
-from process_end import ProcessEnd
-from searches import BLOCKED, BLOCKING, CONFIGURATION, PATIENCE_S, outcome_of, prepare, search, start
+
+from tests.processes.process_end import ProcessEnd
+from tests.search.postgresql import postgresql
+from tests.search.searches import BLOCKED, BLOCKING, CONFIGURATION, PATIENCE_S, outcome_of, prepare, search, start
 
 
 def test_the_best_is_found_and_can_be_run_again(tmp_path: Path) -> None:

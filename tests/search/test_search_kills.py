@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_stage import until
-from process_end import ProcessEnd
-from searches import PATIENCE_S, outcome_of, prepare, search, start
+
+from tests.agents.agent_stage import until
+from tests.processes.process_end import ProcessEnd
+from tests.search.searches import PATIENCE_S, outcome_of, prepare, search, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,8 @@ import venv
 from pathlib import Path
 
 import pytest
-from searches import CONFIGURATION, PATIENCE_S, prepare, search
+
+from tests.search.searches import CONFIGURATION, PATIENCE_S, prepare, search
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "curves"
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import optuna
 import pytest
-from agent_stage import until
-from searches import BLOCKED, BLOCKING, outcome_of, prepare, start
 
 from tensight.search.attributes import COMBINATION, HALF_LOSS, NOWHERE, STEPS, WORKER
 from tensight.search.configuration import parse_configuration
 from tensight.search.studies import GRACE_S, Outcome, Study, Suggestion
+from tests.agents.agent_stage import until
+from tests.search.searches import BLOCKED, BLOCKING, outcome_of, prepare, start
 
 RANDOM = """
 command: train.py {x}

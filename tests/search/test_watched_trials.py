@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import searches
-from forking_interpreter import forking_interpreter
-from searches import prepare
 
 from tensight.dumps import open_dump, read_tensor
+from tests.processes.forking_interpreter import forking_interpreter
+from tests.search import searches
+from tests.search.searches import prepare
 
 TRAINING = """
 import itertools, sys, time

@@ -6,15 +6,16 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attached import Attached, devices
-from person import Person
-from running import running_server
-from training import Training
+
+from tests.server.running import running_server
+from tests.standin.attached import Attached, devices
+from tests.standin.person import Person
+from tests.standin.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 _TRAININGS = pytest.StashKey[list[Training]]()
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from forked import DEBUG_SERVER, Imports, popen
-from ports import kept_port
+from tests.processes.forked import DEBUG_SERVER, Imports, popen
+from tests.processes.ports import kept_port
 
 START_WITHIN_S = 60
 END_WITHIN_S = 30

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from serving import WITHIN_S, Served, served
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
 from tensight.errors import InputError
 from tensight.server.http_settings import HttpSettings
+from tests.server.serving import WITHIN_S, Served, served
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,10 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
-from calling import calling, refused
-from running import StartFailedError, running_server
 
 from tensight.wire.debugger_pb2 import Metadata
+from tests.server.calling import calling, refused
+from tests.server.running import StartFailedError, running_server
 
 HELLO = Metadata(device_name=b"0:0", ms_version=b"2.0.0", graph_num=1).SerializeToString()
 

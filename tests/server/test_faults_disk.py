@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from mindspore_client import EXIT_GAVE_UP
-from mindspore_network import replay
-from nodes import CONV, DENSE, RELU, address
-from person import Person
-from running import RunningServer, running_server
-from training import Training
+
+from tests.server.running import RunningServer, running_server
+from tests.standin.mindspore_client import EXIT_GAVE_UP
+from tests.standin.mindspore_network import replay
+from tests.standin.nodes import CONV, DENSE, RELU, address
+from tests.standin.person import Person
+from tests.standin.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from attached import devices
-from mindspore_network import BigTensor, replay
-from nodes import CONV, DENSE, address
-from proxy import Proxy
-from training import Training
+
+from tests.standin.attached import devices
+from tests.standin.mindspore_network import BigTensor, replay
+from tests.standin.nodes import CONV, DENSE, address
+from tests.standin.proxy import Proxy
+from tests.standin.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from person import Inspection, Person
-    from running import RunningServer
+    from tests.server.running import RunningServer
+    from tests.standin.person import Inspection, Person
 
 
 @pytest.fixture

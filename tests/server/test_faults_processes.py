@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from attached import devices
-from nodes import CONV, RELU, address
-from person import Inspection, Person
-from running import running_server
-from training import Training
+
+from tests.server.running import running_server
+from tests.standin.attached import devices
+from tests.standin.nodes import CONV, RELU, address
+from tests.standin.person import Inspection, Person
+from tests.standin.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 # Three missed heartbeats of five seconds, or a connection that did not come back for half a minute.
 NOTICED_WITHIN_S = 60.0

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import httpx
 import numpy as np
 import pytest
-from mindspore_client import EXIT_GAVE_UP
-from mindspore_network import BigTensor, replay
-from nodes import CONV, DENSE, GRAPH, address
-from person import Inspection, Person
-from running import RunningServer, kept_ports, running_server
-from training import Training
+
+from tests.server.running import RunningServer, kept_ports, running_server
+from tests.standin.mindspore_client import EXIT_GAVE_UP
+from tests.standin.mindspore_network import BigTensor, replay
+from tests.standin.nodes import CONV, DENSE, GRAPH, address
+from tests.standin.person import Inspection, Person
+from tests.standin.training import Training
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,12 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
-from calling import SINGLE, STREAMED, Caller, calling, refused
-from running import RunningServer, running_server
 
 from tensight.wire import MAX_MESSAGE_BYTES
 from tensight.wire.debugger_pb2 import Chunk, EventReply, Heartbeat, Metadata, TensorProto
 from tensight.wire.telemetry_pb2 import PollReply, Receipt
+from tests.server.calling import SINGLE, STREAMED, Caller, calling, refused
+from tests.server.running import RunningServer, running_server
 
 NO_MESSAGE = b"\xff" * 20
 

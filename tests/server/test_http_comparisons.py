@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pytest
 import torch
-from serving import Served, opened, served
-from two_runs import make_network, record
 
 from tensight.compare import Verdict
 from tensight.compare.runs import Finding
 from tensight.compare.runs.steps import Phase
 from tensight.sessions.records import RankComparison
 from tensight.sessions.records.comparing import ComparedPhase, ComparisonVerdict
+from tests.compare.two_runs import make_network, record
+from tests.server.serving import Served, opened, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

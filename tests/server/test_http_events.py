@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from serving import WITHIN_S, Served, served
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
+
+from tests.server.serving import WITHIN_S, Served, served
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import Opened, opened, served
+
+from tests.server.serving import Opened, opened, served
 
 SICK = "sick-2.0.0"
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from pydantic_core import from_json
-from serving import Served, served
 
 from tensight.errors import DumpError, GraphError, InputError, TensightError, TensorFileError
 from tensight.server import errors
 from tensight.server.json_bodies import json_bytes, json_response
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError, UnavailableError
 from tensight.sessions.records import DumpRecord, Event
+from tests.server.serving import Served, served
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,10 +15,10 @@ from schemathesis import Case, GenerationMode
 from schemathesis.core import NOT_SET
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.specs.openapi.checks import negative_data_rejection
-from serving import Opened, opened, served
 
 from tensight.server.http import create_http_app
 from tensight.server.http_settings import HttpSettings
+from tests.server.serving import Opened, opened, served
 
 pytestmark = pytest.mark.long
 SICK = "sick-2.0.0"

@@ -6,8 +6,9 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from recorded_search import NAME, make_search
-from serving import Served, served
+
+from tests.search.recorded_search import NAME, make_search
+from tests.server.serving import Served, served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import Opened, Served, opened, served
 from websockets.sync.client import connect
+
+from tests.server.serving import Opened, Served, opened, served
 
 SICK, HEALTHY = "sick-2.0.0", "healthy-2.10.0"
 

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
-from serving import WITHIN_S, Opened, Served, opened, served
+
+from tests.server.serving import WITHIN_S, Opened, Served, opened, served
 
 SICK = "sick-2.0.0"
 WEIGHT = "0/kernel_graph_0/network.fc1.weight:0"

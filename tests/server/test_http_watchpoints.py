@@ -8,7 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import Opened, opened, served
+
+from tests.server.serving import Opened, opened, served
 
 SICK = "sick-2.0.0"
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from calling import calling
-from running import RunningServer, kept_ports, running_server
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tensight.wire.debugger_pb2 import EventReply, Heartbeat, Metadata
+from tests.server.calling import calling
+from tests.server.running import RunningServer, kept_ports, running_server
 
 STREAM = "/api/v1/events/stream"
 HELLO = Metadata(device_name=b"0:0", ms_version=b"2.0.0", graph_num=1).SerializeToString()

@@ -10,7 +10,6 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, TypeAdapter
-from serving import served
 
 from tensight.server.examples import EXAMPLES
 from tensight.server.http import create_http_app
@@ -19,6 +18,7 @@ from tensight.server.routes import comparisons, graphs, overview, searches, sess
 from tensight.server.routes import events as events_routes
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
+from tests.server.serving import served
 
 # Programs call operations by these ids: one that is renamed breaks them.
 OPERATIONS = {

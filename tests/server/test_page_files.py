@@ -10,7 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from serving import WITHIN_S, Served, served
+
+from tests.server.serving import WITHIN_S, Served, served
 
 TOKEN = "correct-horse-battery-staple"  # noqa: S105 - of a test
 SCRIPT = "document.title = 'Tensight';\n" * 100

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from attached import devices
-from mindspore_network import NETWORK, replay
-from nodes import DENSE, address
+
+from tests.standin.attached import devices
+from tests.standin.mindspore_network import NETWORK, replay
+from tests.standin.nodes import DENSE, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from attached import Attached
-    from person import Person
+    from tests.standin.attached import Attached
+    from tests.standin.person import Person
 
 DENSE_OF_SECOND = f"{NETWORK}/fc1-Dense/MatMul-op107"
 

@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from attached import Attached
+    from tests.standin.attached import Attached
 
 
 def test_a_heartbeat_is_answered(attach: Callable[..., Attached]) -> None:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
-from attached import devices
-from mindspore_network import replay
-from nodes import CONV, DENSE, WEIGHTS, address
-from training import Training
+
+from tests.standin.attached import devices
+from tests.standin.mindspore_network import replay
+from tests.standin.nodes import CONV, DENSE, WEIGHTS, address
+from tests.standin.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from attached import Attached
-    from person import Inspection, Person
-    from running import RunningServer
+    from tests.server.running import RunningServer
+    from tests.standin.attached import Attached
+    from tests.standin.person import Inspection, Person
 
 
 def test_two_processes_are_two_sessions(attach: Callable[..., Attached], person: Person) -> None:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from mindspore_network import make_network, replay
-from nodes import CONV, DENSE, FLATTEN, MEAN, RELU, UPDATE_KERNEL, address
+
+from tests.standin.mindspore_network import make_network, replay
+from tests.standin.nodes import CONV, DENSE, FLATTEN, MEAN, RELU, UPDATE_KERNEL, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from attached import Attached
+    from tests.standin.attached import Attached
 
 KERNELS = [kernel.full_name for kernel in make_network().kernels()]
 NODE = "< WaitCMD run_cmd node"

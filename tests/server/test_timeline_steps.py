@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nodes import DENSE, GRAPH, WEIGHTS
-from training import in_order
+from tests.standin.nodes import DENSE, GRAPH, WEIGHTS
+from tests.standin.training import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from attached import Attached
+    from tests.standin.attached import Attached
 
 ARRIVAL = [
     "> SendMetadata version 2.0.0",

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import httpx
 import numpy as np
 import pytest
-from mindspore_network import BigTensor, make_network, replay
-from nodes import CAST, CONV, CROSS_ENTROPY, DENSE, GRAPH, GREATER, MEAN, RELU, address
+
+from tests.standin.mindspore_network import BigTensor, make_network, replay
+from tests.standin.nodes import CAST, CONV, CROSS_ENTROPY, DENSE, GRAPH, GREATER, MEAN, RELU, address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from attached import Attached
-    from running import RunningServer
+    from tests.server.running import RunningServer
+    from tests.standin.attached import Attached
 
 NPY_HEADER_BYTES = 128
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from mindspore_network import replay
-from nodes import BIAS, CONV, DENSE, GRAPH, MEAN, RELU, UPDATE_BIAS
+
+from tests.standin.mindspore_network import replay
+from tests.standin.nodes import BIAS, CONV, DENSE, GRAPH, MEAN, RELU, UPDATE_BIAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from attached import Attached
+    from tests.standin.attached import Attached
 
 RUN = "< WaitCMD run_cmd step 1"
 

@@ -10,18 +10,18 @@ import grpc
 import httpx
 import pytest
 import trustme
-from calling import calling, refused
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
     PrivateFormat,
     load_pem_private_key,
 )
-from running import RunningServer, running_server
 
 from tensight.errors import InputError
 from tensight.server.tls import load_tls
 from tensight.wire.debugger_pb2 import Metadata
+from tests.server.calling import calling, refused
+from tests.server.running import RunningServer, running_server
 
 HELLO = Metadata(device_name=b"0:0", ms_version=b"2.0.0", graph_num=1).SerializeToString()
 

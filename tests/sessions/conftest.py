@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from live_stage import Play, play
+
+from tests.sessions.live_stage import Play, play
 
 
 @pytest.fixture

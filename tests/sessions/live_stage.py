@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from dump_writer import GraphWriter, part
 
 from tensight import wire
 from tensight.sessions.live import Attachments, Caller, LiveSettings
@@ -18,6 +17,7 @@ from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
 from tensight.tensors import statistics
 from tensight.wire import debugger_pb2 as pb
+from tests.dumps.dump_writer import GraphWriter, part
 
 PATIENCE_S = 20.0
 CONV = "Default/network/conv1-Conv2d/Conv2D-op1"

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from live_stage import GRAPH, Agent, stream
 
 from tensight import wire
 from tensight.tensors import COUNTS, MEASURES, statistics
 from tensight.wire.telemetry_pb2 import Receipt, StatisticsRows
+from tests.sessions.live_stage import GRAPH, Agent, stream
 
 
 def told(values: Mapping[str, Any], iteration: int, graph: str = GRAPH) -> StatisticsRows:

@@ -15,24 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from forked import PYTORCH
-from mindspore_stage import PATIENCE_S, VERSIONS, Run, address, attached
-from person import Person
-from running import running_server
-from test_reader_contract import DUMPS
-from training import Training
-from training_process import TrainingProcess
 
 import tensight
+from tests.agents.mindspore.mindspore_stage import PATIENCE_S, VERSIONS, Run, address, attached
+from tests.agents.training_process import TrainingProcess
+from tests.dumps.test_reader_contract import DUMPS
+from tests.processes.forked import PYTORCH
+from tests.server.running import running_server
+from tests.standin.person import Person
+from tests.standin.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from _pytest.mark import ParameterSet
-    from running import RunningServer
 
     from tensight.client import Server, Session
+    from tests.server.running import RunningServer
 
 HERE = Path(__file__).parent
 MINDSPORE = HERE.parent / "agents" / "mindspore"

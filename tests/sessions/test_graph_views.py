@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from still_session import FLOAT, constant, cpu_seconds, large_graph, operator, parameter, shared_large_graph
 
 from tensight.dumps import Dump, open_dump
 from tensight.errors import InputError
@@ -20,6 +19,15 @@ from tensight.sessions.hit_list import HitList, SessionHit
 from tensight.sessions.records import GraphEdge, GraphLevel, GraphRecord, HitRecord, RelationGraph, Slot, TreeEntry
 from tensight.sessions.selection import WatchedNodes, watched
 from tensight.sessions.value_texts import value_text
+from tests.sessions.still_session import (
+    FLOAT,
+    constant,
+    cpu_seconds,
+    large_graph,
+    operator,
+    parameter,
+    shared_large_graph,
+)
 
 HIT = HitRecord(watchpoint=1, condition="tensor_overflow", abbreviation="TO")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from still_session import cpu_seconds
 
 from tensight.errors import InputError
 from tensight.graph import TensorAddress
 from tensight.sessions.hit_list import MOST_HITS, HitList, SessionHit, hit_record
 from tensight.sessions.records import Frame, HitParameter, HitRecord
 from tensight.watchpoints import ConditionCheck, ErrorCode, Hit, Severity, Watchpoint
+from tests.sessions.still_session import cpu_seconds
 
 CONDITIONS = {1: ("tensor_overflow", "TO"), 2: ("tensor_too_large", "TL"), 3: ("tensor_all_zero", "TZ")}
 

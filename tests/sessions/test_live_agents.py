@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_stage import (
+
+from tensight import wire
+from tensight.errors import InputError
+from tensight.graph import TensorAddress
+from tensight.sessions.errors import NotFoundError, StateError, UnavailableError
+from tensight.sessions.live.session import LiveSession
+from tensight.sessions.records import State
+from tensight.tensors import View, ViewResult, compute_view, statistics
+from tensight.wire import debugger_pb2 as pb
+from tensight.wire import telemetry_pb2 as telemetry
+from tests.sessions.live_stage import (
     CONV,
     GRAPH,
     RELU,
@@ -23,16 +33,6 @@ from live_stage import (
     until,
     watch,
 )
-
-from tensight import wire
-from tensight.errors import InputError
-from tensight.graph import TensorAddress
-from tensight.sessions.errors import NotFoundError, StateError, UnavailableError
-from tensight.sessions.live.session import LiveSession
-from tensight.sessions.records import State
-from tensight.tensors import View, ViewResult, compute_view, statistics
-from tensight.wire import debugger_pb2 as pb
-from tensight.wire import telemetry_pb2 as telemetry
 
 VALUE = np.arange(12, dtype=np.float32).reshape(3, 4)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from live_stage import CONV, GRAPH, OldProcess, Play, Stage, command, kind, network, until, watch
 
 from tensight import wire
 from tensight.graph import TensorAddress
@@ -13,6 +12,7 @@ from tensight.sessions.errors import StateError, UnavailableError
 from tensight.sessions.live import Caller
 from tensight.sessions.records import State
 from tensight.wire import debugger_pb2 as pb
+from tests.sessions.live_stage import CONV, GRAPH, OldProcess, Play, Stage, command, kind, network, until, watch
 
 
 async def broken(process: OldProcess, asking: asyncio.Task[pb.EventReply]) -> None:

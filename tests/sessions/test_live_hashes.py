@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from live_stage import CONV, PATIENCE_S, WEIGHT, Agent, Play, Stage, command, kind, until
-
 from tensight.sessions.live.session import LiveSession
 from tensight.sessions.records import State, WatchpointSpec
 from tensight.wire import debugger_pb2 as pb
+from tests.sessions.live_stage import CONV, PATIENCE_S, WEIGHT, Agent, Play, Stage, command, kind, until
 
 FREE = ("steps", "pause", "conditions")
 
@@ -153,7 +152,7 @@ def test_agents_are_told_in_how_many_steps_a_condition_must_hold(on_stage: Play)
 
 
 def test_a_hit_on_a_weight_has_the_line_where_it_is_used_first(on_stage: Play) -> None:
-    from test_live_origins import program, send
+    from tests.sessions.test_live_origins import program, send
 
     async def scene(stage: Stage) -> None:
         agent = stage.agent(abilities=FREE)

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_stage import CONV, GRAPH, RELU, WEIGHT, Agent, Play, Stage, command, kind, network, stream, until
-from reported_statistics import tell
 
 from tensight import wire
 from tensight.errors import InputError
@@ -18,6 +16,21 @@ from tensight.sessions.live.session import LiveSession
 from tensight.sessions.records import State
 from tensight.tensors import View, compute_view, statistics
 from tensight.wire import debugger_pb2 as pb
+from tests.sessions.live_stage import (
+    CONV,
+    GRAPH,
+    RELU,
+    WEIGHT,
+    Agent,
+    Play,
+    Stage,
+    command,
+    kind,
+    network,
+    stream,
+    until,
+)
+from tests.sessions.reported_statistics import tell
 
 ABILITIES = ("views", "history", "steps", "pause", "conditions")
 

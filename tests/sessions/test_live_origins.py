@@ -6,8 +6,6 @@ import math
 from typing import Any
 
 import pytest
-from live_stage import Agent, Play, Stage, command, stream, until
-from reported_statistics import tell
 
 from tensight.agents.graph_messages import execution_order, graph_chunks, graph_message
 from tensight.agents.program import Program, Role, Source, StackFrame, TracedNode
@@ -15,6 +13,8 @@ from tensight.graph import OutputSlot
 from tensight.sessions.live.session import LiveSession
 from tensight.sessions.records import OriginRecord, State
 from tensight.wire import data_type_of
+from tests.sessions.live_stage import Agent, Play, Stage, command, stream, until
+from tests.sessions.reported_statistics import tell
 
 NAN, INF = [math.nan, 1.0], [math.inf, 1.0]
 FINE = [0.5, -0.5]

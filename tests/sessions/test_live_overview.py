@@ -7,9 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_stage import CONV, GRAPH, RELU, WEIGHT, Play, Stage, command, network
-from reported_statistics import tell
-from test_live_history import trained
 
 from tensight.sessions.errors import NotFoundError
 from tensight.sessions.live.executions import Executions
@@ -18,6 +15,9 @@ from tensight.sessions.live.reported_tensors import ReportedRow, TensorKey
 from tensight.sessions.live.statistics_store import StatisticsStore, received_statistics
 from tensight.sessions.overview import HIT, INFINITE, NAN, NOTHING, OverviewChoice, overview
 from tensight.tensors import statistics
+from tests.sessions.live_stage import CONV, GRAPH, RELU, WEIGHT, Play, Stage, command, network
+from tests.sessions.reported_statistics import tell
+from tests.sessions.test_live_history import trained
 
 MAXIMUM = OverviewChoice("max")
 

@@ -8,9 +8,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from live_stage import Agent, Play, Stage, command, until
-
 from tensight.sessions.records import State
+from tests.sessions.live_stage import Agent, Play, Stage, command, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

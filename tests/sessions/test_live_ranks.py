@@ -6,9 +6,9 @@ import asyncio
 import time
 
 import pytest
-from live_stage import CONV, RELU, Agent, Play, Stage, command, kind, network, until, watch
 
 from tensight.sessions.records import State
+from tests.sessions.live_stage import CONV, RELU, Agent, Play, Stage, command, kind, network, until, watch
 
 
 async def job(stage: Stage, ranks: int, **options: object) -> list[Agent]:

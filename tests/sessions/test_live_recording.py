@@ -9,7 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_stage import (
+
+from tensight import wire
+from tensight.dumps import open_dump, read_tensor
+from tensight.graph import TensorAddress
+from tensight.sessions.errors import StorageError, UnavailableError
+from tensight.sessions.hit_history import MOST_HITS, HitHistory
+from tensight.sessions.hit_list import SessionHit
+from tensight.sessions.live.recording import HitsEncoder, hits_from_json
+from tensight.sessions.live.session import LiveSession
+from tensight.sessions.records import HitRecord, State
+from tensight.tensors import statistics
+from tensight.wire import telemetry_pb2 as telemetry
+from tests.sessions.live_stage import (
     CONV,
     GRAPH,
     RELU,
@@ -25,18 +37,6 @@ from live_stage import (
     until,
     watch,
 )
-
-from tensight import wire
-from tensight.dumps import open_dump, read_tensor
-from tensight.graph import TensorAddress
-from tensight.sessions.errors import StorageError, UnavailableError
-from tensight.sessions.hit_history import MOST_HITS, HitHistory
-from tensight.sessions.hit_list import SessionHit
-from tensight.sessions.live.recording import HitsEncoder, hits_from_json
-from tensight.sessions.live.session import LiveSession
-from tensight.sessions.records import HitRecord, State
-from tensight.tensors import statistics
-from tensight.wire import telemetry_pb2 as telemetry
 
 VALUE = np.arange(4, dtype=np.float32)
 

@@ -5,11 +5,24 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from dump_writer import GraphWriter
-from live_stage import CONV, GRAPH, PATIENCE_S, RELU, Agent, Play, Stage, command, kind, network, until, watch
 
 from tensight.sessions.errors import StateError
 from tensight.sessions.records import State
+from tests.dumps.dump_writer import GraphWriter
+from tests.sessions.live_stage import (
+    CONV,
+    GRAPH,
+    PATIENCE_S,
+    RELU,
+    Agent,
+    Play,
+    Stage,
+    command,
+    kind,
+    network,
+    until,
+    watch,
+)
 
 FREE = ("steps", "pause", "conditions")
 

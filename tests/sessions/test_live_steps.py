@@ -7,13 +7,27 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from live_stage import CONV, GRAPH, RELU, OldProcess, Play, Stage, command, kind, network, proto, stream, until, watch
 
 from tensight.errors import InputError
 from tensight.graph.protobuf_fields import length_delimited
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.records import State
 from tensight.wire import debugger_pb2 as pb
+from tests.sessions.live_stage import (
+    CONV,
+    GRAPH,
+    RELU,
+    OldProcess,
+    Play,
+    Stage,
+    command,
+    kind,
+    network,
+    proto,
+    stream,
+    until,
+    watch,
+)
 
 
 def test_a_process_is_paused_when_it_asks_for_a_command(on_stage: Play) -> None:

@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from live_stage import CONV, PATIENCE_S, RELU, Agent, Play, Stage, command, kind, until, watch
 
 from tensight import wire
 from tensight.sessions.live import PageAddress
 from tensight.sessions.records import State
+from tests.sessions.live_stage import CONV, PATIENCE_S, RELU, Agent, Play, Stage, command, kind, until, watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from live_stage import (
+
+from tensight import wire
+from tensight.graph import TensorAddress
+from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError, UnavailableError
+from tensight.sessions.live.session import LiveSession
+from tensight.sessions.records import State
+from tensight.tensors import View
+from tensight.wire import debugger_pb2 as pb
+from tests.sessions.live_stage import (
     CONV,
     GRAPH,
     RELU,
@@ -23,14 +31,6 @@ from live_stage import (
     stream,
     value_pieces,
 )
-
-from tensight import wire
-from tensight.graph import TensorAddress
-from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError, UnavailableError
-from tensight.sessions.live.session import LiveSession
-from tensight.sessions.records import State
-from tensight.tensors import View
-from tensight.wire import debugger_pb2 as pb
 
 VALUE = np.array([[1.5, -2, np.nan, 4]], np.float32)
 

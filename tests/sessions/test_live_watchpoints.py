@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dump_writer import GraphWriter
-from live_stage import CONV, RELU, WEIGHT, Play, Stage, command, kind, network, proto, watch
-
 from tensight.graph import parse_graph_proto
 from tensight.sessions.live.identity import Identity
 from tensight.sessions.live.rank_graphs import RankGraphs
@@ -12,6 +9,8 @@ from tensight.sessions.live.watching import part_id, watch_changes, watchpoint_o
 from tensight.sessions.records import WatchpointChange, WatchpointSpec
 from tensight.sessions.watchpoint_list import SessionWatchpoint
 from tensight.watchpoints import ConditionCheck, Watchpoint
+from tests.dumps.dump_writer import GraphWriter
+from tests.sessions.live_stage import CONV, RELU, WEIGHT, Play, Stage, command, kind, network, proto, watch
 
 
 def test_a_watchpoint_travels_with_all_parameters_and_its_nodes(on_stage: Play) -> None:

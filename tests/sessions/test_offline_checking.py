@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from dump_writer import DumpWriter, GraphWriter
-from offline_runs import debugging, go, until
 
 from tensight.errors import InputError
 from tensight.graph import TensorAddress
@@ -17,6 +15,8 @@ from tensight.sessions.errors import StateError
 from tensight.sessions.offline.session import OfflineSession
 from tensight.sessions.records import Command, Edit, HitParameter, State, WatchpointChange, WatchpointSpec
 from tensight.sessions.workspace import Workspace
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
+from tests.sessions.offline_runs import debugging, go, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,6 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dump_writer import DumpWriter, GraphWriter
-from offline_runs import debugging, opened, until
 
 from tensight.dumps import open_dump
 from tensight.graph import TensorAddress
@@ -17,6 +15,8 @@ from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.offline.session import OfflineSession
 from tensight.sessions.offline.value_memory import ValueMemory
 from tensight.sessions.records import Command, State, WatchpointSpec
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
+from tests.sessions.offline_runs import debugging, opened, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

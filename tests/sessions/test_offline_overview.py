@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import statistics_writer
-from dump_writer import DumpWriter, GraphWriter
 from numpy.typing import NDArray
-from offline_runs import debugging, go
 
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.offline import overview as offline_overview
 from tensight.sessions.offline.session import OfflineSession
 from tensight.sessions.overview import HIT, INFINITE, NAN, NOTHING, OverviewChoice
 from tensight.sessions.records import Overview, OverviewStatistic, WatchpointChange, WatchpointSpec
+from tests.dumps import statistics_writer
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
+from tests.sessions.offline_runs import debugging, go
 
 LOG = "Default/network-Loss/network-SickNetwork/energy-EnergyFeature/Log-op144"
 

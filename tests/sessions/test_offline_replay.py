@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from dump_writer import DumpWriter, GraphWriter
-from offline_runs import debugging, go
 
 from tensight.errors import InputError
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.records import Command, WatchpointSpec
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
+from tests.sessions.offline_runs import debugging, go
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import statistics_writer
-from dump_writer import DumpWriter, GraphWriter
-from offline_runs import debugging, go
 
 from tensight.errors import InputError
 from tensight.graph import TensorAddress
 from tensight.sessions.errors import NotFoundError, UnavailableError
 from tensight.sessions.records import StatisticsRow, WatchpointSpec
 from tensight.tensors.views import View
+from tests.dumps import statistics_writer
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
+from tests.sessions.offline_runs import debugging, go
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,9 +6,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from live_stage import Play, Stage, network
-from offline_runs import debugging, go
-from still_session import StillSession, constant, operator, parameter
 
 from tensight.graph import Graph, Node, TensorAddress
 from tensight.sessions.errors import NotFoundError
@@ -17,6 +14,9 @@ from tensight.sessions.hit_list import SessionHit
 from tensight.sessions.programs import Program, Programs
 from tensight.sessions.records import Edit, HitRecord, TreeEntry, WatchpointChange, WatchpointSpec
 from tensight.sessions.statistics_pages import natural
+from tests.sessions.live_stage import Play, Stage, network
+from tests.sessions.offline_runs import debugging, go
+from tests.sessions.still_session import StillSession, constant, operator, parameter
 
 HIT = HitRecord(watchpoint=1, condition="tensor_overflow", abbreviation="TO")
 

@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from dump_writer import GraphWriter, part
-from numpy_training import FORWARD
-from offline_runs import debugging, go, opened
-from test_recording_of_steps import RecordedTraining
 
 from tensight.dumps.recorder import DumpRecorder, RankRecorder, RecordedRow
 from tensight.graph import Graph, TensorAddress
@@ -21,6 +17,10 @@ from tensight.sessions.records import Edit, Frame, HitParameter, HitRecord, Watc
 from tensight.sessions.registry import Sessions
 from tensight.sessions.watchpoint_list import WatchpointList
 from tensight.sessions.workspace import Workspace
+from tests.agents.numpy_training import FORWARD
+from tests.agents.test_recording_of_steps import RecordedTraining
+from tests.dumps.dump_writer import GraphWriter, part
+from tests.sessions.offline_runs import debugging, go, opened
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from offline_runs import PATIENCE_S, opened
-from still_session import StillSession
 
 from tensight.sessions.errors import LimitError, NotFoundError, StateError
 from tensight.sessions.offline.session import OfflineSession
 from tensight.sessions.records import Command, State
 from tensight.sessions.registry import Sessions
 from tensight.sessions.workspace import Workspace
+from tests.sessions.offline_runs import PATIENCE_S, opened
+from tests.sessions.still_session import StillSession
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from still_session import constant, cpu_seconds, operator, parameter, shared_large_graph
 
 from tensight.agents.graph_messages import graph_message
 from tensight.agents.program import Program, TracedNode
@@ -32,6 +31,7 @@ from tensight.sessions.selection import (
 )
 from tensight.watchpoints import Selector, layers_of_graphs, selected_nodes
 from tensight.wire import ReceivedWatchpoint
+from tests.sessions.still_session import constant, cpu_seconds, operator, parameter, shared_large_graph
 
 NETWORK = Graph(
     "kernel_graph_0",

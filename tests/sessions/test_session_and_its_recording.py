@@ -6,15 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from session_kinds import (
-    PATIENCE_S,
-    Stage,
-    parameters_of,
-    stage,
-    train_with_mindspore,
-    train_with_protocol,
-    train_with_torch,
-)
 
 from tensight.sessions.records import (
     Curves,
@@ -29,6 +20,15 @@ from tensight.sessions.records import (
     Timeline,
     TreePage,
     WatchpointRecord,
+)
+from tests.sessions.session_kinds import (
+    PATIENCE_S,
+    Stage,
+    parameters_of,
+    stage,
+    train_with_mindspore,
+    train_with_protocol,
+    train_with_torch,
 )
 
 if TYPE_CHECKING:

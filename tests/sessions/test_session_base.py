@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from still_session import StillSession, operator, parameter, shared_large_graph
 
 from tensight.dumps import Dump, open_dump
 from tensight.errors import InputError
@@ -23,6 +22,7 @@ from tensight.sessions.session import Session
 from tensight.sessions.workspace import Workspace
 from tensight.tensors.views import View
 from tensight.watchpoints import Platform
+from tests.sessions.still_session import StillSession, operator, parameter, shared_large_graph
 
 Answer = TypeVar("Answer")
 LARGE = WatchpointSpec(condition="TL", parameters={"max_gt": 3})

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from session_kinds import KINDS, PATIENCE_S, Stage, parameters_of, stage
 
 from tensight.client.tensor import raw_array
 from tensight.errors import InputError
@@ -31,6 +30,7 @@ from tensight.sessions.records import (
     WatchpointRecord,
 )
 from tensight.tensors import NUMBERS, statistics
+from tests.sessions.session_kinds import KINDS, PATIENCE_S, Stage, parameters_of, stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

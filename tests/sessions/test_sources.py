@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from still_session import cpu_seconds, operator, parameter, shared_large_graph
 
 from tensight.dumps import open_dump
 from tensight.errors import InputError
@@ -13,6 +12,7 @@ from tensight.graph import Graph
 from tensight.sessions.programs import Program, Programs
 from tensight.sessions.records import Frame, SourceFile, SourceLine, SourcePage
 from tensight.sessions.sources import SourceIndex, Sources, frame_records, node_of_use, user_line
+from tests.sessions.still_session import cpu_seconds, operator, parameter, shared_large_graph
 
 LIBRARY = "#   In file /usr/lib/python3/site-packages/mindspore/nn/layer.py:70/    return self.op(x)/"
 NET = "# - In file /home/me/net.py:16/    x = self.relu(x)/"

@@ -6,15 +6,15 @@ import gc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import ascend_writer as device
 import numpy as np
 import pytest
-from dump_writer import DumpWriter, GraphWriter
 
 from tensight.dumps import open_dump
 from tensight.errors import TensorFileError
 from tensight.sessions.errors import LimitError
 from tensight.sessions.offline.value_memory import ValueMemory
+from tests.dumps import ascend_writer as device
+from tests.dumps.dump_writer import DumpWriter, GraphWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from still_session import constant, cpu_seconds, large_graph, operator, parameter
 
 from tensight.errors import InputError
 from tensight.graph import Graph
@@ -17,6 +16,7 @@ from tensight.sessions.watchpoint_list import MOST_WATCHPOINTS, WatchpointList, 
 from tensight.sessions.workspace import Workspace
 from tensight.watchpoints import Condition, Platform, Target, recommended_watchpoints, register, unregister
 from tensight.watchpoints.quantities import QUANTITIES
+from tests.sessions.still_session import constant, cpu_seconds, large_graph, operator, parameter
 
 FORWARD = Graph(
     "forward",

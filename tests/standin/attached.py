@@ -6,8 +6,8 @@ import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from person import Inspection
-    from training import Training
+    from tests.standin.person import Inspection
+    from tests.standin.training import Training
 
 devices = itertools.count(100)
 """Numbers of devices that no other test uses: the server tells old processes apart by them."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mindspore_messages import CONDITION, CONDITION_NAME
 from numpy.typing import NDArray
+
+from tests.standin.mindspore_messages import CONDITION, CONDITION_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

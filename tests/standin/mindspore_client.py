@@ -3,7 +3,7 @@
 It follows the description of the protocol and nothing else: it trains a small network in NumPy, obeys the debug server
 and writes its timeline to standard output.
 
-    python mindspore_client.py --scenario single-graph --debugger 127.0.0.1:50051
+    python -m tests.standin.mindspore_client --scenario single-graph --debugger 127.0.0.1:50051
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mindspore_checks import CHANGES, Parameter, Watchpoint, check
-from mindspore_link import (
+
+from tests.standin.mindspore_checks import CHANGES, Parameter, Watchpoint, check
+from tests.standin.mindspore_link import (
     Heartbeats,
     Link,
     graph_chunks,
@@ -28,9 +29,9 @@ from mindspore_link import (
     value_pieces,
     watchpoint_hit,
 )
-from mindspore_messages import CONDITION, STATUS, messages
-from mindspore_network import Array, BigTensor, Network, Operator, graph_of, make_network
-from mindspore_timeline import Timeline
+from tests.standin.mindspore_messages import CONDITION, STATUS, messages
+from tests.standin.mindspore_network import Array, BigTensor, Network, Operator, graph_of, make_network
+from tests.standin.mindspore_timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable

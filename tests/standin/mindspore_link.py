@@ -6,15 +6,16 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from mindspore_checks import statistics
-from mindspore_messages import CALLS, CHUNK_BYTES, LEVEL_NAME, SERVICE, STATUS, messages
-from mindspore_network import Array, BigTensor, data_type
+
+from tests.standin.mindspore_checks import statistics
+from tests.standin.mindspore_messages import CALLS, CHUNK_BYTES, LEVEL_NAME, SERVICE, STATUS, messages
+from tests.standin.mindspore_network import Array, BigTensor, data_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from mindspore_checks import Outcome, Watchpoint
-    from mindspore_timeline import Timeline
+    from tests.standin.mindspore_checks import Outcome, Watchpoint
+    from tests.standin.mindspore_timeline import Timeline
 
 # How often gRPC tries to connect anew is none of the protocol's business; soon, so that tests need not wait.
 RECONNECT = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mindspore_messages import CHUNK_BYTES, DATA_TYPE, messages
 from numpy.typing import NDArray
+
+from tests.standin.mindspore_messages import CHUNK_BYTES, DATA_TYPE, messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

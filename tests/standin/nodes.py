@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mindspore_network import LOSS, NETWORK, OPTIMIZER
+from tests.standin.mindspore_network import LOSS, NETWORK, OPTIMIZER
 
 CONV = f"{NETWORK}/conv1-Conv2d/Conv2D-op2"
 RELU = f"{NETWORK}/relu-ReLU/ReLU-op3"

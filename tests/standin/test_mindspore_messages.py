@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mindspore_messages import CALLS, DATA_TYPE, messages, rows
-from mindspore_network import graph_of, make_network
+from tests.standin.mindspore_messages import CALLS, DATA_TYPE, messages, rows
+from tests.standin.mindspore_network import graph_of, make_network
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,12 +12,13 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forked import Imports, popen
+from tests.processes.forked import Imports, popen
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-CLIENT = Path(__file__).with_name("mindspore_client.py")
+ROOT = Path(__file__).parents[2]
+CLIENT = "tests.standin.mindspore_client"
 IMPORTS = Imports(
     ("numpy", "numpy.random", "grpc", "google.protobuf.descriptor_pool", "google.protobuf.message_factory"),
     deferred=False,
@@ -52,8 +53,9 @@ class Training:
         self._changed = threading.Condition()
         self._over = False
         self.process = popen(
-            [sys.executable, str(CLIENT), *words],
+            [sys.executable, "-m", CLIENT, *words],
             IMPORTS,
+            cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,1 @@
+"""Statistics and comparisons of tensors, against plain NumPy."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from brute_force_rows import columns_for
 
 from tensight.errors import InputError
 from tensight.watchpoints import (
@@ -30,6 +29,7 @@ from tensight.watchpoints import (
 )
 from tensight.watchpoints.quantities import Source
 from tensight.watchpoints.recorded import BOUNDS
+from tests.watchpoints.brute_force_rows import columns_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

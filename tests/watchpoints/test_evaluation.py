@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from brute_force_rows import as_doubles, columns_for, original_actual, original_verdict, statistics_row
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,10 +26,18 @@ from tensight.watchpoints import (
     evaluate,
     parse_check,
 )
+from tests.watchpoints.brute_force_rows import (
+    as_doubles,
+    columns_for,
+    original_actual,
+    original_verdict,
+    statistics_row,
+)
 
 if TYPE_CHECKING:
-    from brute_force_rows import Array
     from numpy.typing import NDArray
+
+    from tests.watchpoints.brute_force_rows import Array
 
 random = np.random.default_rng(20230401)
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from brute_force_rows import columns_for
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from tensight.watchpoints import (
     recommended_watchpoints,
 )
 from tensight.watchpoints.references import EARLIER, FEWEST_EARLIER, LAST_LAYER, PREVIOUS, SURGE_STEPS, References
+from tests.watchpoints.brute_force_rows import columns_for
 
 DEAD = UnitRule(0.0, 0.0, False, 100.0)
 SATURATED = UnitRule(-0.9, 0.9, True, 90.0)

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from brute_force_rows import columns_for, count_in_range
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tensight.watchpoints import range_count_bounds, range_count_from_statistics
+from tests.watchpoints.brute_force_rows import columns_for, count_in_range
 
 special = [0.0, -0.0, 5e-324, -5e-324, 1.0, -1.0, 2.5, -2.5, 1.7e308, -1.7e308, math.inf, -math.inf]
 bounds = st.sampled_from(special) | st.floats(allow_nan=False)

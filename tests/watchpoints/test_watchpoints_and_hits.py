@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from brute_force_rows import columns_for
 
 from tensight.errors import InputError
 from tensight.watchpoints import (
@@ -26,6 +25,7 @@ from tensight.watchpoints import (
     recommended,
     recommended_watchpoints,
 )
+from tests.watchpoints.brute_force_rows import columns_for
 
 
 def test_hits_carry_the_tensor_the_thresholds_and_the_actual_values() -> None:

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from eager_trainings import STEPS, TRAININGS, WEIGHTS
-from mindspore_stage import VERSIONS, python_of
 
 from tensight.analysis import Analysis, Anomaly, origins
 from tensight.dumps import open_dump
+from tests.agents.eager.eager_trainings import STEPS, TRAININGS, WEIGHTS
+from tests.agents.mindspore.mindspore_stage import VERSIONS, python_of
 
 HERE = Path(__file__).parent
 PATIENCE_S = 300

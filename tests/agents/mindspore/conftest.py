@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from mindspore_stage import VERSIONS, python_of
-from running import RunningServer, running_server
+
+from tests.agents.mindspore.mindspore_stage import VERSIONS, python_of
+from tests.server.running import RunningServer, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forked import MINDSPORE, popen
-
 import tensight
+from tests.processes.forked import MINDSPORE, popen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from running import RunningServer
-
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 PATIENCE_S = 180.0
 ROOT = Path(__file__).resolve().parents[3]

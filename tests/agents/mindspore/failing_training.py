@@ -1,6 +1,6 @@
 """A training of MindSpore that is debugged again and again, each time with another part of Tensight that fails.
 
-    PYTHONPATH=tests/agents python failing_training.py graph|pynative HOST PORT
+    PYTHONPATH=. python tests/agents/mindspore/failing_training.py graph|pynative HOST PORT
 
 Writes, as JSON, how many parts are called, how many have failed, and what came of it other than a training that
 arrives where it does alone.
@@ -17,7 +17,6 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-from collaborators import Collaborator, Method, label, methods
 from mindspore import Tensor, nn
 
 import tensight.agents.mindspore
@@ -25,6 +24,7 @@ from tensight.agents import notices
 from tensight.agents.mindspore.debugger import Debugger
 from tensight.agents.node_cursor import NodeCursor
 from tensight.agents.settings import AgentSettings
+from tests.agents.collaborators import Collaborator, Method, label, methods
 
 STEPS = 3
 NOT_BROKEN = {

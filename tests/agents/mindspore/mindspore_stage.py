@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from forked import MINDSPORE
-from training_process import TrainingProcess
 
 import tensight
 from tensight.errors import TensightError
+from tests.agents.training_process import TrainingProcess
+from tests.processes.forked import MINDSPORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from running import RunningServer
-
     from tensight.client import Session
     from tensight.sessions.records import OriginRecord
+    from tests.server.running import RunningServer
 
 PATIENCE_S = 180.0
 VERSIONS = ("2.10", "2.7")

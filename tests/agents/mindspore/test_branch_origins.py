@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from mindspore_stage import Run, origins_at_stop
 
 from tensight.analysis import Analysis, Anomaly, origins
 from tensight.dumps import open_dump
+from tests.agents.mindspore.mindspore_stage import Run, origins_at_stop
 
 if TYPE_CHECKING:
-    from running import RunningServer
-
     from tensight.analysis import Origin
+    from tests.server.running import RunningServer
 
 pytestmark = pytest.mark.long
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from test_dumped_programs import HEALTHY, SICK, Dumped
-from test_watching_steps import Process, found
 
 from tensight.agents.watching_selection import layers_of
 from tensight.graph import NodeKind, kinds
@@ -15,6 +13,8 @@ from tensight.sessions.graph_index import GraphIndex
 from tensight.sessions.selection import WatchedNodes, watched
 from tensight.watchpoints import Selector, selected_nodes
 from tensight.watchpoints.recommended import LIVE_RECOMMENDED
+from tests.agents.mindspore.test_dumped_programs import HEALTHY, SICK, Dumped
+from tests.agents.test_watching_steps import Process, found
 
 if TYPE_CHECKING:
     from collections.abc import Callable

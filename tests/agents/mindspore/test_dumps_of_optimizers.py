@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from mindspore_stage import Run
 from typer.testing import CliRunner
 
 from tensight.analysis import Analysis, check, origins
@@ -17,6 +16,7 @@ from tensight.dumps import Dump, TensorFile, open_dump, read_tensor
 from tensight.errors import InputError
 from tensight.graph.operator_facts import UPDATED_IN_PLACE
 from tensight.watchpoints import Selector, SelectorKind, Watchpoint, parse_watch
+from tests.agents.mindspore.mindspore_stage import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

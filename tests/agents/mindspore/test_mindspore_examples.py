@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from example_trainings import PATIENCE_S, Debugged, debugged, planted_line, run
-from running import RunningServer, running_server
 
 from tensight.sessions.records import State
+from tests.agents.mindspore.example_trainings import PATIENCE_S, Debugged, debugged, planted_line, run
+from tests.server.running import RunningServer, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from mindspore_stage import PATIENCE_S, VERSIONS, Run, attached, name_of_job, python_of, rings
-from ports import kept_port
-from running import running_server
-from training_process import Outcome
+
+from tests.agents.mindspore.mindspore_stage import PATIENCE_S, VERSIONS, Run, attached, name_of_job, python_of, rings
+from tests.agents.training_process import Outcome
+from tests.processes.ports import kept_port
+from tests.server.running import running_server
 
 if TYPE_CHECKING:
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 
 DISTURBED = Path(__file__).with_name("disturbed_training.py")

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from mindspore_stage import origins_at_stop
+
+from tests.agents.mindspore.mindspore_stage import origins_at_stop
 
 if TYPE_CHECKING:
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 pytestmark = pytest.mark.long
 

@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from mindspore_stage import PATIENCE_S, VERSIONS, Run, address, attached, name_of_job
-from training_process import Outcome
 
 from tensight.sessions.errors import UnavailableError
+from tests.agents.mindspore.mindspore_stage import PATIENCE_S, VERSIONS, Run, address, attached, name_of_job
+from tests.agents.training_process import Outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from running import RunningServer
-
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 
 FIRST = "Default/network-WithLossCell/_backbone-Network/first-Dense/MatMul-op0"

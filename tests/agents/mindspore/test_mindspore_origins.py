@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from mindspore_stage import PATIENCE_S, Run, attached, name_of_job, origins_at_stop
+
+from tests.agents.mindspore.mindspore_stage import PATIENCE_S, Run, attached, name_of_job, origins_at_stop
 
 if TYPE_CHECKING:
-    from running import RunningServer
-
     from tensight.sessions.records import OriginRecord
+    from tests.server.running import RunningServer
 
 
 SCRIPT = Path(__file__).with_name("raising_training.py")

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from mindspore_stage import PATIENCE_S, Run, attached, name_of_job
+
+from tests.agents.mindspore.mindspore_stage import PATIENCE_S, Run, attached, name_of_job
 
 if TYPE_CHECKING:
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 
 SCRIPT = Path(__file__).with_name("unseen_training.py")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from forked import MINDSPORE, popen
-from running import RunningServer, running_server
 
 import tensight
+from tests.processes.forked import MINDSPORE, popen
+from tests.server.running import RunningServer, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

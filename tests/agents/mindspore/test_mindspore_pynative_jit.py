@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from mindspore_stage import PATIENCE_S, address, attached, name_of_job, rings
-from mindspore_stage import Run as Training
+
+from tests.agents.mindspore.mindspore_stage import PATIENCE_S, address, attached, name_of_job, rings
+from tests.agents.mindspore.mindspore_stage import Run as Training
 
 if TYPE_CHECKING:
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 
 SCRIPT = Path(__file__).with_name("pynative_training.py")

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from mindspore_stage import PATIENCE_S, Run, attached, name_of_job, rings
 
 from tensight.client import Session
+from tests.agents.mindspore.mindspore_stage import PATIENCE_S, Run, attached, name_of_job, rings
 
 if TYPE_CHECKING:
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 
 SCRIPT = Path(__file__).with_name("pynative_steps.py")

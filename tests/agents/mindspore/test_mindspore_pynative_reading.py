@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mindspore_stage import Run
+from tests.agents.mindspore.mindspore_stage import Run
 
 SCRIPT = Path(__file__).with_name("tensor_reading.py")
 

@@ -10,19 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from mindspore_stage import NOT_INHERITED, PATIENCE_S, VERSIONS, address, attached, name_of_job, python_of, rings
-from ports import kept_port
-from training_process import TrainingProcess
 
 from tensight.sessions.records import State
+from tests.agents.mindspore.mindspore_stage import (
+    NOT_INHERITED,
+    PATIENCE_S,
+    VERSIONS,
+    address,
+    attached,
+    name_of_job,
+    python_of,
+    rings,
+)
+from tests.agents.training_process import TrainingProcess
+from tests.processes.ports import kept_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from running import RunningServer
-
     from tensight.client import Session
     from tensight.sessions.records import SessionRecord
+    from tests.server.running import RunningServer
 
 pytestmark = pytest.mark.long
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from mindspore_stage import MEMORY_BACKED, NOT_INHERITED, PATIENCE_S, VERSIONS, python_of
-from training_process import Outcome, TrainingProcess
 
 from tensight.agents.mindspore.dump_settings import EVERYTHING, is_dumped
 from tensight.agents.mindspore.ring_room import NoRoomError, RingRoom
 from tensight.agents.program import TracedNode
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import data_type_number
+from tests.agents.mindspore.mindspore_stage import MEMORY_BACKED, NOT_INHERITED, PATIENCE_S, VERSIONS, python_of
+from tests.agents.training_process import Outcome, TrainingProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mindspore_stage import ENVIRONMENTS, NOT_INHERITED, PATIENCE_S, SCRIPT, python_of
+
+from tests.agents.mindspore.mindspore_stage import ENVIRONMENTS, NOT_INHERITED, PATIENCE_S, SCRIPT, python_of
 
 pytestmark = pytest.mark.long
 

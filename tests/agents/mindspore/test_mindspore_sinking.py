@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mindspore_stage import Run, python_of
+
+from tests.agents.mindspore.mindspore_stage import Run, python_of
 
 SCRIPT = Path(__file__).with_name("sinking_training.py")
 NOWHERE = ("--host", "127.0.0.1", "--port", "9")

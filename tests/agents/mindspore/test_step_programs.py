@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from test_dumped_programs import Dumped
 
 from tensight.agents.graph_messages import graph_message, graph_number
 from tensight.agents.mindspore.step_programs import StepPrograms
 from tensight.agents.program import Program, TracedNode
 from tensight.graph import parse_graph_proto
+from tests.agents.mindspore.test_dumped_programs import Dumped
 
 if TYPE_CHECKING:
     from collections.abc import Callable

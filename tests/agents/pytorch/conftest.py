@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from running import RunningServer, running_server
 
 from tensight.agents import notices
 from tensight.agents.debugging import active_debuggers
+from tests.server.running import RunningServer, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

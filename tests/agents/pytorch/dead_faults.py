@@ -6,12 +6,13 @@ from functools import partial
 from typing import Any
 
 import torch
-import trainings
-from networks import CLASSES, Bag, Cnn, Mlp
-from planting import TOO_LARGE, UNTRAINED, Fault, classified_by
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
-from trainings import Training, batches_of, points, supervised
+
+from tests.agents.pytorch import trainings
+from tests.agents.pytorch.networks import CLASSES, Bag, Cnn, Mlp
+from tests.agents.pytorch.planting import TOO_LARGE, UNTRAINED, Fault, classified_by
+from tests.agents.pytorch.trainings import Training, batches_of, points, supervised
 
 DEAD = frozenset({"dead_units", "activation_range", "tensor_all_zero", "unintended_zeros"})
 SATURATED = frozenset({"saturated_units", "activation_range"})

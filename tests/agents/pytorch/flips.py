@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from networks import Transformer
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
 import tensight
 from tensight.agents.torch.observing import OperatorObserver
+from tests.agents.pytorch.networks import Transformer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,12 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
-import trainings
-from networks import CLASSES, Mlp
-from planting import TOO_LARGE, UNTRAINED, Fault, classified_by, sick
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
-from trainings import Training, batches_of, points, supervised
+
+from tests.agents.pytorch import trainings
+from tests.agents.pytorch.networks import CLASSES, Mlp
+from tests.agents.pytorch.planting import TOO_LARGE, UNTRAINED, Fault, classified_by, sick
+from tests.agents.pytorch.trainings import Training, batches_of, points, supervised
 
 if TYPE_CHECKING:
     pass

@@ -6,11 +6,12 @@ import copy
 from typing import TYPE_CHECKING
 
 import torch
-import trainings
-from networks import CLASSES, Mlp
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
-from trainings import Training, batches_of, descend, points, supervised
+
+from tests.agents.pytorch import trainings
+from tests.agents.pytorch.networks import CLASSES, Mlp
+from tests.agents.pytorch.trainings import Training, batches_of, descend, points, supervised
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import trainings
-from trainings import Training, batches_of, points, supervised
+
+from tests.agents.pytorch import trainings
+from tests.agents.pytorch.trainings import Training, batches_of, points, supervised
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,17 +6,16 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import flips
 import pytest
-import test_torch_traces
 
 import tensight
 from tensight.agents import notices
+from tests.agents.pytorch import flips, test_torch_traces
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 CHOSEN, LAYERS = 3, 2
 PATIENCE_S = 60.0

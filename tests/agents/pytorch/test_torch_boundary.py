@@ -15,11 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-import trainings
-from captured_operators import captured, operators
-from networks import Mlp
-from seen_steps import Seen
-from test_torch_tensor_kinds import Doubled
 from torch import distributed, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
@@ -27,15 +22,19 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.fx.experimental.proxy_tensor import make_fx
-from trainings import Training
-from watched_training import PATIENCE_S, Person, debug
 
 from tensight.agents.torch import boundary
+from tests.agents.pytorch import trainings
+from tests.agents.pytorch.captured_operators import captured, operators
+from tests.agents.pytorch.networks import Mlp
+from tests.agents.pytorch.seen_steps import Seen
+from tests.agents.pytorch.test_torch_tensor_kinds import Doubled
+from tests.agents.pytorch.trainings import Training
+from tests.agents.pytorch.watched_training import PATIENCE_S, Person, debug
 
 if TYPE_CHECKING:
-    from running import RunningServer
-
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of what PyTorch has not finished, or gives up
 CAPTURES = ("modules", "ops")

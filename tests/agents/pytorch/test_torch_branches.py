@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from torch import nn
-from trainings import Training
-from watched_training import Person, debug
 
 from tensight.analysis import Analysis, Anomaly, origins
 from tensight.dumps import open_dump
+from tests.agents.pytorch.trainings import Training
+from tests.agents.pytorch.watched_training import Person, debug
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from running import RunningServer
-
     from tensight.client import Session
     from tensight.sessions.records import OriginRecord
+    from tests.server.running import RunningServer
 
 SICK_STEP = 8
 """Counted from 1."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from training_process import TrainingProcess
 
 import tensight
 import tensight.torch
@@ -23,13 +22,13 @@ from tensight.analysis import Analysis, Anomaly, origins
 from tensight.dumps import open_dump
 from tensight.errors import InputError
 from tensight.sessions.records import SessionRecord, State
+from tests.agents.training_process import TrainingProcess
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from running import RunningServer
-
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of two large packages, which is not ours to heed
 PATIENCE_S = 60.0
@@ -40,7 +39,7 @@ _jobs = itertools.count(1)
 @pytest.fixture(scope="module")
 def trainers() -> ModuleType:
     """The trainings, imported only here."""
-    return importlib.import_module("trainers")
+    return importlib.import_module("tests.agents.pytorch.trainers")
 
 
 def debugged(

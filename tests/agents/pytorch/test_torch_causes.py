@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from torch import nn
-from trainings import Training
-from watched_training import PATIENCE_S, Finding, Person, debug
+
+from tests.agents.pytorch.trainings import Training
+from tests.agents.pytorch.watched_training import PATIENCE_S, Finding, Person, debug
 
 if TYPE_CHECKING:
-    from running import RunningServer
-
     from tensight.client import Session
     from tensight.sessions.records import SessionRecord
+    from tests.server.running import RunningServer
 
 STEPS = 12
 SICK_STEP = 6

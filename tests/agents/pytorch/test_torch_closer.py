@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import nn
-from trainings import Training
-from watched_training import Finding, Person, debug
 
 from tensight.sessions.errors import StateError
+from tests.agents.pytorch.trainings import Training
+from tests.agents.pytorch.watched_training import Finding, Person, debug
 
 if TYPE_CHECKING:
-    from running import RunningServer
-
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 PATIENCE_S = 60.0
 SICK_STEPS = (4, 5, 6)

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 import torch
-import trainings
-from collaborators import Collaborator, Method, label, methods
 from torch import nn
-from trainings import Training
 
 import tensight
 import tensight.agents.torch
@@ -22,11 +19,13 @@ from tensight.agents import notices
 from tensight.agents.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger
 from tensight.errors import TensightError
+from tests.agents.collaborators import Collaborator, Method, label, methods
+from tests.agents.pytorch import trainings
+from tests.agents.pytorch.trainings import Training
 
 if TYPE_CHECKING:
-    from running import RunningServer
-
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 pytestmark = pytest.mark.long
 

@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 import torch
-from running import RunningServer
 from torch import nn
 
 import tensight
 from tensight.client import Session
 from tensight.sessions.records import State
+from tests.server.running import RunningServer
 
 PATIENCE_S = 60.0
 

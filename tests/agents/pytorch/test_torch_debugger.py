@@ -16,13 +16,13 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from running import RunningServer
 from torch import nn
 
 import tensight
 from tensight.client import Session
 from tensight.errors import InputError
 from tensight.sessions.records import State
+from tests.server.running import RunningServer
 
 PATIENCE_S = 60.0
 

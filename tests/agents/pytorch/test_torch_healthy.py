@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from meant_overflow import MEANT_OVERFLOW
-from meant_rest import MEANT_REST
-from meant_zeros import MEANT_ZEROS
-from trainings import HEALTHY
-from watched_training import debug
+
+from tests.agents.pytorch.meant_overflow import MEANT_OVERFLOW
+from tests.agents.pytorch.meant_rest import MEANT_REST
+from tests.agents.pytorch.meant_zeros import MEANT_ZEROS
+from tests.agents.pytorch.trainings import HEALTHY
+from tests.agents.pytorch.watched_training import debug
 
 if TYPE_CHECKING:
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 STEPS = 100
 FEW_STEPS = 40

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 import torch
-from seen_steps import Seen
 from torch import nn
 from torch.nn.modules import module as hooks
 from torch.utils.data import DataLoader, TensorDataset
+
+from tests.agents.pytorch.seen_steps import Seen
 
 
 def test_it_begins_with_the_first_call_of_a_model_with_parameters() -> None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from seen_steps import Seen, SeenStep
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from tensight.agents.eager.code_paths import lines_between
+from tests.agents.pytorch.seen_steps import Seen, SeenStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable

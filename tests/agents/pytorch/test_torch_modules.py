@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 import torch
 import torch._dynamo
-from seen_steps import Seen
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 from torch.utils.checkpoint import checkpoint
+
+from tests.agents.pytorch.seen_steps import Seen
 
 
 def train(model: nn.Module, *inputs: torch.Tensor, steps: int = 2) -> Seen:

@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from watched_training import PATIENCE_S
 
 import tensight
 from tensight.sessions.errors import UnavailableError
+from tests.agents.pytorch.watched_training import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from running import RunningServer
-
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 STEPS = 6
 BAD_STEP = 3

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from torch import nn
-from trainings import Training
-from watched_training import debug
+
+from tests.agents.pytorch.trainings import Training
+from tests.agents.pytorch.watched_training import debug
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 SICK_STEP = 4
 """Counted from 1."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from seen_steps import Seen, SeenStep
 from torch import nn
 
 from tensight.agents.graph_messages import graph_message
 from tensight.graph.optimizers import parameter_roles
 from tensight.graph.parsing import parse_graph_proto
+from tests.agents.pytorch.seen_steps import Seen, SeenStep
 
 
 def roles(step: SeenStep) -> dict[str, str]:

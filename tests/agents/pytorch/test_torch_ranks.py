@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_stage import until
-from forked import PYTORCH, popen
-from ports import kept_port
-from running import RunningServer, running_server
 
 import tensight
 from tensight.sessions.records import State
+from tests.agents.agent_stage import until
+from tests.processes.forked import PYTORCH, popen
+from tests.processes.ports import kept_port
+from tests.server.running import RunningServer, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import dead_faults
-import gradient_faults
-import overflow_faults
 import pytest
-from overflow_faults import OVERFLOW
-from planting import Fault
-from watched_training import Finding, debug
+
+from tests.agents.pytorch import dead_faults, gradient_faults, overflow_faults
+from tests.agents.pytorch.overflow_faults import OVERFLOW
+from tests.agents.pytorch.planting import Fault
+from tests.agents.pytorch.watched_training import Finding, debug
 
 if TYPE_CHECKING:
-    from running import RunningServer
-
     from tensight.sessions.records import Frame
+    from tests.server.running import RunningServer
 
 FAULTS = (*overflow_faults.FAULTS, *gradient_faults.FAULTS, *dead_faults.FAULTS)
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 import torch._dynamo
-from seen_steps import Seen
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from trainings import descend
-from watched_training import PATIENCE_S, Person, debug
 
 import tensight
 from tensight.agents.slots import Need
 from tensight.agents.torch import operators
 from tensight.sessions.records import State
+from tests.agents.pytorch.seen_steps import Seen
+from tests.agents.pytorch.trainings import descend
+from tests.agents.pytorch.watched_training import PATIENCE_S, Person, debug
 
 if TYPE_CHECKING:
-    from running import RunningServer
+    from tests.server.running import RunningServer
 
 
 def batch() -> torch.Tensor:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-import trainings
-from test_torch_boundary import CAPTURES, trains_as_alone
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize
-from trainings import Training
+
+from tests.agents.pytorch import trainings
+from tests.agents.pytorch.test_torch_boundary import CAPTURES, trains_as_alone
+from tests.agents.pytorch.trainings import Training
 
 if TYPE_CHECKING:
-    from running import RunningServer
-
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 
 def watch(session: Session) -> None:

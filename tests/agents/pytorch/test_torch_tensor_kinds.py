@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from captured_operators import captured, operators
 from torch import distributed, nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 from torch.utils._pytree import tree_map
+
+from tests.agents.pytorch.captured_operators import captured, operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,14 +7,15 @@ import warnings
 from typing import TYPE_CHECKING
 
 import pytest
-import trainings
-from watched_training import Person, debug
+
+from tests.agents.pytorch import trainings
+from tests.agents.pytorch.watched_training import Person, debug
 
 if TYPE_CHECKING:
     import torch
-    from running import RunningServer
 
     from tensight.client import Session
+    from tests.server.running import RunningServer
 
 STEPS = 50
 FAMILIES = ("cnn", "transformer", "rnn", "lbfgs", "accumulation", "checkpointing", "gan", "vae", "scaler")

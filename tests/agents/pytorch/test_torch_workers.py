@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import running_server
 
 import tensight
 from tensight.sessions.records import State
+from tests.server.running import running_server
 
 pytestmark = pytest.mark.long
 

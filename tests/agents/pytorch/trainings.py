@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from networks import CLASSES, Bag, Cnn, Mlp, Reader, Residual, Transformer, Tuned, Vae
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+
+from tests.agents.pytorch.networks import CLASSES, Bag, Cnn, Mlp, Reader, Residual, Transformer, Tuned, Vae
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

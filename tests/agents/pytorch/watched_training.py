@@ -12,11 +12,10 @@ import tensight
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from running import RunningServer
-    from trainings import Training
-
     from tensight.client import Session
     from tensight.sessions.records import Frame, NodeHits, OriginRecord, SessionRecord
+    from tests.agents.pytorch.trainings import Training
+    from tests.server.running import RunningServer
 
 PATIENCE_S = 120.0
 

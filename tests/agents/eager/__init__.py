@@ -1,0 +1,1 @@
+"""What every adapter for an eager framework shows of the same trainings."""

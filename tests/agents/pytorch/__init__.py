@@ -1,0 +1,1 @@
+"""Trainings on PyTorch: healthy ones, and ones with a planted fault."""

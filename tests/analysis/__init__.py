@@ -1,0 +1,1 @@
+"""Checks and origins over dumps."""

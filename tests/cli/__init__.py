@@ -1,0 +1,1 @@
+"""Commands, run as a shell would run them."""

@@ -1,0 +1,1 @@
+"""The client in Python, with real servers."""

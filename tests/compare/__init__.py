@@ -1,0 +1,1 @@
+"""Comparisons of runs, checkpoints and set-ups."""

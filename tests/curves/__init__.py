@@ -1,0 +1,1 @@
+"""Curves that others have recorded."""

@@ -1,0 +1,1 @@
+"""Readers and writers of dumps of every layout."""

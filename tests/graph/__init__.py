@@ -1,0 +1,1 @@
+"""Graphs, their files, and origins in them."""

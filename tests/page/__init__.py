@@ -1,0 +1,1 @@
+"""The page in Chromium, used as a person would."""

@@ -1,0 +1,1 @@
+"""Sessions, live and recorded."""

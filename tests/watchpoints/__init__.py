@@ -1,0 +1,1 @@
+"""Conditions, watchpoints and hits."""
