@@ -193,6 +193,7 @@ def test_stats_sorts_and_answers_sql(tensight: Run, dump_210: Path) -> None:
     assert total["n"] == 1220
     assert total["bytes"] == sum(path.stat().st_size for path in dump_210.rglob("*.npy"))
     assert "zeros_percent" in tensight("stats", dump_210).out
+    assert f"{total['bytes']:,}" in tensight("stats", dump_210, "--sql", sql).out
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tensight.errors import InputError
@@ -25,7 +26,7 @@ def query(table: pa.Table, sql: str) -> pa.Table:
     Returns
     -------
     pyarrow.Table
-        The result of the query, with unique column names.
+        The result of the query, with unique column names; sums of integers are int64 where they fit.
 
     Raises
     ------
@@ -45,7 +46,18 @@ def query(table: pa.Table, sql: str) -> pa.Table:
             result: pa.Table = connection.sql(sql).to_arrow_table()
         except (duckdb.Error, AttributeError, UnicodeError) as error:
             raise InputError(f"the query {sql!r} does not work on the table {TABLE_NAME!r}: {error}") from None
-    return result.rename_columns(_distinct(result.column_names))
+    return _with_integers(result).rename_columns(_distinct(result.column_names))
+
+
+def _with_integers(result: pa.Table) -> pa.Table:
+    """Return a table with int64 for sums of integers, which DuckDB returns as decimal numbers of 38 digits."""
+    import pyarrow as pa
+
+    for index, field in enumerate(result.schema):
+        if field.type == pa.decimal128(38, 0):
+            with suppress(pa.ArrowInvalid):  # too large
+                result = result.set_column(index, field.name, result.column(index).cast(pa.int64()))
+    return result
 
 
 def _distinct(names: list[str]) -> list[str]:
