@@ -320,10 +320,10 @@ def read_trace(file: OpenFile, where: str) -> Trace:
             kind, body = _record(file, offset)
             reader.take(kind, body, offset + _HEAD.size)
         except _CutError as error:
-            reader.problem(f"{error}; the {len(reader.steps)} steps before are whole", "nothing after that is read")
+            reader.problem(str(error), "the steps before that are read")
             break
         except (ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
-            reader.problem(f"the record at byte {offset:,} cannot be used: {error}", "nothing after that is read")
+            reader.problem(f"the record at byte {offset:,} cannot be used: {error}", "the steps before that are read")
             break
         offset += _HEAD.size + len(body)
     return reader.result()
