@@ -219,7 +219,9 @@ class AgentAlone:
             pip = new_environment(environment, Path(prefix) / "bin" / "python3")
             (packages,) = (environment / "lib").glob("python3.*/site-packages")
             for top in map(Path, tops):
-                (packages / top.name).symlink_to(top)
+                # uv takes a package for installed where the folder that describes it is no link.
+                link = shutil.copytree if top.suffix == ".dist-info" else os.symlink
+                link(top, packages / top.name)
         pip("install", "--compile-bytecode", *wanted)
         pip("check")
 
