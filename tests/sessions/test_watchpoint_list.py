@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -254,6 +255,48 @@ def test_watchpoints_with_and_without_names_survive_a_restart(tmp_path: Path) ->
     assert again.create(large()).id == 4
 
 
+def test_a_script_that_sets_its_watchpoints_in_each_run_does_not_set_them_twice(tmp_path: Path) -> None:
+    named = large().model_copy(update={"name": "large"})
+    scripted = (named, large(), large(), WatchpointSpec(condition="TO"))
+    for _ in range(2):
+        watchpoints = new_list(Workspace(tmp_path))
+        assert [watchpoints.create(spec).id for spec in scripted] == [1, 2, 3, 4]
+        watchpoints.save()
+    assert watchpoints.create(large()).id == 5
+    with pytest.raises(InputError, match="has the name 'large' already"):
+        watchpoints.create(named)
+
+
+@pytest.mark.parametrize(
+    "change", [{"enabled": False}, {"persistence": 2}, {"severity": "error"}, {"selection": "weights"}]
+)
+def test_a_watchpoint_that_differs_from_one_of_an_earlier_session_is_another(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    watchpoints = new_list(Workspace(tmp_path))
+    watchpoints.create(large())
+    watchpoints.save()
+    again = new_list(Workspace(tmp_path))
+    assert again.create(large().model_copy(update=change)).id == 2
+    assert again.create(large()).id == 1
+
+
+def test_what_a_script_sets_before_its_network_is_known_is_not_restored_beside_it(tmp_path: Path) -> None:
+    def begun() -> WatchpointList:
+        return WatchpointList("job", Workspace(tmp_path), lambda rank: (FORWARD, BACKWARD), network="")
+
+    first = begun()
+    first.recognise([FORWARD, BACKWARD])
+    for spec in (WatchpointSpec(condition="TO"), large(), large()):
+        first.create(spec)
+    first.save()
+    second = begun()
+    second.create(large())
+    second.recognise([FORWARD, BACKWARD])
+    assert [one.watchpoint.check.condition.abbreviation for one in second.all()] == ["TL", "TO", "TL"]
+    assert second.create(large()).id == 3
+
+
 def test_another_job_does_not_see_them(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     watchpoints = new_list(workspace)
@@ -332,7 +375,7 @@ def test_nonsense_among_the_watchpoints_does_no_harm(tmp_path: Path, entry: obje
     path.write_text(json.dumps(stored))
     again = new_list(workspace)
     assert [one.id for one in again.all()] == [1]
-    assert again.create(large()).id == 2
+    assert again.create(WatchpointSpec(condition="TO")).id == 2
 
 
 def test_a_list_that_cannot_be_saved_is_still_there(tmp_path: Path) -> None:

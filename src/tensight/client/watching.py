@@ -53,6 +53,8 @@ class Watching(SessionPart):
     ) -> WatchpointRecord:
         """Set a watchpoint: the run stops when the condition is true for a tensor.
 
+        If an earlier session has set an equal one, which was kept, that is returned: a script may be run again.
+
         Parameters
         ----------
         condition : str

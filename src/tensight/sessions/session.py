@@ -576,24 +576,25 @@ class Session(ABC):
         return tuple(map(self._watchpoint_record, self.watchpoint_list.all()))
 
     async def create_watchpoint(self, spec: WatchpointSpec) -> WatchpointRecord:
-        """Add a watchpoint.
+        """Add a watchpoint, or return the equal one of an earlier session. See `WatchpointList.create`.
 
         Raises
         ------
         StateError
             Watchpoints cannot be changed now, or the condition cannot be checked in this session.
         InputError, LimitError
-            See `WatchpointList.create`.
         """
         async with self.lock:
             self.editable()
             because = self._unavailable_because(condition(spec.condition))
             if because:
                 raise StateError(f"{spec.condition} cannot be watched for: {because}")
-            created = self.watchpoint_list.create(spec)
-            await self._watchpoints_edited()
-            self._warn_of_unknown_paths(created)
-            return self._watchpoint_record(created)
+            amount = len(self.watchpoint_list)
+            watchpoint = self.watchpoint_list.create(spec)
+            if len(self.watchpoint_list) > amount:
+                await self._watchpoints_edited()
+                self._warn_of_unknown_paths(watchpoint)
+            return self._watchpoint_record(watchpoint)
 
     async def change_watchpoint(self, watchpoint: int, change: WatchpointChange) -> WatchpointRecord:
         """Change a watchpoint. StateError, NotFoundError, InputError."""

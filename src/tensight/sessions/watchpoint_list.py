@@ -120,6 +120,8 @@ class WatchpointList:
         self._programs = programs or Programs()
         self._watchpoints: dict[int, SessionWatchpoint] = {}
         self._last_id = 0
+        # Ids of those of earlier sessions, each until an equal one is set.
+        self._restored: list[int] = []
         # Entries of another version of Tensight that this one cannot read are written back unchanged.
         self._unreadable: list[Any] = []
         self._watched: dict[tuple[int, int], _Resolved] = {}
@@ -155,7 +157,9 @@ class WatchpointList:
         return watchpoint
 
     def create(self, spec: WatchpointSpec) -> SessionWatchpoint:
-        """Add a watchpoint.
+        """Add a watchpoint, or return the equal one of an earlier session.
+
+        Those are restored, so a script that sets its watchpoints would otherwise set them once more in each run.
 
         Raises
         ------
@@ -164,10 +168,14 @@ class WatchpointList:
         LimitError
             The maximum number of watchpoints is reached.
         """
-        self._require_room(1)
-        self._require_new_name(spec.name)
         number = self._last_id + 1
         watchpoint = _from_spec(number, spec)
+        restored = _equal_to(watchpoint, map(self._watchpoints.get, self._restored))
+        if restored is not None:
+            self._restored.remove(restored.id)
+            return restored
+        self._require_room(1)
+        self._require_new_name(spec.name)
         self._watchpoints[number] = watchpoint
         self._last_id = number
         return watchpoint
@@ -367,13 +375,18 @@ class WatchpointList:
         self._load()
         self.recommended_offered |= offered
         if created:
-            earlier, self._watchpoints, self._last_id = self.all(), created, last_id
+            earlier, self._watchpoints, self._last_id, self._restored = self.all(), created, last_id, []
             taken = {watchpoint.watchpoint.name for watchpoint in created.values()} - {""}
+            unmatched = list(created.values())
             for watchpoint in earlier:
-                if watchpoint.watchpoint.name not in taken:
+                equal = _equal_to(watchpoint, unmatched)
+                if equal is not None:
+                    unmatched.remove(equal)
+                elif watchpoint.watchpoint.name not in taken:
                     self._last_id += 1
                     numbered = replace(watchpoint.watchpoint, id=self._last_id)
                     self._watchpoints[self._last_id] = replace(watchpoint, watchpoint=numbered)
+                    self._restored.append(self._last_id)
 
     @property
     def _file(self) -> str:
@@ -403,6 +416,7 @@ class WatchpointList:
             self._load_one(entry)
         self._last_id = max([self._last_id, *self._watchpoints])
         self._watchpoints = dict(sorted(self._watchpoints.items()))
+        self._restored = list(self._watchpoints)
 
     def _load_one(self, entry: Any) -> None:
         try:
@@ -475,6 +489,16 @@ def watchpoint_record(watchpoint: SessionWatchpoint, *, nodes: int, hits: int) -
 
 def _in_a_row(steps: int) -> str:
     return f" in {steps:,} steps in a row" if steps > 1 else ""
+
+
+def _equal_to(watchpoint: SessionWatchpoint, others: Iterable[SessionWatchpoint | None]) -> SessionWatchpoint | None:
+    """Return the first that is equal but for its id and its version."""
+    for other in others:
+        if other is not None:
+            numbered = replace(watchpoint.watchpoint, id=other.id)
+            if replace(watchpoint, watchpoint=numbered, version=other.version) == other:
+                return other
+    return None
 
 
 def _from_spec(number: int, spec: WatchpointSpec) -> SessionWatchpoint:
