@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,8 +56,15 @@ class RunningServer:
         self.wait()
 
     def wait(self) -> int:
-        """Wait until it has ended, and return its exit code."""
-        return self.process.wait(END_WITHIN_S)
+        """Wait until it has ended, and return its exit code.
+
+        Trainings look for it where it was: there they find no server of another test.
+        """
+        code = self.process.wait(END_WITHIN_S)
+        if self.debugger is not None:
+            with suppress(OSError):  # another server listens there already
+                kept_port(int(self.debugger.rpartition(":")[2]))
+        return code
 
     @property
     def errors(self) -> str:
