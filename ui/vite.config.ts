@@ -1,13 +1,20 @@
 import { fileURLToPath } from 'node:url'
 import react from '@vitejs/plugin-react'
+import icons from 'unplugin-icons/vite'
 import { defineConfig } from 'vitest/config'
 
 const server = process.env['TENSIGHT_URL'] ?? 'http://127.0.0.1:8080'
 
+/** The source of the component of an icon: its outermost attributes are those of `svgIcon`. */
+function component(svg: string) {
+  const drawing = svg.replace(/^<svg[^>]*>|<\/svg>$/g, '').replace(/ (fill="none"|stroke-width="2")/g, '')
+  return `import { svgIcon } from '~/parts/svgIcon'\nexport default svgIcon(${JSON.stringify(drawing)})\n`
+}
+
 export default defineConfig({
   // Relative, so that the page works below any --url-path-prefix.
   base: './',
-  plugins: [react()],
+  plugins: [react(), icons({ compiler: { compiler: component } })],
   resolve: { alias: { '~': fileURLToPath(new URL('./src', import.meta.url)) } },
   worker: { format: 'es' },
   build: {

@@ -1,5 +1,5 @@
 import { Skeleton, Tabs } from '@mantine/core'
-import { IconX } from '@tabler/icons-react'
+import { IconX } from '~/parts/icons'
 import { lazy, Suspense, type ComponentType } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Group, Panel, Separator, useDefaultLayout } from 'react-resizable-panels'

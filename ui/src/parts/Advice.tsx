@@ -1,5 +1,5 @@
 import { Badge } from '@mantine/core'
-import { IconAlertTriangle, IconBulb } from '@tabler/icons-react'
+import { IconAlertTriangle, IconBulb } from '~/parts/icons'
 import { useId } from 'react'
 import { useQuery } from '@tanstack/react-query'
 import { useTranslation } from 'react-i18next'

@@ -1,5 +1,5 @@
 import { ActionIcon, CopyButton as Copying, Tooltip } from '@mantine/core'
-import { IconCheck, IconCopy } from '@tabler/icons-react'
+import { IconCheck, IconCopy } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { partTexts } from './texts'
 

@@ -9,7 +9,7 @@ import {
   IconPlayerStopFilled,
   IconPlugConnectedX,
   IconSend,
-} from '@tabler/icons-react'
+} from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import type { SessionState } from '~/api/types'
 import classes from './StateBadge.module.css'

@@ -1,5 +1,5 @@
 import { ActionIcon, Tooltip, useComputedColorScheme } from '@mantine/core'
-import { IconX } from '@tabler/icons-react'
+import { IconX } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { useOffered } from '~/state/actions'
 import { addedColour, addedScale, useAdded, useColouring, useLargestAdded, type Added } from './added'

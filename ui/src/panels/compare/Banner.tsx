@@ -11,7 +11,7 @@ import {
   IconRefresh,
   IconTable,
   IconX,
-} from '@tabler/icons-react'
+} from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { useSession } from '~/api/queries'
 import { NodeLink } from '~/panels/origin/NodeLink'

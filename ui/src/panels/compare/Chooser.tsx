@@ -1,5 +1,5 @@
 import { Combobox, Modal, Skeleton, Text, TextInput, useCombobox } from '@mantine/core'
-import { IconDatabase, IconSearch } from '@tabler/icons-react'
+import { IconDatabase, IconSearch } from '~/parts/icons'
 import { useEffect, useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useSession, useSessions } from '~/api/queries'

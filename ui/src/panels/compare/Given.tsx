@@ -1,5 +1,5 @@
 import { Table } from '@mantine/core'
-import { IconAlertTriangle, IconCircleCheck } from '@tabler/icons-react'
+import { IconAlertTriangle, IconCircleCheck } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { Notice } from '~/parts/Notice'
 import { count } from '~/parts/numbers'

@@ -1,5 +1,5 @@
 import { SegmentedControl, Skeleton, useComputedColorScheme } from '@mantine/core'
-import { IconChartLine } from '@tabler/icons-react'
+import { IconChartLine } from '~/parts/icons'
 import { lazy, Suspense, useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useSession } from '~/api/queries'

@@ -1,5 +1,5 @@
 import { useElementSize, useMergedRef } from '@mantine/hooks'
-import { IconArrowDown, IconArrowUp, IconFlag3Filled, IconPointFilled } from '@tabler/icons-react'
+import { IconArrowDown, IconArrowUp, IconFlag3Filled, IconPointFilled } from '~/parts/icons'
 import { useLayoutEffect, useRef, useState, type KeyboardEvent } from 'react'
 import { useTranslation } from 'react-i18next'
 import tensors from '~/panels/tensors/tensors.module.css'

@@ -1,6 +1,6 @@
 import { SegmentedControl, Skeleton, TextInput } from '@mantine/core'
 import { useDebouncedValue } from '@mantine/hooks'
-import { IconSearch } from '@tabler/icons-react'
+import { IconSearch } from '~/parts/icons'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import tensors from '~/panels/tensors/tensors.module.css'

@@ -1,5 +1,5 @@
 import { SegmentedControl, Select, Skeleton } from '@mantine/core'
-import { IconArrowsDiff } from '@tabler/icons-react'
+import { IconArrowsDiff } from '~/parts/icons'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { Dimensions } from '~/panels/tensor/Dimensions'

@@ -1,5 +1,5 @@
 import { Button, Group, Loader, Progress, SegmentedControl, Select, Skeleton, Text } from '@mantine/core'
-import { IconArrowsDiff, IconCircleX } from '@tabler/icons-react'
+import { IconArrowsDiff, IconCircleX } from '~/parts/icons'
 import { lazy, Suspense } from 'react'
 import { useTranslation } from 'react-i18next'
 import { ActionButton } from '~/parts/ActionButton'

@@ -9,7 +9,7 @@ import {
   useComputedColorScheme,
 } from '@mantine/core'
 import { useDebouncedValue } from '@mantine/hooks'
-import { IconChartLine, IconPlus, IconX } from '@tabler/icons-react'
+import { IconChartLine, IconPlus, IconX } from '~/parts/icons'
 import { lazy, Suspense, useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useSession } from '~/api/queries'

@@ -7,7 +7,7 @@ import {
   IconPlayerStopFilled,
   IconPlugConnectedX,
   type Icon,
-} from '@tabler/icons-react'
+} from '~/parts/icons'
 import type { ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useConnection } from '~/api/connection'

@@ -1,7 +1,7 @@
 import { Spotlight } from '@mantine/spotlight'
 import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { useDebouncedValue } from '@mantine/hooks'
-import { IconArrowRight, IconPointFilled, IconSearch, IconTableShortcut } from '@tabler/icons-react'
+import { IconArrowRight, IconPointFilled, IconSearch, IconTableShortcut } from '~/parts/icons'
 import { useEffect, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { get } from '~/api/client'

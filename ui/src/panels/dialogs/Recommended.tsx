@@ -1,5 +1,5 @@
 import { Badge, Button, Group, Modal, Skeleton, Text } from '@mantine/core'
-import { IconAlertTriangle, IconExclamationCircle } from '@tabler/icons-react'
+import { IconAlertTriangle, IconExclamationCircle } from '~/parts/icons'
 import { useMutation, useQuery } from '@tanstack/react-query'
 import { useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'

@@ -1,5 +1,5 @@
 import { ActionIcon, Button, Popover, UnstyledButton } from '@mantine/core'
-import { IconAlertCircle, IconAlertTriangle, IconInfoCircle, IconX } from '@tabler/icons-react'
+import { IconAlertCircle, IconAlertTriangle, IconInfoCircle, IconX } from '~/parts/icons'
 import { useEffect, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { moment } from '~/parts/times'

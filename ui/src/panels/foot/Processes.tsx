@@ -1,5 +1,5 @@
 import { Popover, Table, UnstyledButton } from '@mantine/core'
-import { IconServer2 } from '@tabler/icons-react'
+import { IconServer2 } from '~/parts/icons'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useSession } from '~/api/queries'

@@ -1,10 +1,4 @@
-import {
-  IconAlertTriangle,
-  IconChevronDown,
-  IconEye,
-  IconEyeDotted,
-  IconPlayerPlay,
-} from '@tabler/icons-react'
+import { IconAlertTriangle, IconChevronDown, IconEye, IconEyeDotted, IconPlayerPlay } from '~/parts/icons'
 import type { Node, NodeProps } from '@xyflow/react'
 import { memo, useEffect, useRef, type CSSProperties } from 'react'
 import { useTranslation } from 'react-i18next'

@@ -1,4 +1,4 @@
-import { IconAlertTriangle, IconEye, IconPlayerPlay } from '@tabler/icons-react'
+import { IconAlertTriangle, IconEye, IconPlayerPlay } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { AddedLegend } from '~/panels/compare/AddedMark'
 import css from './graph.module.css'

@@ -1,5 +1,5 @@
 import { ActionIcon, Text, Tooltip } from '@mantine/core'
-import { IconArrowDown, IconArrowUp, IconX } from '@tabler/icons-react'
+import { IconArrowDown, IconArrowUp, IconX } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import css from './graph.module.css'
 import { useMarks } from './marks'

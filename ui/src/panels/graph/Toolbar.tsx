@@ -8,7 +8,7 @@ import {
   IconViewportWide,
   IconZoomIn,
   IconZoomOut,
-} from '@tabler/icons-react'
+} from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { ActionButton } from '~/parts/ActionButton'
 import css from './graph.module.css'

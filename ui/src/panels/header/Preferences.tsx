@@ -1,5 +1,5 @@
 import { useComputedColorScheme, useMantineColorScheme } from '@mantine/core'
-import { IconKeyboard, IconMoon, IconSearch, IconSun } from '@tabler/icons-react'
+import { IconKeyboard, IconMoon, IconSearch, IconSun } from '~/parts/icons'
 import { useMemo } from 'react'
 import { useTranslation } from 'react-i18next'
 import { setLanguage } from '~/i18n'

@@ -1,5 +1,5 @@
 import { Button, Menu } from '@mantine/core'
-import { IconArrowsDiff, IconChevronDown, IconList } from '@tabler/icons-react'
+import { IconArrowsDiff, IconChevronDown, IconList } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { useSession, useSessions } from '~/api/queries'
 import { shortcutText } from '~/parts/shortcutText'

@@ -1,5 +1,5 @@
 import { Button, NumberInput, Popover, Tooltip } from '@mantine/core'
-import { IconHistory } from '@tabler/icons-react'
+import { IconHistory } from '~/parts/icons'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useCommand } from '~/api/queries'

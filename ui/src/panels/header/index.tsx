@@ -9,7 +9,7 @@ import {
   IconRefreshDot,
   IconStepInto,
   IconStepOut,
-} from '@tabler/icons-react'
+} from '~/parts/icons'
 import { useCallback, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useConnection } from '~/api/connection'

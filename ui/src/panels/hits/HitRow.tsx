@@ -1,5 +1,5 @@
 import { ActionIcon, Tooltip } from '@mantine/core'
-import { IconAlertOctagon, IconAlertTriangle, IconHelpCircle, IconTable } from '@tabler/icons-react'
+import { IconAlertOctagon, IconAlertTriangle, IconHelpCircle, IconTable } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { useIsSelected, useSession } from '~/api/queries'
 import type { HitRecord, NodeHits } from '~/api/types'

@@ -1,5 +1,5 @@
 import { Button, Skeleton } from '@mantine/core'
-import { IconAlertTriangle, IconFilterOff, IconPlus, IconRefresh } from '@tabler/icons-react'
+import { IconAlertTriangle, IconFilterOff, IconPlus, IconRefresh } from '~/parts/icons'
 import { useVirtualizer } from '@tanstack/react-virtual'
 import { useEffect, useRef, useState } from 'react'
 import { useTranslation } from 'react-i18next'

@@ -1,5 +1,5 @@
 import { ActionIcon, Button, Tooltip } from '@mantine/core'
-import { IconListSearch } from '@tabler/icons-react'
+import { IconListSearch } from '~/parts/icons'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import type { Frame, NodeRecord } from '~/api/types'

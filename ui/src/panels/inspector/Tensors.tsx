@@ -1,5 +1,5 @@
 import { ActionIcon, Badge, Button, Skeleton, Tooltip } from '@mantine/core'
-import { IconArrowLeft, IconArrowsDiff, IconDownload, IconEye } from '@tabler/icons-react'
+import { IconArrowLeft, IconArrowsDiff, IconDownload, IconEye } from '~/parts/icons'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { apiUrl } from '~/api/client'

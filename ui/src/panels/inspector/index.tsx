@@ -1,5 +1,5 @@
 import { Badge, Button, SegmentedControl, Skeleton, Tooltip } from '@mantine/core'
-import { IconPointer } from '@tabler/icons-react'
+import { IconPointer } from '~/parts/icons'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { API } from '~/api/client'

@@ -1,5 +1,5 @@
 import { ActionIcon, Collapse, Indicator, SegmentedControl, Select, TextInput, Tooltip } from '@mantine/core'
-import { IconFilter, IconSearch, IconX } from '@tabler/icons-react'
+import { IconFilter, IconSearch, IconX } from '~/parts/icons'
 import { useId, type KeyboardEvent, type ReactNode, type Ref } from 'react'
 import { useTranslation } from 'react-i18next'
 import type { GraphRecord } from '~/api/types'

@@ -12,7 +12,7 @@ import {
   IconWaveSine,
   IconWeight,
   type Icon,
-} from '@tabler/icons-react'
+} from '~/parts/icons'
 import type { TreeEntry } from '~/api/types'
 import classes from './nodes.module.css'
 

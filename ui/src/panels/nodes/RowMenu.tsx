@@ -9,7 +9,7 @@ import {
   IconPlayerTrackNext,
   IconSitemap,
   IconTable,
-} from '@tabler/icons-react'
+} from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { useCommand, useSession } from '~/api/queries'
 import { watchNode } from '~/panels/watchpoints/watchNode'

@@ -1,5 +1,5 @@
 import { ActionIcon, Tooltip, UnstyledButton } from '@mantine/core'
-import { IconCheckbox, IconList, IconListTree, IconX } from '@tabler/icons-react'
+import { IconCheckbox, IconList, IconListTree, IconX } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import type { Watchpoint } from '~/api/types'
 import { useConditionWords } from '~/parts/conditionWords'

@@ -1,4 +1,4 @@
-import { IconAlertTriangleFilled, IconChevronRight, IconPlayerPlayFilled } from '@tabler/icons-react'
+import { IconAlertTriangleFilled, IconChevronRight, IconPlayerPlayFilled } from '~/parts/icons'
 import type { TFunction } from 'i18next'
 import { memo, useEffect } from 'react'
 import { AddedMark } from '~/panels/compare/AddedMark'

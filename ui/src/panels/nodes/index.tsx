@@ -1,5 +1,5 @@
 import { useDebouncedValue } from '@mantine/hooks'
-import { IconFocusCentered, IconFoldUp } from '@tabler/icons-react'
+import { IconFocusCentered, IconFoldUp } from '~/parts/icons'
 import { useQueryClient } from '@tanstack/react-query'
 import { useEffect, useMemo, useRef, useState } from 'react'
 import { useTranslation } from 'react-i18next'

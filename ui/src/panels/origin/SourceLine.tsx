@@ -1,4 +1,4 @@
-import { IconCode } from '@tabler/icons-react'
+import { IconCode } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import type { Frame } from '~/api/types'
 import { useView, type NodeChoice } from '~/state/store'

@@ -1,4 +1,4 @@
-import { IconArrowRight } from '@tabler/icons-react'
+import { IconArrowRight } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { count, short } from '~/parts/numbers'
 import type { Finding } from './findings'

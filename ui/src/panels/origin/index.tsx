@@ -11,7 +11,7 @@ import {
   IconListDetails,
   IconTable,
   IconZoomIn,
-} from '@tabler/icons-react'
+} from '~/parts/icons'
 import { useEffect, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useSession } from '~/api/queries'

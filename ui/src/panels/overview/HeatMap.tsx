@@ -1,5 +1,5 @@
 import { useComputedColorScheme } from '@mantine/core'
-import { IconFlag3 } from '@tabler/icons-react'
+import { IconFlag3 } from '~/parts/icons'
 import { useEffect, useMemo, useRef, useState, type KeyboardEvent, type PointerEvent } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useIsSelected, useSession } from '~/api/queries'

@@ -1,6 +1,6 @@
 import { Button, Loader, Select, Skeleton, Text, TextInput, useComputedColorScheme } from '@mantine/core'
 import { useDebouncedValue, useElementSize } from '@mantine/hooks'
-import { IconFlag3, IconGridDots, IconSearch, IconZoomReset } from '@tabler/icons-react'
+import { IconFlag3, IconGridDots, IconSearch, IconZoomReset } from '~/parts/icons'
 import { useCallback, useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useOrigins, useSession } from '~/api/queries'

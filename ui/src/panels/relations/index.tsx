@@ -1,7 +1,7 @@
 import { Skeleton, Text } from '@mantine/core'
 import { useElementSize } from '@mantine/hooks'
 import { keepPreviousData, useQuery } from '@tanstack/react-query'
-import { IconArrowLeft, IconArrowRight } from '@tabler/icons-react'
+import { IconArrowLeft, IconArrowRight } from '~/parts/icons'
 import { useEffect, useMemo } from 'react'
 import { useTranslation } from 'react-i18next'
 import { get } from '~/api/client'

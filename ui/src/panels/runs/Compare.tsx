@@ -1,5 +1,5 @@
 import { ActionIcon, Tooltip } from '@mantine/core'
-import { IconArrowsDiff } from '@tabler/icons-react'
+import { IconArrowsDiff } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { useView } from '~/state/store'
 import { runsTexts } from './texts'

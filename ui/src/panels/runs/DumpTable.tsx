@@ -1,5 +1,5 @@
 import { Button, Table, TextInput } from '@mantine/core'
-import { IconAlertTriangle, IconSearch } from '@tabler/icons-react'
+import { IconAlertTriangle, IconSearch } from '~/parts/icons'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import type { DumpRecord } from '~/api/types'

@@ -1,5 +1,5 @@
 import { Button, Group, Text } from '@mantine/core'
-import { IconGhost2 } from '@tabler/icons-react'
+import { IconGhost2 } from '~/parts/icons'
 import { useQueryClient } from '@tanstack/react-query'
 import { useTranslation } from 'react-i18next'
 import { keys } from '~/api/queries'

@@ -1,5 +1,5 @@
 import { Button, Group, Loader, Progress, Text } from '@mantine/core'
-import { IconCircleX } from '@tabler/icons-react'
+import { IconCircleX } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { useProgress } from '~/api/queries'
 import type { Session } from '~/api/types'

@@ -1,5 +1,5 @@
 import { Button, Table } from '@mantine/core'
-import { IconAlertTriangle } from '@tabler/icons-react'
+import { IconAlertTriangle } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import type { SearchRecord } from '~/api/types'
 import { short } from '~/parts/numbers'

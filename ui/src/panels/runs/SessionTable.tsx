@@ -1,5 +1,5 @@
 import { ActionIcon, Button, Table, Tooltip } from '@mantine/core'
-import { IconX } from '@tabler/icons-react'
+import { IconX } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import type { Session } from '~/api/types'
 import { StateBadge } from '~/parts/StateBadge'

@@ -1,5 +1,5 @@
 import { ActionIcon, Loader, Skeleton, Title, Tooltip } from '@mantine/core'
-import { IconRefresh } from '@tabler/icons-react'
+import { IconRefresh } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { useConnection } from '~/api/connection'
 import { useSessions } from '~/api/queries'

@@ -1,6 +1,6 @@
 import { ActionIcon, Tooltip, UnstyledButton } from '@mantine/core'
 import { useElementSize, useMergedRef } from '@mantine/hooks'
-import { IconArrowDown, IconArrowUp, IconExternalLink } from '@tabler/icons-react'
+import { IconArrowDown, IconArrowUp, IconExternalLink } from '~/parts/icons'
 import { useRef, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import type { SearchResult, Trial } from '~/api/types'

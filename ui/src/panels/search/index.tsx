@@ -1,5 +1,5 @@
 import { Button, SegmentedControl, Select, Skeleton, useComputedColorScheme } from '@mantine/core'
-import { IconArrowLeft } from '@tabler/icons-react'
+import { IconArrowLeft } from '~/parts/icons'
 import { lazy, Suspense, useCallback, useMemo, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import type { SearchResult, Trial } from '~/api/types'

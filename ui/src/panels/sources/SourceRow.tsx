@@ -6,7 +6,7 @@ import {
   IconCornerDownRight,
   IconFileText,
   IconFilterFilled,
-} from '@tabler/icons-react'
+} from '~/parts/icons'
 import type { TFunction } from 'i18next'
 import type { ReactNode } from 'react'
 import { entryKind, KindIcon } from '~/panels/nodes/KindIcon'

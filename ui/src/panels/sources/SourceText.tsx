@@ -1,5 +1,5 @@
 import { ActionIcon, Skeleton, Tooltip } from '@mantine/core'
-import { IconAlertTriangleFilled, IconArrowLeft } from '@tabler/icons-react'
+import { IconAlertTriangleFilled, IconArrowLeft } from '~/parts/icons'
 import { useVirtualizer } from '@tanstack/react-virtual'
 import { useEffect, useId, useMemo, useRef, useState, type CSSProperties, type KeyboardEvent } from 'react'
 import { useTranslation } from 'react-i18next'

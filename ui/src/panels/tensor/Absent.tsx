@@ -1,5 +1,5 @@
 import { Text } from '@mantine/core'
-import { IconDatabaseOff, IconPlayerPause } from '@tabler/icons-react'
+import { IconDatabaseOff, IconPlayerPause } from '~/parts/icons'
 import { useQuery } from '@tanstack/react-query'
 import { useTranslation } from 'react-i18next'
 import { get } from '~/api/client'

@@ -1,5 +1,5 @@
 import { useQueryClient } from '@tanstack/react-query'
-import { IconArrowBarToUp, IconChevronDown, IconChevronUp, IconTarget } from '@tabler/icons-react'
+import { IconArrowBarToUp, IconChevronDown, IconChevronUp, IconTarget } from '~/parts/icons'
 import { useEffect, useMemo, useRef, useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { ActionButton } from '~/parts/ActionButton'

@@ -6,7 +6,7 @@ import {
   IconCircleDashed,
   IconCpu,
   IconDownload,
-} from '@tabler/icons-react'
+} from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { apiUrl } from '~/api/client'
 import { path } from '~/api/queries'

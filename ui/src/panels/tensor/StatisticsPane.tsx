@@ -1,5 +1,5 @@
 import { SegmentedControl, Skeleton, Tooltip } from '@mantine/core'
-import { IconAlertTriangle } from '@tabler/icons-react'
+import { IconAlertTriangle } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { MEASURES, type Count, type Measure } from '~/api/statistics'
 import type { Statistics } from '~/api/types'

@@ -8,7 +8,7 @@ import {
   IconSearch,
   IconTable,
   IconTrendingUp,
-} from '@tabler/icons-react'
+} from '~/parts/icons'
 import { useCallback, useMemo, useState, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useSession } from '~/api/queries'

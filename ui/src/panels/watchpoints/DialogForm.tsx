@@ -1,5 +1,5 @@
 import { Button, NumberInput, SegmentedControl, TextInput } from '@mantine/core'
-import { IconEye } from '@tabler/icons-react'
+import { IconEye } from '~/parts/icons'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import { useSession } from '~/api/queries'

@@ -1,5 +1,5 @@
 import { Collapse, TextInput, UnstyledButton } from '@mantine/core'
-import { IconChevronDown, IconChevronRight } from '@tabler/icons-react'
+import { IconChevronDown, IconChevronRight } from '~/parts/icons'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import type { Condition, ConditionParameter } from '~/api/types'

@@ -1,5 +1,5 @@
 import { ActionIcon, Checkbox, Tooltip } from '@mantine/core'
-import { IconAlertOctagon, IconAlertTriangle, IconPencil, IconTrash } from '@tabler/icons-react'
+import { IconAlertOctagon, IconAlertTriangle, IconPencil, IconTrash } from '~/parts/icons'
 import { useEffect, useRef, type ReactNode } from 'react'
 import { useTranslation } from 'react-i18next'
 import type { Watchpoint } from '~/api/types'

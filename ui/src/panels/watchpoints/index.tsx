@@ -1,5 +1,5 @@
 import { Skeleton } from '@mantine/core'
-import { IconPlus, IconRefresh, IconStars, IconTrash } from '@tabler/icons-react'
+import { IconPlus, IconRefresh, IconStars, IconTrash } from '~/parts/icons'
 import { useTranslation } from 'react-i18next'
 import { useWatchpoints } from '~/api/queries'
 import { ActionButton } from '~/parts/ActionButton'
