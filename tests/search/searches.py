@@ -10,7 +10,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 QUADRATIC = """
 import argparse

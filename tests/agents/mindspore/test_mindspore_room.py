@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from tests.agents.mindspore.mindspore_stage import MEMORY_BACKED, NOT_INHERITED,
 from tests.agents.training_process import Outcome, TrainingProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 pytestmark = pytest.mark.long
 
@@ -126,12 +127,19 @@ DEBUGGED = ("-m", "tensight", "run", "--host", "127.0.0.1", "--port", "9", "--re
 """Recording looks at every step, whether or not a server is there."""
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that lies on a disk: what is mounted for a training hides the folders of tests that lie in memory."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.usefixtures("may_mount")
-def test_a_disk_that_is_full_ends_debugging_and_not_the_training(tmp_path: Path, version: str) -> None:
-    alone = trained(version, tmp_path / "alone", "8m")
+def test_a_disk_that_is_full_ends_debugging_and_not_the_training(folder: Path, version: str) -> None:
+    alone = trained(version, folder / "alone", "8m")
     assert alone.code == 0, alone.errors
-    debugged = trained(version, tmp_path / "debugged", "8m", *DEBUGGED)
+    debugged = trained(version, folder / "debugged", "8m", *DEBUGGED)
     assert (debugged.code, debugged.output[:-1]) == (0, alone.output[:-1]), debugged.errors + debugged.notices
     (notice,) = (notice for notice in debugged.notices if "has room for" in notice)
     assert notice.startswith("tensight: debugging ends here and the training goes on: MindSpore is about to dump up to")
