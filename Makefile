@@ -94,7 +94,7 @@ test-python: $(FRAMEWORKS) $(PAGE) browser mindspores
 
 test-long: SANITIZED = -k "not numpy"
 test-long: $(PAGE_TESTED) $(FRAMEWORKS) $(PAGE) browser mindspores sanitize installed ## Run all variants of the tests, with ten times as many random examples
-	@$(MAKE) --no-print-directory agent AGENT=newest
+	@$(MAKE) --no-print-directory agent AGENT="oldest newest"
 	$(BIN)/python -m pytest $(PARALLEL) --durations=20 --hypothesis-profile=long
 
 coverage: $(FRAMEWORKS) $(PAGE) browser mindspores ## Report which lines and branches the tests reach; takes half as long again
@@ -179,7 +179,7 @@ agent: $(FRAMEWORKS) ## Install the light agent alone beside old and new NumPy, 
 
 # Tried again only after a change.
 $(AGENT_TRIED): $(FRAMEWORKS) $(AGENT_SOURCES)
-	$(TRY_AGENT)
+	$(TRY_AGENT) --brief
 	@touch $@
 
 screenshots: $(FRAMEWORKS) $(PAGE) browser ## Take the pictures of the page that the docs show

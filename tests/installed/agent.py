@@ -1,6 +1,6 @@
 """Installs the light agent alone beside frameworks, and debugs trainings there from the full installation.
 
-    python tests/installed/agent.py [--wheel WHEEL] [--folder .venvs] [--keep] [--fresh] [--full] [NAME...]
+    python tests/installed/agent.py [--wheel WHEEL] [--folder .venvs] [--keep] [--fresh] [--full] [--brief] [NAME...]
 
 In a new environment of each NAME: the agent's wheel and some versions of NumPy, protobuf and gRPC; its size; every
 module and every command once; a training that stops where it goes wrong, goes on, and arrives at the same bits as
@@ -142,6 +142,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the environments")
     parser.add_argument("--fresh", action="store_true", help="install the frameworks, too")
     parser.add_argument("--full", action="store_true", help="install the wheel of tensight, too, and take its server")
+    parser.add_argument("--brief", action="store_true", help="leave out the traces, and their comparison")
     options = parser.parse_args()
     unknown = set(options.names) - set(ENVIRONMENTS)
     if unknown:
@@ -153,7 +154,9 @@ def main() -> int:
     for name in options.names:
         began_s = time.monotonic()
         try:
-            AgentAlone(name, ENVIRONMENTS[name], folder / name, full).try_out(wheel, fresh=options.fresh)
+            AgentAlone(name, ENVIRONMENTS[name], folder / name, full).try_out(
+                wheel, fresh=options.fresh, traces=not options.brief
+            )
         except (FailedError, subprocess.TimeoutExpired) as error:
             print(f"{name}: FAILED\n{error}", flush=True)
             is_well = False
@@ -193,7 +196,7 @@ class AgentAlone:
             "XDG_CACHE_HOME": str(folder / "cache"),
         }
 
-    def try_out(self, wheel: Path, *, fresh: bool) -> None:
+    def try_out(self, wheel: Path, *, fresh: bool, traces: bool) -> None:
         """Install the agent and use it."""
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
@@ -202,7 +205,7 @@ class AgentAlone:
         self._import_all(wheel)
         self._ask()
         self._stop_and_go_on()
-        if self._beside.framework == "torch":
+        if traces and self._beside.framework == "torch":
             self._trace()
 
     def _install(self, wheel: Path, *, fresh: bool) -> None:

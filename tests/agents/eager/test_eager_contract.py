@@ -134,7 +134,9 @@ class Runs:
             return dict(arrays)
 
 
-@pytest.fixture(scope="module", params=KITS)
+@pytest.fixture(
+    scope="module", params=[pytest.param(kit, marks=pytest.mark.long) if kit == "mindspore" else kit for kit in KITS]
+)
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     kit = KITS[request.param]
     folder = tmp_path_factory.mktemp(kit.module)
