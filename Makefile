@@ -183,7 +183,7 @@ $(AGENT_TRIED): $(FRAMEWORKS) $(AGENT_SOURCES)
 	@touch $@
 
 screenshots: $(FRAMEWORKS) $(PAGE) browser ## Take the pictures of the page that the docs show
-	$(BIN)/python tests/page/screenshots.py
+	$(BIN)/python -m tests.page.screenshots
 
 bench: $(FRAMEWORKS) $(PAGE) browser ## Print the figures of docs/performance.md, beside the peers, in one run
 	$(BIN)/python benchmarks/kernels.py

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 from functools import cache, lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from compare import differences
+from plan import REAL, plan
+from recording import Recorder
+from synthetic import build
 
 import tensight.debugger
-
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))  # the recorder's modules also run without pytest, in the original's environment
-
-from compare import differences  # noqa: E402
-from plan import REAL, plan  # noqa: E402
-from recording import Recorder  # noqa: E402
-from synthetic import build  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+HERE = Path(__file__).parent
 OURS = SimpleNamespace(**{name: getattr(tensight.debugger, name) for name in tensight.debugger.__all__})
 CASES = [(dump, section) for dump, sections in plan().items() for section in sections]
 

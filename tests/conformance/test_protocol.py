@@ -5,20 +5,16 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import grpc
+from protocol_conversation import Conversation, TensightControl, as_dictionary
+
+from tensight.wire import debugger_pb2
+from tests.server.running import running_server
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-from protocol_conversation import Conversation, TensightControl, as_dictionary  # noqa: E402
-
-from tensight.wire import debugger_pb2  # noqa: E402
-from tests.server.running import running_server  # noqa: E402
-
 GOLDEN = json.loads(gzip.decompress((HERE / "golden" / "protocol.json.gz").read_bytes()))
 UNARY = ("WaitCMD", "SendMetadata", "SendHeartbeat")
 

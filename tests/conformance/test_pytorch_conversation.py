@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from pytorch_conversation import TensightPerson, converse
+
+from tests.server.running import running_server
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-from pytorch_conversation import TensightPerson, converse  # noqa: E402
-
-from tests.server.running import running_server  # noqa: E402
 
 
 @pytest.mark.long

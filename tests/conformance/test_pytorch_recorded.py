@@ -8,18 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from pytorch_recorded import answers
+from with_recorded_run import record
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-from pytorch_recorded import answers  # noqa: E402
-from with_recorded_run import record  # noqa: E402
-
-import tensight.debugger  # noqa: E402
-from tensight.dumps import open_dump  # noqa: E402
+import tensight.debugger
+from tensight.dumps import open_dump
 
 pytestmark = pytest.mark.long
 
+HERE = Path(__file__).parent
 GOLDEN = json.loads((HERE / "golden" / "pytorch-recorded.json").read_text())
 
 

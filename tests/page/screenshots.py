@@ -1,6 +1,6 @@
 """Takes the pictures of the page that the docs show, of a real training and a real dump: run by `make screenshots`.
 
-    python tests/page/screenshots.py [--folder docs/pictures] [--only NAME ...] [--large]
+    python -m tests.page.screenshots [--folder docs/pictures] [--only NAME ...] [--large]
 
 Each picture is taken in English and Chinese, light and dark.
 """
@@ -8,7 +8,6 @@ Each picture is taken in English and Chinese, light and dark.
 from __future__ import annotations
 
 import argparse
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -16,15 +15,13 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+from playwright.sync_api import Browser, Page, expect
+
+import tensight
+from tests.page.browsing import LARGE, SMALL, chromium, new_page, training, visit
+from tests.server.running import RunningServer, running_server
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from playwright.sync_api import Browser, Page, expect  # noqa: E402
-
-import tensight  # noqa: E402
-from tests.page.browsing import LARGE, SMALL, chromium, new_page, training, visit  # noqa: E402 - in ROOT
-from tests.server.running import RunningServer, running_server  # noqa: E402
-
 DUMP = ROOT / "tests" / "fixtures" / "sick-2.10.0.tar.xz"
 WITHIN_S = 120.0
 LOOKS = tuple(product(("en", "zh"), ("light", "dark")))

@@ -170,7 +170,8 @@ class WatchpointList:
         """
         number = self._last_id + 1
         watchpoint = _from_spec(number, spec)
-        restored = _equal_to(watchpoint, map(self._watchpoints.get, self._restored))
+        kept = [self._watchpoints[earlier] for earlier in self._restored if earlier in self._watchpoints]
+        restored = _equal_to(watchpoint, kept)
         if restored is not None:
             self._restored.remove(restored.id)
             return restored
@@ -491,13 +492,12 @@ def _in_a_row(steps: int) -> str:
     return f" in {steps:,} steps in a row" if steps > 1 else ""
 
 
-def _equal_to(watchpoint: SessionWatchpoint, others: Iterable[SessionWatchpoint | None]) -> SessionWatchpoint | None:
+def _equal_to(watchpoint: SessionWatchpoint, others: Iterable[SessionWatchpoint]) -> SessionWatchpoint | None:
     """Return the first that is equal but for its id and its version."""
     for other in others:
-        if other is not None:
-            numbered = replace(watchpoint.watchpoint, id=other.id)
-            if replace(watchpoint, watchpoint=numbered, version=other.version) == other:
-                return other
+        numbered = replace(watchpoint.watchpoint, id=other.id)
+        if replace(watchpoint, watchpoint=numbered, version=other.version) == other:
+            return other
     return None
 
 
