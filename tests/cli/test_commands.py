@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -80,10 +81,89 @@ def test_check_exits_with_1_when_something_hits_and_0_when_nothing_does(tensight
     assert "Nothing hit" in nothing.out
 
 
-def test_check_says_when_it_looked_at_nothing(tensight: Run, dump_210: Path) -> None:
+def test_check_says_when_it_inspected_nothing(tensight: Run, dump_210: Path) -> None:
     outcome = tensight("check", dump_210, "--watch", "TO", "--on", "no-such-node")
-    assert outcome.code == 0
+    assert outcome.code == 2
     assert "tensor_overflow() looked at nothing: no tensor's node has 'no-such-node'" in " ".join(outcome.out.split())
+
+
+def test_nothing_found_says_in_what(tensight: Run, dump_210: Path, dump_210_second: Path) -> None:
+    check = ("check", dump_210, "--watch", "tensor_too_large(max_gt=1e30)", "--steps", "1,2")
+    inspected = json.loads(tensight(*check, "--json").out)["inspected"]
+    assert (inspected["steps"], inspected["ranks"]) == ([1, 2], [0])
+    assert inspected["tensors"] > inspected["nodes"] > 0
+    words = f"Nothing hit in {inspected['tensors']} tensors of {inspected['nodes']} nodes, steps 1-2, rank 0."
+    assert words in tensight(*check).out
+    origin = ("origin", dump_210_second, "--kind", "nan", "--kind", "inf")
+    inspected = json.loads(tensight(*origin, "--json").out)["inspected"]
+    outcome = tensight(*origin)
+    assert f"no NaN or Inf begins in {inspected['tensors']:,} tensors of {inspected['nodes']} nodes" in outcome.out
+    assert outcome.code == 0
+
+
+LOOKING = (("check",), ("check", "--json"), ("check", "--format", "csv"), ("origin",), ("origin", "--json"), ("stats",))
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_where_no_tensor_can_be_read_nothing_is_a_success(
+    tensight: Run, dump_copy: Callable[[str], Path], damage: str
+) -> None:
+    dump = dump_copy("sick-2.10.0")
+    for file in dump.rglob("*.npy"):
+        if damage == "missing":
+            file.unlink()
+        else:
+            os.truncate(file, 40)
+    for command, *options in LOOKING:
+        outcome = tensight(command, dump, *options)
+        assert outcome.code == 2, (command, options)
+        reason = "no tensor to look at" if damage == "missing" else "could not be read"
+        assert reason in outcome.err
+        assert "Nothing hit" not in outcome.out
+        assert "No anomaly found" not in outcome.out
+    problems = json.loads(tensight("info", dump, "--json").out)["problems"]
+    assert any("no tensor was dumped" in problem["what"] for problem in problems) == (damage == "missing")
+
+
+def test_without_graphs_no_origin_is_looked_for_and_anomalies_are_counted(
+    tensight: Run, dump_copy: Callable[[str], Path]
+) -> None:
+    dump = dump_copy("sick-2.10.0")
+    shutil.rmtree(dump / "rank_0" / "graphs")
+    outcome = tensight("origin", dump)
+    assert outcome.code == 2
+    assert "No anomaly found" not in outcome.out
+    data = json.loads(tensight("origin", dump, "--json").out)
+    assert data["inspected"]["tensors"] == 0
+    assert data["without_node"]["nan"] > 0
+    assert tensight("nodes", dump, "Conv").code == 2
+    # The values need no graph.
+    assert tensight("check", dump).code == 1
+
+
+def test_truncated_files_are_listed_by_info_and_counted_where_nothing_hit(
+    tensight: Run, dump_copy: Callable[[str], Path]
+) -> None:
+    dump = dump_copy("sick-2.10.0")
+    truncated = sorted(dump.rglob("*.output.*.npy"))[:30]
+    for file in truncated:
+        os.truncate(file, file.stat().st_size - 1)
+    listed = {problem["where"] for problem in json.loads(tensight("info", dump, "--json").out)["problems"]}
+    assert {str(file.relative_to(dump)) for file in truncated} <= listed
+    outcome = tensight("check", dump, "--watch", "tensor_too_large(max_gt=1e30)", "--on", ".")
+    inspected = json.loads(
+        tensight("check", dump, "--watch", "tensor_too_large(max_gt=1e30)", "--on", ".", "--json").out
+    )["inspected"]
+    assert outcome.code == 0
+    assert inspected["unreadable"] > 0
+    assert f"{inspected['unreadable']} tensors could not be read" in outcome.out
+
+
+def test_a_check_that_could_be_made_nowhere_is_no_success(tensight: Run, dump_210: Path) -> None:
+    # There is no step before the first.
+    outcome = tensight("check", dump_210, "--watch", "weight_not_changed", "--steps", "1")
+    assert outcome.code == 2
+    assert "nothing could be decided" in outcome.err
 
 
 def test_check_names_the_graph_where_there_are_several(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tensight.analysis.analysis import Analysis, CheckRequest
 from tensight.analysis.anomalies import Anomaly, InputState
-from tensight.analysis.check import CheckResult, check, natural_selector
+from tensight.analysis.check import CheckResult, check, coverage_of, natural_selector
+from tensight.analysis.coverage import Coverage
 from tensight.analysis.engine import Engine, Progress, ThreadEngine
-from tensight.analysis.origin import origins, undecided
+from tensight.analysis.origin import in_nodes, origins, undecided, unlocated
 from tensight.analysis.origins import Origin, OriginInput
 from tensight.analysis.query import query
 from tensight.analysis.statistics_table import StatisticsTable, file_key
@@ -17,6 +18,7 @@ __all__ = [
     "Anomaly",
     "CheckRequest",
     "CheckResult",
+    "Coverage",
     "Engine",
     "InputState",
     "Origin",
@@ -25,10 +27,13 @@ __all__ = [
     "StatisticsTable",
     "ThreadEngine",
     "check",
+    "coverage_of",
     "file_key",
+    "in_nodes",
     "natural_selector",
     "origins",
     "query",
     "undecided",
+    "unlocated",
     "user_frame",
 ]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from tensight.errors import InputError, Problem
 from tensight.tensors import KINDS
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
@@ -141,7 +141,7 @@ class Analysis:
         """Problems of the dump, tensors that could not be read so far, and unusable recorded statistics."""
         table = self.statistics_table
         unreadable = (
-            Problem(self._where(file), error)
+            self.dump.unreadable(file, error)
             for file, error in zip(table.files[: table.with_values], table.errors, strict=False)
             if error
         )
@@ -159,11 +159,8 @@ class Analysis:
             first = table.files[unusable_rows[0]]
             some = f"{len(unusable_rows):,} of {len(table.recorded):,} tensors"
             what = f"of {some} {reason}, such as {first.address or first.op_name}"
-            problems.append(Problem(self._where(first), what, "nothing is known of these tensors"))
+            problems.append(replace(self.dump.unreadable(first, what), advice="nothing is known of these tensors"))
         return tuple(problems)
-
-    def _where(self, file: TensorFile) -> str:
-        return os.path.relpath(file.path, self.dump.path) if "://" not in file.path else file.path
 
     def evaluate(self, requests: Sequence[CheckRequest], *, non_finite: NonFinite = "evaluate") -> list[Evaluation]:
         """Check conditions on tensors; each tensor is read at most once, and only if its statistics do not suffice.

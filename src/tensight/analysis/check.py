@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensight.analysis.analysis import Analysis, CheckRequest
+from tensight.analysis.coverage import Coverage, coverage
 from tensight.analysis.peers import iterations_before, persistent
 from tensight.dumps import CONSTANTS
 from tensight.errors import InputError
@@ -62,18 +63,29 @@ class CheckResult:
     ----------
     watchpoint : Watchpoint
         The watchpoint.
-    tensors : int
-        Number of tensors that it watches.
+    rows, checked_rows : int64 arrays
+        Rows in the statistics table of the tensors that it watches, and of those on which its check was made.
     hits : tuple of Hit
         Its hits, in iteration and execution order; `Hit.tensor` is a `TensorFile`.
     not_checked : tuple of (Status, int)
-        Reasons why tensors could not be checked, and the number of tensors for each.
+        Reasons why tensors that can be read could not be checked, and the number of tensors for each.
     """
 
     watchpoint: Watchpoint
-    tensors: int
+    rows: NDArray[np.int64]
+    checked_rows: NDArray[np.int64]
     hits: tuple[Hit, ...]
     not_checked: tuple[tuple[Status, int], ...]
+
+    @property
+    def tensors(self) -> int:
+        """Number of tensors that it watches."""
+        return len(self.rows)
+
+    @property
+    def checked(self) -> int:
+        """Number of tensors on which its check was made."""
+        return len(self.checked_rows)
 
 
 def natural_selector(check: ConditionCheck) -> Selector:
@@ -137,13 +149,33 @@ def check(
         requests.append(CheckRequest(watchpoint.check, files))
     evaluations = analysis.evaluate(requests)
     return [
-        _result(watchpoint, request.files, evaluation, iterations)
+        _result(analysis, watchpoint, request.files, evaluation, iterations)
         for watchpoint, request, evaluation in zip(watchpoints, requests, evaluations, strict=True)
     ]
 
 
+def coverage_of(analysis: Analysis, results: Sequence[CheckResult]) -> Coverage:
+    """Return what was looked at by the checks of several watchpoints together.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        What was checked.
+    results : sequence of CheckResult
+        From `check`.
+    """
+    none = np.empty(0, np.int64)
+    watched = np.unique(np.concatenate([none, *(result.rows for result in results)]))
+    checked = np.unique(np.concatenate([none, *(result.checked_rows for result in results)]))
+    return coverage(analysis.statistics_table, watched, checked)
+
+
 def _result(
-    watchpoint: Watchpoint, files: Sequence[TensorFile], evaluation: Evaluation, iterations: Collection[int] | None
+    analysis: Analysis,
+    watchpoint: Watchpoint,
+    files: Sequence[TensorFile],
+    evaluation: Evaluation,
+    iterations: Collection[int] | None,
 ) -> CheckResult:
     """Return the result of a watchpoint in the requested iterations, from all that were evaluated for it."""
     requested = np.ones(len(files), np.bool_)
@@ -153,7 +185,11 @@ def _result(
     rows = evaluation.reported.nonzero()[0]
     all_hits = hits(watchpoint, evaluation, files)
     kept = tuple(hit for row, hit in zip(rows.tolist(), all_hits, strict=True) if persisting[row])
-    return CheckResult(watchpoint, int(requested.sum()), kept, _skipped(evaluation, requested))
+    rows_of_files = analysis.rows_of(files)
+    checked = requested & (evaluation.status == Status.EVALUATED)
+    return CheckResult(
+        watchpoint, rows_of_files[requested], rows_of_files[checked], kept, _skipped(evaluation, requested)
+    )
 
 
 def _require(given: Collection[int] | None, dumped: Collection[int], what: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from tensight.analysis.anomalies import NON_FINITE, Anomaly, InputState, Shown, shown
 from tensight.analysis.collectives import across_ranks
 from tensight.analysis.consequences import NO_EFFECTS, Effect, Effects
+from tensight.analysis.coverage import Coverage, coverage
 from tensight.analysis.observed_steps import ObservedSteps
 from tensight.analysis.origins import Origin, OriginInput
 from tensight.errors import InputError
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from tensight.analysis.observations import Observations, ObservedTensor
     from tensight.analysis.observed_steps import ObservedStep
     from tensight.analysis.statistics_table import StatisticsTable
-    from tensight.dumps import Dump
+    from tensight.dumps import Dump, TensorFile
     from tensight.graph import Graph
 
 KINDS = (Anomaly.NAN, Anomaly.INF, Anomaly.EXPLOSION, Anomaly.ALL_ZERO)
@@ -91,7 +92,7 @@ def origins(
         shows[anomaly] = shown(anomaly, table, explosion_limit)
         if anomaly is Anomaly.OVERFLOW:
             # The device reports overflows of operators, so their outputs count, even if they are finite.
-            put_out = np.fromiter((file.io == "output" for file in table.files), np.bool_, len(table.files))
+            put_out = _rows_where(table, lambda file: file.io == "output")
             certainly = shows[anomaly].certainly | (analysis.overflowed() & put_out)
             shows[anomaly] = replace(shows[anomaly], certainly=certainly)
     # An anomaly received from another rank is recognized only if that rank is searched, too.
@@ -350,11 +351,57 @@ def undecided(
         Number of tensors; anomalies without such tensors are left out.
     """
     table = analysis.statistics()
-    in_ranks = np.fromiter((ranks is None or file.rank in ranks for file in table.files), np.bool_, len(table.files))
-    amounts = {
-        anomaly: int(np.count_nonzero(shown(anomaly, table, explosion_limit).perhaps & in_ranks))
-        for anomaly in anomalies
-    }
+    in_ranks = _rows_where(table, lambda file: ranks is None or file.rank in ranks)
+    return _counts({anomaly: shown(anomaly, table, explosion_limit).perhaps & in_ranks for anomaly in anomalies})
+
+
+def unlocated(
+    analysis: Analysis,
+    anomalies: Sequence[Anomaly],
+    *,
+    ranks: Sequence[int] | None = None,
+    explosion_limit: float = EXPLOSION_LIMIT,
+) -> dict[Anomaly, int]:
+    """Count the tensors that show an anomaly and belong to no node, so that their origin cannot be found.
+
+    Parameters
+    ----------
+    analysis, anomalies, ranks, explosion_limit
+        As for `origins`.
+
+    Returns
+    -------
+    dict of Anomaly to int
+        Number of tensors; anomalies without such tensors are left out.
+    """
+    table = analysis.statistics()
+    rows = _rows_where(
+        table, lambda file: file.node is None and not file.is_constant and (ranks is None or file.rank in ranks)
+    )
+    return _counts({anomaly: shown(anomaly, table, explosion_limit).certainly & rows for anomaly in anomalies})
+
+
+def in_nodes(analysis: Analysis, ranks: Sequence[int] | None = None) -> Coverage:
+    """Return what `origins` looks at: the tensors that belong to nodes.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        The dump that was searched.
+    ranks : sequence of int, optional
+        The ranks that were searched; all by default.
+    """
+    table = analysis.statistics()
+    requested = np.flatnonzero(_rows_where(table, lambda file: ranks is None or file.rank in ranks))
+    return coverage(table, requested, requested[_rows_where(table, lambda file: file.node is not None)[requested]])
+
+
+def _rows_where(table: StatisticsTable, applies: Callable[[TensorFile], bool]) -> NDArray[np.bool_]:
+    return np.fromiter(map(applies, table.files), np.bool_, len(table.files))
+
+
+def _counts(rows: Mapping[Anomaly, NDArray[np.bool_]]) -> dict[Anomaly, int]:
+    amounts = {anomaly: int(np.count_nonzero(shown_rows)) for anomaly, shown_rows in rows.items()}
     return {anomaly: amount for anomaly, amount in amounts.items() if amount}
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tensight.cli.exit_codes import FOUND
+from tensight.cli.exit_codes import FOUND, WRONG_INPUT
 from tensight.cli.opening import iterations, numbers, open_analysis
 from tensight.cli.options import CacheDir, DumpArgument, Json, Quiet, Ranks, Steps, Threads
 from tensight.cli.output import (
     Format,
     console,
     count,
+    coverage_text,
     frame_data,
     frame_text,
     number,
@@ -27,13 +29,14 @@ from tensight.cli.output import (
     table,
     unwritten_text,
     values_text,
+    without_text,
 )
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tensight.analysis import Analysis, CheckResult
+    from tensight.analysis import Analysis, CheckResult, Coverage
     from tensight.dumps import TensorFile
     from tensight.graph import SourceFrame
     from tensight.watchpoints import Hit, Watchpoint
@@ -87,6 +90,7 @@ def check(
         print_json({**results_data(analysis, results), "unwritten": unwritten})
     elif output is Format.CSV:
         print_csv((row for result in results for hit in result.hits for row in csv_rows(analysis, hit)), CSV_COLUMNS)
+        print_problems(analysis.problems)
     else:
         print_results(analysis, results, limit, steps=advise)
         if unwritten:
@@ -94,6 +98,10 @@ def check(
         print_problems(analysis.problems)
     if any(result.hits for result in results):
         raise typer.Exit(FOUND)
+    inspected = engine.coverage_of(analysis, results)
+    if not inspected.tensors:
+        console(stderr=True).print(f"[red]Nothing was checked:[/] {without_text(inspected)}.")
+        raise typer.Exit(WRONG_INPUT)
 
 
 def watchpoints_from(
@@ -132,6 +140,7 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
     """Print hits as text: watchpoints by severity with a few tensors each, then the number without hits."""
     from rich.markup import escape
 
+    from tensight.analysis import coverage_of
     from tensight.watchpoints import SelectorKind, Severity, advice, describe
 
     out = console()
@@ -160,34 +169,48 @@ def print_results(analysis: Analysis, results: Sequence[CheckResult], limit: int
         if len(groups) > limit:
             out.print(f"  [dim]… {count(len(groups) - limit, 'more tensor')} (--limit, or --format json)[/]")
             out.print()
-    checked = sum(1 for result in results if result.tensors)
-    if checked > len(with_hits):
-        out.print(f"[green]✓[/] {count(checked - len(with_hits), 'watchpoint')} without a hit")
-    if len(results) > checked:
-        out.print(f"[dim]– {count(len(results) - checked, 'watchpoint')} had no tensors to check[/]")
-    if not with_hits:
-        out.print("[green]Nothing hit.[/]")
-    _print_not_recorded(out, results)
+    without_hits = sum(1 for result in results if result.checked and not result.hits)
+    if without_hits:
+        out.print(f"[green]✓[/] {count(without_hits, 'watchpoint')} without a hit")
+    without_tensors = sum(1 for result in results if not result.checked and not result.hits)
+    if without_tensors:
+        out.print(f"[dim]– {count(without_tensors, 'watchpoint')} had no tensors that could be checked[/]")
+    if without_hits and not with_hits:
+        _print_nothing_hit(out, coverage_of(analysis, results))
+    _print_not_decided(out, results)
     for result in results:
         if not result.tensors and result.watchpoint.selection.kind is SelectorKind.NAME:
             named = escape(repr(result.watchpoint.selection.argument))
             out.print(f"[yellow]? {escape(result.watchpoint.text)} looked at nothing: no tensor's node has {named}[/]")
 
 
-def _print_not_recorded(out: Console, results: Sequence[CheckResult]) -> None:
-    """Print which watchpoints could not be decided for tensors with recorded statistics only."""
+def _print_nothing_hit(out: Console, inspected: Coverage) -> None:
+    """Print that nothing hit, and in what."""
+    if inspected.unreadable:
+        out.print(f"[yellow]Nothing hit in what could be read:[/] {coverage_text(inspected)}")
+        out.print(f"[yellow]? {count(inspected.unreadable, 'tensor')} could not be read.[/]")
+    else:
+        out.print(f"[green]Nothing hit[/] in {coverage_text(inspected)}.")
+
+
+def _print_not_decided(out: Console, results: Sequence[CheckResult]) -> None:
+    """Print which watchpoints could not be decided for which number of tensors, and why."""
     from rich.markup import escape
 
     from tensight.watchpoints import Status
 
-    amounts = [dict(result.not_checked).get(Status.NOT_RECORDED, 0) for result in results]
-    if not any(amounts):
-        return
-    out.print("[yellow]? Not decided by the statistics that were recorded:[/]")
-    for result, amount in zip(results, amounts, strict=True):
-        if amount:
-            point = result.watchpoint
-            out.print(f"    {escape(point.text)}: {amount:,} of {count(result.tensors, 'tensor')}")
+    reasons = {
+        Status.NOT_RECORDED: "Not decided by the statistics that were recorded:",
+        Status.NOT_FINITE: "Not checked, because no element is finite:",
+        Status.DIFFERENT_SIZE: "Not checked, because the step before has another number of elements:",
+    }
+    for status, reason in reasons.items():
+        amounts = [(result, dict(result.not_checked).get(status, 0)) for result in results]
+        if any(amount for _, amount in amounts):
+            out.print(f"[yellow]? {reason}[/]")
+        for result, amount in amounts:
+            if amount:
+                out.print(f"    {escape(result.watchpoint.text)}: {amount:,} of {count(result.tensors, 'tensor')}")
 
 
 def _by_tensor(hits: Sequence[Hit]) -> list[list[Hit]]:
@@ -226,8 +249,11 @@ def user_frame(analysis: Analysis, file: TensorFile) -> SourceFrame | None:
 
 def results_data(analysis: Analysis, results: Sequence[CheckResult]) -> dict[str, object]:
     """Return results as JSON data."""
+    from tensight.analysis import coverage_of
+
     return {
         "dump": analysis.dump.path,
+        "inspected": asdict(coverage_of(analysis, results)),
         "hits": sum(len(result.hits) for result in results),
         "watchpoints": [
             {
@@ -237,6 +263,7 @@ def results_data(analysis: Analysis, results: Sequence[CheckResult]) -> dict[str
                 "selection": str(result.watchpoint.selection),
                 "severity": result.watchpoint.severity.value,
                 "tensors": result.tensors,
+                "checked": result.checked,
                 "not_checked": {status.name.lower(): amount for status, amount in result.not_checked},
                 "hits": [hit_data(analysis, hit) for hit in result.hits],
             }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SUMMARY_FILE = "summary.json"
-SUMMARY_FORMAT = 7
+SUMMARY_FORMAT = 8
 """Increased when the meaning of the summary changes, so that older cached ones are ignored."""
 
 
@@ -100,6 +100,10 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
     out.print(f"  {escape(f'{machine}, {_kind(summary)}')}")
     files, total = sum(rank["files"] for rank in ranks), sum(rank["bytes"] for rank in ranks)
     out.print(f"  {count(files, 'file')}, {size(total)}, {count(len(ranks), 'rank')}")
+    tensors = sum(rank["tensors"] for rank in ranks)
+    if summary["opened"] < tensors:
+        opened = f"the last {summary['opened']:,} were" if summary["opened"] else "none was"
+        out.print(f"  [dim]{opened} opened to see whether they can be read[/]")
     recorded = sum(rank["recorded"] for rank in ranks)
     if recorded:
         source = "dump.json" if summary["tool"] == "msprobe" else "statistic.csv"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tensight.cli.exit_codes import WRONG_INPUT
 from tensight.cli.opening import numbers
 from tensight.cli.options import DumpArgument, Json, Ranks
 from tensight.cli.output import console, count, frame_data, frame_text, print_json, print_problems, problem_data, table
@@ -42,18 +43,25 @@ def nodes(
 
     opened = open_dump(dump)
     requested_ranks = numbers(ranks, "--ranks")
-    matches = [
-        (rank, graph, node)
+    graphs = [
+        (rank, graph)
         for rank in opened.ranks
         if requested_ranks is None or rank in requested_ranks
         for graph in opened.graphs(rank)
+    ]
+    matches = [
+        (rank, graph, node)
+        for rank, graph in graphs
         for node in search(graph, query, by=by.value, regex=regex, case_sensitive=not ignore_case)
     ]
     if json:
         print_json({"nodes": [node_data(*entry) for entry in matches], "problems": problem_data(opened.problems)})
-        return
-    _print_nodes(matches, limit, several_ranks=len(opened.ranks) > 1)
-    print_problems(opened.problems)
+    else:
+        _print_nodes(matches, limit, several_ranks=len(opened.ranks) > 1)
+        print_problems(opened.problems)
+    if not graphs:
+        console(stderr=True).print("[red]Nothing was searched:[/] there is no graph.")
+        raise typer.Exit(WRONG_INPUT)
 
 
 def _print_nodes(matches: list[tuple[int, Graph, Node]], limit: int, *, several_ranks: bool) -> None:

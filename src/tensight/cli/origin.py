@@ -5,17 +5,20 @@ from __future__ import annotations
 import linecache
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tensight.cli.exit_codes import WRONG_INPUT
 from tensight.cli.opening import numbers, open_analysis
 from tensight.cli.options import CacheDir, DumpArgument, Json, Quiet, Ranks, Threads
 from tensight.cli.output import (
     console,
     count,
+    coverage_text,
     frame_data,
     frame_text,
     print_json,
@@ -23,12 +26,13 @@ from tensight.cli.output import (
     problem_data,
     progress,
     values_text,
+    without_text,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tensight.analysis import Analysis, Anomaly, Origin
+    from tensight.analysis import Analysis, Anomaly, Coverage, Origin
     from tensight.graph import SourceFrame
     from tensight.sessions.records import Frame
 
@@ -68,7 +72,7 @@ def origin(
     threads: Threads = None,
 ) -> None:
     """Name the operator and the line of code where NaN, Inf, an explosion or all-zero values began."""
-    from tensight.analysis import Anomaly, origins, undecided
+    from tensight.analysis import Anomaly, in_nodes, origins, undecided, unlocated
 
     analysis = open_analysis(dump, cache_dir, threads)
     selected_kinds = kind or (*DEFAULT, *((Kind.OVERFLOW,) if analysis.dump.overflows() else ()))
@@ -76,19 +80,41 @@ def origin(
     with progress(analysis, quiet=quiet):
         entries = origins(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
         unknown = undecided(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
+        elsewhere = unlocated(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
+    inspected = in_nodes(analysis, chosen)
     if json:
-        print_json(origins_data(analysis, entries, unknown))
-        return
-    out = console()
-    for entry in entries:
-        print_origin(out, analysis, entry, source_root)
-    if not entries and unknown:
-        out.print("[yellow]No anomaly found in what was recorded, which does not tell everything:[/]")
-    elif not entries:
-        out.print("[green]No anomaly found:[/] no NaN, Inf, explosion or all-zero output begins in what was recorded.")
-    for anomaly, amount in unknown.items():
-        out.print(f"[yellow]? {anomaly.words}: what was recorded of {count(amount, 'tensor')} does not tell.[/]")
-    print_problems(analysis.problems)
+        print_json(origins_data(analysis, entries, inspected, unknown, elsewhere))
+    else:
+        out = console()
+        for entry in entries:
+            print_origin(out, analysis, entry, source_root)
+        if not entries and inspected.tensors:
+            _print_none_found(out, kinds, inspected, is_certain=not (unknown or elsewhere))
+        for anomaly, amount in unknown.items():
+            out.print(f"[yellow]? {anomaly.words}: what was recorded of {count(amount, 'tensor')} does not tell.[/]")
+        for anomaly, amount in elsewhere.items():
+            where = f"in {count(amount, 'tensor')} without a node of a graph, so its origin is unknown"
+            out.print(f"[yellow]? {anomaly.words} {where}.[/]")
+        print_problems(analysis.problems)
+    if not inspected.tensors:
+        advice = "; tensight check needs no graph" if inspected.undecided else ""
+        why = without_text(inspected, "belong to no node of a graph")
+        console(stderr=True).print(f"[red]No origin was looked for:[/] {why}{advice}.")
+        raise typer.Exit(WRONG_INPUT)
+
+
+def _print_none_found(out: Console, kinds: Sequence[Anomaly], inspected: Coverage, *, is_certain: bool) -> None:
+    """Print that none of some kinds of anomalies begins in what was looked at."""
+    where = f"in {coverage_text(inspected)}"
+    names = [kind.words if kind.value in (Kind.NAN, Kind.INF) else kind.words.lower() for kind in kinds]
+    listed = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    if inspected.unreadable:
+        where += f"; {count(inspected.unreadable, 'tensor')} could not be read"
+    if is_certain and not inspected.unreadable:
+        out.print(f"[green]No anomaly found:[/] no {listed} begins {where}.")
+    else:
+        where = f"no {listed} certainly begins {where}"
+        out.print(f"[yellow]No anomaly found in what was recorded, which does not tell everything:[/] {where}.")
 
 
 def print_origin(out: Console, analysis: Analysis, origin: Origin, source_root: str | None = None) -> None:
@@ -156,7 +182,11 @@ def _source_lines(frame: SourceFrame | Frame, source_root: str | None) -> list[s
 
 
 def origins_data(
-    analysis: Analysis, origins: Sequence[Origin], unknown: Mapping[Anomaly, int] | None = None
+    analysis: Analysis,
+    origins: Sequence[Origin],
+    inspected: Coverage,
+    unknown: Mapping[Anomaly, int],
+    elsewhere: Mapping[Anomaly, int],
 ) -> dict[str, object]:
     """Return origins as JSON data."""
     from tensight.graph import step_of
@@ -188,6 +218,8 @@ def origins_data(
             }
             for entry in origins
         ],
-        "not_recorded": {anomaly.value: amount for anomaly, amount in (unknown or {}).items()},
+        "inspected": asdict(inspected),
+        "not_recorded": {anomaly.value: amount for anomaly, amount in unknown.items()},
+        "without_node": {anomaly.value: amount for anomaly, amount in elsewhere.items()},
         "problems": problem_data(analysis.problems),
     }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from tensight.analysis import Analysis, StatisticsTable
+    from tensight.analysis import Analysis, Coverage, StatisticsTable
     from tensight.errors import Problem
     from tensight.graph import SourceFrame
     from tensight.sessions.records import Frame
@@ -112,6 +112,27 @@ def size(size_bytes: int) -> str:
 def count(amount: int, noun: str) -> str:
     """Return a number with its noun: "1 hit", "2 hits"."""
     return f"{amount:,} {noun}" + ("" if amount == 1 else "s")
+
+
+def coverage_text(inspected: Coverage) -> str:
+    """Return what was looked at: "364 tensors of 103 nodes, steps 1-4, rank 0"."""
+    text = count(inspected.tensors, "tensor")
+    if inspected.nodes:
+        text += f" of {count(inspected.nodes, 'node')}"
+    if inspected.without_node:
+        amount = "" if inspected.without_node == inspected.tensors else f" ({inspected.without_node:,} of them"
+        text += f"{amount} without a node" + (")" if amount else "")
+    steps = [step for step in inspected.steps if step > 0]
+    for noun, numbers in (("step", steps), ("rank", list(inspected.ranks))):
+        text += f", {noun if len(numbers) == 1 else f'{noun}s'} {spans(numbers)}" if numbers else ""
+    return text
+
+
+def without_text(inspected: Coverage, undecided: str = "could be read, but nothing could be decided about them") -> str:
+    """Return why nothing was looked at; `undecided` says so of tensors that can be read."""
+    amounts = ((inspected.unreadable, "could not be read"), (inspected.undecided, undecided))
+    reasons = [f"{count(amount, 'tensor')} {reason}" for amount, reason in amounts if amount]
+    return ", ".join(reasons) or "there is no tensor to look at"
 
 
 def unwritten_text(amount: int) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tensight.cli.exit_codes import FOUND
+from tensight.cli.exit_codes import FOUND, WRONG_INPUT
 from tensight.cli.options import Json, Quiet
 from tensight.cli.output import console, count, number, print_json, size, table
 from tensight.cli.run import Capture
@@ -53,6 +53,8 @@ def selftest(
         print_json({"passed": verdict.passed, **asdict(verdict), "stops": stops, "runs": measured})
     else:
         _print(console(), runs, verdict, stops)
+    if verdict.attached and not verdict.compared:
+        raise typer.Exit(WRONG_INPUT)
     raise typer.Exit(0 if verdict.passed else FOUND)
 
 
@@ -70,7 +72,9 @@ def _print(out: Console, runs: dict[str, Measured], verdict: Verdict, stops: int
         out.print(f"[bold red]✗ The debugger saw {run.debugged_steps} of {count(run.steps, 'step')}[/]; its messages:")
         out.print(f"  {escape(run.messages) or 'nothing'}")
         return
-    if verdict.unstable:
+    if not verdict.compared:
+        out.print(f"[bold yellow]? Nothing was compared:[/] no optimizer has a tensor after {steps}")
+    elif verdict.unstable:
         which = f"{len(verdict.unstable)} of {count(verdict.compared, 'tensor')}"
         out.print(
             f"[bold yellow]? The script is not deterministic:[/] {which} differ between two runs without the debugger"

@@ -6,9 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tensight.cli.exit_codes import WRONG_INPUT
 from tensight.cli.opening import open_analysis
 from tensight.cli.options import CacheDir, DumpArgument, Json, Quiet, Threads
-from tensight.cli.output import Format, console, count, number, print_csv, print_json, print_problems, progress, table
+from tensight.cli.output import (
+    Format,
+    console,
+    count,
+    number,
+    print_csv,
+    print_json,
+    print_problems,
+    progress,
+    table,
+    without_text,
+)
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,12 +55,17 @@ def stats(
     threads: Threads = None,
 ) -> None:
     """Show the statistics of all tensors: the largest, those with most zeros, or whatever a query asks."""
+    import numpy as np
+
     from tensight.analysis import query
+    from tensight.analysis.coverage import coverage
     from tensight.analysis.statistics_table import RECORDED
 
     analysis = open_analysis(dump, cache_dir, threads)
     with progress(analysis, quiet=quiet):
         everything = analysis.table()
+    every_row = np.arange(len(everything))
+    inspected = coverage(analysis.statistics_table, every_row, every_row)
     view = query(everything, _VIEW)
     sorted_by = sort if sql is None else None
     if sql is None:
@@ -72,6 +89,9 @@ def stats(
             )
             console().print(f"[dim]{text}[/]")
         print_problems(analysis.problems)
+    if not inspected.tensors:
+        console(stderr=True).print(f"[red]There are no statistics:[/] {without_text(inspected)}.")
+        raise typer.Exit(WRONG_INPUT)
 
 
 def _print_table(result: pa.Table) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import os
 from bisect import bisect_left
 from contextlib import contextmanager
 from functools import cached_property
@@ -14,11 +15,10 @@ from tensight.dumps.execution import UNMATCHED
 from tensight.dumps.finding import find_tensor
 from tensight.dumps.layouts import LocatedDump, find_dump
 from tensight.dumps.reader import identity_of
-from tensight.errors import InputError, Problem
+from tensight.errors import InputError, Problem, TensorFileError
 from tensight.graph import TensorAddress
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tensight.dumps.metadata import Device, DumpMetadata
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from tensight.dumps.statistic_csv import StatisticRow
     from tensight.dumps.tensor_file import TensorFile
     from tensight.graph import Graph, Node
+
+
+MOST_OPENED = 5_000
+"""Number of files that `Dump.damaged` opens: 0.1 s if they are npy files, and 2 s if they are zip archives."""
 
 
 def open_dump(path: str | os.PathLike[str], *, with_unwritten: bool = False) -> Dump:
@@ -418,9 +422,45 @@ class Dump:
             parts.extend(self._rank(rank).fingerprint_parts(with_statistics=with_statistics))
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
+    def unreadable(self, file: TensorFile, error: str) -> Problem:
+        """Return the problem that a tensor cannot be read.
+
+        Parameters
+        ----------
+        file : TensorFile
+            The tensor.
+        error : str
+            Why.
+        """
+        where = os.path.relpath(file.path, self.path) if "://" not in file.path else file.path
+        return Problem(where, error.removeprefix(f"{file.path}: "))
+
+    def damaged(self) -> tuple[int, list[Problem]]:
+        """Open the files of tensors, and return how many were opened, and which cannot be read.
+
+        Only headers are read, and of very many files only those of the last steps, where a full disk or a killed
+        process shows. Files of a remote dump are not opened.
+        """
+        if "://" in self.path:
+            return 0, []
+        from tensight.dumps.reading import tensor_header
+
+        files = self.tensors()[-MOST_OPENED:]
+        problems = []
+        for file in files:
+            try:
+                tensor_header(file)
+            except TensorFileError as error:  # noqa: PERF203 - each file is a problem of its own
+                problems.append(self.unreadable(file, str(error)))
+        return len(files), problems
+
     def summary(self) -> dict[str, Any]:
         """Return an overview of the dump that can be written as JSON."""
         meta = self.metadata
+        ranks = [self._rank(rank).summary() for rank in self.ranks]
+        opened, damaged = self.damaged()
+        empty = [str(rank["rank"]) for rank in ranks if not (rank["tensors"] or rank["recorded"])]
+        damaged += [Problem(f"rank {rank}", "no tensor was dumped", "nothing of it can be checked") for rank in empty]
         return {
             "path": self.path,
             "framework": meta.framework,
@@ -434,9 +474,11 @@ class Dump:
             "saved_data": meta.saved_data,
             "tool": meta.tool,
             "traces": meta.traces,
-            "ranks": [self._rank(rank).summary() for rank in self.ranks],
+            "ranks": ranks,
+            "opened": opened,
             "problems": [
-                {"where": problem.where, "what": problem.what, "advice": problem.advice} for problem in self.problems
+                {"where": problem.where, "what": problem.what, "advice": problem.advice}
+                for problem in (*self.problems, *damaged)
             ],
         }
 
