@@ -139,8 +139,10 @@ class _Dumped:
         last_seen = max((number for number in observed if 0 <= number < iteration), default=-1)
         history = self._dump.history(rank)
         ran = None if history is None else {number for iterations in history.values() for number in iterations}
-        unseen = [number for number in range(last_seen + 1, iteration) if ran is None or number in ran]
-        return (unseen[0], unseen[-1]) if unseen else None
+        if ran is None:
+            return (last_seen + 1, iteration - 1) if last_seen + 1 < iteration else None
+        unseen = [number for number in ran if last_seen < number < iteration]
+        return (min(unseen), max(unseen)) if unseen else None
 
 
 def origins_among(

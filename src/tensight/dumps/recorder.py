@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 NET_NAME = "network"
 """Name of the folder with the tensors of a rank."""
 
+_LINES_AT_ONCE = 10_000
+
 _UNPRINTABLE = dict.fromkeys((*range(32), 127, ord("/")), "_")
 
 _COLUMNS = (
@@ -330,9 +332,14 @@ class RankRecorder:
 
     def record_executions(self, graph_id: int, iterations: Iterable[int]) -> None:
         """Record that a root graph ran in these iterations, which must not have been recorded before."""
-        lines = "".join(f"{iteration}\n" for iteration in iterations)
-        if lines:
+        rest = iter(iterations)
+        while lines := "".join(f"{iteration}\n" for iteration in itertools.islice(rest, _LINES_AT_ONCE)):
             append(self.folder / "execution_order" / f"ms_global_execution_order_graph_{graph_id}.csv", lines)
+
+    def forget_executions(self) -> None:
+        """Leave unknown which iterations ran, because not all of them can be recorded."""
+        for path in (self.folder / "execution_order").glob("ms_global_execution_order_graph_*.csv"):
+            path.unlink()
 
     def record_statistics(self, graph_id: int, iteration: int, rows: Iterable[RecordedRow]) -> None:
         """Record statistics of the tensors of an iteration of a root graph; replaces those recorded before."""

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import FastAPI
 
+from tensight.server.connections import LONGEST_HEADERS, EventConnection, HttpConnection
 from tensight.server.tls import Tls
 
 FINISH_S = 3
 """Seconds for open requests, and calls of training processes, to finish."""
 MOST_CONNECTIONS = 2000
-LONGEST_HEADERS = 64 * 1024
 LONGEST_FRAME = 64 * 1024
 """Subscribers to events have nothing to send."""
 
@@ -40,8 +40,8 @@ class HttpServer(uvicorn.Server):
     def __init__(self, application: FastAPI, tls: Tls | None) -> None:
         config = uvicorn.Config(
             application,
-            http="h11",
-            ws="websockets-sansio",
+            http=HttpConnection,
+            ws=EventConnection,
             ws_max_size=LONGEST_FRAME,
             # An event would be compressed separately for each of its hundreds of subscribers.
             ws_per_message_deflate=False,

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 MOST_STRETCHES = 100_000
 """Maximum number of known changes of the graph; later ones are not recorded."""
 
+MOST_LISTED = 1_000_000
+"""Iterations of a rank that are recorded; nothing is recorded of a longer training, whose list nobody could read."""
+
+_LISTED_AT_FIRST = 100_000
+_LISTED_PER_REPORT = 1_000
+"""Iterations that each report of a process adds to those that may be recorded: it may claim any number of them."""
+
 Stretch = tuple[int, int, int]
 """First iteration, end (exclusive), and number of the root graph that ran."""
 
@@ -25,11 +32,17 @@ class Executions:
     """The completed iterations of a rank, and the root graphs that are known to have run in them.
 
     A running process reports its graph only occasionally; what ran in between is unknown. Thread-safe.
+
+    Attributes
+    ----------
+    are_listed : bool
+        Whether the iterations are few enough to be recorded one by one.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._begin = self._end = 0
+        self.are_listed = True
+        self._begin = self._end = self._reports = 0
         self._stretches: list[Stretch] = []
         self._unrecorded: list[Stretch] = []
         self._unrecorded_from = 0
@@ -46,6 +59,9 @@ class Executions:
                 self._unrecorded = list(_before(self._unrecorded, first))
                 self._unrecorded_from = min(self._unrecorded_from, first)
             self._end = end
+            self._reports += 1
+            most = min(_LISTED_AT_FIRST + _LISTED_PER_REPORT * self._reports, MOST_LISTED)
+            self.are_listed = self.are_listed and self._end - self._begin <= most
 
     def note(self, iteration: int, root_id: int) -> None:
         """Note that a root graph ran in an iteration, which may still be running."""

@@ -53,6 +53,9 @@ def _replaced() -> EventReply:
     return wire.failed("another WaitCMD of the same process replaced this one")
 
 
+_MOST_KEPT = 100_000
+"""Iterations before the current one of which a process may keep values."""
+
 _MOST_NOTICES = 20
 _NO_STEP = "the training ended before a step was counted, so nothing was checked"
 
@@ -170,8 +173,6 @@ class TrainingProcess:
         Full name of the operator at which it is stopped, if it stops at operators.
     root_id : int or None
         Number of the root graph in which it is stopped.
-    oldest : int or None
-        The oldest iteration of which it keeps values, if it keeps any.
     hashes : dict of ComparedTensor to int
         Hashes, at the current stop, of tensors that are compared between ranks.
     graphs : RankGraphs
@@ -207,7 +208,7 @@ class TrainingProcess:
         self.offset = 0
         self.node = ""
         self.root_id: int | None = None
-        self.oldest: int | None = None
+        self._oldest: int | None = None
         self.closer_since: int | None = None
         self.hashes: dict[ComparedTensor, int] = {}
         self.graphs = RankGraphs(recorder.graphs, recorder.order)
@@ -259,6 +260,11 @@ class TrainingProcess:
     def iteration(self) -> int:
         """The iteration whose values it has; -1 before the first."""
         return iteration_of(self.step)
+
+    @property
+    def oldest(self) -> int | None:
+        """The oldest iteration of which it keeps values, if it keeps any; it may claim more than it can have."""
+        return None if self._oldest is None else max(self._oldest, self.iteration - _MOST_KEPT)
 
     @property
     def is_live(self) -> bool:
@@ -410,7 +416,7 @@ class TrainingProcess:
         step, root_id = max(message.cur_step, 0), root_graph_of(message)
         self.root_id = self.root_id if root_id is None else root_id
         if self.identity.abilities.history:
-            self.oldest = max(message.oldest_iteration, -1)
+            self._oldest = max(message.oldest_iteration, -1)
         self.hashes = received_hashes(message.hashes)
         node = wire.text(message.cur_node, wire.MOST_NAME)
         if (step, node) != (self.step, self.node):
@@ -431,6 +437,10 @@ class TrainingProcess:
     async def record_executions(self) -> None:
         """Record the completed iterations; the caller holds the lock `recording`."""
         stretches, done = self.executions.unrecorded()
+        if not self.executions.are_listed:
+            with storing(self.recorder.folder):
+                self.recorder.forget_executions()
+            return
         roots = self.graphs.root_ids
         if len(roots) == 1:
             stretches = [(done.start, done.stop, roots[0])]
