@@ -151,8 +151,9 @@ def _print_plot(out: Console, comparison: LossComparison) -> None:
     relative, steps = comparison.relative, comparison.pairs.steps
     if not (relative > 0).any():
         return
-    bars, low, high = sparkline(relative)
-    out.print(f"  relative difference  [cyan]{bars}[/]", soft_wrap=True)
+    label = "  relative difference  "
+    bars, low, high = sparkline(relative, min(_PLOT_WIDTH, out.width - len(label)))
+    out.print(f"{label}[cyan]{bars}[/]", soft_wrap=True)
     unit = comparison.pairs.unit.value
     out.print(
         f"  [dim]{unit} {steps[0]:,} to {steps[-1]:,}; low {relative_text(low)}, high {relative_text(high)}, "

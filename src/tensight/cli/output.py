@@ -82,9 +82,10 @@ def _plain(data: object) -> object:
 def table(*columns: str, title: str | None = None, right: Sequence[str] = ()) -> Table:
     """Return an empty table in Tensight's style; columns named in `right` contain numbers."""
     from rich import box
-    from rich.table import Table
 
-    result = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    from tensight.cli.fitting_table import FittingTable
+
+    result = FittingTable(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         number_like = column in right or column in NEVER_FOLDED
         result.add_column(column, justify="right" if column in right else "left", overflow="fold", no_wrap=number_like)
