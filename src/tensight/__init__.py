@@ -23,9 +23,11 @@ def connect(
     ----------
     url : str, optional
         The address that the server printed, with its prefix if it has one; ``http://`` may be omitted. By default the
-        value of the environment variable ``TENSIGHT_URL``, or else ``http://127.0.0.1:8080``.
+        value of the environment variable ``TENSIGHT_URL``, or else this machine's server: at ``TENSIGHT_PORT`` if that
+        is set, else the one that runs for the workspace (``TENSIGHT_WORKSPACE``), else ``http://127.0.0.1:8080``.
     token : str, optional
-        The token that the server printed, if it requires one; by default the value of ``TENSIGHT_TOKEN``.
+        The token that the server printed, if it requires one; by default the value of ``TENSIGHT_TOKEN``, or that of
+        the workspace's server.
     verify : bool, path or ssl.SSLContext
         Trusted certificates for https: those of the system (True), those in a file, or any (False).
     certificate : (path, path), optional
@@ -38,7 +40,8 @@ def connect(
     Raises
     ------
     InputError
-        The address is invalid, or a file with certificates cannot be read.
+        The address is invalid, a file with certificates cannot be read, or a variable that begins with ``TENSIGHT_``
+        has a wrong value.
     UnreachableError
         No server responds there.
     AccessError
@@ -57,6 +60,12 @@ def connect(
             raise
         raise _needs_all("connect") from None
 
+    if url is None:
+        from tensight.server.default_address import default_address
+
+        url, default_token, default_verify = default_address()
+        token = token or default_token
+        verify = default_verify if verify is True else verify
     return Server(url, token, verify=verify, certificate=certificate)
 
 

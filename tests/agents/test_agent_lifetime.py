@@ -111,6 +111,15 @@ def test_a_port_that_is_set_for_the_page_is_not_taken_for_that_of_trainings(
     assert "TENSIGHT_PORT is the port of the page, and TENSIGHT_DEBUGGER_PORT that for" in capsys.readouterr().err
 
 
+def test_a_port_that_serves_the_page_is_named_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running_server(tmp_path / "w") as server:
+        port = int(server.url.rpartition(":")[2])
+        debugger = NumpyDebugger(Network(), AgentSettings.from_environment(host="127.0.0.1", port=port))
+        debugger.attach()
+        debugger.agent.close()
+    assert f"127.0.0.1:{port} (that port serves HTTP, as the page does;" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("chosen", [{"break_at_start": True}, {"connect_within_s": 0.5}])
 def test_a_training_that_is_to_wait_for_a_server_begins_later(
     chosen: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -396,3 +396,10 @@ def test_help_imports_no_numeric_library() -> None:
     code += "print([name for name in ('numpy', 'pyarrow', 'duckdb', 'google.protobuf') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("[]")
+
+
+@pytest.mark.parametrize("command", ["run", "trace", "check", "search", "start", "compare", "compare runs"])
+def test_flags_are_listed_without_a_value(tensight: Run, command: str) -> None:
+    outcome = tensight(*command.split(), "--help")
+    assert "--help" in outcome.out
+    assert "bool" not in outcome.out

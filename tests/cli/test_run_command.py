@@ -148,6 +148,8 @@ def test_the_processes_of_a_run_have_something_in_common_that_no_other_run_has(t
         (("train.py",), "train.py: there is no such script"),
         (("no-such-command",), "no-such-command: it is not a script or a command"),
         (("--port", "0", "python"), "the port of the debug server is 0; give 1 to 65535"),
+        (("--recommended", "true", "x.py"), "true is the program /"),
+        (("ls",), "ls is the program /"),
         (("--record", "ring", "python"), "record is 'ring'"),
         (("--memory-budget", "much", "python"), "the memory budget is 'much'; write for example 500MB or 2GB"),
     ],

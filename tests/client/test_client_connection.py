@@ -359,6 +359,32 @@ def test_a_file_that_cannot_be_written_is_an_error_of_the_system(session: Sessio
         session.tensor(WEIGHT, step=2).save(tmp_path / "missing" / "weight.npy")
 
 
+def test_without_an_address_it_is_the_server_of_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENSIGHT_WORKSPACE", str(tmp_path / "w"))
+    options = ("--url-path-prefix", "team", "--token-file", str(tmp_path / "token"))
+    with running_server(tmp_path / "w", *options) as running:
+        with tensight.connect() as server:
+            assert (server.url, server.sessions()[:]) == (running.url, [])
+        with tensight.connect(token=(tmp_path / "token").read_text().strip()) as server:
+            assert server.url == running.url
+        # A variable that names another port is meant.
+        monkeypatch.setenv("TENSIGHT_PORT", "1")
+        with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:1\b"):
+            tensight.connect()
+
+
+def test_without_an_address_the_port_of_the_environment_is_taken(
+    dump_server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSIGHT_WORKSPACE", str(tmp_path))
+    monkeypatch.setenv("TENSIGHT_PORT", dump_server.url.rpartition(":")[2])
+    with tensight.connect() as server:
+        assert server.url == dump_server.url
+    monkeypatch.setenv("TENSIGHT_PORT", "many")
+    with pytest.raises(InputError, match="TENSIGHT_PORT is 'many'"):
+        tensight.connect()
+
+
 def test_the_address_comes_from_the_environment_where_none_is_given(
     dump_server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

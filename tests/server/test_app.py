@@ -40,6 +40,7 @@ def test_it_prints_how_to_reach_it_and_how_to_attach_a_training(tmp_path: Path) 
         said = server.process.stdout.read()
     assert f"for browsers and programs    {server.url}\n" in said
     assert f"for training processes       {server.debugger}\n" in said
+    assert f"  tensight run --host 127.0.0.1 --port {port} --recommended train.py\n" in said
     assert f"ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=127.0.0.1 MS_DEBUGGER_PORT={port} python train.py\n" in said
     assert f"`tensight stop --workspace {tmp_path / 'w'}` ends the server." in said
     assert "token" not in said
@@ -77,10 +78,14 @@ def test_every_network_address_needs_a_token_that_is_shown_once(tmp_path: Path) 
         with calling(server.debugger, token=token) as caller:
             assert caller.one("SendMetadata", HELLO).version_matched
         assert httpx.get(f"{server.url}/api/v1/sessions").status_code == 401
+        reply = httpx.get(f"{server.url}/api/v1/server", headers={"Authorization": f"Bearer {token}"}).json()
+        assert reply["debugger_elsewhere"] == f"{socket.gethostname()}:{server.debugger.rpartition(':')[2]}"
         assert server.stop() == 0
         assert server.process.stdout is not None
         said = server.process.stdout.read()
         assert f"Access token, shown only now: {token}\n" in said
+        where = f"--host {socket.gethostname()} --port {server.debugger.rpartition(':')[2]}"
+        assert f"On another machine, start it with\n  TENSIGHT_TOKEN=TOKEN tensight run {where} --recommended" in said
         assert "travels unencrypted" in said
     with running_server(workspace, "--host", "0.0.0.0") as server:  # noqa: S104
         assert (workspace / "token").read_text().strip() == token
@@ -96,6 +101,9 @@ def test_old_trainings_attach_over_loopback_beside_a_page_that_others_reach(tmp_
         with calling(server.debugger) as caller:
             assert caller.one("SendMetadata", HELLO).version_matched
         assert httpx.get(f"{server.url}/api/v1/sessions").status_code == 401
+        server.stop()
+        assert server.process.stdout is not None
+        assert "On another machine" not in server.process.stdout.read()
 
 
 @pytest.mark.parametrize("option", ["--port", "--debugger-port"])

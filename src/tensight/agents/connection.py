@@ -45,6 +45,8 @@ _STREAMS: dict[str, tuple[str, Any]] = {
 
 _SLICE_S = 0.2
 _MOST_WORDS = 200
+_OTHER_PROTOCOL = ("http1.x server", "Failed parsing HTTP/2")
+"""In gRPC's description of a connection to a server that does not speak its protocol."""
 _imported_by_us: list[str] = []
 """Contains "grpc" if we were the first to import it, and it therefore has no fork handlers."""
 _FORK_VARIABLE = "GRPC_ENABLE_FORK_SUPPORT"
@@ -71,6 +73,8 @@ class Outcome(NamedTuple):
         """What went wrong, in a few words; empty if nothing did."""
         if self.code == "DEADLINE_EXCEEDED":
             return "no answer"
+        if self.code == "UNAVAILABLE" and any(words in self.details for words in _OTHER_PROTOCOL):
+            return "that port serves HTTP, as the page does; `tensight start` prints the port for training processes"
         if self.code == "UNAVAILABLE":
             # For a failed connection gRPC lists everything that it tried; the system's own message comes last.
             return self.details.rpartition(": ")[2].strip(" []") or self.code

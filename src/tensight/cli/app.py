@@ -128,11 +128,31 @@ def stoppable(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+class _PlainFlags:
+    """Lists flags as such: newer versions of typer print ``<bool>`` beside them, as if they had a value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, and the option for the help."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
+
+
+class PlainCommand(_PlainFlags, typer.core.TyperCommand):
+    """A command that lists its flags as such."""
+
+
+class _Comparisons(_PlainFlags, typer.core.TyperGroup):
+    """The commands of `compare`."""
+
+
 def command_of(function: str, **settings: Any) -> Any:
     """Return the command for a function in a module of `tensight.cli`, written ``module.function``."""
     module, _, name = function.partition(".")
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    single.command(context_settings=settings)(
+    single.command(cls=PlainCommand, context_settings=settings)(
         stoppable(getattr(importlib.import_module(f"tensight.cli.{module}"), name))
     )
     return typer.main.get_command(single)
@@ -140,11 +160,16 @@ def command_of(function: str, **settings: Any) -> Any:
 
 def _comparisons() -> Any:
     compare = typer.Typer(
-        name="compare", help=COMPARE, no_args_is_help=True, add_completion=False, rich_markup_mode="rich"
+        name="compare",
+        cls=_Comparisons,
+        help=COMPARE,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
     )
     for function in COMPARISONS:
         module, _, name = function.partition(".")
-        compare.command()(stoppable(getattr(importlib.import_module(f"tensight.cli.{module}"), name)))
+        compare.command(cls=PlainCommand)(stoppable(getattr(importlib.import_module(f"tensight.cli.{module}"), name)))
     return typer.main.get_command(compare)
 
 
@@ -185,7 +210,7 @@ class _LateCommands(MutableMapping[str, Any]):
         return command
 
 
-class _Commands(typer.core.TyperGroup):
+class _Commands(_PlainFlags, typer.core.TyperGroup):
     """The commands, including `check checkpoint`, whose first word is also a command."""
 
     def __init__(self, **settings: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tensight.cli import stoppable_main
-from tensight.cli.app import stoppable, version
+from tensight.cli.app import PlainCommand, stoppable, version
 
 ITERATIONS = 1
 """MindInsight's default."""
@@ -28,7 +28,7 @@ def _run() -> None:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
-    @app.command(name="mindoptimizer")
+    @app.command(name="mindoptimizer", cls=PlainCommand)
     @stoppable
     def mindoptimizer(
         config: Annotated[Path, typer.Option(metavar="FILE", help="What is searched: YAML.")],

@@ -104,15 +104,20 @@ def _lines(ready: Ready) -> Iterator[str]:
     yield f"  for training processes       {record.debugger or 'off (--enable-debugger)'}"
     yield f"  workspace                    {record.workspace}"
     if record.debugger is not None:
-        host, _, port = record.debugger.rpartition(":")
+        host, port = _host_and_port(record.debugger)
         token = (
             "" if ready.debugger_token_file is None else f"TENSIGHT_TOKEN=$(cat {quote(ready.debugger_token_file)}) "
         )
         yield "To debug a training on this machine, on PyTorch or MindSpore, start it with"
-        yield f"  {token}tensight run --host {host} --port {port} train.py"
+        yield f"  {token}tensight run --host {host} --port {port} --recommended train.py"
         if not token:
             yield "or, as with MindSpore Insight (MindSpore 1.1 to 2.3 attaches with its built-in client):"
             yield f"  ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST={host} MS_DEBUGGER_PORT={port} python train.py"
+        if ready.debugger_elsewhere is not None:
+            host, port = _host_and_port(ready.debugger_elsewhere)
+            placeholder = "TENSIGHT_TOKEN=TOKEN " if token else ""
+            yield "On another machine, start it with"
+            yield f"  {placeholder}tensight run --host {host} --port {port} --recommended train.py"
     if ready.new_token is not None:
         yield f"Access token, shown only now: {ready.new_token}"
     if ready.token_file is not None:
@@ -124,3 +129,9 @@ def _lines(ready: Ready) -> Iterator[str]:
     if ready.in_the_clear:
         yield "It travels unencrypted, like all the rest; use --tls-cert and --tls-key, or an ssh tunnel."
     yield f"`tensight stop --workspace {record.workspace}` ends the server."
+
+
+def _host_and_port(address: str) -> tuple[str, str]:
+    """Return the parts of ``host:port``, an IPv6 address without its brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), port

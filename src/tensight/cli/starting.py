@@ -12,6 +12,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SCRIPT_SUFFIXES = (".py", ".pyw", ".pyc", ".pyz")
+LAUNCHERS = (
+    *("bash", "sh", "zsh", "env", "nice", "nohup", "numactl", "setsid", "stdbuf", "strace", "sudo", "taskset", "time"),
+    *(
+        "timeout",
+        "mpiexec",
+        "mpirun",
+        "msrun",
+        "orterun",
+        "prun",
+        "srun",
+        "apptainer",
+        "conda",
+        "docker",
+        "nsys",
+        "pixi",
+    ),
+    *("singularity", "torchrun", "uv", "xvfb-run"),
+)
+"""Programs that start other programs, and that are not written in Python."""
+_ENTRY_POINT_BYTES = 512
 _SIZES = ("WORLD_SIZE", "RANK_SIZE", "OMPI_COMM_WORLD_SIZE")
 """Environment variables with the number of ranks."""
 
@@ -99,11 +119,33 @@ def command_line(command: list[str], *, module: bool = False) -> list[str]:
         return [*_python(), *command[1:]]
     program = None if is_script else _program(name)
     if program is not None:
+        _refuse_unrelated(name, program, command)
         return [program, *command[1:]]
     if os.path.isfile(name):
         return [*_python(), *command]
     what = "there is no such script" if is_script else "it is not a script or a command"
     raise InputError(f"{name}: {what}; write `tensight run [OPTIONS] train.py ARGUMENTS`")
+
+
+def _refuse_unrelated(name: str, program: str, command: Sequence[str]) -> None:
+    """Raise InputError for a program on the path that does not start trainings.
+
+    It was most likely meant as the value of a flag, or as a script.
+    """
+    if os.path.dirname(name) or name in LAUNCHERS:
+        return
+    with open(program, "rb") as file:
+        start = file.read(_ENTRY_POINT_BYTES)
+    # Installed commands name their interpreter in the first line, or in the second if its path is long.
+    if start.startswith(b"#!") and b"python" in start:
+        return
+    from tensight.errors import InputError
+
+    script = next((word for word in command[1:] if word.endswith(SCRIPT_SUFFIXES)), "train.py")
+    raise InputError(
+        f"{name} is the program {program}, not a script; to debug {script}, write `tensight run [OPTIONS] {script}` "
+        f"(flags take no value), and to start the program, `tensight run env {name} ...`"
+    )
 
 
 def _program(name: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -52,10 +51,11 @@ def _sessions(server: Announcement) -> tuple[list[dict[str, Any]] | None, str]:
     if server.client_certificates:
         return None, "it answers only who shows a certificate"
     try:
+        token = server.token()
         answer = httpx.get(
             f"{server.http}/api/v1/sessions",
-            headers=_token_header(server),
-            verify=_trust(server),
+            headers={} if token is None else {"Authorization": f"Bearer {token}"},
+            verify=server.trust(),
             timeout=ANSWER_WITHIN_S,
             # Proxies in the environment are not for the local machine.
             trust_env=False,
@@ -66,24 +66,6 @@ def _sessions(server: Announcement) -> tuple[list[dict[str, Any]] | None, str]:
         return None, f"{error.filename}: {error.strerror}" if error.filename else str(error)
     except (httpx.HTTPError, ValueError) as error:
         return None, f"it does not answer: {error or type(error).__name__}"
-
-
-def _token_header(server: Announcement) -> dict[str, str]:
-    if server.token_file is None:
-        return {}
-    with open(server.token_file, encoding="ascii") as file:
-        return {"Authorization": f"Bearer {file.read().strip()}"}
-
-
-def _trust(server: Announcement) -> ssl.SSLContext | bool:
-    """Return how to verify the server: by the certificate that it was started with, regardless of the name in it."""
-    if server.tls_cert is None:
-        return True
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.load_verify_locations(server.tls_cert)
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return context
 
 
 def _print(out: Console, server: Announcement, sessions: list[dict[str, Any]] | None, problem: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-URL_VARIABLE = "TENSIGHT_URL"
-DEFAULT_URL = "http://127.0.0.1:8080"
-
 
 class _Greeting(BaseModel):
     name: str
@@ -66,14 +62,13 @@ class Server:
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str,
         token: str | None = None,
         *,
         verify: Verify = True,
         certificate: Certificate | None = None,
     ) -> None:
-        address = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
-        self._connection = Connection(address, token, verify=verify, certificate=certificate)
+        self._connection = Connection(url, token, verify=verify, certificate=certificate)
         self._holds: weakref.WeakSet[Hold] = weakref.WeakSet()
         try:
             self._greeting = self._connection.get(_Greeting, "/server")

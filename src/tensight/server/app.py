@@ -145,6 +145,15 @@ class _Process:
         await self._grpc.start()
         return address_text(reachable_host(host), port)
 
+    def _debugger_elsewhere(self, debugger: str | None) -> str | None:
+        """Return the address for training processes on other machines; None if they cannot attach."""
+        host = self._settings.attach_host
+        if debugger is None or is_loopback(host):
+            return None
+        if reachable_host(host) == host:
+            return debugger
+        return address_text(socket.gethostname(), int(debugger.rpartition(":")[2]))
+
     def _http_server(self, debugger: str | None) -> HttpServer:
         settings = self._settings
         token = self._http_token
@@ -155,6 +164,7 @@ class _Process:
                 token=None if token is None else token.text,
                 allowed_hosts=(settings.host, socket.gethostname(), *settings.allowed_host),
                 debugger_address=debugger,
+                debugger_elsewhere=self._debugger_elsewhere(debugger),
                 debugger_needs_token=self._grpc_token is not None,
             ),
         )
@@ -193,6 +203,7 @@ class _Process:
         return Ready(
             record,
             http_elsewhere=self._http_elsewhere(port),
+            debugger_elsewhere=self._debugger_elsewhere(record.debugger),
             token_file=str(tokens[0].file) if tokens else None,
             new_token=next((token.text for token in tokens if token.new), None),
             in_the_clear=self._tls is None and not (is_loopback(settings.host) and is_loopback(settings.attach_host)),

@@ -210,6 +210,7 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
             "started": 1700000000.0,
             "uptime_s": 60.0,
             "debugger_address": "127.0.0.1:50051",
+            "debugger_elsewhere": None,
             "debugger_needs_token": False,
             "sessions": 1,
             "subscribers": 2,

@@ -32,7 +32,9 @@ class HttpSettings:
     version : str
         Version that the server reports.
     debugger_address : str or None
-        Host and port to which training processes attach; None if they cannot.
+        Host and port to which training processes on this machine attach; None if they cannot.
+    debugger_elsewhere : str or None
+        Host and port for training processes on other machines; None if only this machine can reach it.
     debugger_needs_token : bool
         Whether training processes need an access token.
     page_folder : Path
@@ -47,6 +49,7 @@ class HttpSettings:
     slow_after_s: float = 10.0
     version: str = __version__
     debugger_address: str | None = None
+    debugger_elsewhere: str | None = None
     debugger_needs_token: bool = False
     page_folder: Path = BUILT_PAGE
 

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import socket
+import ssl
 import tempfile
 import threading
 import time
@@ -66,6 +67,26 @@ class Announcement:
         """Whether the server runs on this machine."""
         return self.machine == socket.gethostname()
 
+    def token(self) -> str | None:
+        """Return the access token, None if none is needed.
+
+        Raises
+        ------
+        OSError
+            This user may not read it.
+        """
+        return None if self.token_file is None else Path(self.token_file).read_text(encoding="ascii").strip()
+
+    def trust(self) -> ssl.SSLContext | bool:
+        """Return how to verify the server: by the certificate it was started with, regardless of the name in it."""
+        if self.tls_cert is None:
+            return True
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.load_verify_locations(self.tls_cert)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
+
     @property
     def uptime_s(self) -> float:
         """Seconds since the server was ready."""
@@ -81,6 +102,8 @@ class Ready:
     record : Announcement
     http_elsewhere : str or None
         Address for other machines, if it differs from that in the record.
+    debugger_elsewhere : str or None
+        ``host:port`` for training processes on other machines; None if they cannot attach.
     token_file : str or None
         File with the access token, None if none is needed.
     new_token : str or None
@@ -97,6 +120,7 @@ class Ready:
 
     record: Announcement
     http_elsewhere: str | None
+    debugger_elsewhere: str | None
     token_file: str | None
     new_token: str | None
     in_the_clear: bool

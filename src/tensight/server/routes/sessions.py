@@ -59,7 +59,9 @@ class ServerRecord(Record):
     started: float
     uptime_s: float
     debugger_address: str | None
-    """Host and port to which training processes attach; None if the server accepts none."""
+    """Host and port to which training processes on the server's machine attach; None if the server accepts none."""
+    debugger_elsewhere: str | None
+    """Host and port for training processes on other machines; None if they cannot attach."""
     debugger_needs_token: bool
     """Whether training processes need the server's access token."""
     sessions: int
@@ -98,6 +100,7 @@ async def get_server(context: Context) -> JsonResponse:
             started=context.started,
             uptime_s=max(now - context.started, 0.0),
             debugger_address=settings.debugger_address,
+            debugger_elsewhere=settings.debugger_elsewhere,
             debugger_needs_token=settings.debugger_needs_token,
             sessions=len(context.sessions.all()),
             subscribers=context.streams.subscribers,

@@ -6,7 +6,7 @@ import { attachment, startCommands, TOKEN } from './commands'
 import classes from './runs.module.css'
 import { runsTexts } from './texts'
 
-const LISTED = ['atStart', 'operators', 'recommended', 'environment', 'original'] as const
+const LISTED = ['recommended', 'atStart', 'operators', 'environment', 'original'] as const
 
 /** The commands that start a training attached to this server, ready to copy. */
 export function StartCommands() {
@@ -15,7 +15,7 @@ export function StartCommands() {
   if (!server) return null
   const address = server.debugger_address
   if (!address) return <Text c="var(--quiet)">{t('noTrainings')}</Text>
-  const where = attachment(address, window.location.hostname)
+  const where = attachment(address, server.debugger_elsewhere, window.location.hostname)
   const commands = startCommands(where, server.debugger_needs_token)
   return (
     <>

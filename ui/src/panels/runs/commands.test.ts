@@ -2,12 +2,13 @@ import { expect, test } from 'vitest'
 import { attachment, startCommands } from './commands'
 
 test.each([
-  ['127.0.0.1:50051', 'localhost', { host: 'localhost', port: '50051' }],
-  ['0.0.0.0:50051', 'gpu-7', { host: 'gpu-7', port: '50051' }],
-  ['[::]:6000', '127.0.0.1', { host: 'localhost', port: '6000' }],
-  ['10.0.0.7:50051', 'gpu-7', { host: '10.0.0.7', port: '50051' }],
-])('a training attaches to %s, seen from a page of %s', (address, page, expected) => {
-  expect(attachment(address, page)).toEqual(expected)
+  ['127.0.0.1:50051', null, 'localhost', { host: 'localhost', port: '50051' }],
+  ['127.0.0.1:50051', null, 'tunnel.example', { host: 'localhost', port: '50051' }],
+  ['127.0.0.1:50051', 'gpu-7:50051', '10.0.0.7', { host: '10.0.0.7', port: '50051' }],
+  ['[::1]:6000', 'gpu-7:6000', '127.0.0.1', { host: 'gpu-7', port: '6000' }],
+  ['10.0.0.7:50051', '10.0.0.7:50051', 'gpu-7', { host: '10.0.0.7', port: '50051' }],
+])('a training attaches to %s, elsewhere to %s, seen from a page of %s', (here, elsewhere, page, expected) => {
+  expect(attachment(here, elsewhere, page)).toEqual(expected)
 })
 
 test('the commands always name the port, and the host if it is another machine', () => {
