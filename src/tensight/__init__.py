@@ -85,4 +85,6 @@ def __getattr__(name: str) -> Any:
 
 def _needs_all(name: str) -> ImportError:
     """Return the error for an installation of the light agent only."""
-    return ImportError(f"tensight.{name} needs the full installation: pip install tensight", name=f"tensight.{name}")
+    from tensight.installations import FULL
+
+    return ImportError(f"tensight.{name} needs {FULL}", name=f"tensight.{name}")

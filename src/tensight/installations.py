@@ -10,6 +10,8 @@ import re
 
 from tensight.errors import TensightError
 
+FULL = "the full installation: `pip install .` in a checkout of Tensight"
+"""What an environment with the light agent lacks, for messages."""
 _RECORD = re.compile(r"(?P<name>tensight(?:_agent)?)-(?P<version>[^-]+)\.dist-info")
 
 

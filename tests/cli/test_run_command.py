@@ -264,7 +264,7 @@ def test_the_light_agent_answers_questions(line: str, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("check dump", "`tensight check` needs the full installation: pip install tensight"),
+        ("check dump", "`tensight check` needs the full installation: `pip install .` in a checkout of Tensight"),
         ("run", "there is no script; `tensight run --help` shows its usage"),
         ("trace --setps 3 train.py", "there is no option --setps; `tensight trace --help` shows its usage"),
     ],

@@ -249,13 +249,13 @@ class AgentAlone:
 
     def _ask(self) -> None:
         for words, code, part in (
-            (("--help",), 0, "pip install tensight"),
+            (("--help",), 0, "pip install ."),
             (("--version",), 0, "tensight-agent"),
             (("run", "--help"), 0, "--recommended"),
             (("trace", "--help"), 0, "--perturb"),
             (("run", "--recomended", "train.py"), 2, "--recomended"),
-            (("check", "dump"), 2, "`tensight check` needs the full installation: pip install tensight"),
-            (("start",), 2, "`tensight start` needs the full installation: pip install tensight"),
+            (("check", "dump"), 2, "`tensight check` needs the full installation: "),
+            (("start",), 2, "`tensight start` needs the full installation: "),
         ):
             told = self._told("tensight", *words, code=code)
             if part not in told or (code and len(told.splitlines()) != 1):

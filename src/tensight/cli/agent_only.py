@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tensight.cli.plain_run import COMMANDS, MODULE, MODULE_HELP, NotPlainError, read_plainly
 from tensight.errors import InputError
+from tensight.installations import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ def agent_command_line(arguments: Sequence[str]) -> None:
 
         sys.stdout.write(f"{described('tensight-agent')}\n")
     else:
-        message = f"`tensight {name[:80]}` needs the full installation: pip install tensight"
+        message = f"`tensight {name[:80]}` needs {FULL}"
         raise InputError(message, code="package-missing")
 
 
@@ -52,7 +53,7 @@ def _help() -> str:
     return (
         "Usage: tensight COMMAND ...\n\n"
         f"The light agent of Tensight starts trainings under the debugger:\n\n{commands}\n"
-        "The debug server, the page and all other commands are in the full installation: pip install tensight\n"
+        f"The debug server, the page and all other commands need {FULL}\n"
     )
 
 

@@ -25,7 +25,8 @@ MOST_ROWS = 20
 """Maximum number of trials in the table: the best ones, then the latest without a value."""
 
 _COLOURS = {"complete": "green", "pruned": "yellow", "failed": "red", "running": "cyan", "waiting": "dim"}
-_LONGEST_REASON = 120
+_LONGEST_REASON = 500
+"""The remedy is at the end of a reason."""
 
 
 class SearchProgress:

@@ -468,7 +468,9 @@ def _filesystem(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError:  # only the light agent is installed
-        message = f"{url}: needs the full installation: pip install tensight"
+        from tensight.installations import FULL
+
+        message = f"{url}: needs {FULL}"
         raise DumpError(message, code="package-missing") from None
     try:
         filesystem, base = url_to_fs(url)

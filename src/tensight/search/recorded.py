@@ -37,7 +37,8 @@ def require_search(*more: str) -> None:
     missing = [name for name in (*NEEDED, *more) if importlib.util.find_spec(name) is None]
     if missing:
         are_missing = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
-        raise InputError(f"{are_missing}; run pip install 'tensight[search]'", code="package-missing")
+        packages = " ".join("PyYAML" if name == "yaml" else name for name in missing)
+        raise InputError(f"{are_missing}; run pip install {packages}", code="package-missing")
 
 
 def list_studies(folder: Path, name: str) -> list[SearchRecord]:
