@@ -27,6 +27,7 @@ ADAPTERS = {
 IF_INSTALLED = {
     # Each of these says what is missing, or does without.
     ("tensight", "tensight.client"),
+    ("tensight", "tensight.server.default_address"),
     ("tensight.cli", "tensight.cli.app"),
     ("tensight.cli", "tensight.cli.dump_summary"),
     ("tensight.dumps.storage", "fsspec"),

@@ -7,9 +7,12 @@ test.each([
   ['127.0.0.1:50051', 'gpu-7:50051', '10.0.0.7', { host: '10.0.0.7', port: '50051' }],
   ['[::1]:6000', 'gpu-7:6000', '127.0.0.1', { host: 'gpu-7', port: '6000' }],
   ['10.0.0.7:50051', '10.0.0.7:50051', 'gpu-7', { host: '10.0.0.7', port: '50051' }],
-])('a training attaches to %s, elsewhere to %s, seen from a page of %s', (here, elsewhere, page, expected) => {
-  expect(attachment(here, elsewhere, page)).toEqual(expected)
-})
+])(
+  'a training attaches to %s, elsewhere to %s, seen from a page of %s',
+  (here, elsewhere, page, expected) => {
+    expect(attachment(here, elsewhere, page)).toEqual(expected)
+  },
+)
 
 test('the commands always name the port, and the host if it is another machine', () => {
   expect(startCommands({ host: 'localhost', port: '50051' }, false).atStart).toBe(
