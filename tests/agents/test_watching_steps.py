@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from tensight.wire import set_command
 from tensight.wire.debugger_pb2 import SetCMD, WatchNode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
     from numpy.typing import NDArray
 
     from tensight.agents.program import Role
@@ -67,7 +71,17 @@ class Process:
     def watch(self, text: str, on: str = "all", number: int = 1) -> str:
         check, persistence = parse_watch(text)
         point = Watchpoint(number, "", check, Selector.parse(on), persistence=persistence)
-        return self.watches.set(set_command(point, (), selection=on))
+        return self.set(set_command(point, (), selection=on))
+
+    def set(self, command: SetCMD) -> str:
+        """Set a watchpoint as a stop does, which decides about the slots once for all of its commands."""
+        problem = self.watches.set(command)
+        self.watches.settle()
+        return problem
+
+    def delete(self, number: int) -> None:
+        self.watches.delete(number)
+        self.watches.settle()
 
     def slot_id(self, name: str, type_: str = "Mul", role: Role = "operator", slot: int = 0) -> int:
         return self.slot_table.slot_id(self.slot_table.node(name, type_, role), slot)
@@ -150,7 +164,7 @@ def test_what_the_agent_needs_besides_is_added_and_taken_away() -> None:
     assert process.slot_table.needs[late] == Need.VALUE | Need.ROW | Need.FINITE
     process.watches.require(Need.NOTHING)
     assert process.slot_table.needs[slot_id] == process.slot_table.needs[late] == Need.FINITE
-    process.watches.delete(1)
+    process.delete(1)
     assert process.slot_table.needs[slot_id] == Need.NOTHING
 
 
@@ -193,7 +207,7 @@ def test_nodes_are_found_by_full_name_and_parameters_with_a_scope_before_it() ->
     process = Process()
     operator, weight = process.slot_id("Default/a-op0"), process.slot_id("conv1.weight", "Parameter", "weight")
     command = process_command("TO", ["Default/a-op0", "Default/network-Net/conv1.weight"])
-    assert process.watches.set(command) == ""
+    assert process.set(command) == ""
     hits = process.step({operator: [np.nan], weight: [np.inf]})
     names = [hit.message("kernel_graph_0").tensor.node_name for hit in hits]
     assert names == [b"Default/a-op0", b"Default/network-Net/conv1.weight"]
@@ -309,11 +323,11 @@ def test_a_hit_tells_every_parameter_of_its_condition() -> None:
 
 def test_what_cannot_be_watched_is_refused_in_words() -> None:
     process = Process()
-    assert "condition 77 is not known" in process.watches.set(SetCMD(id=1, watch_condition={"condition": 77}))
-    assert "selector" in process.watch("TO") or process.watches.set(
+    assert "condition 77 is not known" in process.set(SetCMD(id=1, watch_condition={"condition": 77}))
+    assert "selector" in process.watch("TO") or process.set(
         SetCMD(id=1, watch_condition={"condition": 13}, selection=b"nonsense")
     )
-    assert "persistence" in process.watches.set(SetCMD(id=1, watch_condition={"condition": 13}, persistence=-1))
+    assert "persistence" in process.set(SetCMD(id=1, watch_condition={"condition": 13}, persistence=-1))
 
 
 def test_a_watchpoint_without_any_threshold_never_hits() -> None:
@@ -321,7 +335,7 @@ def test_a_watchpoint_without_any_threshold_never_hits() -> None:
     slot_id = process.slot_id("Default/a-op0")
     command = SetCMD(id=1, watch_condition={"condition": 15, "params": [{"name": b"max_gt", "disabled": True}]})
     command.watch_nodes.add(node_name=b"Default/a-op0")
-    assert process.watches.set(command) == ""
+    assert process.set(command) == ""
     assert process.step({slot_id: [1e30]}) == []
 
 
@@ -337,3 +351,37 @@ def test_a_step_that_is_checked_again_tells_its_hits_again_and_does_not_count_tw
     assert found(process.watches.check_step(iteration=1, **again)) == [(2, "Default/a-op0"), (3, "w")]
     assert found(process.step({slot_id: [3.0], weight: [2.0]})) == [(1, "Default/a-op0")]
     assert found(process.watches.check_step(iteration=2, **again)) == [(1, "Default/a-op0")]
+
+
+def calls_of(function: Callable[[], object]) -> int:
+    """Return how many Python functions a function calls: what it costs, whatever else the machine does."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_what_is_watched_is_decided_over_columns_whatever_the_number_of_tensors() -> None:
+    def calls(layers: int) -> int:
+        """Return what the decisions of a stop with ten watchpoints cost in a network of so many layers."""
+        process = Process()
+        for layer in range(layers):
+            process.slot_id(f"{layer}.weight", "Parameter", "weight")
+            process.slot_id(f"Default/{layer}/Linear-op0", "Linear")
+        for number, on in enumerate(("all", "weights", "activations", "type:Linear", "hidden") * 2, 1):
+            check, persistence = parse_watch("TL(max_gt=2)")
+            point = Watchpoint(number, "", check, Selector.parse(on), persistence=persistence)
+            assert process.watches.set(set_command(point, (), selection=on)) == ""
+        decisions = calls_of(process.watches.settle)
+        assert all(need & Need.ROW for need in process.slot_table.needs)
+        return decisions
+
+    assert calls(1000) == calls(10)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tensight.sessions.errors import StateError
-from tensight.sessions.records import State
+from tensight.sessions.records import Edit, State
 from tests.dumps.dump_writer import GraphWriter
 from tests.sessions.live_stage import (
     CONV,
@@ -277,7 +277,7 @@ def test_watchpoints_are_told_anew_for_a_graph_that_comes_later(on_stage: Play) 
         agent = stage.agent(abilities=FREE)
         session = await agent.attach()
         waiting = await agent.stand()
-        await watch(session, selection=f"name:{RELU}")
+        await watch(session, selection="none", edits=(Edit(path=RELU),))
         await command(session, "continue")
         assert kind(await waiting) == "set 1"
         assert (await told_until_it_runs(agent))[-1] == "run step -1"
@@ -286,6 +286,22 @@ def test_watchpoints_are_told_anew_for_a_graph_that_comes_later(on_stage: Play) 
         assert kind(reply) == "set 1"
         graphs = {node.graph_name.decode() for node in reply.set_cmd.watch_nodes}
         assert graphs == {"kernel_graph_0", "kernel_graph_1"}
+        assert await agent.told(1, root=1) == "run step -1"
+
+    on_stage(scene)
+
+
+def test_an_agent_that_was_told_a_selection_applies_it_to_later_graphs_itself(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        agent = stage.agent(abilities=FREE)
+        session = await agent.attach()
+        waiting = await agent.stand()
+        await watch(session, selection=f"name:{RELU}")
+        await command(session, "continue")
+        reply = await waiting
+        assert (kind(reply), list(reply.set_cmd.watch_nodes)) == ("set 1", [])
+        assert (await told_until_it_runs(agent))[-1] == "run step -1"
+        await agent.send_graphs(network(), network("kernel_graph_1", "1"))
         assert await agent.told(1, root=1) == "run step -1"
 
     on_stage(scene)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tensight.agents.graph_messages import graph_message
 from tensight.agents.program import Program, TracedNode
-from tensight.agents.slots import DeclaredNode, TensorSlot
+from tensight.agents.slots import DeclaredNode, SlotTable, TensorSlot
 from tensight.agents.watching_selection import Selection, layers_of
 from tensight.dumps import open_dump
 from tensight.errors import InputError
@@ -331,10 +331,17 @@ def test_a_selector_means_the_same_in_a_training_a_session_and_a_dump(data: st.D
             index = GraphIndex(graph)
             shown = WatchedNodes(index, watched(index, selector, (), graphs)).names
             assert shown == selected_nodes(graph, selector, graphs), text
+            slot_table = SlotTable()
             for at, node in enumerate(program.nodes):
                 role = "weight" if node.name in trained else node.role
                 tensor_slot = TensorSlot(at, DeclaredNode(at, node.name, node.type, role), 0, "output")
                 assert selects(tensor_slot) == (node.name in shown), (text, node.name)
+                assert selects.of_class(slot_table.class_of(tensor_slot)) in (None, node.name in shown)
+                slot_table.slot_id(slot_table.node(node.name, node.type, role), 0)
+            columns = slot_table.columns()
+            is_backward = columns.of_classes(lambda each: each.is_gradient) | columns.named(layers.backward)
+            all_at_once = selects.over(columns, is_backward).tolist()
+            assert all_at_once == [node.name in shown for node in program.nodes], text
 
 
 def test_a_module_of_the_forward_pass_may_be_called_after_gradients() -> None:

@@ -178,6 +178,7 @@ class Agent:
             *(attachment, self._loop, self._rows, self._needs, self._cursor),
             check_again=lambda: self._check(again=True),
             stop_state=self._stop_state,
+            settle=self.watches.settle,
             terminated=self.close,
         )
         self._needs.begin()
@@ -493,6 +494,7 @@ class Agent:
         self.stops_at_nodes = at_nodes and self._cursor is None
         is_reported = attached and self._introduction.is_ours
         self.scalars.begin(is_reported=is_reported, is_shown=is_inspected, may_stop=watches or compares)
+        self.watches.settle()
         self._persistent.add_new()
         self._rows.keep_weights(self._persistent.slot_ids if watches or is_inspected else None)
         if self.capturing:

@@ -11,6 +11,7 @@ from tensight.agents.graph_messages import SourceTexts, execution_order, graph_c
 from tensight.agents.notices import log
 from tensight.agents.run_names import run_name
 from tensight.agents.settings import DEFAULT_PORT
+from tensight.garbage_collection import without_garbage_collection
 from tensight.version import __version__
 from tensight.wire import PROTOCOL, encoded, text
 from tensight.wire.debugger_pb2 import Abilities, ContentHash, EventReply, Metadata, Process
@@ -147,7 +148,9 @@ class Introduction:
         sent = programs if self.is_ours else self.programs
         call = "SendGraph" if len(sent) == 1 else "SendMultiGraphs"
         # Created before the call, because gRPC swallows errors in the middle of a stream.
-        outcome = connection.stream(call, list(self._chunks(sent)), timeout_s=GRAPHS_WITHIN_S)
+        with without_garbage_collection():
+            messages = list(self._chunks(sent))
+        outcome = connection.stream(call, messages, timeout_s=GRAPHS_WITHIN_S)
         reply = outcome.reply
         return "" if reply is not None and reply.status == EventReply.OK else _words(outcome)
 

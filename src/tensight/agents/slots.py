@@ -6,13 +6,16 @@ statistics, needs and values are indexed by them whatever program a step runs.
 
 from __future__ import annotations
 
+from array import array
 from enum import IntFlag
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from tensight.graph import is_gradient_scope
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -62,6 +65,75 @@ class TensorSlot(NamedTuple):
     io: Io
 
 
+class SlotClass(NamedTuple):
+    """What many slots have in common, so that rules are evaluated once for all of them.
+
+    Attributes
+    ----------
+    type : str
+        Of their nodes.
+    role : Role
+    io : Io
+    is_gradient : bool
+        Whether the scope of their nodes is of the backward pass.
+    """
+
+    type: str
+    role: Role
+    io: Io
+    is_gradient: bool
+
+
+class SlotColumns:
+    """All slots of a process at one moment, as columns.
+
+    Parameters
+    ----------
+    codes, node_numbers : ndarray of int64, shape (slots,)
+        Index of the class of each slot, and the number of its node.
+    classes : sequence of SlotClass
+    by_name : mapping of str to DeclaredNode
+    """
+
+    def __init__(
+        self,
+        codes: NDArray[np.int64],
+        node_numbers: NDArray[np.int64],
+        classes: Sequence[SlotClass],
+        by_name: Mapping[str, DeclaredNode],
+    ) -> None:
+        self._codes = codes
+        self._node_numbers = node_numbers
+        self._classes = classes
+        self._by_name = by_name
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of their nodes."""
+        return self._by_name.keys()
+
+    def of_classes(self, rule: Callable[[SlotClass], bool]) -> NDArray[np.bool_]:
+        """Return for each slot what a rule says of its class."""
+        return np.array([rule(slot_class) for slot_class in self._classes], np.bool_)[self._codes]
+
+    def named(self, names: Collection[str]) -> NDArray[np.bool_]:
+        """Return which slots belong to nodes with these names."""
+        is_named = np.zeros(len(self._by_name), np.bool_)
+        fewer, more = (names, self._by_name) if len(names) < len(self._by_name) else (self._by_name, names)
+        is_named[[self._by_name[name].number for name in fewer if name in more]] = True
+        return is_named[self._node_numbers]
+
+    def values(self, by_name: Mapping[str, float]) -> NDArray[np.float64]:
+        """Return for each slot the value of the name of its node, NaN if that has none."""
+        values = np.full(len(self._by_name), np.nan)
+        numbers = {node.number: value for name, value in by_name.items() if (node := self._by_name.get(name))}
+        values[list(numbers)] = list(numbers.values())
+        return values[self._node_numbers]
+
+
 class SlotTable:
     """All slots of a process.
 
@@ -78,6 +150,9 @@ class SlotTable:
         self._by_name: dict[str, DeclaredNode] = {}
         self._slots: list[TensorSlot] = []
         self._by_slot: dict[tuple[int, int, Io], int] = {}
+        self._node_numbers = array("q")
+        self._codes = array("q")
+        self._classes: dict[SlotClass, int] = {}
         self._on_new: Callable[[TensorSlot], Need] | None = None
 
     def __len__(self) -> int:
@@ -112,7 +187,8 @@ class SlotTable:
         for slot_id, tensor_slot in enumerate(self._slots):
             node = changed.get(tensor_slot.node.number)
             if node is not None:
-                self._slots[slot_id] = tensor_slot._replace(node=node)
+                self._slots[slot_id] = corrected_slot = tensor_slot._replace(node=node)
+                self._codes[slot_id] = self._code(corrected_slot)
 
     def find_node(self, name: str) -> DeclaredNode | None:
         """Return the node with a full name, if it was declared."""
@@ -132,6 +208,8 @@ class SlotTable:
             self._by_slot[key] = slot_id
             tensor_slot = TensorSlot(slot_id, node, slot, io)
             self._slots.append(tensor_slot)
+            self._node_numbers.append(node.number)
+            self._codes.append(self._code(tensor_slot))
             self.needs.append(0)
             if self._on_new is not None:
                 self.needs[slot_id] = int(self._on_new(tensor_slot))
@@ -141,3 +219,16 @@ class SlotTable:
         """Return the slot id of a slot of the node with a full name, if there is one."""
         node = self._by_name.get(name)
         return None if node is None else self._by_slot.get((node.number, slot, io))
+
+    def columns(self) -> SlotColumns:
+        """Return all slots as columns."""
+        codes, node_numbers = np.array(self._codes, np.int64), np.array(self._node_numbers, np.int64)
+        return SlotColumns(codes, node_numbers, tuple(self._classes), self._by_name)
+
+    def class_of(self, tensor_slot: TensorSlot) -> SlotClass:
+        """Return the class of a slot."""
+        node = tensor_slot.node
+        return SlotClass(node.type, node.role, tensor_slot.io, is_gradient_scope(node.name))
+
+    def _code(self, tensor_slot: TensorSlot) -> int:
+        return self._classes.setdefault(self.class_of(tensor_slot), len(self._classes))

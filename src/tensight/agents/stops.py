@@ -36,6 +36,8 @@ class Stops:
         Checks all watchpoints again on the values of the step at which the training is stopped.
     stop_state : callable
         Returns the stop state, from the full name of the operator; empty at the end of a step.
+    settle : callable
+        Decides what each slot needs, once the server has sent all changes of watchpoints.
     terminated : callable
         Called when the user has ended the training.
 
@@ -57,6 +59,7 @@ class Stops:
         *,
         check_again: Callable[[], list[AgentHit]],
         stop_state: Callable[[str], StopState],
+        settle: Callable[[], None],
         terminated: Callable[[], None],
     ) -> None:
         self._attachment = attachment
@@ -66,6 +69,7 @@ class Stops:
         self._cursor = cursor
         self._check_again = check_again
         self._stop_state = stop_state
+        self._settle = settle
         self._terminated = terminated
         self.order = ON
         self.left: int | None = None
@@ -156,5 +160,6 @@ class Stops:
         except Terminated:
             self._terminated()
             raise
+        self._settle()
         self._needs.may_watch_anew = not self.order.goes_on
         self.left = self.order.steps

@@ -21,6 +21,7 @@ from tensight.agents.watching_spreading import SpreadingValues
 from tensight.agents.watching_values import ValueColumns
 from tensight.agents.watching_zero_provenance import ObservedProvenance
 from tensight.errors import TensightError
+from tensight.garbage_collection import without_garbage_collection
 from tensight.graph import Layers, is_after_forward
 from tensight.tensors import unit_size
 from tensight.watchpoints import evaluate
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tensight.agents.program import Program
     from tensight.agents.reader import TensorReader
     from tensight.agents.retention import Retention
-    from tensight.agents.slots import DeclaredNode, SlotTable, TensorSlot
+    from tensight.agents.slots import DeclaredNode, SlotClass, SlotTable, TensorSlot
     from tensight.agents.watching_rules import CompiledCheck
     from tensight.watchpoints import Columns, ConditionCheck, Evaluation
     from tensight.wire.debugger_pb2 import SetCMD
@@ -100,6 +101,8 @@ class Watches:
         self._layers_of: dict[str, Layers] = {}
         self._weights: set[str] = set()
         self._operators: set[str] = set()
+        self._is_stale = False
+        self._watched_by: dict[SlotClass, list[tuple[Watch, bool | None]]] = {}
         self._base = Need.NOTHING
         self._instead: Mapping[int, Need] = {}
         self._watch_needs = bytearray()
@@ -139,7 +142,7 @@ class Watches:
             watch.go_on_from(earlier)
             if earlier.rule.check != rule.check or earlier.rule.persistence != rule.persistence:
                 self._causes.forget(rule.id)
-        self._decide_again()
+        self._is_stale = True
         return ""
 
     def begin_node_checks(self) -> None:
@@ -149,14 +152,20 @@ class Watches:
             watch = self._watches[number] = Watch(earlier.rule, self._layers, check_at_nodes=True)
             watch.go_on_from(earlier)
         self._causes.forget()
-        self._decide_again()
+        self._is_stale = True
 
     def delete(self, number: int) -> None:
         """Delete a watchpoint, if it exists."""
         if self._watches.pop(number, None) is not None:
             self._causes.forget(number)
+            self._is_stale = True
+
+    def settle(self) -> None:
+        """Decide what each slot needs, if the watchpoints have changed: once for all changes of a stop."""
+        if self._is_stale:
             self._decide_again()
 
+    @without_garbage_collection()
     def learn(self, program: Program) -> None:
         """Learn the layers of the network that a program runs; once for each program."""
         operators = {node.name for node in program.nodes if node.role == "operator"}
@@ -171,7 +180,8 @@ class Watches:
             self._layers, self._weights = layers, weights
             for watch in self._watches.values():
                 watch.selects.learn(layers)
-            self._decide_again()
+            self._is_stale = True
+            self.settle()
 
     def require(self, need: Need, instead: Mapping[int, Need] = MappingProxyType({})) -> None:
         """Set what every slot needs, watched or not; may be called in every step.
@@ -182,6 +192,7 @@ class Watches:
         instead : mapping of int to Need
             Needs of some slots that replace it.
         """
+        self.settle()
         if need != self._base or instead != self._instead:
             self._base, self._instead = need, instead
             self._write_needs()
@@ -189,6 +200,7 @@ class Watches:
     @property
     def wants_changes(self) -> NDArray[np.int64]:
         """Slot ids whose values are compared with those of the step before."""
+        self.settle()
         return np.flatnonzero(np.frombuffer(self._watch_needs, np.uint8) & int(Need.CHANGE))
 
     @property
@@ -197,13 +209,29 @@ class Watches:
         return bool(self._at_nodes)
 
     def _decide_again(self) -> None:
-        for watch in self._watches.values():
-            watch.slot_ids.clear()
+        """Decide which watchpoints watch which slots, and what these need."""
+        self._is_stale = False
         self._at_nodes.clear()
-        self._watch_needs.clear()
-        self._checked = None
-        for number in range(len(self._slot_table)):
-            self._decide(self._slot_table[number])
+        self._watched_by.clear()
+        self._table = self._checked = None
+        columns = self._slot_table.columns()
+        is_backward = columns.of_classes(lambda each: each.is_gradient) | columns.named(self._layers.backward)
+        is_operator = columns.named(self._operators)
+        needs = np.zeros(len(columns), np.uint8)
+        now: dict[int, list[Watch]] = {}
+        for watch in self._watches.values():
+            is_watched = watch.selects.over(columns, is_backward)
+            watch.slot_ids = np.flatnonzero(is_watched).tolist()
+            needs[is_watched] |= int(watch.need)
+            may_turn_out = watch.selects.may_turn_out(columns) & ~is_operator & ~is_watched
+            needs[may_turn_out] |= int(watch.need & ~Need.NOW)
+            for slot_id in watch.slot_ids if watch.at_nodes else ():
+                now.setdefault(slot_id, []).append(watch)
+        if self._keep_values:
+            needs[needs != 0] |= int(Need.VALUE)
+        self._watch_needs = bytearray(needs.tobytes())
+        for slot_id in sorted(now):
+            self._at_nodes.setdefault(self._slot_table[slot_id].node.number, []).append((slot_id, now[slot_id]))
         for watch in self._watches.values():
             if watch.needs_zero_provenance:
                 self._trace(watch, watch.slot_ids if watch.rule.persistence == 1 else watch.traced)
@@ -228,15 +256,19 @@ class Watches:
             needs[number] = self._watch_needs[number] | need
 
     def _decide(self, tensor_slot: TensorSlot) -> Need:
-        """Return the needs of a slot, and note which watchpoints watch it; called in the order of slot ids."""
+        """Return the needs of a new slot, and note which watchpoints watch it; called in the order of slot ids."""
+        if self._is_stale:
+            self._decide_again()
+            return Need(self._slot_table.needs[tensor_slot.slot_id])
         need, at_node = Need.NOTHING, []
-        for watch in self._watches.values():
-            if watch.selects(tensor_slot):
+        slot_class = self._slot_table.class_of(tensor_slot)
+        for watch, is_watched in self._of_class(slot_class):
+            if is_watched or watch.selects(tensor_slot):
                 watch.slot_ids.append(tensor_slot.slot_id)
                 need |= watch.need
                 if watch.at_nodes:
                     at_node.append(watch)
-            elif watch.selects.may_turn_out(tensor_slot) and tensor_slot.node.name not in self._operators:
+            elif watch.selects.class_may_turn_out(slot_class) and tensor_slot.node.name not in self._operators:
                 # Its row is then available when the step has shown the role of the node, so that this step counts, too.
                 need |= watch.need & ~Need.NOW
         if need and self._keep_values:
@@ -248,12 +280,21 @@ class Watches:
         self._checked = None
         return need | self._base
 
+    def _of_class(self, slot_class: SlotClass) -> list[tuple[Watch, bool | None]]:
+        """Return the watchpoints that may watch slots of a class, and whether they do; None if their names decide."""
+        candidates = self._watched_by.get(slot_class)
+        if candidates is None:
+            watches = [(watch, watch.selects.of_class(slot_class)) for watch in self._watches.values()]
+            candidates = self._watched_by[slot_class] = [entry for entry in watches if entry[1] is not False]
+        return candidates
+
     def _finds_non_finite(self, number: int) -> bool:
         watch = self._watches.get(number)
         return watch is not None and watch.rule.only_finite
 
     def _checked_nodes(self) -> Set[str]:
         """Return the names of the nodes that a watchpoint checks for NaN or Inf in every step."""
+        self.settle()
         if self._checked is None:
             slot_table = self._slot_table
             watches = [watch for watch in self._watches.values() if watch.rule.only_finite and not watch.initial_only]
@@ -311,6 +352,7 @@ class Watches:
         list of AgentHit
             In the order of execution; without those that `check_node` has returned in this iteration.
         """
+        self.settle()
         if again:
             self._reported.clear()
         else:
@@ -428,6 +470,7 @@ class Watches:
 
     def hashes(self, columns: StatisticsColumns) -> list[ContentHash]:
         """Return the hashes in which ranks are compared, for the watchpoints that request it."""
+        self.settle()
         hashes = []
         for watch in self._watches.values():
             if watch.rule.compares_ranks:
@@ -484,14 +527,15 @@ class Watches:
 
     def _rows(self) -> NDArray[np.int64]:
         """Return all slots that watchpoints watch, in the order of their slot ids."""
+        self.settle()
         if self._table is not None:
             return self._table
         watches = list(self._watches.values())
         lists = [np.array(watch.slot_ids, np.int64) for watch in watches]
         self._table = np.unique(np.concatenate(lists)) if lists else NO_SLOT_IDS
         layers = self._layers
-        names = [self._slot_table[number].node.name for number in range(len(self._slot_table))]
-        depths = np.array([layers.depths.get(name, np.nan) for name in names], np.float64)
+        columns = self._slot_table.columns()
+        depths = columns.values(layers.depths)
         for watch, slot_ids in zip(watches, lists, strict=True):
             watch.arrange(slot_ids, self._table, len(self._slot_table), depths)
         comparing = [watch for watch in watches if watch.rule.compares_steps]
@@ -499,7 +543,7 @@ class Watches:
         self._values.arrange(self._table, compared)
         self._masked = None
         if any(watch.needs_masks for watch in watches):
-            self._masked = np.array([names[number] in layers.may_mask for number in self._table.tolist()], np.bool_)
+            self._masked = columns.named(layers.may_mask)[self._table]
         return self._table
 
     def _hits(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import os
 from bisect import bisect_left
-from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +14,7 @@ from tensight.dumps.finding import find_tensor
 from tensight.dumps.layouts import LocatedDump, find_dump
 from tensight.dumps.reader import identity_of
 from tensight.errors import InputError, Problem, TensorFileError
+from tensight.garbage_collection import without_garbage_collection
 from tensight.graph import TensorAddress
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ class Dump:
         rank : int
             Rank of the process, from 0.
         """
-        with _without_garbage_collection():
+        with without_garbage_collection():
             return self._rank(rank).graphs
 
     def graph_of(self, tensor: TensorFile) -> Graph | None:
@@ -254,7 +253,7 @@ class Dump:
         """
         requested = None if iterations is None else set(iterations)
         chosen = self.ranks if ranks is None else sorted(set(ranks))
-        with _without_garbage_collection():
+        with without_garbage_collection():
             return [tensor for rank in chosen for tensor in self._rank(rank).tensors(requested)]
 
     def recorded_tensors(
@@ -277,7 +276,7 @@ class Dump:
         """
         requested = None if iterations is None else set(iterations)
         chosen = self.ranks if ranks is None else sorted(set(ranks))
-        with _without_garbage_collection():
+        with without_garbage_collection():
             return [tensor for rank in chosen for tensor in self._rank(rank).recorded_tensors(requested)]
 
     def unwritten_tensors(
@@ -295,7 +294,7 @@ class Dump:
         """
         requested = None if iterations is None else set(iterations)
         chosen = self.ranks if ranks is None else sorted(set(ranks))
-        with _without_garbage_collection():
+        with without_garbage_collection():
             return [tensor for rank in chosen for tensor in self._rank(rank).unwritten_tensors(requested)]
 
     def find(self, what: str, rank: int | None = None) -> TensorFile:
@@ -490,15 +489,3 @@ class Dump:
                 raise InputError(f"the dump has no rank {rank}; it has {', '.join(map(str, self.ranks))}.")
             reader = self._readers[rank] = located.open(self._with_unwritten)
         return reader
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Pause garbage collection, which would repeatedly search 100,000 new objects that contain no cycles."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -31,7 +31,14 @@ from tensight.watchpoints.recommended import (
     recommended,
     recommended_watchpoints,
 )
-from tensight.watchpoints.selection import NodeFacts, layers_of_graphs, matcher, needs_layers, selected_nodes
+from tensight.watchpoints.selection import (
+    NodeFacts,
+    layers_of_graphs,
+    matcher,
+    needs_layers,
+    node_rule,
+    selected_nodes,
+)
 from tensight.watchpoints.watchpoint import (
     ALL_TENSORS,
     MOST_PERSISTENCE,
@@ -86,6 +93,7 @@ __all__ = [
     "layers_of_graphs",
     "matcher",
     "needs_layers",
+    "node_rule",
     "parse_check",
     "parse_watch",
     "range_count_bounds",

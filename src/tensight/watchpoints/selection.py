@@ -48,8 +48,37 @@ class NodeFacts(NamedTuple):
     kind: str
 
 
-def matcher(selector: Selector, layers: Layers) -> Callable[[NodeFacts], bool]:
-    """Return a predicate that decides whether a selector includes a node.
+class NodeRule(NamedTuple):
+    """A selector, divided into what follows from the type and kind of a node, and what follows from its name.
+
+    Many nodes share a type and a kind, so that large graphs are decided by arrays.
+
+    Attributes
+    ----------
+    includes : callable (type, kind, is_backward) -> bool
+        Whether the selector includes such nodes, if their names are included, too.
+    names : collection of str or None
+        The only names that it includes; None if it includes any.
+    pattern : callable (name) -> object, or None
+        Returns something true for names that it includes; None if it includes any.
+    """
+
+    includes: Callable[[str, str, bool], bool]
+    names: Collection[str] | None = None
+    pattern: Callable[[str], object] | None = None
+
+    @property
+    def is_of_names(self) -> bool:
+        """Whether the name of a node counts, too."""
+        return self.names is not None or self.pattern is not None
+
+    def includes_name(self, name: str) -> bool:
+        """Whether the name of a node is included."""
+        return (self.names is None or name in self.names) and (self.pattern is None or bool(self.pattern(name)))
+
+
+def node_rule(selector: Selector, layers: Layers) -> NodeRule:
+    """Return which nodes a selector includes.
 
     Parameters
     ----------
@@ -60,28 +89,43 @@ def matcher(selector: Selector, layers: Layers) -> Callable[[NodeFacts], bool]:
     """
     named = _named_by_layers(selector.kind, layers)
     if named is not None:
-        return lambda node: node.kind != "constant" and node.name in named
+        return NodeRule(lambda _type, kind, _is_backward: kind != "constant", named)
     functions = {activation_name(name) or name.lower() for name in selector.names}
     types = {name.lower() for name in selector.names}
-    # As in RE2, which sessions use for name searches.
-    pattern = text_pattern(selector.argument if selector.kind is SelectorKind.NAME else "", ascii_classes=True)
 
-    def activation(node: NodeFacts) -> str:
-        return "" if node.kind != "operator" or layers.is_backward(node.name) else activation_name(node.type)
+    def is_activation(type_: str, kind: str, is_backward: bool) -> bool:
+        return kind == "operator" and not is_backward and activation_name(type_) in functions
 
-    rules: dict[SelectorKind, Callable[[NodeFacts], bool]] = {
-        SelectorKind.ALL: lambda _: True,
-        SelectorKind.WEIGHTS: lambda node: node.kind == "weight",
-        SelectorKind.TRAINABLE_WEIGHTS: lambda node: node.kind == "weight",
-        SelectorKind.GRADIENTS: lambda node: node.kind == "operator" and layers.is_backward(node.name),
-        SelectorKind.ACTIVATIONS: lambda node: activation(node) != "",
-        SelectorKind.ACTIVATION: lambda node: activation(node) in functions,
-        SelectorKind.HIDDEN_ACTIVATION: lambda node: node.name in layers.hidden and activation(node) in functions,
-        SelectorKind.NAME: lambda node: pattern.search(node.name) is not None,
-        SelectorKind.TYPE: lambda node: node.type.lower() in types,
+    def is_any_activation(type_: str, kind: str, is_backward: bool) -> bool:
+        return kind == "operator" and not is_backward and activation_name(type_) != ""
+
+    def is_weight(_type: str, kind: str, _is_backward: bool) -> bool:
+        return kind == "weight"
+
+    rules: dict[SelectorKind, Callable[[str, str, bool], bool]] = {
+        SelectorKind.WEIGHTS: is_weight,
+        SelectorKind.TRAINABLE_WEIGHTS: is_weight,
+        SelectorKind.GRADIENTS: lambda _, kind, is_backward: kind == "operator" and is_backward,
+        SelectorKind.ACTIVATIONS: is_any_activation,
+        SelectorKind.ACTIVATION: is_activation,
+        SelectorKind.HIDDEN_ACTIVATION: is_activation,
+        SelectorKind.TYPE: lambda type_, kind, _: kind != "constant" and type_.lower() in types,
     }
-    rule = rules[selector.kind]
-    return lambda node: node.kind != "constant" and rule(node)
+    includes = rules.get(selector.kind, lambda _type, kind, _is_backward: kind != "constant")
+    if selector.kind is SelectorKind.HIDDEN_ACTIVATION:
+        return NodeRule(includes, layers.hidden)
+    if selector.kind is SelectorKind.NAME:
+        # As in RE2, which sessions use for name searches.
+        return NodeRule(includes, pattern=text_pattern(selector.argument, ascii_classes=True).search)
+    return NodeRule(includes)
+
+
+def matcher(selector: Selector, layers: Layers) -> Callable[[NodeFacts], bool]:
+    """Return a predicate that decides whether a selector includes a node; see `node_rule`."""
+    rule = node_rule(selector, layers)
+    return lambda node: (
+        rule.includes_name(node.name) and rule.includes(node.type, node.kind, layers.is_backward(node.name))
+    )
 
 
 def _named_by_layers(kind: SelectorKind, layers: Layers) -> Collection[str] | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensight.garbage_collection import without_garbage_collection
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -100,6 +102,7 @@ class Names:
         self._entries: dict[int, list[Named]] = {}
         self._departed: dict[tuple[type, str], Root] = {}
 
+    @without_garbage_collection()
     def add(self, model: Any) -> None:
         """Give names to a model and all its modules.
 

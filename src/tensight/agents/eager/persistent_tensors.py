@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.agents.call_stack import user_stack
 from tensight.agents.program import TracedNode
+from tensight.garbage_collection import without_garbage_collection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence, Set
@@ -321,6 +322,7 @@ class PersistentTensors(ABC):
                 if weight is not None:
                     yield optimizer, weight
 
+    @without_garbage_collection()
     def _collect(self) -> None:
         """Collect weights, buffers, states and optimizers, if anything has changed since the last time."""
         optimizers = self.optimizers

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tensight.agents.program import Program
+from tensight.garbage_collection import without_garbage_collection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,6 +56,7 @@ class Programs:
         self._numbers: dict[tuple[tuple[str, tuple[Source | None, ...]], ...], int] = {}
         self._programs: dict[int, tuple[Trace, int, Program]] = {}
 
+    @without_garbage_collection()
     def preview(self, trace: Trace) -> Program:
         """Return the program that is known before the first step; the first real program replaces it."""
         return Program("kernel_graph_0", 0, tuple(self._nodes(trace)))
@@ -67,6 +69,7 @@ class Programs:
         number = self._numbers.get(self._key(trace), len(self._numbers))
         return Program(f"kernel_graph_{number}", number + 1, tuple(self._nodes(trace)))
 
+    @without_garbage_collection()
     def program(self, trace: Trace) -> Program:
         """Return the program of a step."""
         generation = self._parameters.generation

@@ -33,7 +33,7 @@ _MOST_BYTES = 3 * 2**20
 _NODE_BYTES = 32
 
 Signature = tuple[int, int]
-"""Version of a watchpoint, and of the graphs whose nodes it watches."""
+"""Version of a watchpoint, and of the graphs whose nodes it watches; 0 if the process selects them itself."""
 
 
 def part_id(watchpoint: int, part: int) -> int:
@@ -89,7 +89,8 @@ def watch_changes(
     for watchpoint in watchpoints:
         if not watchpoint.enabled:
             continue
-        signature = (watchpoint.version, graphs.version)
+        selection = _sent_selection(watchpoint, identity)
+        signature = (watchpoint.version, 0 if selection else graphs.version)
         unchanged = [
             number for number, has in sent.items() if watchpoint_of(number) == watchpoint.id and has == signature
         ]
@@ -103,7 +104,9 @@ def watch_changes(
             )
             continue
         try:
-            for command in _commands(watchpoint, nodes_of(watchpoint, identity.rank), graphs, identity):
+            # A process to which a selection says everything needs no names, of which there may be many.
+            nodes = () if selection else nodes_of(watchpoint, identity.rank)
+            for command in _commands(watchpoint, nodes, graphs, identity, selection):
                 changes.commands.append(command)
                 changes.sent[command.id] = signature
                 required_ids.add(command.id)
@@ -126,11 +129,19 @@ def _not_checked_because(watchpoint: SessionWatchpoint, identity: Identity) -> s
     return ""
 
 
+def _sent_selection(watchpoint: SessionWatchpoint, identity: Identity) -> str:
+    """Return the selection that is sent in place of nodes; empty if the process, or the watchpoint, needs nodes."""
+    return str(watchpoint.base) if identity.is_agent and watchpoint.base and not watchpoint.edits else ""
+
+
 def _commands(
-    watchpoint: SessionWatchpoint, watched: Iterable[tuple[str, frozenset[str]]], graphs: RankGraphs, identity: Identity
+    watchpoint: SessionWatchpoint,
+    watched: Iterable[tuple[str, frozenset[str]]],
+    graphs: RankGraphs,
+    identity: Identity,
+    selection: str,
 ) -> Iterator[SetCMD]:
     """Yield the commands that set a watchpoint; several if its nodes do not fit into a single command."""
-    selection = str(watchpoint.base) if identity.is_agent and watchpoint.base and not watchpoint.edits else ""
     nodes: list[tuple[str, Node]] = []
     size_bytes, part = 0, 0
     for graph_name, names in watched:
@@ -141,9 +152,6 @@ def _commands(
             node_bytes = len(node.name) + len(node.type) + len(graph_name) + _NODE_BYTES
             if size_bytes + node_bytes > _MOST_BYTES:
                 yield _command(watchpoint, part, nodes, identity, selection)
-                if selection:
-                    # The selection covers the other nodes.
-                    return
                 nodes, size_bytes, part = [], 0, part + 1
             nodes.append((graph_name, node))
             size_bytes += node_bytes
