@@ -12,6 +12,7 @@ from tensight.agents.program import Program, Role, TracedNode
 from tensight.agents.slots import Need
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import DT_TENSOR
+from tensight.watchpoints.causes import Since
 from tests.agents.test_watching_steps import Process, found
 
 GRADIENT = "Gradients/Default/{}/weight/AccumulateGrad-op0"
@@ -273,6 +274,22 @@ def test_zeros_hit_where_they_are_born(persistence: int) -> None:
     assert network.see({**values, dead: [0.0, 1.0]}) == [(1, second)]
     # A weight that begins at zero is told of by its own watchpoints.
     assert network.see({**values, dead: [0.0, 1.0], "two.weight": [0.0]}) == []
+
+
+def test_a_hit_says_since_when_its_condition_has_held() -> None:
+    network = Network("one", "head")
+    x, hidden = network.named("x"), network.named("Default/one/ReLU-op0")
+
+    def see(value: float) -> list[Since | None]:
+        return [hit.since for hit in network.step({x: [1.0], hidden: [value]})]
+
+    assert see(0.0) == []
+    network.watch("tensor_all_zero(zero_percentage_ge=100) persist=2", "hidden")
+    # It was zero before anybody watched it.
+    assert [see(0.0), see(0.0)] == [[], [Since(1, may_be_older=True)]]
+    assert [see(1.0), see(0.0), see(0.0)] == [[], [], [Since(4)]]
+    network.watch("tensor_all_zero(zero_percentage_ge=100)", "hidden")
+    assert None in see(0.0)
 
 
 def test_zeros_are_explained_by_what_goes_in_in_the_graph_that_runs() -> None:

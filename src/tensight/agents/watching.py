@@ -575,7 +575,7 @@ class Watches:
         hit = NO_SLOT_IDS if evaluation is None else np.flatnonzero(evaluation.hit)
         if watch.rule.persistence > 1:
             seen = rows[chosen[table.present[chosen]]] if not watch.rule.only_finite else np.array(order, np.int64)
-            hit = hit[watch.persists(seen, slot_ids, hit, again=again)]
+            hit = hit[watch.persists(seen, slot_ids, hit, iteration, again=again)]
         if evaluation is None or not len(hit):
             return []
         if self._reported_in != iteration:
@@ -665,4 +665,5 @@ def _hit(watch: Watch, check: ConditionCheck, tensor_slot: TensorSlot, evaluatio
         tuple(name for name, flags in evaluation.parameter_hit.items() if flags[row]),
         int(evaluation.error_code[row]),
         watch.selects.name_of(tensor_slot.node),
+        since=watch.since(tensor_slot.slot_id),
     )

@@ -13,9 +13,11 @@ import numpy as np
 from tensight.agents.slots import NO_SLOT_IDS, Need
 from tensight.agents.watching_selection import Selection
 from tensight.watchpoints import Source
+from tensight.watchpoints.causes import Since
 from tensight.watchpoints.references import PREVIOUS, References
 from tensight.wire.debugger_pb2 import TensorProto, WatchCondition, WatchpointHit
 from tensight.wire.text import encoded
+from tensight.wire.watchpoints import add_since
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,6 +70,8 @@ class Watch:
         self.rows = NO_SLOT_IDS
         self.chosen = NO_SLOT_IDS
         self._held = np.empty(0, np.int32)
+        self._since = np.empty(0, np.int64)
+        self._was_clear = np.empty(0, np.bool_)
         self._last: dict[str, NDArray[np.float64]] = {}
         self._depths = np.empty(0)
 
@@ -79,12 +83,16 @@ class Watch:
         self.chosen = np.searchsorted(table, slot_ids)
         self._depths = depths[slot_ids]
         if len(self._held) < slot_count:
-            self._held = np.concatenate([self._held, np.zeros(slot_count - len(self._held), np.int32)])
+            more = slot_count - len(self._held)
+            self._held = np.concatenate([self._held, np.zeros(more, np.int32)])
+            self._since = np.concatenate([self._since, np.zeros(more, np.int64)])
+            self._was_clear = np.concatenate([self._was_clear, np.zeros(more, np.bool_)])
 
     def go_on_from(self, earlier: Watch) -> None:
         """Take over the state of an earlier version of this watchpoint, if it checked the same."""
         if earlier.rule.check == self.rule.check and earlier.rule.persistence == self.rule.persistence:
             self._held, self._references, self._last = earlier._held, earlier._references, earlier._last
+            self._since, self._was_clear = earlier._since, earlier._was_clear
             self.traced = earlier.traced
 
     def begin(self, table: StepTable) -> None:
@@ -115,16 +123,31 @@ class Watch:
             last[self.rows[seen]] = column[chosen]
 
     def persists(
-        self, seen: NDArray[np.int64], slot_ids: NDArray[np.int64], hit: NDArray[np.int64], *, again: bool = False
+        self,
+        seen: NDArray[np.int64],
+        slot_ids: NDArray[np.int64],
+        hit: NDArray[np.int64],
+        iteration: int,
+        *,
+        again: bool = False,
     ) -> NDArray[np.bool_]:
         """Count the step, unless it was counted before; return on which slots the condition has held long enough."""
         held = self._held[slot_ids[hit]]
         if not again:
+            self._since[slot_ids[hit[held == 0]]] = iteration
             held = held + np.int32(1)
             self._held[seen] = 0
             self._held[slot_ids[hit]] = held
+            self._was_clear[seen[self._held[seen] == 0]] = True
         long_enough: NDArray[np.bool_] = held >= self.rule.persistence
         return long_enough
+
+    def since(self, slot_id: int) -> Since | None:
+        """Return since when the condition has held on a slot; None if one step suffices for a hit."""
+        if self.rule.persistence == 1:
+            return None
+        first = int(self._since[slot_id])
+        return Since(first, may_be_older=first > 0 and not self._was_clear[slot_id])
 
     def _need(self) -> Need:
         rule = self.rule
@@ -242,6 +265,8 @@ class AgentHit:
         The server's name of the node; empty if it is the name here.
     is_new : bool
         Whether it is a reason to stop: it was not reported before, and does not result from a reported hit.
+    since : Since or None
+        Since when the condition has held, if it must hold for several steps.
     """
 
     tensor_slot: TensorSlot
@@ -253,6 +278,7 @@ class AgentHit:
     error_code: int = 0
     called: str = ""
     is_new: bool = True
+    since: Since | None = None
 
     def message(self, graph: str = "", iteration: int | None = None) -> WatchpointHit:
         """Return the hit as a message for the server, with every parameter of the condition in the declared order.
@@ -284,6 +310,8 @@ class AgentHit:
                 hit=parameter.name in self.parameters_hit,
                 actual_value=actual.get(parameter.name, 0.0),
             )
+        if self.since is not None:
+            add_since(condition, self.since.iteration + 1, may_be_older=self.since.may_be_older)
         return WatchpointHit(
             tensor=tensor,
             watch_condition=condition,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tensight.graph import Graph, Node
+    from tensight.watchpoints.causes import Since
 
 
 _HITS_OF = {
@@ -34,6 +35,8 @@ class Effect(NamedTuple):
     iteration : int
     is_origin : bool
         Whether NaN or Inf began there; another anomaly that began at the same node then does not explain it.
+    since : Since or None
+        Since when the condition of a hit has held, if it must hold for several steps.
     """
 
     rank: int
@@ -41,6 +44,7 @@ class Effect(NamedTuple):
     node: str
     iteration: int
     is_origin: bool = False
+    since: Since | None = None
 
 
 class Effects:
@@ -63,6 +67,22 @@ class Effects:
     def iterations(self, rank: int) -> list[int]:
         """Return the iterations of a rank that have an effect."""
         return sorted(self._effects.get(rank, ()))
+
+    def since(self, rank: int, graph: str, node: str, iteration: int) -> Since | None:
+        """Return since when hits in an iteration have lasted that were computed from a node, the earliest first.
+
+        None if no hit followed from it that must last for several steps.
+        """
+        effects = self._effects.get(rank, {}).get(iteration, {}).get(graph, ())
+        first_nodes: dict[Since, list[str]] = {}
+        for effect in effects:
+            if effect.since is not None:
+                first_nodes.setdefault(effect.since, []).append(effect.node)
+        of_graph = self._graph(rank, graph) if first_nodes else None
+        for since, nodes in sorted(first_nodes.items()):
+            if node in nodes or (of_graph is not None and node in upstream(of_graph, nodes)):
+                return since
+        return None
 
     def follow_from(self, rank: int, graph: str, node: str, iteration: int) -> bool | None:
         """Return whether an effect in an iteration was computed from a node; None if unknown.

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensight.analysis.statistics_table import KNOWN, RECORDED
 from tensight.graph.layers import nodes_of
+from tensight.graph.operator_facts import PARTS, VIEWS, plain_type
 from tensight.graph.spreading import NonFinite, Spreading
 from tensight.tensors.schema import NON_FINITE
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from tensight.graph import Graph
 
 _EITHER = NonFinite.NAN | NonFinite.INF
+
+
+def _is_read_in_parts(spreading: Spreading, name: str) -> bool:
+    """Whether all operators that read a node take parts of it, directly or from views of all of it."""
+    kinds = {consumer.name: plain_type(consumer.type) for consumer in spreading.consumers(name)}
+    return bool(kinds) and all(
+        kind in PARTS or (kind in VIEWS and _is_read_in_parts(spreading, consumer)) for consumer, kind in kinds.items()
+    )
 
 
 class LeftOut:
@@ -70,6 +79,8 @@ class LeftOut:
             name
             for name in going_on
             if any(consumer.name in unknown and not consumer.is_integer for consumer in spreading.consumers(name))
+            # A step reads only its batch of data that are in memory as a whole.
+            and (graph.node(name).is_operator or not _is_read_in_parts(spreading, name))
         }
         going_on.update(name for name in passed_on if name in certain)
         kinds = dict.fromkeys(unknown, _EITHER) | certain

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tensight.analysis.anomalies import Anomaly, InputState
 from tensight.graph import SourceFrame, TensorAddress, user_frame
 from tensight.graph.node import PARAMETER
 from tensight.graph.steps import step_of
+
+if TYPE_CHECKING:
+    from tensight.watchpoints.causes import Since
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ class Origin:
         Whether the operator may read tensors that are not observed, such as the targets of a loss.
     leads : bool or None
         Whether NaN, Inf or the hit of a watchpoint was computed from it; None if unknown.
+    since : Since or None
+        Since when it has lasted, if it was followed through several steps of which only the last is described here.
     """
 
     anomaly: Anomaly
@@ -94,6 +100,7 @@ class Origin:
     unseen: tuple[int, int] | None = None
     may_read_unseen: bool = False
     leads: bool | None = None
+    since: Since | None = None
 
     @property
     def certain(self) -> bool:
@@ -119,7 +126,7 @@ class Origin:
     @property
     def _reservation(self) -> str:
         """The uncertainty that unobserved earlier steps leave."""
-        if self.unseen is None:
+        if self.unseen is None or self.since is not None:
             return ""
         first, last = map(step_of, self.unseen)
         if first == 1:
@@ -129,8 +136,14 @@ class Origin:
         return f"; {steps} not observed, so it may have begun before"
 
     @property
+    def _when(self) -> str:
+        if self.since is None:
+            return f"step {self.address.step}"
+        return f"step {step_of(self.since.iteration)}" + (" or earlier" if self.since.may_be_older else "")
+
+    @property
     def _finding(self) -> str:
-        where = f"step {self.address.step} in {self.operator}"
+        where = f"{self._when} in {self.operator}"
         if self.from_rank is not None:
             return f"{self.anomaly.words} came from rank {self.from_rank} at {where}"
         if self.changed:
@@ -147,7 +160,7 @@ class Origin:
         if frame is not None and frame.is_range:
             where += f", between lines {frame.line} and {frame.end_line} of {file}"
         if self.certain:
-            began = "began" if self.unseen is None else "was first seen"
+            began = "began" if self.unseen is None or self.since is not None else "was first seen"
             return f"{self.anomaly.words} {began} at {where} ({self.anomaly.absent_from_inputs})"
         if not self.candidates:
             unless = "unless it came from targets or other tensors without gradients"

@@ -110,7 +110,8 @@ def _actual(hit: HitRecord) -> str:
     actual = (
         f"{entry.name} {number(entry.actual)}" for entry in hit.parameters if entry.hit and entry.actual is not None
     )
-    return ", ".join(actual)
+    since = "" if hit.since is None else f" since step {hit.since}" + (" or earlier" if hit.may_be_older else "")
+    return ", ".join(actual) + since
 
 
 def _values(statistics: Statistics | None) -> str:

@@ -137,6 +137,9 @@ VIEWS = _words(
 )
 """Operators that return views of existing elements, which are not checked again."""
 
+PARTS = _words("slice narrow select split splitwithsizes chunk unbind asstrided diagonal unfold")
+"""Operators that return views of a part of the elements."""
+
 ELEMENTWISE = VIEWS | _words(
     """add addv2 sub rsub mul muls div truediv realdiv neg abs log log2 log10 log1p sqrt rsqrt reciprocal square pow exp
     exp2 sign floor ceil round trunc remainder fmod tocopy to cast copy clone contiguous cat concat stack repeat tile

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from tensight.analysis import Anomaly
 from tensight.analysis.consequences import Effect, explains
-from tensight.graph.steps import step_of
+from tensight.graph.steps import iteration_of, step_of
 from tensight.sessions.records import CodeLine, OriginRecord
 from tensight.sessions.sources import frame_records
+from tensight.watchpoints.causes import Since
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -65,7 +66,9 @@ def effects_of(hits: Iterable[SessionHit]) -> dict[Anomaly, list[Effect]] | None
     for hit in actual_hits:
         for anomaly in Anomaly:
             if explains(anomaly, hit.hit.condition):
-                effects.setdefault(anomaly, []).append(Effect(hit.rank, hit.graph, hit.node, hit.iteration))
+                since = None if hit.hit.since is None else Since(iteration_of(hit.hit.since), hit.hit.may_be_older)
+                effect = Effect(hit.rank, hit.graph, hit.node, hit.iteration, since=since)
+                effects.setdefault(anomaly, []).append(effect)
     return effects
 
 

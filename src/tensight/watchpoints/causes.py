@@ -20,6 +20,21 @@ ONLY_NON_FINITE = frozenset({"nan_count", "inf_count", "non_finite_count", "unma
 """Names of the quantities that are greater than 0 only where a tensor has NaN or Inf."""
 
 
+class Since(NamedTuple):
+    """Since when the condition of a watchpoint has held without interruption.
+
+    Attributes
+    ----------
+    iteration : int
+        The first iteration.
+    may_be_older : bool
+        Whether it may have held before, when it was not checked.
+    """
+
+    iteration: int
+    may_be_older: bool = False
+
+
 class HitFacts(NamedTuple):
     """The facts about a hit that decide whether it is new.
 

@@ -26,6 +26,9 @@ MOST_NAMES = 1_000_000
 _LONGEST_SELECTION = 1000
 _LONGEST_PARAMETER_NAME = 64
 _MOST_DIGITS = 10
+_MOST_STEP = 2**31 - 1
+_SINCE = "since"
+"""Name of a parameter of hits that is none of their condition: since when it has held."""
 
 
 # --- the server's side: commands ---
@@ -265,6 +268,10 @@ class ReceivedHit:
         In the order of the message.
     iteration : int or None
         Iteration of its step, if the process did not stop for it, because the hit is not new.
+    since : int or None
+        Step, from 1, since which the condition has held in a row, if it must hold for several steps.
+    may_be_older : bool
+        Whether the condition may have held before `since`, when it was not checked.
     """
 
     node: str
@@ -276,6 +283,22 @@ class ReceivedHit:
     error_code: int
     parameters: tuple[ReceivedParameter, ...]
     iteration: int | None = None
+    since: int | None = None
+    may_be_older: bool = False
+
+
+def add_since(message: WatchCondition, step: int, *, may_be_older: bool) -> None:
+    """Add to the condition of a hit since when it has held; servers that do not know it ignore it.
+
+    Parameters
+    ----------
+    message : WatchCondition
+    step : int
+        The step, from 1.
+    may_be_older : bool
+        Whether it may have held before, when it was not checked.
+    """
+    message.params.add(name=_SINCE.encode(), value=step, disabled=may_be_older)
 
 
 def received_hit(message: WatchpointHit) -> ReceivedHit:
@@ -290,6 +313,11 @@ def received_hit(message: WatchpointHit) -> ReceivedHit:
     if len(parameters) > MOST_PARAMETERS:
         raise WireError(f"a hit has {len(parameters):,} parameters; no condition has more than {MOST_PARAMETERS}")
     tensor = received_request(message.tensor)
+    received = [
+        ReceivedParameter(text(p.name, _LONGEST_PARAMETER_NAME), p.disabled, p.value, p.hit, p.actual_value)
+        for p in parameters
+    ]
+    since = next((parameter for parameter in received if parameter.name == _SINCE), None)
     return ReceivedHit(
         node=tensor.node,
         slot=tensor.slot,
@@ -298,11 +326,10 @@ def received_hit(message: WatchpointHit) -> ReceivedHit:
         watchpoint=message.id,
         condition=message.watch_condition.condition,
         error_code=message.error_code,
-        parameters=tuple(
-            ReceivedParameter(text(p.name, _LONGEST_PARAMETER_NAME), p.disabled, p.value, p.hit, p.actual_value)
-            for p in parameters
-        ),
+        parameters=tuple(parameter for parameter in received if parameter is not since),
         iteration=_iteration(message.tensor.iter),
+        since=int(since.value) if since is not None and 1 <= since.value <= _MOST_STEP else None,
+        may_be_older=since is not None and since.disabled,
     )
 
 

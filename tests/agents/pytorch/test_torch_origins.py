@@ -50,10 +50,10 @@ def break_normalisation(network: Network) -> None:
     network.norm.eps = -1e3
 
 
-def changing(change: Callable[[Network], None]) -> Training:
+def changing(change: Callable[[Network], None], kind: type[Network] = Network) -> Training:
     """Return a training in which something happens before one of its steps."""
     torch.manual_seed(3)
-    network = Network()
+    network = kind()
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
 
     def step(number: int) -> torch.Tensor:
@@ -112,6 +112,65 @@ def test_what_the_step_wrote_at_its_end_is_no_cause_of_it(torch_server: RunningS
     origin = finding.origins[0]
     assert (origin.anomaly, origin.step, origin.certain) == ("nan", SICK_STEP, True), finding.summary()
     assert origin.node.startswith("Default/norm/"), finding.summary()
+
+
+def kill_units(network: Network) -> None:
+    with torch.no_grad():
+        network.fc.bias.fill_(-1e3)
+
+
+class Rectified(Network):
+    """The same with a ReLU."""
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(self.fc(self.norm(self.wte(words)))))
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_zeros_began_when_they_began_and_not_when_they_had_lasted_long_enough(
+    torch_server: RunningServer, capture: str
+) -> None:
+    finding = debug(torch_server, changing(kill_units, Rectified), 30, capture=capture)
+    origin = next(origin for origin in finding.origins if origin.anomaly == "all_zero")
+    assert finding.step > SICK_STEP
+    assert f"began at step {SICK_STEP} in" in origin.sentence, finding.summary()
+    hits = [hit for node in finding.hits for tensor in node.tensors for hit in tensor.hits]
+    since = {(hit.since, hit.may_be_older) for hit in hits if hit.condition == "unintended_zeros"}
+    assert since == {(SICK_STEP, False)}
+
+
+def by_slice(data: torch.Tensor, first: int) -> torch.Tensor:
+    return data[first : first + 8]
+
+
+def by_index(data: torch.Tensor, first: int) -> torch.Tensor:
+    return data[torch.arange(first, first + 8)]
+
+
+def by_slice_of_a_view(data: torch.Tensor, first: int) -> torch.Tensor:
+    return data.view(8, 8, 8)[first // 8]
+
+
+@pytest.mark.parametrize("batch", [by_slice, by_index, by_slice_of_a_view])
+def test_a_nan_in_data_came_in_with_the_batch_that_has_it(
+    torch_server: RunningServer, batch: Callable[[torch.Tensor, int], torch.Tensor]
+) -> None:
+    torch.manual_seed(3)
+    data = torch.randn(64, 8)
+    data[8 * SICK_STEP - 1, 2] = float("nan")
+    network = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+
+    def step(number: int) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = network(batch(data, 8 * number)).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    finding = debug(torch_server, Training((network,), (optimizer,), step), 8, capture="ops")
+    origin = finding.origins[0]
+    assert (origin.anomaly, origin.arrived, origin.step) == ("nan", True, SICK_STEP), finding.summary()
 
 
 class Detector(nn.Module):

@@ -24,6 +24,7 @@ export function HitMeasures({ hit }: { hit: HitRecord }) {
           {measure.limit && <span className={classes['limit']}>{t('limit', { limit: measure.limit })}</span>}
         </li>
       ))}
+      {hit.since != null && <li>{t(hit.may_be_older ? 'sinceOrEarlier' : 'since', { step: hit.since })}</li>}
     </ul>
   )
 }

@@ -22,6 +22,7 @@ function hit(
 ): HitRecord {
   return {
     watchpoint: 1,
+    may_be_older: false,
     name: '',
     condition,
     abbreviation: '',

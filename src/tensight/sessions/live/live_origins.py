@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,7 +59,18 @@ def live_origins(
         return _first(anomaly, store, rank, last, around, begin, effects)
 
     origins = origins_of_rank(KINDS, rank, find, lambda _, name: graphs.graph(name), hits=hits)
-    return [with_line(origin, graphs.used) for origin in origins]
+    return [_with_since(with_line(origin, graphs.used), graphs, hits) for origin in origins]
+
+
+def _with_since(origin: Origin, graphs: RankGraphs, hits: Mapping[Anomaly, Sequence[Effect]] | None) -> Origin:
+    """Return an origin with the step since which the hits that it explains have lasted.
+
+    A watchpoint that requires several steps stops the training in the last of them, of which the values are known.
+    """
+    at = origin.address
+    effects = Effects((hits or {}).get(origin.anomaly, ()), lambda _, name: graphs.graph(name))
+    since = effects.since(at.rank, at.graph, origin.operator, at.iteration)
+    return origin if since is None or since.iteration > at.iteration else replace(origin, since=since)
 
 
 def refined_origins(

@@ -235,6 +235,8 @@ class _Cause:
             ),
             error_code=hit.error_code,
             errors=error_words(hit.error_code),
+            since=hit.since,
+            may_be_older=hit.may_be_older,
         )
 
 

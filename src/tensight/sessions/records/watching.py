@@ -135,6 +135,10 @@ class HitRecord(Record):
     error_code: int = 0
     errors: tuple[str, ...] = ()
     """The error code in words."""
+    since: int | None = None
+    """Step since which the condition has held in a row, if the watchpoint requires several; None if unknown."""
+    may_be_older: bool = False
+    """Whether it may have held before `since`, when it was not checked."""
 
 
 class TensorHits(Record):

@@ -28,6 +28,7 @@ function origin(anomaly: string, more: Partial<Origin> = {}): Origin {
 function hit(condition: string, more: Partial<HitRecord> = {}): HitRecord {
   return {
     watchpoint: 1,
+    may_be_older: false,
     name: '',
     condition,
     abbreviation: 'XX',
