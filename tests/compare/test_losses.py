@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -197,7 +198,7 @@ def test_nothing_in_common_is_not_comparable() -> None:
 
 
 def test_forward_and_backward_are_not_told_apart_where_the_first_steps_were_not_logged() -> None:
-    later = compare(curve(BASE[9:], first=10), curve(BASE[9:] * 1.1, first=10))
+    later = compare(curve(BASE[9:], first=10), curve(BASE[9:] + 0.2, first=10))
     assert later.divergence is Divergence.FIRST_LOGGED
     assert "cannot be told apart" in later.meaning
     second = compare(curve(BASE[9:], first=10), curve([*BASE[9:10], *BASE[10:] * 1.1], first=10))
@@ -205,10 +206,10 @@ def test_forward_and_backward_are_not_told_apart_where_the_first_steps_were_not_
     sparse = compare(curve(BASE[::10], every=10), curve([BASE[0], *BASE[10::10] * 1.1], every=10))
     assert sparse.divergence is Divergence.SECOND_STEP
     assert "was not logged" in sparse.meaning
-    epochs = compare(curve(BASE, unit=StepUnit.EPOCH), curve(BASE * 1.1, unit=StepUnit.EPOCH))
+    epochs = compare(curve(BASE, unit=StepUnit.EPOCH), curve(BASE + 0.2, unit=StepUnit.EPOCH))
     assert "holds many updates" in epochs.meaning
-    counted = compare(curve(BASE, unit=StepUnit.ENTRY), curve(BASE * 1.1, unit=StepUnit.ENTRY))
-    assert "The log names no steps" in counted.meaning
+    counted = compare(curve(BASE, unit=StepUnit.ENTRY), curve(BASE + 0.2, unit=StepUnit.ENTRY))
+    assert "The logs name no steps" in counted.meaning
 
 
 def test_differences_below_the_printed_digits_are_not_counted(losses: list[float]) -> None:
@@ -243,11 +244,138 @@ def test_repeated_runs_are_the_tolerance(losses: list[float]) -> None:
 
 
 def test_a_factor_and_a_shift_are_noticed(losses: list[float]) -> None:
-    assert any("B is about 4 times A" in note for note in compare(BASE, BASE * 4).notes)
+    jumped = BASE * np.where(np.arange(60) < 20, 1, 4)
+    assert any("from step 21 on B is about 4.00 times A" in note for note in compare(BASE, jumped).notes)
     assert any("those of A 1 step later" in note for note in compare(losses, losses[1:]).notes)
     counted_from_0 = compare(losses, curve(losses, first=0))
     assert counted_from_0.verdict is Verdict.SAME
     assert "A counts from 1, B from 0; the first of both were paired" in counted_from_0.notes
+
+
+@pytest.mark.parametrize(
+    ("factor", "words", "cause"),
+    [
+        (8, "B is 8.00 × A from the first step on", "accumulated micro-batches, if it is 8"),
+        (1 / 8, "A is 8.00 × B from the first step on", "accumulated micro-batches, if it is 8"),
+        (1.37, "B is 1.37 × A from the first step on", "Another reduction"),
+    ],
+)
+def test_a_constant_factor_is_the_verdict_also_where_the_trainings_part_later(
+    factor: float, words: str, cause: str
+) -> None:
+    comparison = compare(BASE, BASE * factor)
+    assert (comparison.divergence, comparison.leaves_at) == (Divergence.FACTOR, 1)
+    assert words in comparison.sentence
+    assert cause in comparison.meaning
+    assert "nothing but the factor differs" in comparison.notes
+    later = compare(BASE, BASE * factor * (1 + np.where(np.arange(60) < 30, 0, 0.3 * np.sin(np.arange(60)))))
+    assert (later.divergence, later.verdict) == (Divergence.FACTOR, Verdict.DIFFERENT)
+    assert any(note.startswith("up to step 3") for note in later.notes)
+
+
+def test_two_trainings_that_differ_are_no_factor_apart(losses: list[float]) -> None:
+    for other in (train(initial=0.3), train(order=1), [value + 0.4 for value in losses]):
+        assert compare(losses, other).divergence is Divergence.FIRST_STEP
+
+
+def with_epochs(values: Any, epochs: Any, unit: StepUnit = StepUnit.ENTRY) -> Curve:
+    return dataclasses.replace(curve(values, unit=unit), epochs=np.asarray(epochs, np.float64))
+
+
+EPOCHS = np.round(np.arange(1, 61) / 40, 4)
+
+
+def test_entries_of_another_interval_are_paired_by_their_epochs() -> None:
+    every, tenth = with_epochs(BASE, EPOCHS), with_epochs(BASE[9::10], EPOCHS[9::10])
+    for a, b in ((every, tenth), (tenth, every), (with_epochs(BASE, EPOCHS, StepUnit.STEP), tenth)):
+        comparison = compare(a, b)
+        assert (comparison.verdict, len(comparison.pairs), comparison.relative.max()) == (Verdict.SAME, 6, 0)
+    changed = compare(every, with_epochs(BASE[9::10] * [1, 1, 1, 1.1, 1.1, 1.1], EPOCHS[9::10]))
+    assert (changed.divergence, changed.leaves_at) == (Divergence.JUMP, 40)
+    assert "was not logged" in changed.meaning
+    # Epochs with one digit are of several entries, and the values agree with no interval.
+    coarse = compare(with_epochs(BASE, EPOCHS.round(1)), with_epochs(BASE[9::10] + 0.3, EPOCHS[9::10].round(1)))
+    assert coarse.verdict is Verdict.NOT_COMPARABLE
+
+
+def test_means_over_a_longer_interval_are_compared_with_means() -> None:
+    means = BASE.reshape(-1, 10).mean(1)
+    for a, b in (
+        (curve(BASE), curve(means, first=10, every=10)),
+        (with_epochs(BASE, EPOCHS), with_epochs(means, EPOCHS[9::10])),
+        (curve(BASE, unit=StepUnit.ENTRY), curve(means, unit=StepUnit.ENTRY)),
+    ):
+        comparison = compare(a, b)
+        assert (comparison.verdict, len(comparison.pairs)) == (Verdict.SAME, 6)
+        assert any("mean" in note for note in comparison.notes)
+    means[3:] *= 1.2
+    assert compare(curve(BASE), curve(means, first=10, every=10)).leaves_at == 40
+
+
+def test_entries_without_steps_are_not_blamed_if_they_may_be_of_other_steps() -> None:
+    every = curve(BASE, unit=StepUnit.ENTRY)
+    assert compare(every, curve(BASE[9::10], unit=StepUnit.ENTRY)).verdict is Verdict.SAME
+    unknown = compare(every, curve(BASE[9::10] * 1.3, unit=StepUnit.ENTRY))
+    assert (unknown.verdict, unknown.leaves_at) == (Verdict.NOT_COMPARABLE, None)
+    assert "60 and 6 entries" in unknown.sentence
+
+
+def test_steps_that_are_counted_from_0_and_logged_every_tenth_are_paired() -> None:
+    comparison = compare(curve(BASE[9::10], first=9, every=10), curve(BASE[9::10], first=10, every=10))
+    assert (comparison.verdict, len(comparison.pairs)) == (Verdict.SAME, 6)
+    assert any("one counts from 0" in note for note in comparison.notes)
+
+
+@pytest.mark.parametrize("decimals", [2, 3, 4])
+def test_only_what_was_seen_to_grow_drifts_slowly(decimals: int) -> None:
+    half_unit = 0.5 * 10.0**-decimals
+
+    def printed(values: Any) -> Curve:
+        return curve(np.round(values, decimals), rounding=half_unit)
+
+    jumped = compare(printed(BASE), printed(BASE * np.where(np.arange(60) < 30, 1, 1.05)))
+    assert "slowly" not in jumped.sentence
+    assert "step 31" in jumped.sentence
+    assert jumped.divergence is (Divergence.DRIFT if decimals == 2 else Divergence.JUMP)
+    if decimals == 2:
+        assert "cannot be told" in jumped.meaning
+    noisy = BASE * (1 + 3e-4 * np.random.default_rng(0).standard_normal(60))
+    assert "slowly" not in compare(printed(BASE), printed(noisy * np.where(np.arange(60) < 30, 1, 1.05))).sentence
+    drift = compare(BASE, BASE * (1 + 1e-7 * 1.2 ** np.arange(60)))
+    assert "slowly" in drift.sentence
+
+
+def with_validation(values: Any, of_validation: Any, name: str = "val_loss") -> Curve:
+    companion = dataclasses.replace(curve(of_validation), name=name)
+    return dataclasses.replace(curve(values), companions=(companion,), others=(name,))
+
+
+def test_the_same_loss_is_not_the_same_if_that_of_the_evaluation_differs() -> None:
+    a, b = with_validation(BASE, BASE + 0.1), with_validation(BASE, BASE + 0.5, "eval/loss")
+    comparison = compare(a, b)
+    assert (comparison.verdict, comparison.name) == (Verdict.DIFFERENT, "val_loss")
+    assert comparison.sentence.startswith("val_loss differs, though loss is the same: Different from the first step on")
+    same = compare(a, a)
+    assert (same.verdict, "the same holds for val_loss" in same.notes) == (Verdict.SAME, True)
+    assert "only A has val_loss; not compared" in compare(a, BASE).notes
+    # What the user has chosen stands alone.
+    assert compare(a, dataclasses.replace(b, companions=())).verdict is Verdict.SAME
+
+
+def test_a_series_is_compared_with_the_one_of_its_name() -> None:
+    a, b = with_validation(BASE, BASE * 0.7, "ce_loss"), dataclasses.replace(curve(BASE * 0.7), name="loss_ce")
+    assert (compare(a, b).verdict, compare(a, b).name) == (Verdict.SAME, "ce_loss")
+    other = compare(BASE, b)
+    assert "'loss' of A was compared with 'loss_ce' of B; --column chooses others" in other.notes
+
+
+def test_nan_in_the_first_step_and_in_all_is_said(losses: list[float]) -> None:
+    nan = np.full(60, math.nan)
+    assert compare(nan, nan).sentence == "Same: both are NaN at all 60 steps compared."
+    assert compare(BASE, nan).sentence == "B is NaN at step 1, the first compared; A is not."
+    later = BASE * 1.1 + np.where(np.arange(60) < 30, 0.1, math.nan)
+    assert "B becomes NaN at step 31, the other does not" in compare(BASE, later).notes
+    assert not any("becomes" in note for note in compare(losses, losses).notes)
 
 
 def test_tolerances_are_those_that_were_asked_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,6 +57,13 @@ def losses(
             "--pattern", metavar="REGEX", help="Finds the loss in a line of text: groups (?P<loss>…) and (?P<step>…)."
         ),
     ] = None,
+    decimal_comma: Annotated[
+        bool | None,
+        typer.Option(
+            "--decimal-comma/--decimal-point",
+            help="What 10,047 is: 10.047, or 10047. Default: as the other numbers of the file show.",
+        ),
+    ] = None,
     rank: Annotated[int | None, typer.Option("--rank", help="Of dumps and runs. Default: the first.")] = None,
     html: Html = None,
     json: Json = False,
@@ -63,7 +71,8 @@ def losses(
     """Compare two loss curves: the same, or different from which step on, and what that points to."""
     from tensight.compare.losses import compare_losses
 
-    curves = [read_losses(path, column=column, pattern=pattern, rank=rank) for path in (a, b, *(noise or ()))]
+    read = partial(read_losses, column=column, pattern=pattern, rank=rank, decimal_comma=decimal_comma)
+    curves = [read(path) for path in (a, b, *(noise or ()))]
     comparison = compare_losses(curves[0], curves[1], noise=curves[2:], rtol=rtol, atol=atol)
     data = {"a": _about(curves[0]), "b": _about(curves[1]), **comparison.as_data()}
     if html is not None:
@@ -79,7 +88,9 @@ def losses(
         raise typer.Exit(comparison.verdict.exit_code)
 
 
-def read_losses(path: str, *, column: str | None, pattern: str | None, rank: int | None) -> Curve:
+def read_losses(
+    path: str, *, column: str | None, pattern: str | None, rank: int | None, decimal_comma: bool | None = None
+) -> Curve:
     """Read the loss curve from the path that the user named: a log or a dump.
 
     Raises
@@ -89,13 +100,14 @@ def read_losses(path: str, *, column: str | None, pattern: str | None, rank: int
     DumpError
         It is a folder, but not a dump or a folder of logs.
     """
-    from tensight.curves import is_curve_folder, read_curve
+    from tensight.curves import Decimal, is_curve_folder, read_curve
     from tensight.dumps import open_dump
     from tensight.errors import CurveError, DumpError
 
     local = Path(path)
     if "://" not in path and (not local.is_dir() or is_curve_folder(local)):
-        return read_curve(path, column=column, pattern=pattern)
+        decimal = None if decimal_comma is None else Decimal.COMMA if decimal_comma else Decimal.POINT
+        return read_curve(path, column=column, pattern=pattern, decimal=decimal)
     from tensight.sessions.recorded_losses import recorded_losses
 
     try:

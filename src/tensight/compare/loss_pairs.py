@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
 
+from tensight.compare.loss_axes import common_axis, interval_of
 from tensight.curves import Curve, StepUnit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from tensight.compare.loss_axes import Axis
 
 _FEWEST_FOR_DTYPE = 8
 """Number of different values that a curve needs before its dtype is inferred as a low-precision one."""
@@ -40,6 +43,8 @@ class PairedLosses:
         What `steps` counts.
     begins : bool
         Whether the first pair is the first step of both trainings, according to their logs.
+    is_sure : bool
+        False if the logs may have other intervals, so that it is unknown whether the pairs are of the same steps.
     notes : tuple of str
     """
 
@@ -51,6 +56,7 @@ class PairedLosses:
     only_b: int
     unit: StepUnit
     begins: bool
+    is_sure: bool
     notes: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -109,90 +115,65 @@ class PairedLosses:
     def until(self, step: int) -> PairedLosses:
         """Return the pairs up to a step."""
         kept = int(np.searchsorted(self.steps, step, "right"))
-        return PairedLosses(
-            self.steps[:kept], self.a[:kept], self.b[:kept], self.rounding[:kept], self.only_a, self.only_b,
-            self.unit, self.begins, self.notes,
-        )  # fmt: skip
+        return replace(self, steps=self.steps[:kept], a=self.a[:kept], b=self.b[:kept], rounding=self.rounding[:kept])
 
 
 def pair_losses(a: Curve, b: Curve) -> PairedLosses:
-    """Pair the entries of two curves by step.
-
-    If one of the logs has no step numbers, entries are paired in order. If one counts from 0 and the other from 1, the
-    first entries are paired, unless the values agree better by step number.
-    """
-    notes: list[str] = []
-    a_steps, b_steps, unit = a.steps, b.steps, a.unit
-    if StepUnit.ENTRY in (a.unit, b.unit):
-        unit = StepUnit.ENTRY
-        a_steps, b_steps = np.arange(1, len(a) + 1), np.arange(1, len(b) + 1)
-        which = "the logs name" if a.unit is b.unit else f"the log of {'A' if a.unit is StepUnit.ENTRY else 'B'} names"
-        notes.append(f"{which} no steps; entries were paired in their order")
-    elif a.unit is not b.unit:
-        notes.append(f"A counts {a.unit.value}s and B {b.unit.value}s")
-        b_steps = np.empty(0, np.int64)
-    elif len(a) and len(b) and _counts_from_another(a, b):
-        b_steps = b_steps - b_steps[0] + a_steps[0]
-        notes.append(f"A counts from {a.steps[0]}, B from {b.steps[0]}; the first of both were paired")
-    _, in_a, in_b = np.intersect1d(a_steps, b_steps, assume_unique=True, return_indices=True)
-    steps = np.asarray(a_steps[in_a], np.int64)
-    if len(steps):
-        notes += _length_notes(a_steps, b_steps, steps, unit)
-    begins = bool(len(steps)) and a_steps[0] == b_steps[0] == steps[0] and steps[0] <= 1 and unit is not StepUnit.EPOCH
+    """Pair the entries of two curves by what both count (see `common_axis`)."""
+    axis = common_axis(a, b)
+    notes = [*axis.notes]
+    if len(axis.steps):
+        notes += _length_notes(a, b, axis)
     low_a, low_b = _low_precision(a), _low_precision(b)
     for name, low in (("A", low_a), ("B", low_b)):
         if low:
             notes.append(f"all losses of {name} are {low[0]} numbers; differences of one unit of it are not counted")
-    rounding = _roundings(a, low_a)[in_a] + _roundings(b, low_b)[in_b]
+    values_a, values_b = (
+        curve.values[indices] if means is None else np.where(np.isnan(means), curve.values[indices], means)
+        for curve, indices, means in ((a, axis.in_a, axis.a), (b, axis.in_b, axis.b))
+    )
     return PairedLosses(
-        steps=steps,
-        a=a.values[in_a],
-        b=b.values[in_b],
-        rounding=rounding,
-        only_a=len(a) - len(steps),
-        only_b=len(b) - len(steps),
-        unit=unit,
-        begins=begins,
+        steps=axis.steps,
+        a=values_a,
+        b=values_b,
+        rounding=_roundings(a, low_a)[axis.in_a] + _roundings(b, low_b)[axis.in_b],
+        only_a=len(a) - len(axis.steps),
+        only_b=len(b) - len(axis.steps),
+        unit=axis.unit,
+        begins=axis.begins,
+        is_sure=axis.is_sure,
         notes=tuple(notes),
     )
 
 
-def _counts_from_another(a: Curve, b: Curve) -> bool:
-    """Whether one curve counts from 0 and the other from 1, both log each step, and the values agree with that."""
-    if {int(a.steps[0]), int(b.steps[0])} != {0, 1} or _interval(a.steps) != 1 or _interval(b.steps) != 1:
-        return False
-    early, late = (a, b) if a.steps[0] == 0 else (b, a)
-    if len(early) < 2:
-        return False
-    by_order, by_number = abs(early.values[0] - late.values[0]), abs(early.values[1] - late.values[0])
-    return not by_number < by_order
-
-
-def _interval(steps: NDArray[np.int64]) -> int:
-    """Return the median number of steps between two entries."""
-    return int(np.median(np.diff(steps))) if len(steps) > 1 else 1
-
-
-def _length_notes(a: NDArray[np.int64], b: NDArray[np.int64], steps: NDArray[np.int64], unit: StepUnit) -> list[str]:
+def _length_notes(a: Curve, b: Curve, axis: Axis) -> list[str]:
     """Return notes about steps that only one curve has, and about different logging intervals."""
     notes = []
-    word = "entries" if unit is StepUnit.ENTRY else f"{unit.value}s"
+    word = "entries" if axis.unit is StepUnit.ENTRY else f"{axis.unit.value}s"
+    steps = axis.steps
     if len(a) != len(b) or len(steps) != len(a):
         notes.append(
-            f"A has {len(a):,} {word} ({a[0]:,} to {a[-1]:,}), B {len(b):,} ({b[0]:,} to {b[-1]:,}); "
-            f"compared were the {len(steps):,} that both have ({steps[0]:,} to {steps[-1]:,})"
+            f"A has {_span(a)}, B {_span(b, a.unit)}; compared were the {len(steps):,} {word} that both have "
+            f"({steps[0]:,} to {steps[-1]:,})"
         )
-    if _interval(a) != _interval(b):
+    is_mean = axis.a is not None or axis.b is not None
+    if a.unit is b.unit is not StepUnit.ENTRY and not is_mean and interval_of(a.steps) != interval_of(b.steps):
         notes.append(
-            f"A has a loss every {_every(a, unit)}, B every {_every(b, unit)}; if a log holds the mean of its "
-            "interval, as that of Hugging Face's Trainer does, the values are not of the same thing"
+            f"A has a loss every {_every(a)}, B every {_every(b)}; if a log holds the mean of its interval, as that of "
+            "Hugging Face's Trainer does, the values are not of the same thing"
         )
     return notes
 
 
-def _every(steps: NDArray[np.int64], unit: StepUnit) -> str:
-    interval = _interval(steps)
-    return unit.value if interval == 1 else f"{interval:,} {unit.value}s"
+def _span(curve: Curve, named: StepUnit | None = None) -> str:
+    word = "entries" if curve.unit is StepUnit.ENTRY else f"{curve.unit.value}s"
+    amount = f"{len(curve):,}" if curve.unit is named else f"{len(curve):,} {word}"
+    return f"{amount} ({curve.steps[0]:,} to {curve.steps[-1]:,})"
+
+
+def _every(curve: Curve) -> str:
+    interval = interval_of(curve.steps)
+    return curve.unit.value if interval == 1 else f"{interval:,} {curve.unit.value}s"
 
 
 def _low_precision(curve: Curve) -> tuple[str, NDArray[np.float64]] | None:

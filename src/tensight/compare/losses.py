@@ -8,7 +8,7 @@ the weights were updated differently (backward pass, optimizer).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ import numpy as np
 from tensight.compare.loss_pairs import PairedLosses, noise_floor, pair_losses
 from tensight.compare.verdict import Verdict
 from tensight.curves import Curve, StepUnit
+from tensight.curves.curve import TRAINING_WORDS, loss_words
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ RTOL = 1e-3
 JUMP = 30.0
 """A difference that grows by this factor from one entry to the next is a jump, not accumulated rounding."""
 
+_SUDDEN = 5.0
+"""A difference that grows by this factor at once, not before and not after, is a jump, or a decision that tips."""
+
 _FEW_UNITS = 8 * float(np.finfo(np.float32).eps)
 """Relative difference of the first loss that the order of summation in float32 can explain."""
 
@@ -40,7 +44,14 @@ _COARSE = 1e-5
 """If logged losses are rounded by more than this (relative), the effect of a single update may be invisible."""
 
 _FEWEST_FOR_PATTERN = 8
+_FEWEST_FOR_FACTOR = 3
+_OF_ONE_RATIO = 0.01
+"""Relative deviation of ratios that count as one factor."""
+
+_SMALLEST_FACTOR = 0.01
+_SMALLEST_REDUCTION = 1.5
 _MOST_SHIFTED = 2
+_MOST_NAMES = 5
 
 
 class Divergence(Enum):
@@ -51,8 +62,9 @@ class Divergence(Enum):
     FIRST_LOGGED = "differs from the first step that both logged"
     SECOND_STEP = "agrees in the first step and differs from the second on"
     THIRD_STEP = "agrees in the first two steps and differs from the third on"
+    FACTOR = "a constant factor apart from the first step"
     JUMP = "agrees, then jumps apart"
-    DRIFT = "drifts slowly"
+    DRIFT = "drifts apart, or leaves the tolerance by little"
     PASSING = "differs for some steps and agrees again"
     NON_FINITE = "NaN or infinite in one only"
     NOT_COMPARABLE = "not comparable"
@@ -70,6 +82,8 @@ class LossComparison:
         The verdict in words.
     meaning : str
         The likely cause; empty if nothing is indicated.
+    name : str
+        The compared series, as A calls it.
     pairs : PairedLosses
         The compared entries.
     relative : ndarray of float64, shape (n,)
@@ -92,6 +106,7 @@ class LossComparison:
     divergence: Divergence
     sentence: str
     meaning: str
+    name: str
     pairs: PairedLosses
     relative: NDArray[np.float64]
     allowed: NDArray[np.float64]
@@ -121,6 +136,7 @@ class LossComparison:
             "divergence": self.divergence.name.lower(),
             "sentence": self.sentence,
             "meaning": self.meaning,
+            "series": self.name,
             "departs_at": self.departs_at,
             "leaves_at": self.leaves_at,
             "unit": pairs.unit.value,
@@ -165,6 +181,20 @@ def compare_losses(
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not (math.isfinite(value) and value >= 0):
             raise InputError(f"{name} is {value}; it must be a number from 0 on")
+    main = _of_one_name(a, b), _of_one_name(b, a)
+    comparison = _compare(main[0], main[1], [_like(curve, main[0]) or curve for curve in noise], rtol, atol)
+    if series_key(main[0].name) != series_key(main[1].name):
+        note = f"{main[0].name!r} of A was compared with {main[1].name!r} of B; --column chooses others"
+        comparison = replace(comparison, notes=(*comparison.notes, note))
+    if comparison.verdict is not Verdict.SAME:
+        return comparison
+    return _with_companions(comparison, main[0], main[1], noise, rtol, atol)
+
+
+def _compare(
+    a: Curve, b: Curve, noise: Sequence[Curve], rtol: float | None = None, atol: float | None = None
+) -> LossComparison:
+    """Compare two series."""
     # Losses may be close to the largest float64.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         pairs = pair_losses(a, b)
@@ -186,7 +216,65 @@ def compare_losses(
         least = _FEW_UNITS * scale if floor.any() else 0.0
         allowed = np.maximum(floor, least) + atol + rtol * scale
         tolerance = _tolerance_words(rtol, atol, len(noise))
-        return _Judgement(pairs, allowed, tolerance, notes, has_noise=bool(noise)).comparison()
+        return _Judgement(a.name, pairs, allowed, tolerance, notes, has_noise=bool(noise)).comparison()
+
+
+def series_key(name: str) -> frozenset[str]:
+    """Return what identifies a series in logs of different trainers: ``val_loss`` and ``eval/loss`` are the same."""
+    words = {_SAME_WORDS.get(word, word) for word in loss_words(name)}
+    return frozenset(words - TRAINING_WORDS) or frozenset(words)
+
+
+_SAME_WORDS = {"val": "eval", "valid": "eval", "validation": "eval", "evaluation": "eval", "dev": "eval"} | {
+    "losses": "loss"
+}
+
+
+def _like(curve: Curve, other: Curve) -> Curve | None:
+    """Return the series of a curve's file with the name of another curve; None if there is none, or several."""
+    alike = [each for each in (curve, *curve.companions) if series_key(each.name) == series_key(other.name)]
+    return alike[0] if len(alike) == 1 or (alike and alike[0] is curve) else None
+
+
+def _of_one_name(curve: Curve, other: Curve) -> Curve:
+    """Return the series of a curve's file to compare with another curve: its own, unless only another has its name."""
+    like = _like(curve, other)
+    return like if like is not None and _like(other, curve) is None else curve
+
+
+def _with_companions(
+    comparison: LossComparison,
+    a: Curve,
+    b: Curve,
+    noise: Sequence[Curve],
+    rtol: float | None,
+    atol: float | None,
+) -> LossComparison:
+    """Return the comparison of the other losses of the logs if one of them differs."""
+    notes = []
+    keys = [{series_key(each.name) for each in curve.companions} for curve in (a, b)]
+    for curve, other_keys, side in ((a, keys[1], "A"), (b, keys[0], "B")):
+        alone = [each.name for each in curve.companions if series_key(each.name) not in other_keys]
+        if alone:
+            notes.append(f"only {side} has {', '.join(alone[:_MOST_NAMES])}; not compared")
+    same = []
+    for companion in a.companions:
+        other = next((each for each in b.companions if series_key(each.name) == series_key(companion.name)), None)
+        if other is None:
+            continue
+        repeats = [like for curve in noise if (like := _like(curve, companion)) is not None]
+        result = _compare(companion, other, repeats, rtol, atol) if len(repeats) == len(noise) else None
+        if result is not None and result.verdict is Verdict.DIFFERENT:
+            return replace(
+                result,
+                sentence=f"{companion.name} differs, though {comparison.name} is the same: {result.sentence}",
+                notes=(f"{comparison.name}: {comparison.sentence}", *result.notes, *notes),
+            )
+        if result is not None and result.verdict is Verdict.SAME:
+            same.append(companion.name)
+    if same:
+        notes.insert(0, f"the same holds for {', '.join(same[:_MOST_NAMES])}")
+    return replace(comparison, notes=(*comparison.notes, *notes))
 
 
 def _tolerance_words(rtol: float, atol: float, repeats: int) -> str:
@@ -219,12 +307,16 @@ def _nothing_in_common(a: Curve, b: Curve, pairs: PairedLosses, notes: Sequence[
     def span(curve: Curve) -> str:
         return f"{len(curve):,} from {curve.steps[0]:,} to {curve.steps[-1]:,}" if len(curve) else "none"
 
-    unit = f"{a.unit.value}s" if a.unit is b.unit else "entries"
+    unit = _plural(a.unit) if a.unit is b.unit else "entries"
     return LossComparison(
         verdict=Verdict.NOT_COMPARABLE,
         divergence=Divergence.NOT_COMPARABLE,
-        sentence=f"Not comparable: there is no step of which both have a loss (A has {unit} {span(a)}, B {span(b)}).",
+        sentence=(
+            f"Not comparable: there is no step of which both are known to have a loss (A has {unit} {span(a)}, "
+            f"B {span(b)})."
+        ),
         meaning="Log both at the same steps.",
+        name=a.name,
         pairs=pairs,
         relative=np.empty(0),
         allowed=np.empty(0),
@@ -240,8 +332,16 @@ class _Judgement:
     """Determines the verdict on two paired curves, given the allowed differences."""
 
     def __init__(
-        self, pairs: PairedLosses, allowed: NDArray[np.float64], tolerance: str, notes: list[str], *, has_noise: bool
+        self,
+        name: str,
+        pairs: PairedLosses,
+        allowed: NDArray[np.float64],
+        tolerance: str,
+        notes: list[str],
+        *,
+        has_noise: bool,
     ) -> None:
+        self.name = name
         self.pairs = pairs
         self.allowed = allowed
         self.tolerance = tolerance
@@ -264,13 +364,28 @@ class _Judgement:
         if not self.outside.any():
             self._note_within()
             return self._result(Divergence.NONE, None, None, self._same_sentence(), "")
+        if not pairs.is_sure:
+            return self._undecided()
         leaves = int(np.argmax(self.outside))
         divergence, departs = self._divergence(leaves)
         self._note_visibility(divergence, leaves)
-        self._note_ratio()
+        self._note_ratio(divergence, departs)
         self._note_shift()
+        self._note_non_finite(leaves)
         sentence, meaning = self._words(divergence, departs, leaves)
         return self._result(divergence, departs, leaves, sentence, meaning)
+
+    def _undecided(self) -> LossComparison:
+        amounts = [f"{len(self.pairs) + only:,}" for only in (self.pairs.only_a, self.pairs.only_b)]
+        result = self._result(
+            Divergence.NOT_COMPARABLE,
+            None,
+            None,
+            f"Not comparable: the logs name no step in common and have {amounts[0]} and {amounts[1]} entries, so which "
+            "of them are of the same step is not known.",
+            "Log the step with each loss. The values below are paired in their order.",
+        )
+        return replace(result, verdict=Verdict.NOT_COMPARABLE, outside=0)
 
     def _result(
         self, divergence: Divergence, departs: int | None, leaves: int | None, sentence: str, meaning: str
@@ -281,6 +396,7 @@ class _Judgement:
             divergence=divergence,
             sentence=sentence,
             meaning=meaning,
+            name=self.name,
             pairs=self.pairs,
             relative=self.relative,
             allowed=self.allowed,
@@ -300,6 +416,8 @@ class _Judgement:
             return Divergence.NON_FINITE, leaves
         if self._is_passing(leaves):
             return Divergence.PASSING, leaves
+        if leaves == 0 and self._factor(0) is not None:
+            return Divergence.FACTOR, 0
         if leaves == 0:
             return (Divergence.FIRST_STEP if pairs.begins else Divergence.FIRST_LOGGED), 0
         if departs == 1 and pairs.begins:
@@ -307,8 +425,8 @@ class _Judgement:
         if jump == 2 and pairs.begins and self._is_next(2):
             return Divergence.THIRD_STEP, 2
         is_small = self.allowed.any() and self.has_noise and float(self.relative[leaves]) < RTOL
-        if jump == leaves and not is_small:
-            return Divergence.JUMP, jump
+        if (jump == leaves and not is_small) or (jump is None and self._is_sudden(leaves)):
+            return Divergence.JUMP, leaves
         # Rounding that flips a decision (ReLU, maximum, routing) also causes a small jump.
         return Divergence.DRIFT, departs
 
@@ -322,6 +440,57 @@ class _Judgement:
                 if np.median(after) >= min(level[at], 1.0) / 10:
                     return at
         return None
+
+    def _is_sudden(self, leaves: int) -> bool:
+        """Whether the difference arises at one entry, well outside the tolerance, and neither grew before nor grows on.
+
+        A drift that comes out of the rounding of the log begins close to what is visible, and goes on.
+        """
+        level = np.maximum(self.relative, self.visible)
+        before = float(level[:leaves].max())
+        after = level[leaves : leaves + _STAYS]
+        had_grown = before > 2 * float(level[: max(leaves - 3, 1)].max())
+        return bool(
+            level[leaves] >= _SUDDEN * max(before, float(self.visible[leaves]))
+            and not had_grown
+            and np.median(after) >= level[leaves] / 3
+            and after.max() <= 3 * level[leaves]
+        )
+
+    def _is_gradual(self, leaves: int) -> bool:
+        """Whether the difference was seen to grow over several entries until it leaves the tolerance."""
+        before = self.relative[:leaves]
+        last = before[-_STAYS:]
+        if int((before > 0).sum()) < _STAYS:
+            return False
+        is_grown = float(np.median(last)) >= 3 * float(np.median(before[: max(leaves // 2, 1)]))
+        return is_grown and bool(self.relative[leaves] <= 3 * last.max())
+
+    def _factor(self, begin: int) -> float | None:
+        """Return by what B is A multiplied from an entry on; None if that is no constant."""
+        pairs = self.pairs
+        a, b = pairs.a[begin:], pairs.b[begin:]
+        usable = np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0)
+        if int(usable.sum()) < _FEWEST_FOR_FACTOR or not usable[0]:
+            return None
+        # Afterwards a training with another loss may go another way.
+        head = np.flatnonzero(usable)[: max(_FEWEST_FOR_FACTOR, len(a) // 10)]
+        ratios = b[head] / a[head]
+        shown = pairs.rounding[begin:][head] / np.minimum(np.abs(a[head]), np.abs(b[head]))
+        factor = float(np.median(ratios))
+        apart = np.maximum(np.abs(ratios / factor - 1) - shown, 0.0)
+        distance = abs(factor - 1)
+        if not (math.isfinite(factor) and factor > 0) or distance <= _SMALLEST_FACTOR:
+            return None
+        if apart.max() > min(_OF_ONE_RATIO, distance / 10):
+            return None
+        # Where the loss hardly changes, adding a number looks like multiplying by one.
+        remainder = np.abs(b[head] - factor * a[head]).max()
+        added = b[head] - a[head]
+        is_added = remainder > 0.2 * np.abs(added - np.median(added)).max()
+        if is_added and (whole_ratio(factor) is None or np.ptp(a[head]) > _OF_ONE_RATIO * np.abs(a[head]).max()):
+            return None
+        return factor
 
     def _is_passing(self, leaves: int) -> bool:
         """Whether the curves, after a difference far larger than at other steps, agree again until their end."""
@@ -342,6 +511,8 @@ class _Judgement:
     def _same_sentence(self) -> str:
         pairs = self.pairs
         amount = _steps_text(len(pairs), pairs.unit)
+        if pairs.both_nan.all():
+            return f"Same: both are NaN at all {amount} compared."
         if pairs.equal.all():
             where = f"at all {amount}" if len(pairs) > 1 else f"at the only {pairs.unit.value}"
             return f"Same: the losses are equal {where} compared."
@@ -363,10 +534,19 @@ class _Judgement:
         size = relative_text(float(self.relative[departs]))
         out = f"; it leaves the tolerance of {self.tolerance} at {self._at(leaves)}" if departs < leaves else ""
         hedge = (
-            " The log names no steps: this holds if its first entry is the first step of the training."
+            " The logs name no steps: this holds if their first entries are of the first step, at the same interval."
             if pairs.unit is StepUnit.ENTRY
             else ""
         )
+        if divergence is Divergence.FACTOR:
+            return self._factor_words()
+        if divergence in (Divergence.FIRST_STEP, Divergence.FIRST_LOGGED) and pairs.non_finite_in_one[0]:
+            which, other = ("A", "B") if not math.isfinite(pairs.a[0]) else ("B", "A")
+            value = _value_text(pairs.a[0] if which == "A" else pairs.b[0])
+            return (
+                f"{which} is {value} at {self._at(0)}, the first compared; {other} is not.",
+                "Look for the first operator that puts out NaN or infinity in that step (tensight origin).",
+            )
         if divergence is Divergence.FIRST_STEP:
             return (
                 f"Different from the first step on: by {size} at {self._at(0)}.",
@@ -388,8 +568,7 @@ class _Judgement:
             return (
                 f"Agrees up to {self._at(departs - 1)} ({_agreement(self.relative[:departs])}) and "
                 f"jumps apart at {self._at(departs)}: by {size}{out}.",
-                "More than rounding accumulates in a step: look at what changes there, such as its data, the schedule, "
-                "a resume, a skipped update, or an evaluation that leaves its mode on.",
+                self._jump_meaning(departs),
             )
         if divergence is Divergence.NON_FINITE:
             a, b = pairs.a[leaves], pairs.b[leaves]
@@ -410,6 +589,52 @@ class _Judgement:
             )
         return self._drift_words(departs, leaves)
 
+    def _jump_meaning(self, departs: int) -> str:
+        changes = "its data, the schedule, a resume, a skipped update, or an evaluation that leaves its mode on"
+        gap = int(self.pairs.steps[departs] - self.pairs.steps[departs - 1])
+        if self.pairs.unit is not StepUnit.STEP or gap > 1:
+            between = f"the {gap:,} steps" if self.pairs.unit is StepUnit.STEP else "the steps"
+            return (
+                f"What happened in {between} since the entry before was not logged: a change, such as {changes}; or a "
+                "drift that grew quickly."
+            )
+        level = np.maximum(self.relative, self.visible)
+        if level[departs] >= JUMP * level[:departs].max():
+            return f"More than rounding accumulates in a step: look at what changes there, such as {changes}."
+        return (
+            f"A change in that step, such as {changes}; or rounding that tips a ReLU or a maximum: repeated runs of A "
+            "tell them apart (--noise)."
+        )
+
+    def _factor_words(self) -> tuple[str, str]:
+        pairs = self.pairs
+        factor = self._factor(0) or 1.0
+        whole = whole_ratio(factor)
+        larger, smaller, times = ("A", "B", 1 / factor) if factor < 1 else ("B", "A", factor)
+        scaled = (
+            np.abs(pairs.b / factor - pairs.a) <= self.allowed + pairs.rounding + _OF_ONE_RATIO * np.abs(pairs.a) / 10
+        )
+        until = len(scaled) if scaled.all() else int(np.argmin(scaled))
+        rest = "" if until else " about"
+        if 0 < until < len(scaled):
+            self.notes.append(f"up to {self._at(until - 1)} nothing but the factor differs")
+        elif until:
+            self.notes.append("nothing but the factor differs")
+        first = f"first {pairs.unit.value}" + (
+            "" if pairs.begins or pairs.unit is StepUnit.ENTRY else " that both logged"
+        )
+        sentence = f"{larger} is{rest} {_factor_text(times)} × {smaller} from the {first} on."
+        if whole is not None:
+            return sentence, (
+                f"The number of accumulated micro-batches, if it is {whole:,}: {larger} adds their losses, or does not "
+                f"divide them by their number. Otherwise a sum in place of a mean over {whole:,} items or processes, "
+                "or a weight of the loss."
+            )
+        return sentence, (
+            "Another reduction of the loss (a sum in place of a mean, tokens in place of sequences), a weight of the "
+            "loss, or the number of accumulated micro-batches."
+        )
+
     def _second_step_words(self, size: str, out: str, hedge: str) -> tuple[str, str]:
         if self._is_next(1):
             return (
@@ -425,6 +650,8 @@ class _Judgement:
         )
 
     def _drift_words(self, departs: int, leaves: int) -> tuple[str, str]:
+        if not self._is_gradual(leaves):
+            return self._leaving_words(departs, leaves)
         first = int(np.argmax(self.relative > 0))
         begin = ""
         if departs < leaves:
@@ -433,7 +660,36 @@ class _Judgement:
             begin = f", {before} up to {self._at(departs - 1)}, {size} at the next"
         elif self.relative[first] >= self.visible[first] and first < leaves:
             begin = f", from {relative_text(float(self.relative[first]))} at {self._at(first)}"
-        of = f"{int(self.outside.sum()):,} of {len(self.pairs):,}"
+        return (
+            f"Drifts apart slowly{begin}: leaves {self.tolerance} at {self._at(leaves)} ({self._amount_outside}).",
+            self._drift_meaning,
+        )
+
+    def _leaving_words(self, departs: int, leaves: int) -> tuple[str, str]:
+        """Return the words where it is not seen how the difference has grown."""
+        before = (
+            "" if leaves == 0 else f"Agrees up to {self._at(leaves - 1)} ({_agreement(self.relative[:leaves])}) and l"
+        )
+        since = "" if departs == leaves else f"; the difference is above rounding from {self._at(departs)} on"
+        return (
+            f"{before or 'L'}eaves {self.tolerance} at {self._at(leaves)}, by "
+            f"{relative_text(float(self.relative[leaves]))}{since} ({self._amount_outside}).",
+            "Whether it arose there (data, schedule, a resume) or had grown below what the logs show (accumulated "
+            "rounding, a small difference of a hyper-parameter) cannot be told from them" + self._unless_coarse,
+        )
+
+    @property
+    def _unless_coarse(self) -> str:
+        if self._coarse:
+            return ": their digits are too few. Log more of them."
+        return "." if self.has_noise else ". Repeated runs of A show how far apart rounding brings two runs (--noise)."
+
+    @property
+    def _amount_outside(self) -> str:
+        return f"{int(self.outside.sum()):,} of {len(self.pairs):,} {_plural(self.pairs.unit)} are outside"
+
+    @property
+    def _drift_meaning(self) -> str:
         if self.has_noise:
             meaning = (
                 "More than the repeated runs of A differ. Few repeats do not show what happens rarely, such as "
@@ -448,11 +704,7 @@ class _Judgement:
             meaning += " Whether the second step differs already cannot be told: its digits are too few."
         elif not self.pairs.begins:
             meaning += " The first steps were not logged, so that they agreed is not known."
-        return (
-            f"Drifts apart slowly{begin}: leaves {self.tolerance} at {self._at(leaves)} "
-            f"({of} {_plural(self.pairs.unit)} are outside).",
-            meaning,
-        )
+        return meaning
 
     def _unlogged_meaning(self) -> str:
         first = int(self.pairs.steps[0])
@@ -509,19 +761,27 @@ class _Judgement:
             "precision, look at the forward pass"
         )
 
-    def _note_ratio(self) -> None:
-        """Note a constant ratio between the curves, which a different reduction of the loss causes."""
-        pairs = self.pairs
-        usable = np.isfinite(pairs.a) & np.isfinite(pairs.b) & (pairs.a != 0) & (pairs.b != 0)
-        if int(usable.sum()) < 3:
-            return
-        ratios = pairs.b[usable] / pairs.a[usable]
-        ratio = float(np.median(ratios))
-        if abs(ratio - 1) > 0.01 and np.all(np.abs(ratios - ratio) <= 0.02 * abs(ratio)):
+    def _note_ratio(self, divergence: Divergence, departs: int) -> None:
+        """Note a constant ratio from the step on where the curves part, which another reduction of the loss causes."""
+        factor = self._factor(departs) if divergence is not Divergence.FACTOR else None
+        # A factor near 1 is no other reduction.
+        if (
+            factor is not None
+            and max(factor, 1 / factor) >= 1.5
+            and divergence in (Divergence.JUMP, Divergence.SECOND_STEP, Divergence.THIRD_STEP)
+        ):
             self.notes.append(
-                f"B is about {ratio:.4g} times A at every step: another reduction of the loss (sum, mean), another "
-                "factor, or accumulated micro-batches that are not averaged"
+                f"from {self._at(departs)} on B is about {_factor_text(factor)} times A: another reduction of the loss "
+                "(sum, mean), another factor, or accumulated micro-batches that are not averaged"
             )
+
+    def _note_non_finite(self, leaves: int) -> None:
+        """Note where one becomes NaN or infinite after they have parted."""
+        later = np.flatnonzero(self.pairs.non_finite_in_one)
+        if len(later) and later[0] > leaves:
+            at = int(later[0])
+            which, value = ("A", self.pairs.a[at]) if not math.isfinite(self.pairs.a[at]) else ("B", self.pairs.b[at])
+            self.notes.append(f"{which} becomes {_value_text(value)} at {self._at(at)}, the other does not")
 
     def _note_shift(self) -> None:
         """Note that the curves agree if one is shifted by a step or two."""
@@ -547,6 +807,23 @@ class _Judgement:
 def _agreement(relative: NDArray[np.float64]) -> str:
     largest = float(relative.max())
     return f"within {relative_text(largest)}" if largest else "no difference to be seen"
+
+
+def whole_ratio(factor: float) -> int | None:
+    """Return the whole number that a factor or its reciprocal is, up to half a percent; None if it is none.
+
+    Examples
+    --------
+    >>> whole_ratio(8.001), whole_ratio(0.25), whole_ratio(1.5)
+    (8, 4, None)
+    """
+    times = max(factor, 1 / factor)
+    nearest = round(times)
+    return nearest if nearest >= 2 and abs(times / nearest - 1) <= _OF_ONE_RATIO / 2 else None
+
+
+def _factor_text(factor: float) -> str:
+    return f"{factor:#.3g}".rstrip(".") if 1e-3 <= factor < 1e4 else f"{factor:.3g}"
 
 
 def _plural(unit: StepUnit) -> str:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tensight.curves.numbers import is_ambiguous
 from tensight.errors import CurveError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from tensight.curves.numbers import Numbers
 
 MOST_POINTS = 5_000_000
 """Maximum number of values in a file, over all series."""
@@ -31,7 +36,7 @@ _RARE = 10
 """A series this many times shorter than another loss is not a curve: for example "best loss 0.5" at the end."""
 
 _LOSS_WORDS = frozenset({"loss", "losses", "nll", "ce", "xent", "entropy"})
-_TRAINING_WORDS = frozenset({"train", "training", "lm", "total", "step", "batch", "mean", "avg", "overall", "language"})
+TRAINING_WORDS = frozenset({"train", "training", "lm", "total", "step", "batch", "mean", "avg", "overall", "language"})
 _OTHER_WORDS = frozenset(
     {
         "val",
@@ -81,6 +86,10 @@ class Curve:
         Decisions made while reading, each in one sentence.
     others : tuple of str
         Further scalar series in the file.
+    epochs : ndarray of float64, shape (n,), or None
+        Epochs that had passed at each entry, with fractions; None if the file does not name them.
+    companions : tuple of Curve
+        The other losses in the file, such as that of an evaluation; empty if the user has chosen the series.
     """
 
     name: str
@@ -91,6 +100,8 @@ class Curve:
     unit: StepUnit = StepUnit.STEP
     notes: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    epochs: NDArray[np.float64] | None = None
+    companions: tuple[Curve, ...] = ()
 
     def __len__(self) -> int:
         """Return the number of entries."""
@@ -122,11 +133,14 @@ class Point(NamedTuple):
     value : float
     digits : Digits or None
         Its printed precision; None if it was not printed, or exactly.
+    epoch : float or None
+        Epochs that had passed, with a fraction in some logs; None if the file does not name it.
     """
 
     step: int | None
     value: float
     digits: Digits | None = None
+    epoch: float | None = None
 
 
 @dataclass
@@ -136,14 +150,14 @@ class Series:
     Attributes
     ----------
     points : dict of str to list of Point
-    unit : StepUnit
-        Unit of the points' steps.
     notes : list of str
+    unread : dict of str to list of str
+        Texts in the place of a value that are not one number, such as ``10 047``, by series.
     """
 
     points: dict[str, list[Point]] = field(default_factory=dict)
-    unit: StepUnit = StepUnit.STEP
     notes: list[str] = field(default_factory=list)
+    unread: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     _amount: int = 0
 
     def add(self, name: str, point: Point) -> None:
@@ -154,15 +168,35 @@ class Series:
         CurveError
             There are too many.
         """
+        points = self._points(name)
+        if self._amount > MOST_POINTS:
+            raise CurveError(f"more than {MOST_POINTS:,} values; give a shorter part of the log")
+        points.append(point)
+
+    def add_printed(self, name: str, text: str, numbers: Numbers, point: Point) -> None:
+        """Add a printed value to a point; if it is not one number, keep its text.
+
+        Raises
+        ------
+        CurveError
+            There are too many.
+        """
+        plain = numbers.read(text, name)
+        if plain is None:
+            self._points(name)
+            self.unread[name].append(text)
+            return
+        value = float(plain)
+        digits = digits_of(plain) if math.isfinite(value) else None
+        self.add(name, point._replace(value=value, digits=digits))
+
+    def _points(self, name: str) -> list[Point]:
         points = self.points.get(name)
         if points is None:
             if len(self.points) >= MOST_SERIES:
                 raise CurveError(f"more than {MOST_SERIES:,} scalar series; give a file of the loss alone")
             points = self.points[name] = []
-        self._amount += 1
-        if self._amount > MOST_POINTS:
-            raise CurveError(f"more than {MOST_POINTS:,} values; give a shorter part of the log")
-        points.append(point)
+        return points
 
 
 _PRINTED = re.compile(r"[-+]?(?P<whole>\d*)(?:\.(?P<decimals>\d*))?(?P<exponent>[eE][-+]?\d{1,4})?")
@@ -179,7 +213,7 @@ def digits_of(text: str) -> Digits | None:
 
 
 def make_curve(series: Series, source: str, column: str | None = None) -> Curve:
-    """Return the loss among the series of a file.
+    """Return the loss among the series of a file, with the other losses beside it.
 
     Parameters
     ----------
@@ -192,17 +226,60 @@ def make_curve(series: Series, source: str, column: str | None = None) -> Curve:
     Raises
     ------
     CurveError
-        There is no such series, several match the name, or none looks like a loss.
+        There is no such series, several match the name, none looks like a loss, or its numbers can be read in two ways.
     """
-    name = choose_series(series.points, column, source)
+    amounts = {name: len(points) + len(series.unread.get(name, ())) for name, points in series.points.items()}
+    name = choose_series(amounts, column, source)
+    others = tuple(other for other, points in series.points.items() if other != name and points)
     notes = list(series.notes)
-    points = _with_steps(series.points[name], notes)
-    others = tuple(other for other in series.points if other != name)
+    notes += _unread_notes(name, series, source)
     if others and column is None:
         notes.append(f"of {len(others) + 1:,} scalar series {name!r} was taken (--column chooses another)")
-    steps, unit = _steps(points, series.unit)
+    beside = [other for other in others if column is None and is_loss(other) and not series.unread.get(other)]
+    companions = tuple(_curve(other, series.points[other], source, [], (), ()) for other in beside)
+    return _curve(name, series.points[name], source, notes, others, companions)
+
+
+def _unread_notes(name: str, series: Series, source: str) -> list[str]:
+    """Return a note about values that are not one number.
+
+    Raises
+    ------
+    CurveError
+        None is, or a comma in them may be a decimal comma or a separator.
+    """
+    unread = series.unread.get(name)
+    if not unread:
+        return []
+    example = next((text for text in unread if is_ambiguous(text)), unread[0])[:40]
+    if is_ambiguous(example):
+        raise CurveError(
+            f"{source}: {name} is printed as {example}, and nothing else in the file tells whether its comma separates "
+            "thousands or decimals; give --decimal-point or --decimal-comma",
+            code="loss-not-found",
+        )
+    if not series.points[name]:
+        raise CurveError(
+            f"{source}: {name} is printed as {example!r}, which cannot be read as one number; --pattern finds the "
+            "number in a line",
+            code="loss-not-found",
+        )
+    return [f"{_count(len(unread), 'value')} of {name} left out: {example!r} cannot be read as one number"]
+
+
+def _curve(
+    name: str,
+    points: Sequence[Point],
+    source: str,
+    notes: list[str],
+    others: tuple[str, ...],
+    companions: tuple[Curve, ...],
+) -> Curve:
+    points = _with_steps(points, notes)
+    steps, unit = _steps(points)
     rounding = _rounding(points)
     values = np.array([point.value for point in points], np.float64)
+    epochs = np.array([math.nan if point.epoch is None else point.epoch for point in points], np.float64)
     order, repeated = _last_of_each(steps)
     if repeated:
         kept = dict(zip(steps[order].tolist(), values[order].tolist(), strict=True))
@@ -214,8 +291,8 @@ def make_curve(series: Series, source: str, column: str | None = None) -> Curve:
         if changed:
             are = "is" if len(changed) == 1 else "are"
             notes.append(
-                f"{_count(len(changed), 'step')} of {source} {are} given more than once "
-                f"with different values, as after a resume ({_first(changed)}); the last value counts"
+                f"{_count(len(changed), unit.value)} of {source} {are} given more than once "
+                f"with different values, as after a resume ({_first(changed, unit)}); the last value counts"
             )
     return Curve(
         name=name,
@@ -226,6 +303,8 @@ def make_curve(series: Series, source: str, column: str | None = None) -> Curve:
         unit=unit,
         notes=tuple(notes),
         others=others,
+        epochs=epochs[order] if np.isfinite(epochs).all() else None,
+        companions=companions,
     )
 
 
@@ -243,17 +322,23 @@ def _count(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}" + ("" if amount == 1 else "s")
 
 
-def _first(steps: Iterable[int]) -> str:
+def _first(steps: Iterable[int], unit: StepUnit) -> str:
     ordered = sorted(steps)
-    return f"step {ordered[0]:,}" if len(ordered) == 1 else f"steps {ordered[0]:,} to {ordered[-1]:,}"
+    if len(ordered) == 1:
+        return f"{unit.value} {ordered[0]:,}"
+    return f"{unit.value}s {ordered[0]:,} to {ordered[-1]:,}"
 
 
-def _steps(points: Sequence[Point], unit: StepUnit) -> tuple[NDArray[np.int64], StepUnit]:
-    """Return the step of each point; entries are counted if any step is unknown."""
+def _steps(points: Sequence[Point]) -> tuple[NDArray[np.int64], StepUnit]:
+    """Return the step of each point, or its epoch if each entry has a whole one of its own; else count the entries."""
     numbers = [point.step for point in points if point.step is not None and abs(point.step) <= _LARGEST_STEP]
-    if len(numbers) < len(points):
-        return np.arange(1, len(points) + 1, dtype=np.int64), StepUnit.ENTRY
-    return np.array(numbers, np.int64), unit
+    if len(numbers) == len(points):
+        return np.array(numbers, np.int64), StepUnit.STEP
+    epochs = [point.epoch for point in points if point.epoch is not None and point.epoch.is_integer()]
+    is_one_each = len(epochs) == len(points) and all(before != after for before, after in pairwise(epochs))
+    if is_one_each and all(abs(epoch) <= _LARGEST_STEP for epoch in epochs):
+        return np.array([int(epoch) for epoch in epochs], np.int64), StepUnit.EPOCH
+    return np.arange(1, len(points) + 1, dtype=np.int64), StepUnit.ENTRY
 
 
 def _rounding(points: Sequence[Point]) -> NDArray[np.float64]:
@@ -266,7 +351,7 @@ def _rounding(points: Sequence[Point]) -> NDArray[np.float64]:
     decimals = max((digits.decimals for digits in printed if digits.decimals is not None), default=0)
     significant = max((digits.significant for digits in printed), default=0)
     result = np.zeros(len(points))
-    for index, (_, value, digits) in enumerate(points):
+    for index, (_, value, digits, _) in enumerate(points):
         if digits is None:
             continue
         powers = [] if digits.decimals is None else [-decimals]
@@ -284,13 +369,13 @@ def _last_of_each(steps: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     return order, len(steps) - len(order)
 
 
-def choose_series(points: Mapping[str, Sequence[Point]], column: str | None, source: str) -> str:
+def choose_series(amounts: Mapping[str, int], column: str | None, source: str) -> str:
     """Return the name of the requested series.
 
     Parameters
     ----------
-    points : mapping of str to sequence of Point
-        The series by name.
+    amounts : mapping of str to int
+        Number of values of each series.
     column : str or None
         The requested name; None for the loss.
     source : str
@@ -301,11 +386,11 @@ def choose_series(points: Mapping[str, Sequence[Point]], column: str | None, sou
     CurveError
         No series matches, or several do.
     """
-    names = [name for name, series in points.items() if series]
+    names = list(amounts)
     listed = ", ".join(names[:_NAMES_LISTED]) + (f", … ({len(names):,})" if len(names) > _NAMES_LISTED else "")
     if column is not None:
         return _named(names, column, source, listed)
-    losses = [(rank, at, len(points[name])) for at, name in enumerate(names) if (rank := _likeliness(name)) is not None]
+    losses = [(rank, at, amounts[name]) for at, name in enumerate(names) if (rank := _likeliness(name)) is not None]
     if losses:
         most = max(amount for _, _, amount in losses)
         _, _, at = min((amount * _RARE < most, rank, at) for rank, at, amount in losses)
@@ -343,12 +428,17 @@ def is_loss(name: str) -> bool:
     return _likeliness(name) is not None
 
 
+def loss_words(name: str) -> list[str]:
+    """Return the words of a series' name, in lower case."""
+    return [word for word in re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()) if word]
+
+
 @lru_cache(maxsize=4096)
 def _likeliness(name: str) -> tuple[bool, int, int] | None:
     """Return the rank of a series as the training's loss, the most likely one smallest; None if it is not a loss."""
-    words = [word for word in re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()) if word]
+    words = loss_words(name)
     if not _LOSS_WORDS.intersection(words) or {"scale", "scaler"}.intersection(words):
         return None
     is_other = bool(_OTHER_WORDS.intersection(words))
-    foreign = [word for word in words if word not in _LOSS_WORDS | _TRAINING_WORDS]
+    foreign = [word for word in words if word not in _LOSS_WORDS | TRAINING_WORDS]
     return is_other, len(foreign), len(words)

@@ -8,9 +8,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tensight.curves.compressed import name_inside, opened
 from tensight.curves.curve import Curve, Series, make_curve
 from tensight.curves.event_files import is_event_file, read_event_file
 from tensight.curves.lines import encoding_of, read_lines
+from tensight.curves.numbers import Decimal, plain_number
 from tensight.curves.tables import from_delimited, from_json, from_json_lines, parse_json
 from tensight.curves.text_logs import read_pattern, read_text_log
 from tensight.errors import CurveError
@@ -29,19 +31,27 @@ _TRAINER_STATE = "trainer_state.json"
 _METRICS = "metrics.csv"
 
 
-def read_curve(path: str | os.PathLike[str], *, column: str | None = None, pattern: str | None = None) -> Curve:
+def read_curve(
+    path: str | os.PathLike[str],
+    *,
+    column: str | None = None,
+    pattern: str | None = None,
+    decimal: Decimal | None = None,
+) -> Curve:
     """Read the loss curve of a training from its logs.
 
     Parameters
     ----------
     path : path
-        A text log, JSON lines, JSON, CSV, TSV, or an event file; or a folder with event files, a ``trainer_state.json``
-        or a ``metrics.csv``, directly or in one of its subfolders.
+        A text log, JSON lines, JSON, CSV, TSV, or an event file, also compressed (gzip, bzip2, xz); or a folder with
+        event files, a ``trainer_state.json`` or a ``metrics.csv``, directly or in one of its subfolders.
     column : str, optional
         Name of the scalar series; by default the most likely loss of the training.
     pattern : str, optional
         A Python regular expression that matches the loss in each line, with the group ``loss``, and ``step`` if the log
         has steps.
+    decimal : Decimal, optional
+        The sign before the decimals of printed numbers; by default it is inferred from all numbers of the file.
 
     Raises
     ------
@@ -55,7 +65,7 @@ def read_curve(path: str | os.PathLike[str], *, column: str | None = None, patte
     series = Series()
     try:
         for file in files:
-            series = _read(file, series, column, pattern)
+            series = _read(file, series, column, pattern, decimal)
     except OSError as error:
         raise CurveError(f"{source} cannot be read: {error.strerror or error}") from None
     except CurveError as error:
@@ -123,23 +133,23 @@ def _is_called_event_file(path: Path) -> bool:
     return ("tfevents" in path.name or ".summary." in path.name) and path.is_file()
 
 
-def _read(path: Path, series: Series, column: str | None, pattern: str | None) -> Series:
-    with path.open("rb") as file:
+def _read(path: Path, series: Series, column: str | None, pattern: str | None, decimal: Decimal | None) -> Series:
+    with opened(path) as file:
         head = file.read(_HEAD)
         file.seek(0)
         if not head:
             raise CurveError("the file is empty")
         if pattern is not None:
-            return read_pattern(read_lines(file), pattern)
+            return read_pattern(read_lines(file), pattern, decimal)
         if is_event_file(head):
             read_event_file(file, path.name, series)
             return series
         if _is_called_event_file(path):
             raise CurveError(f"{path.name} is not an event file: its first checksum is wrong")
-        return _read_text(file, path, column)
+        return _read_text(file, path, column, decimal)
 
 
-def _read_text(file: BinaryIO, path: Path, column: str | None) -> Series:
+def _read_text(file: BinaryIO, path: Path, column: str | None, decimal: Decimal | None) -> Series:
     """Read a text file by its content; its name distinguishes a table from a log."""
     lines = read_lines(file)
     first = list(islice(lines, _LINES_EXAMINED))
@@ -147,23 +157,25 @@ def _read_text(file: BinaryIO, path: Path, column: str | None) -> Series:
     written = [line for line in first if line.strip()]
     if not written:
         raise CurveError("the file contains no text")
-    ending = path.suffix.lower()
+    ending = Path(name_inside(path)).suffix.lower()
     if written[0].lstrip()[:1] in ("{", "["):
-        series = _read_json(file, every, written, ending)
+        series = _read_json(file, every, written, ending, decimal)
         if series is not None and series.points:
             return series
         file.seek(0)
-        return read_text_log(read_lines(file), column)
+        return read_text_log(read_lines(file), column, decimal)
     delimiter = _delimiter(written, ending)
     if delimiter is not None:
-        return from_delimited((line for line in every if line.strip()), delimiter)
-    return read_text_log(every, column)
+        return from_delimited((line for line in every if line.strip()), delimiter, decimal)
+    return read_text_log(every, column, decimal)
 
 
-def _read_json(file: BinaryIO, lines: Iterable[str], first: Sequence[str], ending: str) -> Series | None:
+def _read_json(
+    file: BinaryIO, lines: Iterable[str], first: Sequence[str], ending: str, decimal: Decimal | None
+) -> Series | None:
     """Read JSON lines or a JSON document; None if it is neither."""
     if _is_json(first[0]) and (len(first) > 1 or ending == ".jsonl"):
-        return from_json_lines(lines)
+        return from_json_lines(lines, decimal)
     file.seek(0)
     data = file.read(LARGEST_JSON + 1)
     if len(data) > LARGEST_JSON:
@@ -171,7 +183,7 @@ def _read_json(file: BinaryIO, lines: Iterable[str], first: Sequence[str], endin
             raise CurveError(f"larger than {LARGEST_JSON >> 20} MiB for one JSON document; give JSON lines or CSV")
         return None
     try:
-        return from_json(parse_json(data.decode(encoding_of(data[:4]), "replace")))
+        return from_json(parse_json(data.decode(encoding_of(data[:4]), "replace")), decimal)
     except ValueError:
         return None
 
@@ -203,8 +215,4 @@ def _are_numbers(lines: list[str], delimiter: str) -> bool:
 
 
 def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return any(plain_number(text, decimal) is not None for decimal in Decimal)

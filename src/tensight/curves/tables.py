@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from tensight.curves.curve import Point, Series, StepUnit, digits_of
+from tensight.curves.curve import Point, Series, digits_of
+from tensight.curves.numbers import Numbers, begins_as_number, plain_number
 from tensight.errors import CurveError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tensight.curves.numbers import Decimal
 
 _STEP_NAMES = (
     "global_step",
@@ -22,6 +25,13 @@ _STEP_NAMES = (
     "iteration",
     "iter",
     "iterations",
+    "current_steps",
+    "current_step",
+    "num_updates",
+    "train/global_step",
+    "train/step",
+    "n_iter",
+    "updates",
     "batch",
 )
 _EPOCH_NAMES = ("epoch", "epochs")
@@ -62,36 +72,24 @@ def _whole_number(text: str) -> int | float:
     return int(text) if len(text) <= 19 else float(text)
 
 
-class _Cell(NamedTuple):
-    value: float
-    point: Point
-
-
-def _cell(content: object) -> _Cell | None:
-    """Return the number in a cell; None if there is none."""
+def _point(content: object) -> Point | None:
+    """Return the number in a cell that is not a text; None if there is none."""
     if isinstance(content, bool) or content is None:
         return None
     if isinstance(content, PrintedFloat):
-        return _Cell(float(content), Point(None, float(content), digits_of(content.text)))
-    if isinstance(content, (int, float)):
-        return _Cell(float(content), Point(None, float(content)))
-    if isinstance(content, str):
-        text = content.strip()
-        try:
-            value = float(text)
-        except ValueError:
-            return None
-        return _Cell(value, Point(None, value, digits_of(text) if math.isfinite(value) else None))
-    return None
+        return Point(None, float(content), digits_of(content.text))
+    return Point(None, float(content)) if isinstance(content, (int, float)) else None
 
 
-def from_records(records: Iterable[Mapping[str, object]]) -> Series:
+def from_records(records: Iterable[Mapping[str, object]], decimal: Decimal | None = None) -> Series:
     """Return the series of rows, each with its scalars by name.
 
     Parameters
     ----------
     records : iterable of mapping
         One for each time something was logged; names without numbers are skipped.
+    decimal : Decimal, optional
+        The sign before the decimals of numbers in texts; by default it is inferred.
 
     Raises
     ------
@@ -99,17 +97,44 @@ def from_records(records: Iterable[Mapping[str, object]]) -> Series:
         There are too many values.
     """
     rows = [dict(_flat(record)) for record in records]
-    step_name, unit = _step_name(rows)
-    series = Series(unit=unit)
+    numbers = Numbers(decimal)
+    seen = {name.strip().lower(): name for row in rows for name in row}
     for row in rows:
-        step = _step(row.get(step_name)) if step_name is not None else None
+        for name, content in row.items():
+            if isinstance(content, str):
+                (numbers.see_step(content) if _is_step_name(name) else numbers.see(content, name))
+    step_name = _column(rows, seen, _STEP_NAMES, numbers)
+    epoch_name = next((seen[name] for name in _EPOCH_NAMES if name in seen), None)
+    series = Series()
+    for row in rows:
+        step = _step(row.get(step_name), numbers) if step_name is not None else None
+        epoch = _number(row.get(epoch_name), numbers) if epoch_name is not None else None
         for name, content in row.items():
             if name == step_name or name.strip().lower() in (*_STEP_NAMES, *_EPOCH_NAMES, *_NO_SERIES):
                 continue
-            cell = _cell(content)
-            if cell is not None:
-                series.add(name, cell.point._replace(step=step))
+            _add(series, name, content, numbers, Point(step, math.nan, epoch=epoch))
     return series
+
+
+def _column(
+    rows: Sequence[Mapping[str, object]], seen: Mapping[str, str], names: Sequence[str], numbers: Numbers
+) -> str | None:
+    """Return the column that counts steps; None if there is none."""
+    for name in names:
+        if name in seen and any(_step(row.get(seen[name]), numbers) is not None for row in rows):
+            return seen[name]
+    return None
+
+
+def _add(series: Series, name: str, content: object, numbers: Numbers, at: Point) -> None:
+    """Add the number in a cell, if there is one."""
+    if isinstance(content, str):
+        if begins_as_number(content) or plain_number(content) is not None:
+            series.add_printed(name, content, numbers, at)
+        return
+    point = _point(content)
+    if point is not None:
+        series.add(name, at._replace(value=point.value, digits=point.digits))
 
 
 def _flat(record: Mapping[str, object], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, object]]:
@@ -121,25 +146,26 @@ def _flat(record: Mapping[str, object], prefix: str = "", depth: int = 0) -> Ite
             yield name, content
 
 
-def _step_name(rows: Sequence[Mapping[str, object]]) -> tuple[str | None, StepUnit]:
-    """Return the column that counts steps, or else epochs; None if there is none."""
-    seen = {name.strip().lower(): name for row in rows for name in row}
-    for names, unit in ((_STEP_NAMES, StepUnit.STEP), (_EPOCH_NAMES, StepUnit.EPOCH)):
-        for name in names:
-            if name in seen and any(_step(row.get(seen[name])) is not None for row in rows):
-                return seen[name], unit
-    return None, StepUnit.STEP
+def _number(content: object, numbers: Numbers) -> float | None:
+    """Return the finite number in a cell; None if there is none."""
+    if isinstance(content, str):
+        plain = numbers.read(content)
+        value = None if plain is None else float(plain)
+    else:
+        point = _point(content)
+        value = None if point is None else point.value
+    return value if value is not None and math.isfinite(value) else None
 
 
-def _step(content: object) -> int | None:
+def _step(content: object, numbers: Numbers) -> int | None:
     """Return the whole number in a cell; None if there is none, such as for epoch 0.25."""
-    cell = _cell(content)
-    if cell is None or not math.isfinite(cell.value) or cell.value != int(cell.value):
-        return None
-    return int(cell.value) if abs(cell.value) <= _LARGEST_STEP else None
+    if isinstance(content, str):
+        return numbers.read_step(content)
+    value = _number(content, numbers)
+    return int(value) if value is not None and value == int(value) and abs(value) <= _LARGEST_STEP else None
 
 
-def from_json(document: object) -> Series:
+def from_json(document: object, decimal: Decimal | None = None) -> Series:
     """Return the series of a JSON document.
 
     Parameters
@@ -148,6 +174,8 @@ def from_json(document: object) -> Series:
         A list of records, of numbers, or of ``[wall time, step, value]`` as exported by TensorBoard; a
         ``trainer_state.json`` (its ``log_history``); a mapping of names to lists of numbers; or a mapping that contains
         one of these.
+    decimal : Decimal, optional
+        The sign before the decimals of numbers in texts; by default it is inferred.
 
     Raises
     ------
@@ -158,21 +186,21 @@ def from_json(document: object) -> Series:
     if isinstance(document, dict):
         history = document.get("log_history")
         if isinstance(history, list):
-            return from_records(record for record in history if isinstance(record, dict))
+            return from_records((record for record in history if isinstance(record, dict)), decimal)
         columns = dict(_flat(document))
         tables = [content for content in columns.values() if _are_records(content)]
         if len(tables) == 1:
-            return from_json(tables[0])
+            return from_json(tables[0], decimal)
         if not any(isinstance(content, list) for content in columns.values()):
-            return from_records([document])
-        steps, series.unit = _column_of_steps(columns)
+            return from_records([document], decimal)
+        steps, epochs = _list_called(columns, _STEP_NAMES), _list_called(columns, _EPOCH_NAMES)
         for name, content in columns.items():
             if isinstance(content, list) and not _is_step_name(name):
-                _add_list(series, name, content, steps)
+                _add_list(series, name, content, steps, epochs)
     elif isinstance(document, list):
         if _are_records(document):
-            return from_records(record for record in document if isinstance(record, dict))
-        _add_list(series, "loss", document, None)
+            return from_records((record for record in document if isinstance(record, dict)), decimal)
+        _add_list(series, "loss", document)
     return series
 
 
@@ -181,30 +209,44 @@ def _are_records(content: object) -> bool:
 
 
 def _is_step_name(name: str) -> bool:
-    return name.lower() in (*_STEP_NAMES, *_EPOCH_NAMES)
+    return name.strip().lower() in (*_STEP_NAMES, *_EPOCH_NAMES)
 
 
-def _column_of_steps(columns: Mapping[str, object]) -> tuple[list[object] | None, StepUnit]:
-    for names, unit in ((_STEP_NAMES, StepUnit.STEP), (_EPOCH_NAMES, StepUnit.EPOCH)):
-        for name, content in columns.items():
-            if name.lower() in names and isinstance(content, list):
-                return content, unit
-    return None, StepUnit.STEP
+def _list_called(columns: Mapping[str, object], names: Sequence[str]) -> list[object] | None:
+    for name, content in columns.items():
+        if name.lower() in names and isinstance(content, list):
+            return content
+    return None
 
 
-def _add_list(series: Series, name: str, content: Sequence[object], steps: Sequence[object] | None) -> None:
+def _add_list(
+    series: Series,
+    name: str,
+    content: Sequence[object],
+    steps: Sequence[object] | None = None,
+    epochs: Sequence[object] | None = None,
+) -> None:
     """Add a list of numbers, or of lists that end with a step and a number."""
+    numbers = Numbers()
+    for text in content:
+        if isinstance(text, str):
+            numbers.see(text, name)
     for index, entry in enumerate(content):
-        step = _step(steps[index]) if steps is not None and len(steps) == len(content) else None
+        step = _step(steps[index], numbers) if steps is not None and len(steps) == len(content) else None
+        epoch = _number(epochs[index], numbers) if epochs is not None and len(epochs) == len(content) else None
         if isinstance(entry, list) and len(entry) in (2, 3):
-            step, entry = _step(entry[-2]), entry[-1]
-        cell = _cell(entry)
-        if cell is not None:
-            series.add(name, cell.point._replace(step=step))
+            step, entry = _step(entry[-2], numbers), entry[-1]
+        _add(series, name, entry, numbers, Point(step, math.nan, epoch=epoch))
 
 
-def from_json_lines(lines: Iterable[str]) -> Series:
+def from_json_lines(lines: Iterable[str], decimal: Decimal | None = None) -> Series:
     """Return the series of JSON lines; invalid lines are skipped, and counted.
+
+    Parameters
+    ----------
+    lines : iterable of str
+    decimal : Decimal, optional
+        The sign before the decimals of numbers in texts; by default it is inferred.
 
     Raises
     ------
@@ -224,19 +266,21 @@ def from_json_lines(lines: Iterable[str]) -> Series:
             continue
         if isinstance(record, dict):
             records.append(record)
-    series = from_records(records)
+    series = from_records(records, decimal)
     if damaged:
         series.notes.append(f"{damaged:,} lines are not JSON and were skipped")
     return series
 
 
-def from_delimited(lines: Iterable[str], delimiter: str) -> Series:
+def from_delimited(lines: Iterable[str], delimiter: str, decimal: Decimal | None = None) -> Series:
     """Return the series of a table with column names in its first row, or with one or two columns without names.
 
     Parameters
     ----------
     lines : iterable of str
     delimiter : str
+    decimal : Decimal, optional
+        The sign before decimals; by default it is inferred.
 
     Raises
     ------
@@ -248,13 +292,13 @@ def from_delimited(lines: Iterable[str], delimiter: str) -> Series:
         header = next(rows, [])
         if len(header) > _MOST_COLUMNS:
             raise CurveError(f"more than {_MOST_COLUMNS:,} columns")
-        if header and all(_cell(field) is not None for field in header):
+        if header and all(plain_number(field) is not None or begins_as_number(field) for field in header):
             names = (
                 ["loss"]
                 if len(header) == 1
                 else ["step", "loss", *(f"column {at}" for at in range(3, len(header) + 1))]
             )
-            return from_records(dict(zip(names, row, strict=False)) for row in [header, *rows])
+            return from_records((dict(zip(names, row, strict=False)) for row in [header, *rows]), decimal)
         # Dashboards add the range of each group of runs.
         kept = [name.strip() for name in header]
         records = (
@@ -265,6 +309,6 @@ def from_delimited(lines: Iterable[str], delimiter: str) -> Series:
             }
             for row in rows
         )
-        return from_records(records)
+        return from_records(records, decimal)
     except csv.Error as error:
         raise CurveError(f"the table cannot be read: {error}") from None

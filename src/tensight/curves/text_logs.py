@@ -11,35 +11,44 @@ import warnings
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tensight.curves.curve import Point, Series, digits_of, is_loss
+from tensight.curves.curve import Point, Series, is_loss
+from tensight.curves.numbers import NUMBER, NUMBER_ENDS, WHOLE_NUMBER, Numbers, begins_as_number, plain_number
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tensight.curves.numbers import Decimal
+
 LONGEST_PATTERN = 1000
 
-_NUMBER = r"[-+]?(?:\d{1,40}(?:\.\d{0,60})?|\.\d{1,60})(?:[eE][-+]?\d{1,4})?|[-+]?(?:nan|inf(?:inity)?)"
 _VALUE = re.compile(
     # One word before, for "lm loss" and "train loss".
     r"(?<![\w./-])(?:(?P<before>[A-Za-z_]{1,24})[ ]{1,2})?(?P<key>(?!is\b)[A-Za-z_][\w./-]{0,79})"
     r"(?P<sign>[\"']?\s{0,8}(?:[:=]|\bis\b)\s{0,8}[\"'\[]?|\s{1,8})"
     r"(?:tensor\(|Tensor\([^)]{0,80}?value=\s{0,4})?"
-    rf"(?P<value>{_NUMBER})(?!\.?\w)",
+    rf"(?P<value>{NUMBER}){NUMBER_ENDS}",
     re.IGNORECASE | re.ASCII,
 )
 _STEP = re.compile(
-    r"(?<![A-Za-z0-9])(?P<key>global[ _]?step|iterations?|iters?|steps?|batch)[\"']?\s{0,4}[:=]?\s{0,4}[\[(]?\s{0,12}"
-    r"(?P<step>\d{1,18})(?:\s{0,4}/\s{0,12}(?P<total>\d{1,18}))?(?![\d.])",
+    # Neither "total_steps" nor "total steps"; "10 128" may be one number, or two.
+    r"(?<![A-Za-z0-9_])(?<!total )(?<!max )(?<!num )(?<!warmup )(?<!per )"
+    r"(?P<key>(?:(?:global|current|cur|train|training|trainer|optimi[sz]er|update)[ _/]{0,2}|_)?"
+    r"(?:steps?|iterations?|iters?)"
+    r"|(?:num[ _])?updates?|n_iter|it(?=\s{0,2}[:=\[])|batch)"
+    r"[\"']?\s{0,4}[:=]?\s{0,4}[\"'\[(]?\s{0,12}"
+    rf"(?P<step>{WHOLE_NUMBER})(?! \d{{3}}(?!\w|[.,:/%]\d))(?:\s{{0,4}}/\s{{0,12}}(?P<total>{WHOLE_NUMBER}))?",
     re.IGNORECASE | re.ASCII,
 )
-_STEP_ORDER = ("globalstep", "iteration", "iter", "step", "batch")
+_STEP_ORDER = ("global", "updates", "cur", "it", "step", "update", "batch")
 _BAR = re.compile(
-    r"(?<![\d/.])(?P<step>\d{1,18})\s{0,4}/\s{0,12}(?P<total>\d{1,18})(?=\s{0,4}(?:[\[\](%━]|loss))", re.ASCII
+    rf"(?<![\d/.,'_])(?P<step>{WHOLE_NUMBER})\s{{0,4}}/\s{{0,12}}(?P<total>{WHOLE_NUMBER})"
+    r"(?=\s{0,4}(?:[\[\](%━]|loss))",
+    re.ASCII,
 )
 _EPOCH = re.compile(
-    r"(?<![A-Za-z0-9])epoch(?:\(\w{1,12}\))?[\"']?\s{0,4}[:=]?\s{0,4}\[?\s{0,8}(?P<epoch>\d{1,9})(?![\d.])"
-    r"(?:/\s{0,8}\d{1,9})?",
+    r"(?<![A-Za-z0-9_])epoch(?:\(\w{1,12}\))?[\"']?\s{0,4}[:=]?\s{0,4}[\"'\[]?\s{0,8}"
+    r"(?P<epoch>\d{1,9}(?:[.,]\d{1,20})?)(?!\w|[.,]\d)(?:/\s{0,8}\d{1,9})?",
     re.IGNORECASE | re.ASCII,
 )
 _NOT_TRAINING = re.compile(
@@ -62,24 +71,42 @@ class _Entry(NamedTuple):
 
     Attributes
     ----------
-    epoch, step, total : int or None
+    epoch, step, total : str or None
         As in the line; `total` is the number of steps in the epoch.
     rank : int or None
     phase : str
         Phase that the line belongs to; empty for the training.
-    values : dict of str to Point
-        Without their steps.
+    values : dict of str to str
+        Numbers as they are printed.
+    """
+
+    epoch: str | None
+    step: str | None
+    total: str | None
+    rank: int | None
+    phase: str
+    values: dict[str, str]
+
+
+class _Count(NamedTuple):
+    """The place of an entry in the training.
+
+    Attributes
+    ----------
+    epoch : int or None
+        None if the line has none, or one with a fraction.
+    step, total : int or None
+    passed : float or None
+        Epochs that have passed, with a fraction in some logs.
     """
 
     epoch: int | None
     step: int | None
     total: int | None
-    rank: int | None
-    phase: str
-    values: dict[str, Point]
+    passed: float | None
 
 
-def read_text_log(lines: Iterable[str], column: str | None = None) -> Series:
+def read_text_log(lines: Iterable[str], column: str | None = None, decimal: Decimal | None = None) -> Series:
     """Return the losses in a log's lines, in the known formats.
 
     Parameters
@@ -87,6 +114,8 @@ def read_text_log(lines: Iterable[str], column: str | None = None) -> Series:
     lines : iterable of str
     column : str, optional
         Another name to read in addition to the losses.
+    decimal : Decimal, optional
+        The sign before decimals; by default it is inferred.
 
     Returns
     -------
@@ -99,23 +128,38 @@ def read_text_log(lines: Iterable[str], column: str | None = None) -> Series:
         There are too many.
     """
     series = Series()
+    numbers = Numbers(decimal)
     other = column.casefold() if column is not None else None
     entries = [
         entry
         for line in lines
         if (_LOSS.search(line) or (other is not None and other in line.casefold()))
-        and (entry := _entry(line, other)) is not None
+        and (entry := _entry(line, other, numbers)) is not None
     ]
     entries = _of_one_rank(entries, series)
     for phase in dict.fromkeys(entry.phase for entry in entries):
         of_phase = [entry for entry in entries if entry.phase == phase]
-        for entry, step in zip(of_phase, _numbered_on(of_phase, series.notes), strict=True):
-            for name, point in entry.values.items():
-                series.add(f"{phase} {name}" if phase else name, point._replace(step=step))
+        counts = [_count(entry, numbers) for entry in of_phase]
+        for entry, count, step in zip(of_phase, counts, _numbered_on(counts, series.notes), strict=True):
+            for name, text in entry.values.items():
+                point = Point(step, math.nan, epoch=count.passed)
+                series.add_printed(f"{phase} {name}" if phase else name, text, numbers, point)
     return series
 
 
-def read_pattern(lines: Iterable[str], pattern: str) -> Series:
+def _count(entry: _Entry, numbers: Numbers) -> _Count:
+    epoch = None if entry.epoch is None else numbers.read(entry.epoch)
+    step = None if entry.step is None else numbers.read_step(entry.step)
+    total = None if entry.total is None else numbers.read_step(entry.total)
+    return _Count(
+        epoch=int(epoch) if epoch is not None and epoch.isdigit() else None,
+        step=step,
+        total=total,
+        passed=None if epoch is None else float(epoch),
+    )
+
+
+def read_pattern(lines: Iterable[str], pattern: str, decimal: Decimal | None = None) -> Series:
     """Return the losses that a user's pattern matches.
 
     Parameters
@@ -123,6 +167,8 @@ def read_pattern(lines: Iterable[str], pattern: str) -> Series:
     lines : iterable of str
     pattern : str
         A Python regular expression with the group ``loss``, and ``step`` if the log has steps.
+    decimal : Decimal, optional
+        The sign before decimals; by default it is inferred.
 
     Raises
     ------
@@ -143,45 +189,40 @@ def read_pattern(lines: Iterable[str], pattern: str) -> Series:
         raise InputError(
             f"--pattern {pattern!r} has no group for the loss; write (?P<loss>…), and (?P<step>…) for steps"
         )
-    series = Series()
+    series, numbers = Series(), Numbers(decimal)
+    has_steps = "step" in compiled.groupindex
+    matches: list[tuple[str, str]] = []
     for line in lines:
         for match in compiled.finditer(line):
-            point = _point(match["loss"] or "")
-            if point is None:
-                continue
-            step = _whole_number(match["step"]) if "step" in compiled.groupindex else None
-            series.add("loss", point._replace(step=step))
+            text, step = match["loss"] or "", (match["step"] or "") if has_steps else ""
+            if begins_as_number(text) or plain_number(text) is not None:
+                numbers.see(text, "loss")
+                numbers.see_step(step)
+                matches.append((text, step))
+    for text, step in matches:
+        series.add_printed("loss", text, numbers, Point(numbers.read_step(step), math.nan))
     return series
 
 
-def _whole_number(text: str | None) -> int | None:
-    """Return a text of up to 18 digits as a whole number; None for any other text."""
-    digits = (text or "").strip().replace(",", "")
-    return int(digits) if re.fullmatch(r"[-+]?\d{1,18}", digits, re.ASCII) else None
-
-
-def _point(text: str) -> Point | None:
-    """Return a text as a value; None if it is not a number."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return Point(None, value, digits_of(text) if math.isfinite(value) else None)
-
-
-def _entry(line: str, other: str | None) -> _Entry | None:
+def _entry(line: str, other: str | None, numbers: Numbers) -> _Entry | None:
     """Return the values in a line; None if it has neither a loss nor the other name."""
-    values: dict[str, Point] = {}
+    values: dict[str, str] = {}
     for match in _VALUE.finditer(line):
-        name, point = _name(match, other), _point(match["value"])
-        if name is not None and point is not None:
-            values.setdefault(name, point)
+        text = match["value"] + (match["unit"] or "")
+        name = _name(match, other)
+        numbers.see(text, name or "")
+        if name is not None:
+            values.setdefault(name, text)
     if not values:
         return None
     rank, epoch, phase = _RANK.match(line), _EPOCH.search(line), _NOT_TRAINING.search(line)
     step, total = _step(line)
+    if step is not None:
+        numbers.see_step(step)
+    if epoch:
+        numbers.see(epoch["epoch"])
     return _Entry(
-        epoch=int(epoch["epoch"]) if epoch else None,
+        epoch=epoch["epoch"] if epoch else None,
         step=step,
         total=total,
         rank=int(rank["rank"]) if rank else None,
@@ -202,19 +243,19 @@ def _name(match: re.Match[str], other: str | None) -> str | None:
     return named if is_loss(key) and (has_sign or key.lower().endswith("loss")) else None
 
 
-def _step(line: str) -> tuple[int | None, int | None]:
-    """Return the step in a line, and the total number of steps."""
-    best: tuple[int, int, int | None] | None = None
+def _step(line: str) -> tuple[str | None, str | None]:
+    """Return the step in a line, and the total number of steps, as printed."""
+    best: tuple[int, str, str | None] | None = None
     for match in _STEP.finditer(line):
-        key = re.sub(r"[ _]", "", match["key"].lower()).rstrip("s")
-        rank = _STEP_ORDER.index(key)
+        key = match["key"].lower()
+        rank = next(at for at, word in enumerate(_STEP_ORDER) if word in key)
         if best is None or rank < best[0]:
-            best = rank, int(match["step"]), int(match["total"]) if match["total"] else None
+            best = rank, match["step"], match["total"]
     if best is not None:
         return best[1], best[2]
     without_epoch = _EPOCH.sub(" ", line)
     bar = _BAR.search(without_epoch)
-    return (int(bar["step"]), int(bar["total"])) if bar else (None, None)
+    return (bar["step"], bar["total"]) if bar else (None, None)
 
 
 def _of_one_rank(entries: list[_Entry], series: Series) -> list[_Entry]:
@@ -226,7 +267,7 @@ def _of_one_rank(entries: list[_Entry], series: Series) -> list[_Entry]:
     return [entry for entry in entries if entry.rank in (ranks[0], None)]
 
 
-def _numbered_on(entries: list[_Entry], notes: list[str]) -> list[int | None]:
+def _numbered_on(entries: list[_Count], notes: list[str]) -> list[int | None]:
     """Return the step of each entry; if steps restart in every epoch, they are numbered consecutively."""
     steps = [entry.step for entry in entries]
     epochs = _epochs(entries)
@@ -243,7 +284,7 @@ def _numbered_on(entries: list[_Entry], notes: list[str]) -> list[int | None]:
     ]
 
 
-def _epochs(entries: list[_Entry]) -> list[int | None]:
+def _epochs(entries: list[_Count]) -> list[int | None]:
     """Return the epoch of each entry: as in its line, or counted by repetitions of the same range of steps.
 
     Steps of a resumed training also go back, but not to the first, or not after the same last step each time.
