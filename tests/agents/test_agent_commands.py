@@ -68,6 +68,8 @@ def test_a_training_stops_once_for_a_cause(debug: Debug, capture: str, node: str
     session.watch("tensor_overflow")
     record = session.continue_().wait(30)
     assert (record.step, record.node, hit_nodes(session)[0]) == (4, node, FORWARD[2])
+    # Nothing was reported before, whatever else hit in this step.
+    assert record.ongoing is None
     record = session.continue_().wait(30)
     assert (record.state, record.step) == (State.FINISHED, 8)
     ongoing = record.ongoing

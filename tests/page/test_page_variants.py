@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -90,6 +91,14 @@ def test_another_variant_is_chosen_deliberately(page: Page, page_server: Running
     page.get_by_role("button", name=f"Remove the filter graph: {first.name}").click()
     expect(choice).to_have_value(f"As it ran: {third.name}")
     expect(row(page, EVALUATED)).to_have_count(1)
+    # What is drawn is named, also for a node that did not run in the step shown.
+    stepped.go_to(2)
+    visit(page, page_server, run=stepped.id, node=EVALUATED, tab="graph")
+    expect(choice).to_have_value(f"{third.name} (step 3)")
+    choice.click()
+    page.get_by_role("option", name="As it ran: ").click()
+    expect(choice).to_have_value(re.compile("^As it ran: "))
+    stepped.go_to(3)
 
 
 def test_scopes_stand_in_the_order_of_execution(page: Page, page_server: RunningServer, stepped: Session) -> None:

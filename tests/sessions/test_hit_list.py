@@ -224,3 +224,8 @@ def test_ten_thousand_hits_page_in_less_than_fifty_milliseconds() -> None:
     assert "Default/network/layer160/n8002" in [node.node for node in page.nodes]
     assert warm < 0.05
     assert cold < 0.1
+
+
+def test_a_page_counts_tensors_however_many_watchpoints_hit_them() -> None:
+    found = filled(hit("a"), hit("a", 2), hit("a", slot=1), hit("b", 2), hit("c", failed=True))
+    assert [found.page(limit=1).tensors, found.page(watchpoint=2).tensors, found.tensors] == [3, 2, 3]

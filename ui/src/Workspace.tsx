@@ -78,7 +78,7 @@ function Left() {
           <Tabs.List grow>
             <Tabs.Tab value="nodes">{t('nodes')}</Tabs.Tab>
             <Tabs.Tab value="hits" data-testid="tab-hits">
-              {hits?.total ? `${t('hits')} (${hits.total})` : t('hits')}
+              {hits?.tensors ? `${t('hits')} (${hits.tensors})` : t('hits')}
             </Tabs.Tab>
             <Tabs.Tab value="sources">{t('sources')}</Tabs.Tab>
           </Tabs.List>

@@ -187,6 +187,7 @@ class HitList:
             offset = offset if index is None else index // limit * limit
         return HitPage(
             total=len(nodes),
+            tensors=sum(node.count(watchpoint) for node in nodes),
             offset=offset,
             nodes=tuple(node.record(watchpoint) for node in nodes[offset : offset + limit]),
             outdated=self.outdated,
@@ -239,6 +240,13 @@ class _Node:
         """The position in execution order, then the rank; nodes without a position come last."""
         return (math.inf if self.position is None else self.position, self.rank, self.first)
 
+    def count(self, watchpoint: int | None = None) -> int:
+        """Return the number of tensors with a hit, of one watchpoint or of any."""
+        return sum(
+            any(hit.hit for number, hit in hits.items() if watchpoint in (None, number))
+            for hits in self.tensors.values()
+        )
+
     def record(self, watchpoint: int | None) -> NodeHits:
         tensors = []
         for tensor, hits in sorted(self.tensors.items(), key=itemgetter(0)):
@@ -275,7 +283,7 @@ class _Grouped:
     @cached_property
     def tensors(self) -> int:
         """Number of tensors with a hit."""
-        return sum(any(hit.hit for hit in hits.values()) for node in self.nodes for hits in node.tensors.values())
+        return sum(node.count() for node in self.nodes)
 
     @cached_property
     def abbreviations(self) -> Mapping[TensorAddress, tuple[str, ...]]:
@@ -300,8 +308,7 @@ class _Grouped:
         """Number of tensors with a hit in each node, scope and group."""
         counts: Counter[tuple[int, str, str]] = Counter()
         for node in self.nodes:
-            amount = sum(any(hit.hit for hit in hits.values()) for hits in node.tensors.values())
-            if amount:
+            if amount := node.count():
                 for path in _paths_above(node.name, node.type):
                     for graph in {node.graph, ""}:
                         counts[node.rank, graph, path] += amount

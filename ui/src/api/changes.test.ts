@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { effectOf, newer, read } from './changes'
+import { effectOf, effectOfRecord, newer, read } from './changes'
 import { keys } from './keys'
 import type { ServerEvent, Session } from './types'
 
@@ -24,25 +24,26 @@ function event(kind: ServerEvent['kind'], data: object): ServerEvent {
 }
 
 test('another step refetches everything of the step, and the hits', () => {
-  const effect = effectOf('1', event('state', { ...paused, step: 4, last_event: 11 }), paused)
-  expect(effect.session?.step).toBe(4)
+  const after = { ...paused, step: 4, last_event: 11 }
+  expect(effectOf('1', event('state', after), paused).session?.step).toBe(4)
+  const effect = effectOfRecord('1', paused, after)
   expect(effect.stale).toEqual([keys.step('1'), keys.hits('1')])
   expect(effect.pace).toBe('now')
 })
 
 test('a running session is refetched now and then, and immediately when it stops', () => {
   const running = { ...paused, state: 'running' } as Session
-  expect(effectOf('1', event('state', running), paused).pace).toBe('now')
-  expect(effectOf('1', event('state', { ...running, step: 4, last_event: 12 }), running).pace).toBe('running')
-  expect(effectOf('1', event('state', { ...paused, step: 5, last_event: 13 }), running).pace).toBe('now')
+  expect(effectOfRecord('1', paused, running).pace).toBe('now')
+  expect(effectOfRecord('1', running, { ...running, step: 4, last_event: 12 }).pace).toBe('running')
+  expect(effectOfRecord('1', running, { ...paused, step: 5, last_event: 13 }).pace).toBe('now')
 })
 
 test('a state that looks the same changes nothing else', () => {
-  expect(effectOf('1', event('state', { ...paused, last_event: 11 }), paused).stale).toEqual([])
+  expect(effectOfRecord('1', paused, { ...paused, last_event: 11 }).stale).toEqual([])
 })
 
 test('hits that are outdated are shown as such, with the marks in the tree', () => {
-  const effect = effectOf('1', event('state', { ...paused, outdated: true, last_event: 11 }), paused)
+  const effect = effectOfRecord('1', paused, { ...paused, outdated: true, last_event: 11 })
   expect(effect.stale).toEqual([keys.watchpoints('1'), keys.hits('1')])
 })
 

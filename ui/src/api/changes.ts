@@ -3,12 +3,16 @@ import { keys } from './keys'
 import type { Pace } from './refresh'
 import type { RankRecord, ServerEvent, Session } from './types'
 
-export interface Effect {
-  /** The session after the event, if the event changes it. */
-  session?: Session
-  /** Keys of the queries to read again. */
+/** The queries to read again, and how soon. */
+export interface Stale {
   stale: readonly QueryKey[]
   pace: Pace
+}
+
+/** What an event changes itself. What follows from another record of the session is `effectOfRecord`'s. */
+export interface Effect extends Stale {
+  /** The session after the event, if the event changes it. */
+  session?: Session
 }
 
 const NOTHING: Effect = { stale: [], pace: 'now' }
@@ -28,7 +32,7 @@ export async function read(cached: () => Session | undefined, answer: Promise<Se
 export function effectOf(run: string, event: ServerEvent, before: Session | undefined): Effect {
   switch (event.kind) {
     case 'state':
-      return stateEffect(run, before, newer(before, event.data as unknown as Session))
+      return { ...NOTHING, session: newer(before, event.data as unknown as Session) }
     case 'graph':
       return { stale: [keys.session(run)], pace: whileRunning(before) }
     case 'watchpoints':
@@ -55,20 +59,20 @@ export function effectOf(run: string, event: ServerEvent, before: Session | unde
   }
 }
 
-function stateEffect(run: string, before: Session | undefined, now: Session): Effect {
+/** Determine which cached queries another record of the session changes, wherever it came from. */
+export function effectOfRecord(run: string, before: Session | undefined, now: Session): Stale {
+  // What was read so far may be older than the first record.
+  if (!before) return { stale: [keys.step(run), keys.hits(run), keys.watchpoints(run)], pace: 'now' }
   const stale: QueryKey[] = []
-  const isElsewhere = before?.step !== now.step || before.state !== now.state || before.node !== now.node
+  const isElsewhere = before.step !== now.step || before.state !== now.state || before.node !== now.node
   if (isElsewhere) stale.push(keys.step(run), keys.hits(run))
-  if (
-    before?.watchpoints !== now.watchpoints ||
-    before.hits !== now.hits ||
-    before.outdated !== now.outdated
-  ) {
+  const hasOtherHits = before.hits !== now.hits || (isElsewhere && now.hits > 0)
+  if (before.watchpoints !== now.watchpoints || hasOtherHits || before.outdated !== now.outdated) {
     stale.push(keys.watchpoints(run))
     if (!isElsewhere) stale.push(keys.hits(run))
   }
-  if (before && before.state === 'connecting' && now.state !== 'connecting') stale.push(keys.graphs(run))
-  return { session: now, stale, pace: now.state === 'running' ? whileRunning(before) : 'now' }
+  if (before.state === 'connecting' && now.state !== 'connecting') stale.push(keys.graphs(run))
+  return { stale, pace: now.state === 'running' ? whileRunning(before) : 'now' }
 }
 
 function withRank(session: Session, rank: RankRecord): Session {

@@ -1,5 +1,5 @@
-import type { QueryClient } from '@tanstack/react-query'
-import { effectOf, newer } from './changes'
+import { hashKey, type QueryClient } from '@tanstack/react-query'
+import { effectOf, effectOfRecord, newer } from './changes'
 import { ApiError, get } from './client'
 import { useConnection } from './connection'
 import { keys, path } from './keys'
@@ -57,6 +57,7 @@ export interface SessionFollower {
 /** Follow the events of a session, and refetch what they change. */
 export function followSession(client: QueryClient, run: string, follower: SessionFollower): Link {
   const refresher = new Refresher(client)
+  const unfollowRecord = followRecord(client, run, refresher)
   let reason = ''
   const followed = link({
     path: path(run, '/events/stream'),
@@ -91,9 +92,31 @@ export function followSession(client: QueryClient, run: string, follower: Sessio
     ...followed,
     stop: () => {
       followed.stop()
+      unfollowRecord()
       refresher.stop()
     },
   }
+}
+
+/**
+ * Refetch what another record of the session makes stale. Events, responses to commands and requests write the record;
+ * whichever is first moves what is shown.
+ */
+export function followRecord(client: QueryClient, run: string, refresher: Refresher): () => void {
+  const cache = client.getQueryCache()
+  const hash = hashKey(keys.record(run))
+  let before: Session | undefined
+  const follow = () => {
+    const now = client.getQueryData<Session>(keys.record(run))
+    if (now === undefined || now === before) return
+    const { stale, pace } = effectOfRecord(run, before, now)
+    before = now
+    refresher.mark(stale, pace)
+  }
+  follow()
+  return cache.subscribe(({ type, query }) => {
+    if (type === 'updated' && query.queryHash === hash) follow()
+  })
 }
 
 function closingReason(event: ServerEvent): string {

@@ -154,15 +154,31 @@ export function useIsSelected(): (row: { rank: number; graph: string; node: stri
   )
 }
 
-/** Return the query for the inputs and outputs of a node at the step shown; disabled if the node is null. */
-export function nodeTensors(run: string, node: NodeChoice | null, chosen = '') {
+/**
+ * What of a run is shown: its step and, within a step, the operator at which it is stopped. Numbers have it in their key,
+ * so that none is shown for another step. A running training has no such step; it is read now and then.
+ */
+export function useShown(): string {
+  const { data: session } = useSession()
+  if (session === undefined) return ''
+  return session.state === 'running' ? 'running' : `${session.step} ${session.node}`
+}
+
+/**
+ * Return the query for the inputs and outputs of a node at the step shown; disabled if the node is null. While another
+ * step loads, the tensors of the one before stay as a placeholder.
+ */
+export function nodeTensors(run: string, shown: string, node: NodeChoice | null, chosen = '') {
+  const key = keys.step(run, 'tensors', node, chosen, shown)
   return queryOptions({
-    queryKey: keys.step(run, 'tensors', node, chosen),
+    queryKey: key,
     queryFn: ({ signal }) => {
       const { name, ...where } = nodeQuery(node, chosen)
       return get<TensorRecord[]>(path(run, '/tensors'), { node: name, ...where }, signal)
     },
     enabled: run !== '' && node !== null,
+    placeholderData: (tensors: TensorRecord[] | undefined, last) =>
+      sameBut(1, last?.queryKey, key) ? tensors : undefined,
   })
 }
 
@@ -171,7 +187,7 @@ export function useNodeTensors() {
   const run = useView((view) => view.run)
   const node = useView((view) => view.node)
   const chosen = useView((view) => view.graph)
-  return useQuery(nodeTensors(run, node, chosen))
+  return useQuery(nodeTensors(run, useShown(), node, chosen))
 }
 
 export function useTree(scope: string, options: { offset?: number; limit?: number; enabled?: boolean } = {}) {

@@ -1,4 +1,4 @@
-import type { QueryClient, QueryKey } from '@tanstack/react-query'
+import type { Query, QueryClient, QueryKey } from '@tanstack/react-query'
 
 /** How soon queries are refetched, and whether fetches in progress are cancelled for it. */
 export type Pace = keyof typeof PACES
@@ -39,9 +39,23 @@ export class Refresher {
     for (const timer of this.timers.values()) clearTimeout(timer)
   }
 
-  private read(pace: Pace, cancelRefetch: boolean): void {
+  private read(pace: Pace, breaksOff: boolean): void {
     const keys = [...(this.marked.get(pace)?.values() ?? [])]
     this.marked.delete(pace)
-    for (const queryKey of keys) void this.client.invalidateQueries({ queryKey }, { cancelRefetch })
+    for (const queryKey of keys) {
+      const busy = this.client.getQueryCache().findAll({ queryKey, fetchStatus: 'fetching' })
+      // TanStack never breaks off the first fetch of a query, whose response may be of the state before.
+      if (breaksOff) for (const query of busy) if (isFirstFetch(query)) query.reset()
+      const read = this.client.invalidateQueries({ queryKey }, { cancelRefetch: breaksOff })
+      // A fetch that was not broken off may have missed the change, too.
+      if (!breaksOff && busy.length > 0) {
+        const again = busy.map((query) => query.queryKey)
+        void read.then(() => this.mark(again, pace))
+      }
+    }
   }
+}
+
+function isFirstFetch({ state }: Query): boolean {
+  return state.data === undefined
 }

@@ -81,13 +81,15 @@ class ReportedHits:
             if process.watches_without_deciding:
                 await self._decide(process, ())
             return
+        if self.ongoing is not None and self.ongoing.since == process.global_step:
+            # They were noted a moment ago, and belong to this stop.
+            self.ongoing = None
         points, graphs = session.watchpoint_list.all(), process.graphs
         iteration, root_id = process.iteration, process.root_id
         hits = await asyncio.to_thread(session_hits, received, points, graphs, process.identity, iteration, root_id)
         present = session.shown.present_hits
         present.add(hits)
-        # Group them now, in a thread: for many hits that takes too long for the event loop.
-        await asyncio.to_thread(lambda: present.tensors)
+        await self._grouped(present)
         self._changed()
         if process.watches_without_deciding:
             await self._decide(process, hits)
@@ -119,23 +121,33 @@ class ReportedHits:
         for step, hits in steps.items():
             if step == present.step:
                 present.add(hits)
+                await self._grouped(present)
                 self._changed()
             else:
                 self.history.add(step, hits)
-        for step, hits in steps.items():
-            self._go_on(step, len({(hit.rank, hit.graph, hit.node, hit.io, hit.slot) for hit in hits}))
+            self._go_on(step, len({(hit.rank, hit.graph, hit.node, hit.io, hit.slot) for hit in hits if hit.hit.hit}))
         self._file.changed()
         if self._session.run_controller.stops_for_every:
             self._session.run_controller.stop_at_hits()
         self._session.announce()
 
+    @staticmethod
+    async def _grouped(hits: HitList) -> None:
+        """Group hits in a thread: for many of them that takes too long for the event loop."""
+        await asyncio.to_thread(lambda: hits.tensors)
+
     def _go_on(self, step: int, tensors: int) -> None:
-        """Update `ongoing` with the number of tensors with hits in a step; hits in the previous step continue."""
+        """Update `ongoing` with the number of tensors with hits in a step; hits in the previous step continue.
+
+        Hits of the step of a stop belong to that stop, whatever they follow from: they were not reported before.
+        """
         before, present = self.ongoing, self._session.shown.present_hits
         since = step
         if before is not None and before.step >= step - 1:
             since = before.since
-        elif len(present) and present.step in (step - 1, step):
+        elif len(present) and present.step == step:
+            return
+        elif len(present) and present.step == step - 1:
             since = present.step
         self.ongoing = OngoingHits(step=step, since=since, tensors=tensors)
 
@@ -163,4 +175,4 @@ class ReportedHits:
         present = self._session.shown.present_hits
         self.history.set(present.step, present.all())
         self._file.changed()
-        self._session.events.append("hits", step=present.step, total=len(present))
+        self._session.events.append("hits", step=present.step, total=present.tensors)

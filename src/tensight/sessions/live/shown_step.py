@@ -126,7 +126,7 @@ class ShownStep:
         else:
             self.step, session.hit_list = step, HitList()
             session.hit_list.replace(step, session.reported.history.of(step))
-        session.events.append("hits", step=step, total=len(session.hit_list))
+        session.events.append("hits", step=step, total=session.hit_list.tensors)
         session.announce(news=True)
 
     def _known_steps(self, present: int) -> list[int]:

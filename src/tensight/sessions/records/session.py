@@ -134,7 +134,7 @@ class SessionRecord(Record):
     hits: int = 0
     """Tensors with a hit in the current step."""
     ongoing: OngoingHits | None = None
-    """Hits that continue while the training runs, without stopping it."""
+    """Hits that continue after a stop at an earlier step, without stopping the training."""
     outdated: bool = False
     """Watchpoints changed since the step was checked; recheck."""
     recommended_offered: bool = False

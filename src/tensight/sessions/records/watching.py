@@ -170,6 +170,8 @@ class HitPage(Record):
 
     total: int
     """Number of all nodes with hits that match the filters."""
+    tensors: int = 0
+    """Number of all tensors with a hit that match the filters; a check that could not be made is not a hit."""
     offset: int = 0
     nodes: tuple[NodeHits, ...]
     outdated: bool = False

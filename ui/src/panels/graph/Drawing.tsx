@@ -43,13 +43,10 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
   const { t } = useTranslation(graphTexts)
   // Variants share the open scopes: most scopes are in all of them.
   const part = `${run}/${rank}`
-  const variant = useView((view) => view.graph)
-  const graphName = useGraphName()
   const chosen = useView((view) => view.watchpoint)
   const { data: watchpoints } = useWatchpoints()
   // It may have been deleted, also by another user.
   const watchpoint = watchpoints?.some((record) => record.id === chosen) ? chosen : null
-  const set = useView((view) => view.set)
   const selectNode = useView((view) => view.selectNode)
   const openTensor = useView((view) => view.openTensor)
   const open = useOpenPart(part)
@@ -234,19 +231,7 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
           aria-label={t('arranging')}
         />
       )}
-      {graphs.length > 1 && (
-        <Select
-          className={css['choice'] ?? ''}
-          aria-label={t('choose')}
-          data={[
-            { value: AS_IT_RAN, label: t('asItRan', { name: graphThatRan(graphs)?.name }) },
-            ...graphs.map((record) => ({ value: record.name, label: graphName(record) })),
-          ]}
-          value={variant || AS_IT_RAN}
-          onChange={(name) => set({ graph: name === AS_IT_RAN || name === null ? '' : name })}
-          allowDeselect={false}
-        />
-      )}
+      {graphs.length > 1 && <GraphChoice graph={graph} graphs={graphs} />}
       <Toolbar isLarge={isLarge} />
       <Legend isTruncated={picture?.isTruncated ?? false} />
       <ReachStrip picture={picture} />
@@ -259,5 +244,33 @@ export function Drawing({ run, rank, graph, graphs }: Props) {
         toggle={toggle}
       />
     </div>
+  )
+}
+
+/** The choice of the graph that is drawn: by default the one that ran in the step shown. */
+function GraphChoice({ graph, graphs }: Pick<Props, 'graph' | 'graphs'>) {
+  const { t } = useTranslation(graphTexts)
+  const variant = useView((view) => view.graph)
+  const set = useView((view) => view.set)
+  const graphName = useGraphName()
+  // Of several graphs that ran in the step, the one that is drawn.
+  const ran = graphs.find((record) => record.name === graph && record.ran) ?? graphThatRan(graphs)
+  // A node that did not run in this step is shown in a graph that has it.
+  const isOfNode = variant === '' && ran?.name !== graph
+  return (
+    <Select
+      className={css['choice'] ?? ''}
+      aria-label={t('choose')}
+      data={[
+        { value: AS_IT_RAN, label: t(ran?.ran ? 'asItRan' : 'newest', { name: ran?.name }) },
+        ...graphs.map((record) => ({ value: record.name, label: graphName(record) })),
+      ]}
+      value={variant || (isOfNode ? graph : AS_IT_RAN)}
+      onChange={(name) => {
+        if (name !== AS_IT_RAN && name !== null) set({ graph: name })
+        else set(isOfNode ? { graph: '', node: null } : { graph: '' })
+      }}
+      allowDeselect={false}
+    />
   )
 }

@@ -31,7 +31,7 @@ export function Hits() {
       {session?.ongoing && <Ongoing {...session.ongoing} />}
       {data && total > 0 && (
         <div className={classes['total']} data-testid="hits-total">
-          {t('total', { count: total, step: data.step })}
+          {t('total', { count: data.tensors, nodes: t('nodes', { count: total }), step: data.step })}
         </div>
       )}
       {isPending ? (

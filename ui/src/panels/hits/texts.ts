@@ -11,8 +11,10 @@ export const hitsTexts = texts(
     anyGraph: 'All graphs',
     anyWatchpoint: 'All watchpoints',
     list: 'Nodes with hits at step {{step}}, in the order of execution',
-    total_one: '1 node at step {{step}}, in the order of execution',
-    total_other: '{{count}} nodes at step {{step}}, in the order of execution',
+    total_one: '1 tensor of {{nodes}} at step {{step}}, in the order of execution',
+    total_other: '{{count}} tensors of {{nodes}} at step {{step}}, in the order of execution',
+    nodes_one: '1 node',
+    nodes_other: '{{count}} nodes',
     ongoing_one:
       'Since step {{since}}, 1 tensor keeps hitting (last at step {{step}}). It, or its cause, was reported before and no longer stops the run.',
     ongoing_other:
@@ -45,8 +47,10 @@ export const hitsTexts = texts(
     anyGraph: '所有计算图',
     anyWatchpoint: '所有监测点',
     list: '第 {{step}} 步命中的节点，按执行顺序',
-    total_one: '第 {{step}} 步有 {{count}} 个节点命中，按执行顺序',
-    total_other: '第 {{step}} 步有 {{count}} 个节点命中，按执行顺序',
+    total_one: '第 {{step}} 步有 {{nodes}}的 {{count}} 个张量命中，按执行顺序',
+    total_other: '第 {{step}} 步有 {{nodes}}的 {{count}} 个张量命中，按执行顺序',
+    nodes_one: '{{count}} 个节点',
+    nodes_other: '{{count}} 个节点',
     ongoing_one:
       '自第 {{since}} 步起，有 {{count}} 个张量持续命中（最近为第 {{step}} 步）：此前已报告，或由此引起，不再使运行停下。',
     ongoing_other:

@@ -4,7 +4,7 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { useState, type KeyboardEvent } from 'react'
 import { useTranslation } from 'react-i18next'
 import { get } from '~/api/client'
-import { keys, path, useSession } from '~/api/queries'
+import { keys, path, useShown } from '~/api/queries'
 import type { StatisticsRow, TensorRecord } from '~/api/types'
 import { short } from '~/parts/numbers'
 import { useView, withoutStep } from '~/state/store'
@@ -19,13 +19,11 @@ const MARGIN = { left: 8, right: 8, top: 12, bottom: 4 }
 export function Follow({ record }: { record: TensorRecord }) {
   const { t } = useTranslation(inspectorTexts)
   const run = useView((view) => view.run)
-  const { data: session } = useSession()
   const [statistic, setStatistic] = useState<StatisticName>('abs_mean')
   const address = withoutStep(record.address)
-  // Refetched only when the run is stopped: while it runs, the history would be fetched over and over.
-  const at = session?.state === 'running' ? 'running' : `${session?.step ?? 0} ${session?.node ?? ''}`
+  const shown = useShown()
   const { data, isPending } = useQuery({
-    queryKey: keys.graphs(run, 'history', address, at),
+    queryKey: keys.graphs(run, 'history', address, shown),
     queryFn: ({ signal }) =>
       get<StatisticsRow[]>(path(run, '/tensor/history'), { address: record.address }, signal),
     placeholderData: (before, last) =>

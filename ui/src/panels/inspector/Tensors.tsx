@@ -22,6 +22,8 @@ const FEW = 24
 export function Tensors(props: {
   node: NodeRecord | undefined
   records: TensorRecord[] | undefined
+  /** The records are those of the step shown; otherwise their numbers are not. */
+  isRead: boolean
   chosen: TensorRecord | null
   onChoose: (record: TensorRecord) => void
 }) {
@@ -47,7 +49,7 @@ export function Tensors(props: {
               rows={numbers.map((number) => ({
                 slot: slots.find((slot) => slot.slot === number) ?? { ...EMPTY, slot: number, io },
                 record: matching.find((record) => record.slot === number),
-                isRead: records !== undefined,
+                isRead: props.isRead,
               }))}
               node={node}
             />

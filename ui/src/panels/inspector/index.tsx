@@ -42,7 +42,7 @@ function Inspected({ name }: { name: string }) {
   const { t } = useTranslation(inspectorTexts)
   const selected = useView((view) => view.node)
   const { data: node, error, refetch } = useNode()
-  const { data: records, error: tensorsError } = useNodeTensors()
+  const { data: records, error: tensorsError, isPlaceholderData: isOfOtherStep } = useNodeTensors()
   const [slot, setSlot] = useState<string | null>(null)
   const chosen = chosenOf(records ?? [], slot)
   if (error && !node) return <Failure error={error} retry={() => void refetch()} />
@@ -50,7 +50,7 @@ function Inspected({ name }: { name: string }) {
   return (
     <>
       <Head name={name} node={node} />
-      <div className="scroll">
+      <div className="scroll" aria-busy={isOfOtherStep}>
         {node?.value && (
           <section>
             <h3 className={styles.subtitle}>{t('value')}</h3>
@@ -60,6 +60,7 @@ function Inspected({ name }: { name: string }) {
         <Tensors
           node={node}
           records={records ?? (tensorsError ? [] : undefined)}
+          isRead={!isOfOtherStep && (records !== undefined || tensorsError !== null)}
           chosen={chosen}
           onChoose={(record) => setSlot(`${record.io}.${record.slot}`)}
         />
@@ -159,13 +160,14 @@ function Snippet({ record }: { record: TensorRecord }) {
   const { data: session } = useSession()
   const [from, setFrom] = useState<'live' | 'dump'>('live')
   const server = API.replace(/\/api\/v1\/$/, '')
-  const isDump = from === 'dump' && session?.dump
-  const text = isDump ? dumpSnippet(record, session.dump) : serverSnippet(record, run, server)
+  const isOnDisk = session?.dump && record.status === 'available'
+  const text =
+    from === 'dump' && isOnDisk ? dumpSnippet(record, session.dump) : serverSnippet(record, run, server)
   return (
     <section data-testid="snippet">
       <div className={styles.sectionHead}>
         <h3>{t('snippet')}</h3>
-        {session?.dump && (
+        {isOnDisk && (
           <SegmentedControl
             className={styles.segments ?? ''}
             ml="auto"

@@ -59,7 +59,7 @@ export function OriginBanner() {
   return findings.all.length === 0 ? null : <Banner key={run} {...findings} />
 }
 
-function Banner({ all: findings, nodes }: Findings) {
+function Banner({ all: findings, tensors }: Findings) {
   const { t } = useTranslation(originTexts)
   const { data: session } = useSession()
   const [chosen, setChosen] = useState('')
@@ -94,7 +94,7 @@ function Banner({ all: findings, nodes }: Findings) {
         {!isFolded && (
           <>
             <div className={classes['values']}>
-              <Reason finding={finding} nodes={nodes} />
+              <Reason finding={finding} tensors={tensors} />
               <ValuesLine finding={finding} />
             </div>
             <NextStep finding={finding} />
@@ -107,7 +107,9 @@ function Banner({ all: findings, nodes }: Findings) {
               {stepOf(finding) !== session?.step && (
                 <ActionButton id="origin.step" icon={<IconClockHour4 size={14} />} withLabel />
               )}
-              {nodes > 0 && <ActionButton id="origin.hits" icon={<IconListDetails size={14} />} withLabel />}
+              {tensors > 0 && (
+                <ActionButton id="origin.hits" icon={<IconListDetails size={14} />} withLabel />
+              )}
               <ActionButton id="origin.details" icon={<IconCode size={14} />} withLabel />
             </div>
           </>
@@ -155,14 +157,14 @@ function Sentence({ finding }: { finding: Finding }) {
 }
 
 /** Why it is the origin; nothing if the values shown beside it contradict. */
-function Reason({ finding, nodes }: { finding: Finding; nodes: number }) {
+function Reason({ finding, tensors }: { finding: Finding; tensors: number }) {
   const { t } = useTranslation(originTexts)
   const { data = [] } = useValues(finding)
   if (finding.kind === 'hit') {
     return (
       <span data-testid="origin-reason">
         <HitMeasures hit={finding.hit} />
-        {nodes > 1 && <span className={classes['quiet']}> ({t('alsoHit', { count: nodes })})</span>}
+        {tensors > 1 && <span className={classes['quiet']}> ({t('alsoHit', { count: tensors })})</span>}
       </span>
     )
   }

@@ -31,7 +31,7 @@ export const originTexts = texts(
     wasBefore: 'step {{step}} is the first observed one, so it existed before',
     mayBeBefore: 'step {{step}} is the first observed one, so it may have existed before',
     unseen: 'steps {{first}} to {{last}} were not observed, so it may have begun before',
-    alsoHit: 'the first of {{count}} nodes with hits',
+    alsoHit: 'the first of {{count}} tensors with hits',
     next: 'What to do',
     remedies: {
       logarithm:
@@ -123,7 +123,7 @@ export const originTexts = texts(
     wasBefore: '第 {{step}} 步是看到的第一步，因此它在此之前就已存在',
     mayBeBefore: '第 {{step}} 步是看到的第一步，因此它可能在此之前就已存在',
     unseen: '未看到第 {{first}} 至 {{last}} 步，因此它可能更早开始',
-    alsoHit: '共 {{count}} 个节点命中，这是第一个',
+    alsoHit: '共 {{count}} 个张量命中，这是第一个',
     next: '处理建议',
     remedies: {
       logarithm:

@@ -7,8 +7,8 @@ const FIRST_HITS = 20
 
 export interface Findings {
   all: Finding[]
-  /** Nodes with hits. */
-  nodes: number
+  /** Tensors with hits. */
+  tensors: number
   isPending: boolean
   error: Error | null
 }
@@ -25,7 +25,7 @@ export function useFindings(): Findings {
   )
   return {
     all,
-    nodes: hasHits ? (hits.data?.total ?? 0) : 0,
+    tensors: hasHits ? (hits.data?.tensors ?? 0) : 0,
     isPending: hasHits && (origins.isLoading || hits.isLoading),
     error: origins.error,
   }

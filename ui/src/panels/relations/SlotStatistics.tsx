@@ -1,9 +1,7 @@
 import { Loader, Stack, Text } from '@mantine/core'
 import { useQuery } from '@tanstack/react-query'
 import { useTranslation } from 'react-i18next'
-import { get } from '~/api/client'
-import { keys, path } from '~/api/queries'
-import type { TensorRecord } from '~/api/types'
+import { nodeTensors, useShown } from '~/api/queries'
 import { percent, shapeText, short } from '~/parts/numbers'
 import { useView, type NodeChoice } from '~/state/store'
 import css from './relations.module.css'
@@ -13,13 +11,9 @@ import { relationsTexts } from './texts'
 export function SlotStatistics({ node, slot }: { node: NodeChoice; slot: number }) {
   const { t } = useTranslation(relationsTexts)
   const run = useView((view) => view.run)
-  const { data, error } = useQuery({
-    queryKey: keys.step(run, 'tensors', node),
-    queryFn: ({ signal }) =>
-      get<TensorRecord[]>(path(run, '/tensors'), { ...node, node: node.name, name: null }, signal),
-  })
+  const { data, error, isPlaceholderData } = useQuery(nodeTensors(run, useShown(), node))
   if (error) return <Text>{error.message}</Text>
-  if (!data) return <Loader size="xs" />
+  if (!data || isPlaceholderData) return <Loader size="xs" />
   const record = data.find((tensor) => tensor.io === 'output' && tensor.slot === slot)
   const statistics = record?.statistics
   return (

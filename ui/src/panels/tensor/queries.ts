@@ -1,6 +1,6 @@
 import { keepPreviousData, queryOptions, useQuery, type UseQueryOptions } from '@tanstack/react-query'
 import { get, getRaw, type Query, type RawArray } from '~/api/client'
-import { keys, nodeTensors, path } from '~/api/queries'
+import { keys, nodeTensors, path, useShown } from '~/api/queries'
 import type { ElementRecord, Histogram, NodeRecord, TensorRecord, TensorStatistics, Which } from '~/api/types'
 import { parseAddress } from '~/parts/tensorAddress'
 import { useView } from '~/state/store'
@@ -33,7 +33,7 @@ export function useTensor(address: string) {
   const parts = parseAddress(address)
   const node = parts && { rank: parts.rank, graph: parts.graph, name: parts.node }
   return useQuery({
-    ...nodeTensors(run, node),
+    ...nodeTensors(run, useShown(), node),
     select: (records) =>
       records.find((record) => record.io === parts?.io && record.slot === parts.slot) ?? null,
   })

@@ -1,6 +1,6 @@
 import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query'
 import { get } from '~/api/client'
-import { keys, path, useSession } from '~/api/queries'
+import { keys, path, useSession, useShown } from '~/api/queries'
 import type { StatisticsPage, StatisticsRow } from '~/api/types'
 import { useView } from '~/state/store'
 import type { ColumnId } from './columns'
@@ -19,8 +19,9 @@ function useAsk() {
   const run = useView((view) => view.run)
   const rank = useView((view) => view.rank)
   const { data: session } = useSession()
+  const shown = useShown()
   return (query: TableQuery, page: number) => ({
-    queryKey: keys.step(run, 'statistics', rank, query, page),
+    queryKey: keys.step(run, 'statistics', rank, query, page, shown),
     queryFn: ({ signal }: { signal: AbortSignal }) =>
       get<StatisticsPage>(
         path(run, '/statistics'),
