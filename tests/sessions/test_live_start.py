@@ -104,6 +104,28 @@ def test_they_are_created_once_whatever_ran_before_under_that_name(on_stage: Pla
     on_stage(scene)
 
 
+def test_a_run_that_asks_for_them_has_them_although_they_were_deleted_in_an_earlier_one(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        first = stage.agent(abilities=FREE, recommended=True)
+        session = await first.attach()
+        await first.stand()
+        names = {point.name for point in session.watchpoints()}
+        assert names
+        await session.delete_watchpoints()
+        await first.done()
+        second = stage.agent(abilities=FREE, recommended=True)
+        again = await second.attach()
+        assert again is not session
+        await second.stand()
+        assert {point.name for point in again.watchpoints()} == names
+        # Those that a person deletes in this run stay away in it.
+        await again.delete_watchpoints()
+        await second.send_graphs(network(), network("kernel_graph_1", "1"))
+        assert not again.watchpoints()
+
+    on_stage(scene)
+
+
 def test_saved_watchpoints_are_sent_before_it_goes_on(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         first = stage.agent(abilities=FREE)

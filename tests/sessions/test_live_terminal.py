@@ -91,6 +91,46 @@ def test_a_terminal_is_told_where_its_page_is_why_it_stops_and_that_it_goes_on(o
     on_stage(scene, page=PAGE)
 
 
+def test_a_terminal_is_told_which_watchpoints_earlier_runs_left(on_stage: Play) -> None:
+    attached = f"attached to the debug server; the training can be watched at {AT.replace('run=1', 'run={}')}"
+
+    async def scene(stage: Stage) -> None:
+        first = Terminal(stage.agent(abilities=FREE, recommended=True, run_at_start=True))
+        session = await first.agent.attach()
+        await first.stands()
+        # What is set as asked needs no words.
+        await first.told(attached.format(1))
+        amount = len(session.watchpoints())
+        await watch(session, name="mine", enabled=False)
+        await first.agent.done()
+
+        second = Terminal(stage.agent(abilities=FREE, run_at_start=True))
+        session = await second.agent.attach()
+        await second.stands()
+        kept = f"{amount + 1} watchpoints kept from an earlier run of this network, 1 of them disabled: with mine"
+        await second.told(attached.format(2), kept)
+        await session.delete_watchpoints([point.id for point in session.watchpoints() if point.name != "mine"])
+        await second.agent.done()
+
+        third = Terminal(stage.agent(abilities=FREE, run_at_start=True))
+        await third.agent.attach()
+        await third.stands()
+        nothing = "1 watchpoint kept from an earlier run of this network, all of them disabled, so nothing is watched"
+        await third.told(attached.format(3), f"{nothing}: mine")
+        await third.agent.done()
+
+        fourth = Terminal(stage.agent(abilities=FREE, recommended=True, run_at_start=True))
+        await fourth.agent.attach()
+        await fourth.stands()
+        await fourth.told(
+            attached.format(4),
+            f"{amount} watchpoints, recommended and deleted in an earlier run, set again",
+            "1 watchpoint kept from an earlier run of this network, 1 of them disabled: mine",
+        )
+
+    on_stage(scene, page=PAGE)
+
+
 def test_a_stop_that_a_program_ends_at_once_is_not_told(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         terminal = Terminal(stage.agent(abilities=FREE))

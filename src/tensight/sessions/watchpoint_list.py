@@ -139,6 +139,10 @@ class WatchpointList:
         """Return the enabled watchpoints, by id."""
         return [watchpoint for watchpoint in self._watchpoints.values() if watchpoint.enabled]
 
+    def kept(self) -> list[SessionWatchpoint]:
+        """Return the watchpoints of earlier sessions that were not set again in this one, by id."""
+        return [self._watchpoints[number] for number in self._restored if number in self._watchpoints]
+
     def __len__(self) -> int:
         return len(self._watchpoints)
 
@@ -170,8 +174,7 @@ class WatchpointList:
         """
         number = self._last_id + 1
         watchpoint = _from_spec(number, spec)
-        kept = [self._watchpoints[earlier] for earlier in self._restored if earlier in self._watchpoints]
-        restored = _equal_to(watchpoint, kept)
+        restored = _equal_to(watchpoint, self.kept())
         if restored is not None:
             self._restored.remove(restored.id)
             return restored

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from tensight.watchpoints.conditions import Platform
 
 
+NAMES_BEGIN = "recommend_"
+"""What the names of recommended watchpoints begin with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recommendation:
     """A recommended watchpoint before it has an id.

@@ -144,6 +144,8 @@ class LiveSession(Session):
         self.terminal = Terminal(self)
         self.inspection = Inspection(self, writers)
         self.texts: dict[str, str] = {}
+        # Whether what it asks for has not been set yet; a restored session has what its training asked for.
+        self._is_new = not network
         self._ending: asyncio.Task[None] | None = None
         self._later: set[asyncio.Task[None]] = set()
         self._announced: tuple[State, str, int, bool] | None = None
@@ -328,9 +330,12 @@ class LiveSession(Session):
             self.texts.update(received.sources)
             self._sources_file.changed()
         self.events.append("graph", rank=process.rank, graphs=[graph.name for graph in process.graphs.graphs])
+        was_known = self.watchpoint_list.network
         await self.graphs_changed()
-        if process.identity.recommended:
-            await self._recommend_unasked()
+        kept = self.watchpoint_list.kept()
+        set_again = await self._recommend_unasked() if process.identity.recommended else 0
+        if self.watchpoint_list.network and not was_known:
+            self.terminal.tells_what_is_kept(process, kept, set_again)
         self.changed()
         self.announce(news=True)
 
@@ -344,11 +349,15 @@ class LiveSession(Session):
             self.changed()
         await super().graphs_changed()
 
-    async def _recommend_unasked(self) -> None:
-        """Create the recommended watchpoints, unless they were offered before."""
+    async def _recommend_unasked(self) -> int:
+        """Create the recommended watchpoints once in a session; return how many were deleted in earlier ones."""
         async with self.lock:
-            if not self.watchpoint_list.recommended_offered:
-                await self._recommend(accept=True)
+            was_offered, before = self.watchpoint_list.recommended_offered, len(self.watchpoint_list)
+            if was_offered and not self._is_new:
+                return 0
+            self._is_new = False
+            await self._recommend(accept=True)
+            return len(self.watchpoint_list) - before if was_offered else 0
 
     @property
     def checks_own_conditions(self) -> bool:

@@ -15,6 +15,7 @@ from tensight.graph import TensorAddress
 from tensight.sessions.live.run_plans import NextNode, PreviousNode, RunToNode, Steps
 from tensight.sessions.live.running_session import RunningSession
 from tensight.sessions.records import State
+from tensight.watchpoints.recommended import NAMES_BEGIN
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tensight.sessions.live.settings import LiveSettings
     from tensight.sessions.live.shown_step import ShownStep
     from tensight.sessions.records import NodeHits, OriginRecord
+    from tensight.sessions.watchpoint_list import SessionWatchpoint
 
 STOPPED_FOR_S = 0.5
 """Seconds until a stop is reported; shorter stops are ended by a program, not by a user."""
@@ -33,6 +35,9 @@ ARRIVED_WITHIN_S = 5.0
 
 HITS_EVERY_S = 1.0
 """Minimum seconds between two stops at hits that are reported immediately."""
+
+_MOST_NAMES = 3
+"""Watchpoints of earlier runs that are named."""
 
 _MOST_NODES = 100
 """Nodes with hits that are searched for the first severe one."""
@@ -74,6 +79,33 @@ class Terminal:
         if page and process.rank == 0:
             since = f" after step {process.step}" if process.step else ""
             process.tell(f"attached to the debug server{since}; the training can be watched at {page}")
+
+    def tells_what_is_kept(self, process: TrainingProcess, kept: Sequence[SessionWatchpoint], set_again: int) -> None:
+        """Send a process that has begun what it watches because of earlier runs.
+
+        Parameters
+        ----------
+        process : TrainingProcess
+        kept : sequence of SessionWatchpoint
+            The watchpoints that earlier runs left.
+        set_again : int
+            Number of recommended watchpoints that were deleted in earlier runs and are set again.
+        """
+        if self._session.settings.page is None or process.rank != 0:
+            return
+        if set_again:
+            process.tell(f"{_amount(set_again)}, recommended and deleted in an earlier run, set again")
+        if not kept:
+            return
+        disabled = sum(not watchpoint.enabled for watchpoint in kept)
+        off = f", {disabled} of them disabled" if disabled else ""
+        if disabled == len(kept) and not set_again:
+            off = ", all of them disabled, so nothing is watched"
+        chosen = [point.watchpoint for point in kept if not point.watchpoint.name.startswith(NAMES_BEGIN)]
+        names = [point.name or f"{point.text} on {point.selection}" for point in chosen[:_MOST_NAMES]]
+        more = f" and {len(chosen) - len(names)} more" if len(chosen) > len(names) else ""
+        which = f": {'with ' * (len(chosen) < len(kept))}{', '.join(names)}{more}" if chosen else ""
+        process.tell(f"{_amount(len(kept))} kept from an earlier run of this network{off}{which}")
 
     def stops_at_hits(self) -> None:
         """Note that the training stops because of hits."""
@@ -192,6 +224,10 @@ class Terminal:
         """Return the address of the session's page, as seen from the machine of a process."""
         page = self._session.settings.page
         return "" if page is None else page.of(self._session.id, process.identity.machine)
+
+
+def _amount(watchpoints: int) -> str:
+    return f"{watchpoints} watchpoint{'s' * (watchpoints != 1)}"
 
 
 def _is_stopped(process: TrainingProcess) -> bool:
