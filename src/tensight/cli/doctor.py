@@ -37,8 +37,15 @@ _ALGORITHMS = (
     " CUBLAS_WORKSPACE_CONFIG=:4096:8 before Python starts"
 )
 _WORKERS = "seed the workers of data loaders (worker_init_fn, generator), or use num_workers=0"
+_GRADIENTS, _MOVE = "gradients reach every parameter", "parameters move"
 _ONE_BATCH, _RESUME = "loss falls on one batch", "resume equals going on"
 _LEAST_LOSSES, _STEPS_ON_ONE_BATCH = 4, 5
+_LEAST_FALL = 0.01
+"""Share of the first loss by which it must fall: a fall by less may be due to anything."""
+_LARGE_LOSS = 1e6
+"""A loss of this size has not been normalized, or its targets have not."""
+_WITH_DROPOUT = ("scaled_dot_product_attention", "multi_head_attention_forward", "lstm", "gru", "rnn_tanh", "rnn_relu")
+"""Functions that draw random numbers for nothing but dropout, besides those with that name."""
 _NOT_REPEATABLE = "the training is not repeatable, so a difference would say nothing"
 
 
@@ -115,14 +122,16 @@ class _Examination:
         difference, unstable = self._difference("first", "second"), _differing(first, second)
         is_repeatable = difference is None and not unstable
         checks = [self._repeatable(difference, unstable, first)]
-        checks += self._parameters()
         if first.framework != "torch":
             why = "only for PyTorch"
             names = ("evaluation is deterministic", "checkpoint round trip", _ONE_BATCH, _RESUME)
-            return [*checks, *(Check(name, "not checked", why) for name in names)]
+            return [*checks, *self._traced_parameters(), *(Check(name, "not checked", why) for name in names)]
+        report = self._tried("evaluate")
+        error = {"error": report.get("error", "nothing was reported")}
         return [
             *checks,
-            self._evaluation(),
+            *_parameter_checks(report.get("parameters") or [], self._steps),
+            self._evaluation(report.get("evaluation", error)),
             self._round_trip(first, is_repeatable=is_repeatable),
             self._one_batch(),
             self._resume(first, is_repeatable=is_repeatable),
@@ -182,7 +191,7 @@ class _Examination:
             f" others); also {_WORKERS}"
         )
 
-    def _parameters(self) -> list[Check]:
+    def _traced_parameters(self) -> list[Check]:
         """Check in the first trace whether gradients reach all parameters, and whether parameters change."""
         moved, reached, zero, weights = set[str](), set[str](), set[str](), set[str]()
         for trace in _open_traces(self._folder / "first").values():
@@ -206,26 +215,19 @@ class _Examination:
                     elif seen.setdefault(tensor.node, content) != content:
                         moved.add(tensor.node)
         if not weights:
-            why = "no parameter that an optimizer updates was seen"
-            return [Check(name, "not checked", why) for name in ("gradients reach every parameter", "parameters move")]
+            return _parameter_checks([], self._steps)
         return [
-            _listed(
-                "gradients reach every parameter", weights, weights - reached | (zero & weights), "no gradient, or 0"
-            ),
-            _listed("parameters move", weights, weights - moved, f"did not change in {self._steps} steps"),
+            _listed(_GRADIENTS, weights, weights - reached | (zero & weights), "no gradient, or 0"),
+            _listed(_MOVE, weights, weights - moved, f"did not change in {self._steps} steps"),
         ]
 
-    def _evaluation(self) -> Check:
+    def _evaluation(self, report: dict[str, Any]) -> Check:
         name = "evaluation is deterministic"
-        report = self._tried("evaluate")
         if "error" in report:
             return Check(name, "not checked", f"the model could not be evaluated on its inputs: {report['error']}")
         if not report.get("outputs"):
             return Check(name, "not checked", "the model returns no tensors")
-        if report["is_deterministic"]:
-            return Check(name, "ok", f"{report['model']} in eval mode gives the same for the same inputs")
-        why = f"{report['model']} in eval mode gives other outputs for the same inputs: is dropout left on?"
-        return Check(name, "wrong", why)
+        return Check(name, *_evaluation_verdict(report))
 
     def _round_trip(self, first: Measured, *, is_repeatable: bool) -> Check:
         name = "checkpoint round trip"
@@ -248,7 +250,8 @@ class _Examination:
         report = self._tried("one-batch", steps=_STEPS_ON_ONE_BATCH * self._steps)
         if "error" in report:
             return Check(_ONE_BATCH, "not checked", report["error"])
-        return Check(_ONE_BATCH, *_loss_verdict(report["losses"], f"the first {report['source']} in every step"))
+        how = f"the first {report['source']} in every step"
+        return Check(_ONE_BATCH, *_loss_verdict(report["losses"], how, follows=report["follows"]))
 
     def _resume(self, first: Measured, *, is_repeatable: bool) -> Check:
         if not is_repeatable:
@@ -298,8 +301,109 @@ def _open_traces(folder: Path) -> dict[int, TraceRank]:
     return {rank.rank: TraceRank(dump.storage, rank.rank, rank.path) for rank in traces}
 
 
-def _loss_verdict(losses: Sequence[float], how: str) -> tuple[State, str]:
-    """Judge the losses of a training that gets the same batch and the same random numbers in every step."""
+def _parameter_checks(parameters: Sequence[dict[str, Any]], steps: int) -> list[Check]:
+    """Judge what has happened to parameters, as `tensight.agents.torch.trained_parameters` describes it."""
+    owned = [parameter for parameter in parameters if parameter["is_owned"]]
+    if not owned:
+        why = "no parameter that an optimizer updates was seen"
+        return [Check(name, "not checked", why) for name in (_GRADIENTS, _MOVE)]
+    courses = {parameter["name"]: _course(parameter) for parameter in parameters}
+    layers = {(name.rpartition(".")[0], course) for name, course in courses.items()}
+    lists: dict[str, list[str]] = {}
+    for name, course in courses.items():
+        # A bias goes with the matrix of its layer.
+        of_matrix = course.removeprefix(_VECTOR)
+        joins = (name.rpartition(".")[0], of_matrix) in layers
+        lists.setdefault(of_matrix if joins else course, []).append(name)
+    count = len(owned) + len(lists.get("outside", ()))
+    return [
+        _course_check(_GRADIENTS, count, lists, _OF_GRADIENTS, steps),
+        _course_check(_MOVE, count, lists, _OF_MOVES, steps),
+    ]
+
+
+def _course(parameter: dict[str, Any]) -> str:
+    """Return what has happened to a parameter, in a word."""
+    gradient = parameter["gradient"]
+    if not parameter["is_owned"]:
+        # A network none of whose parameters is trained may be used as a fixed function.
+        return "outside" if gradient == "some" and parameter["has_siblings_owned"] else "frozen"
+    if gradient == "none" and not parameter["is_used"]:
+        return "moves unused" if parameter["has_moved"] else "unused"
+    if gradient != "none" and not parameter["is_updated"]:
+        return "cleared"
+    if gradient != "some":
+        return gradient if parameter["is_matrix"] else f"{_VECTOR}{gradient}"
+    if parameter["has_moved"]:
+        return "trained"
+    return "still" if parameter["has_rate"] else "no rate"
+
+
+_VECTOR = "vector "
+_OF_GRADIENTS: dict[str, tuple[State, str]] = {
+    "none": ("wrong", "no gradient"),
+    "zero": ("wrong", "a gradient of 0"),
+    "unused": ("not checked", "not used in {steps} steps; more --steps tell whether they ever are"),
+    "cleared": ("ok", "a gradient that the script clears before the update"),
+    "vector none": ("ok", "no gradient, which is right where the loss does not depend on it, as on a last bias"),
+    "vector zero": ("ok", "a gradient of 0, which is right for a bias that a difference or a normalization cancels"),
+}
+_OF_MOVES: dict[str, tuple[State, str]] = {
+    "none": ("wrong", "did not change in {steps} steps, without a gradient"),
+    "zero": ("wrong", "did not change in {steps} steps, with a gradient of 0"),
+    "outside": ("wrong", "in no optimizer, with a gradient; freeze what shall stay as it is"),
+    "still": ("wrong", "did not change in {steps} steps, with a gradient; is each update smaller than rounding?"),
+    "no rate": ("not checked", "the learning rate is 0 in {steps} steps, as at the start of a warm-up"),
+    "unused": ("not checked", "not used in {steps} steps"),
+    "cleared": ("ok", "did not change, because the script clears the gradient before the update"),
+    "vector none": ("ok", "did not change, without a gradient"),
+    "vector zero": ("ok", "did not change, with a gradient of 0"),
+}
+"""For what has happened to parameters: the state of a check, and words."""
+
+
+def _course_check(
+    name: str, count: int, lists: dict[str, list[str]], courses: dict[str, tuple[State, str]], steps: int
+) -> Check:
+    noted = [(courses[course], lists[course]) for course in courses if course in lists]
+    states = {state for (state, _), _ in noted}
+    state: State = "wrong" if "wrong" in states else "not checked" if "not checked" in states else "ok"
+    parts = [f"{len(names)} of {count}: {words.format(steps=steps)}: {_some(names)}" for (_, words), names in noted]
+    if state == "ok":
+        excepted = sum(len(names) for _, names in noted)
+        parts.insert(0, f"{count - excepted} of {count}" if excepted else f"all {count}")
+    return Check(name, state, "; ".join(parts))
+
+
+def _evaluation_verdict(report: dict[str, Any]) -> tuple[State, str]:
+    """Judge two evaluations with the same inputs and the same random numbers."""
+    model = f"{report['model']} in eval mode"
+    if not report["is_repeatable"]:
+        unknown = "nothing that doctor can see of its state changes"
+        changed = f"it keeps state from call to call: {_some(report['changed'])}" if report["changed"] else unknown
+        return "not checked", f"{model} gives other outputs when it is called again, with the same inputs; {changed}"
+    dropouts = [line for name, line in report["draws"] if "dropout" in name or name in _WITH_DROPOUT]
+    if dropouts:
+        where = _some([line for line in dict.fromkeys(dropouts) if line])
+        return "wrong", f"{model} applies dropout{f' at {where}' if where else ''}, so its outputs are random"
+    same = "gives the same for the same inputs"
+    if report["draws"] or report["drawn"]:
+        drawn = [f"{name} at {line}" if line else name for name, line in report["draws"]] or report["drawn"]
+        return "ok", f"{model} {same} and random numbers; it draws some itself: {_some(drawn)}"
+    return "ok", f"{model} {same}"
+
+
+def _loss_verdict(losses: Sequence[float], how: str, *, follows: bool = False) -> tuple[State, str]:
+    """Judge the losses of a training that gets the same batch and the same random numbers in every step.
+
+    Parameters
+    ----------
+    losses : sequence of float
+    how : str
+        What is the same in every step.
+    follows : bool
+        Whether parameters change that no optimizer updates, so that the loss need not fall.
+    """
     if len(losses) < _LEAST_LOSSES:
         return "not checked", f"only {len(losses)} steps have a loss"
     first, last = losses[0], losses[-1]
@@ -307,17 +411,34 @@ def _loss_verdict(losses: Sequence[float], how: str) -> tuple[State, str]:
     unusable = next((number for number, loss in enumerate(losses, 1) if not math.isfinite(loss)), 0)
     if unusable:
         return "wrong", f"{how}: it is {losses[unusable - 1]} in step {unusable}"
-    later = losses[len(losses) // 2 :]
-    if statistics.median(later) < first:
-        return "ok", course
     if len(set(losses)) == 1:
         return (
             "not checked",
             f"{how}: it stays {first:.6g}; is the learning rate still 0, as at the start of a warm-up?",
         )
+    later = losses[len(losses) // 2 :]
+    if statistics.median(later) < first:
+        reservation = _reservation(first, statistics.median(later))
+        return ("not checked", f"{course}, {reservation}") if reservation else ("ok", course)
     if min(later) < first:
         return "not checked", f"{course}, but it rises and falls: try more --steps"
+    if follows:
+        return "not checked", f"{course}, but parameters change that no optimizer updates, such as those of a teacher"
     return "wrong", f"{course}: is the learning rate too large, or a sign wrong?"
+
+
+def _reservation(first: float, later: float) -> str:
+    """Return why a loss that falls may be wrong all the same; empty if nothing speaks for that."""
+    if later < 0:
+        return (
+            "which is below 0: right for a log-likelihood, or a similarity that shall grow; for an error, the sign is"
+            " wrong"
+        )
+    if first - later < _LEAST_FALL * first:
+        return f"which is {(first - later) / first:.2g} of it: is the learning rate too small? Try more --steps"
+    if later > _LARGE_LOSS:
+        return "which is still large: are inputs and targets normalized, and is the loss a mean?"
+    return ""
 
 
 def _weight_of(node: str, weights: set[str]) -> str:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn.modules import module as module_hooks
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.overrides import TorchFunctionMode
 
+from tensight.agents.call_stack import user_stack
+from tensight.agents.replacing import Replacements
+from tensight.agents.torch.kept_states import Generators, copied, is_equal
+from tensight.agents.torch.resuming import state_of_modules
 from tensight.agents.torch.trial import owners_of, versions_kept
 
 if TYPE_CHECKING:
@@ -47,7 +54,16 @@ def follow(mode: str, steps: int, report: Report) -> None:
 
         OneBatch(report)
     else:
-        _Evaluation(max(steps - 1, 1), report)
+        from tensight.agents.torch.trained_parameters import TrainedParameters
+
+        findings: dict[str, Any] = {}
+
+        def report_part(part: str, value: Any) -> None:
+            findings[part] = value
+            report(findings)
+
+        _Evaluation(max(steps - 1, 1), partial(report_part, "evaluation"))
+        TrainedParameters(partial(report_part, "parameters"))
 
 
 class _AtStep:
@@ -95,36 +111,79 @@ class _Evaluation(_AtStep):
 
     def __init__(self, step: int, report: Report) -> None:
         super().__init__(step, report)
-        self._depth = 0
-        self._call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
-        module_hooks.register_module_forward_pre_hook(self._enter)
-        module_hooks.register_module_forward_hook(self._leave, with_kwargs=True, always_call=True)
+        self._is_called = False
+        self._call: tuple[Any, Any] | None = None
+        Replacements().put(torch.nn.Module, "__call__", self._called)
 
-    def _enter(self, *_: Any) -> None:
-        self._depth += 1
-
-    def _leave(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any], _: Any) -> None:
-        self._depth -= 1
-        if self._depth == 0 and torch.is_grad_enabled() and any(True for _ in module.parameters()):
-            self._call = module, arguments, named
+    def _called(self, original: Any, module: Any, *arguments: Any, **named: Any) -> Any:
+        if self._is_called or not torch.is_grad_enabled() or not any(True for _ in module.parameters()):
+            return original(module, *arguments, **named)
+        # The call may change what it is given, such as a cache.
+        with contextlib.suppress(Exception):
+            self._call = module, copied((arguments, named))
+        self._is_called = True
+        try:
+            return original(module, *arguments, **named)
+        finally:
+            self._is_called = False
 
     def _found(self) -> dict[str, Any]:
         if self._call is None:
-            return {"error": "no call of a module with parameters was seen"}
-        module, arguments, named = self._call
+            return {"error": "no call of a module with parameters was seen whose inputs can be copied"}
+        module, given = self._call
         modes = [(submodule, submodule.training) for submodule in module.modules()]
         module.eval()
         try:
-            with torch.no_grad():
-                outputs = [list(_tensors_in(module(*arguments, **named))) for _ in range(2)]
+            return self._evaluated(module, given)
         finally:
             for submodule, training in modes:
                 submodule.training = training
-        first, second = outputs
-        different = len(first) != len(second) or any(
-            not torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) for a, b in zip(first, second, strict=True)
-        )
-        return {"outputs": len(first), "is_deterministic": not different, "model": type(module).__name__}
+
+    def _evaluated(self, module: Any, given: Any) -> dict[str, Any]:
+        """Evaluate a model, with the same random numbers each time."""
+        generators, draws = Generators(), _Draws()
+
+        def evaluate() -> list[Any]:
+            generators.put_back()
+            arguments, named = copied(given)
+            with torch.no_grad():
+                # Later calls may change what was returned in place.
+                return [tensor.clone() for tensor in _tensors_in(module(*arguments, **named))]
+
+        with draws:
+            first = evaluate()
+        drawn = generators.drawn()
+        before = dict(state_of_modules(module))
+        again = evaluate()
+        after = dict(state_of_modules(module))
+        changed = [name for name, value in after.items() if name not in before or not is_equal(before[name], value)]
+        return {
+            "model": type(module).__name__,
+            "outputs": len(first),
+            "is_repeatable": is_equal(first, again),
+            "draws": draws.functions,
+            "drawn": drawn,
+            "changed": changed,
+        }
+
+
+class _Draws(TorchFunctionMode):
+    """Notes the functions of PyTorch that draw random numbers, with the lines that call them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.functions: list[tuple[str, str]] = []
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        name = getattr(function, "__name__", "")
+        generators = None if name == "__get__" else Generators()
+        result = function(*arguments, **(named or {}))
+        if generators is not None and generators.drawn():
+            frame = next(iter(user_stack()), None)
+            line = "" if frame is None else f"{os.path.basename(frame.file)}:{frame.line}"
+            if (name, line) not in self.functions:
+                self.functions.append((name, line))
+        return result
 
 
 def _tensors_in(value: Any, depth: int = 0) -> Any:

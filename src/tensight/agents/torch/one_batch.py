@@ -7,9 +7,6 @@ are reset with each batch, so that dropout and noise are the same in every step.
 
 from __future__ import annotations
 
-import copy
-import random
-import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +14,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
 from tensight.agents.replacing import Replacements
+from tensight.agents.torch.kept_states import Generators, copied
+from tensight.agents.torch.trial import outermost_modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,8 +36,8 @@ class OneBatch:
     Parameters
     ----------
     report : callable (dict)
-        Called with ``losses``, one for each step of the first optimizer, and their ``source``; or with an ``error``,
-        the reason why they are meaningless.
+        Called with ``losses``, one for each step of the first optimizer, their ``source``, and whether a network
+        ``follows`` the one that is trained; or with an ``error``, the reason why they are meaningless.
     """
 
     def __init__(self, report: Callable[[dict[str, Any]], None]) -> None:
@@ -50,6 +49,7 @@ class OneBatch:
         self._batches = _Batches()
         self._calls = _Calls()
         self._scaled: tuple[Any, Any] = (None, None)
+        self._others: list[tuple[Any, Any]] = []
         self._replaced = Replacements()
         self._replaced.put(DataLoader, "__iter__", self._batches.replay)
         self._replaced.put(torch.autograd, "backward", self._backward)
@@ -83,29 +83,26 @@ class OneBatch:
             self._losses.append(sum(self._of_step) / len(self._of_step))
         self._of_step.clear()
         self._calls.end_step(replays=not self._batches.has_any)
-        error = self._error or self._batches.error or self._calls.error or ("" if self._losses else _NO_SCALAR)
-        source = "batch of the DataLoader" if self._batches.has_any else "inputs of the model"
-        self._report({"error": error} if error else {"losses": self._losses, "source": source})
+        replayed = self._batches if self._batches.has_any else self._calls
+        error = self._error or replayed.error or ("" if self._losses else _NO_SCALAR)
+        source = "batch of the DataLoader" if replayed is self._batches else "inputs of the model"
+        if len(self._losses) == 1:
+            self._others = [(parameter, parameter.detach().clone()) for parameter in self._untrained()]
+        findings = {"losses": self._losses, "source": source, "follows": self._has_followers}
+        self._report({"error": error} if error else findings)
 
+    def _untrained(self) -> Iterator[Any]:
+        """Yield the parameters that no optimizer updates."""
+        owned = {
+            id(held) for optimizer in self._optimizers for group in optimizer.param_groups for held in group["params"]
+        }
+        for module in outermost_modules():
+            yield from (parameter for parameter in module.parameters() if id(parameter) not in owned)
 
-class _Generators:
-    """The states of the random generators, which can be restored."""
-
-    def __init__(self) -> None:
-        self._torch = torch.get_rng_state()
-        self._devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
-        self._python = random.getstate()
-        numpy = sys.modules.get("numpy")
-        self._numpy = None if numpy is None else numpy.random.get_state()
-
-    def put_back(self) -> None:
-        """Restore the states, so that the same numbers are drawn again."""
-        torch.set_rng_state(self._torch)
-        if self._devices is not None:
-            torch.cuda.set_rng_state_all(self._devices)
-        random.setstate(self._python)
-        if self._numpy is not None:
-            sys.modules["numpy"].random.set_state(self._numpy)
+    @property
+    def _has_followers(self) -> bool:
+        """Whether parameters change that no optimizer updates, such as those of a teacher that follows its pupil."""
+        return any(not torch.equal(parameter, first) for parameter, first in self._others)
 
 
 class _Batches:
@@ -115,7 +112,7 @@ class _Batches:
         self.error = ""
         self.has_any = False
         self._first: dict[tuple[int, Any], tuple[Any, Any]] = {}
-        self._generators: _Generators | None = None
+        self._generators: Generators | None = None
 
     def replay(self, original: Any, loader: Any) -> Iterator[Any]:
         """Yield a copy of the first batch for each batch of the loader."""
@@ -124,12 +121,12 @@ class _Batches:
         for batch in original(loader):
             self.has_any = True
             try:
-                given = copy.deepcopy(self._first.setdefault(key, (copy.deepcopy(batch), loader.dataset))[0])
+                given = copied(self._first.setdefault(key, (copied(batch), loader.dataset))[0])
             except Exception as error:
                 self.error = f"its batches cannot be copied: {error!r}"
                 given = batch
             if self._generators is None:
-                self._generators = _Generators()
+                self._generators = Generators()
             self._generators.put_back()
             yield given
 
@@ -144,7 +141,7 @@ class _Calls:
         self._outputs: list[Any] = []
         self._replays = True
         self._depth = 0
-        self._generators: _Generators | None = None
+        self._generators: Generators | None = None
 
     def call(self, original: Any, module: Any, *arguments: Any, **named: Any) -> Any:
         """Call a model with its arguments of the first step, unless another module calls it."""
@@ -165,18 +162,25 @@ class _Calls:
     def _given(self, module: Any, arguments: Any, named: Any) -> Any:
         count = self._counts[id(module)] = self._counts.get(id(module), 0) + 1
         if self._generators is None:
-            self._generators = _Generators()
+            self._generators = Generators()
         self._generators.put_back()
         first = self._first.get((id(module), count))
         if first is not None:
-            return copy.deepcopy(first[0])
+            arguments, named = copied(first[0])
+            return arguments, named
+        if any(tensor.requires_grad for tensor in _tensors_in((arguments, named))):
+            return self._give_up("gradients flow through the inputs of the model", arguments, named)
         try:
             # A reference to the model keeps its identity from being reused.
-            self._first[id(module), count] = copy.deepcopy((arguments, named)), module
+            self._first[id(module), count] = copied((arguments, named)), module
         except Exception:
-            self.error = "what the model is called with cannot be copied"
-            self._replays = False
+            return self._give_up("what the model is called with cannot be copied", arguments, named)
         return arguments, named
+
+    def _give_up(self, error: str, *given: Any) -> Any:
+        """Call models with what they are given, from now on, because that cannot be repeated."""
+        self.error, self._replays = error, False
+        return given
 
     def why_not(self, root: torch.Tensor) -> str:
         """Return why a loss may depend on more than the model's arguments; empty if it does not."""

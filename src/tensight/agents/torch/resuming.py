@@ -7,11 +7,8 @@ initial value, as it would in a new process.
 
 from __future__ import annotations
 
-import copy
 import gc
 import io
-import random
-import sys
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +16,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from tensight.agents.torch.kept_states import Generators, copied, is_equal
 from tensight.agents.torch.trial import owners_of, versions_kept
 
 if TYPE_CHECKING:
@@ -49,7 +47,7 @@ class Resuming:
         self._steps = 0
         self._parts: dict[int, _Part] = {}
         self._optimizers: list[Any] = []
-        self._generators: dict[str, str] = {}
+        self._generators: Generators | None = None
         self._found: dict[str, Any] | None = None
         self._modules: dict[int, _Module] = {}
         register_module_forward_pre_hook(self._called)
@@ -66,7 +64,7 @@ class Resuming:
         if any(optimizer is other for other in self._optimizers):
             return
         self._optimizers.append(optimizer)
-        self._generators = self._generators or _generators()
+        self._generators = self._generators or Generators()
         models = (_Model(owner, self._modules) for owner in owners_of([optimizer]))
         for part in (*models, _Optimizer(optimizer), *_others(optimizer)):
             self._parts.setdefault(id(part.subject), part)
@@ -81,7 +79,7 @@ class Resuming:
             except Exception as error:
                 self._found = {"error": f"{type(error).__name__}: {error}"}
         if self._found is not None:
-            drawn = [name for name, state in _generators().items() if self._generators.get(name) != state]
+            drawn = [] if self._generators is None else self._generators.drawn()
             self._report({**self._found, "generators": drawn})
 
     def _resume(self) -> dict[str, Any]:
@@ -98,7 +96,7 @@ class Resuming:
             for part, state in zip(parts, states, strict=True):
                 part.subject.load_state_dict(state)
         after = {name: value for part in parts for name, value in part.named_state()}
-        lacking = [name for name, value in before.items() if name not in after or not _is_equal(value, after[name])]
+        lacking = [name for name, value in before.items() if name not in after or not is_equal(value, after[name])]
         counts = {kind: sum(isinstance(part, type_) for part in parts) for kind, type_ in _COUNTED.items()}
         return {"lacking": lacking[:_MOST_NAMES], **counts}
 
@@ -123,14 +121,12 @@ class _Part:
             yield f"{type(self.subject).__name__}.{name}", value
 
     def _plain_attributes(self, subject: Any) -> Iterator[tuple[str, Any]]:
-        for name, value in vars(subject).items():
-            if name not in self.left_out and _is_plain(value):
-                yield name, copy.deepcopy(value)
+        return _plain_attributes(subject, self.left_out)
 
     @staticmethod
     def _put_back(subject: Any, attributes: dict[str, Any]) -> None:
         for name, value in attributes.items():
-            vars(subject)[name] = copy.deepcopy(value)
+            vars(subject)[name] = copied(value)
 
 
 class _Model(_Part):
@@ -159,11 +155,7 @@ class _Model(_Part):
                 parameter.copy_(first)
 
     def named_state(self) -> Iterator[tuple[str, Any]]:
-        for path, module in self.subject.named_modules():
-            for name, value in self._plain_attributes(module):
-                yield f"{path or type(self.subject).__name__}.{name}", value
-        for name, tensor in (*self.subject.named_parameters(), *self.subject.named_buffers()):
-            yield name, tensor.detach().clone()
+        return state_of_modules(self.subject)
 
 
 class _Module(_Part):
@@ -190,26 +182,25 @@ class _Optimizer(_Part):
     def __init__(self, subject: Any) -> None:
         super().__init__(subject)
         self._groups = [
-            {name: copy.deepcopy(value) for name, value in group.items() if name != "params"}
-            for group in subject.param_groups
+            {name: copied(value) for name, value in group.items() if name != "params"} for group in subject.param_groups
         ]
 
     def reset(self) -> None:
         super().reset()
         self.subject.state = defaultdict(dict)
         for group, first in zip(self.subject.param_groups, self._groups, strict=False):
-            group.update(copy.deepcopy(first))
+            group.update(copied(first))
 
     def named_state(self) -> Iterator[tuple[str, Any]]:
         yield from super().named_state()
         for number, group in enumerate(self.subject.param_groups):
             for name, value in group.items():
                 if name != "params" and _is_plain(value):
-                    yield f"{type(self.subject).__name__}.param_groups[{number}].{name}", copy.deepcopy(value)
+                    yield f"{type(self.subject).__name__}.param_groups[{number}].{name}", copied(value)
             for index, parameter in enumerate(group["params"]):
                 for name, value in self.subject.state.get(parameter, {}).items():
                     if _is_plain(value):
-                        yield f"{name} of parameter {index} of group {number}", copy.deepcopy(value)
+                        yield f"{name} of parameter {index} of group {number}", copied(value)
 
 
 class _Scheduler(_Part):
@@ -236,6 +227,21 @@ def _others(optimizer: Any) -> Iterator[_Part]:
             yield _Scaler(instance)
 
 
+def state_of_modules(model: torch.nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield copies of the plain attributes, parameters and buffers of a model, with their names."""
+    for path, module in model.named_modules():
+        for name, value in _plain_attributes(module, _OF_MODULES):
+            yield f"{path or type(model).__name__}.{name}", value
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        yield name, tensor.detach().clone()
+
+
+def _plain_attributes(subject: Any, left_out: frozenset[str]) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(subject).items():
+        if name not in left_out and _is_plain(value):
+            yield name, copied(value)
+
+
 def _is_plain(value: Any, depth: int = 0) -> bool:
     if isinstance(value, _PLAIN):
         return not isinstance(value, torch.nn.Parameter)
@@ -243,28 +249,3 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
         return False
     inner = [*value.keys(), *value.values()] if isinstance(value, dict) else value
     return all(_is_plain(element, depth + 1) for element in inner)
-
-
-def _is_equal(first: Any, second: Any) -> bool:
-    if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
-        if first.shape != second.shape or first.dtype != second.dtype:
-            return False
-        return bool(torch.equal(torch.nan_to_num(first), torch.nan_to_num(second)))
-    if isinstance(first, dict) and isinstance(second, dict):
-        return first.keys() == second.keys() and all(_is_equal(value, second[name]) for name, value in first.items())
-    if isinstance(first, (list, tuple, deque)) and isinstance(second, (list, tuple, deque)):
-        return len(first) == len(second) and all(map(_is_equal, first, second))
-    return type(first) is type(second) and bool(first == second or first != first)
-
-
-def _generators() -> dict[str, str]:
-    """Return the state of each random generator, as a string to compare."""
-    states = {"torch": repr(torch.get_rng_state().tolist()), "random": repr(random.getstate())}
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        states["numpy.random"] = repr(
-            [part.tolist() if hasattr(part, "tolist") else part for part in numpy.random.get_state()]
-        )
-    if torch.cuda.is_initialized():
-        states["torch.cuda"] = repr([state.tolist() for state in torch.cuda.get_rng_state_all()])
-    return states

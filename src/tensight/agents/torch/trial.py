@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from tensight.agents.replacing import Replacements
 from tensight.agents.trial import Training
 
 if TYPE_CHECKING:
@@ -20,7 +21,24 @@ if TYPE_CHECKING:
 
 def follow(trial: Trial) -> None:
     """Report every step to a trial from now on."""
+    Replacements().put(torch.multiprocessing, "spawn", _spawn)
     TorchTraining(trial)
+
+
+def _spawn(original: Any, function: Any, args: Any = (), nprocs: int = 1, *more: Any, **named: Any) -> Any:  # noqa: ARG001
+    """Call a function in this process, as `torch.multiprocessing.spawn` does in another one.
+
+    Raises
+    ------
+    SystemExit
+        It is to run in several processes, none of which a trial follows.
+    """
+    if nprocs != 1:
+        raise SystemExit(
+            f"the script trains in {nprocs} processes (torch.multiprocessing.spawn): selftest and doctor examine one."
+            " Try them with one (nprocs=1)"
+        )
+    function(0, *args)
 
 
 class TorchTraining(Training):
@@ -98,15 +116,19 @@ def versions_kept(modules: Sequence[Any]) -> contextlib.AbstractContextManager[N
 
 def _names_of_parameters() -> dict[int, tuple[str, Any]]:
     """Return name and outermost module of each parameter, by the identity of the parameter."""
+    names: dict[int, tuple[str, Any]] = {}
+    for module in outermost_modules():
+        for name, parameter in module.named_parameters():
+            names.setdefault(id(parameter), (name, module))
+    return names
+
+
+def outermost_modules() -> list[torch.nn.Module]:
+    """Return the modules that are in no other module."""
     # By the type, because `isinstance` would evaluate `__class__`, which may run code of lazy objects.
     modules = [instance for instance in gc.get_objects() if issubclass(type(instance), torch.nn.Module)]
     inside = {id(child) for module in modules for child in module.modules() if child is not module}
-    names: dict[int, tuple[str, Any]] = {}
-    for module in modules:
-        if id(module) not in inside:
-            for name, parameter in module.named_parameters():
-                names.setdefault(id(parameter), (name, module))
-    return names
+    return [module for module in modules if id(module) not in inside]
 
 
 def _digest(tensor: Any) -> str:
