@@ -82,6 +82,7 @@ def test_a_training_has_the_set_up_of_itself(reference: dict[str, Any]) -> None:
         ({"dropout": 0.2}, "random layers", "p of 1 layer (2): 0.1 in A, 0.2 in B"),
         ({"evaluate": True}, "random layers", "training of 1 layer (2): True in A, False in B"),
         ({"evaluate": True}, "mode of the model", "modules_in_evaluation: 0 in A, 1 in B"),
+        ({"evaluate": True}, "mode of the model", "in evaluation mode: none in A, 1 (2 Dropout) in B"),
         ({"lr": 0.2}, "optimizer", "lr: 0.1 in A, 0.2 in B"),
         ({"norm_decay": 0.01}, "optimizer", "weight_decay of 2 parameters (1.weight, 1.bias): 0 in A, 0.01 in B"),
         ({"order": (1, 0, 2)}, "first batches", "the first 3 batches are the same in another order"),
@@ -135,6 +136,44 @@ def test_generators_matter_less_where_nothing_draws_from_them() -> None:
     del b["batches"]
     assert compare_setups(a, b).verdict is Verdict.DIFFERENT
     assert "first batches (B)" in compare_setups(a, b).not_recorded
+
+
+@pytest.mark.parametrize(
+    ("dropout", "generator", "verdict"),
+    [
+        (0.0, "torch", Verdict.SAME),
+        (0.1, "torch", Verdict.DIFFERENT),
+        (0.1, "python", Verdict.SAME),
+        (0.1, "numpy", Verdict.SAME),
+    ],
+)
+def test_two_runs_of_a_script_differ_only_in_generators_from_which_a_layer_draws(
+    dropout: float, generator: str, verdict: Verdict
+) -> None:
+    a, b = setup(dropout=dropout), setup(dropout=dropout)
+    b["random"][generator] = "changed"
+    comparison = compare_setups(a, b)
+    assert (comparison.verdict, [one.part for one in comparison.differences]) == (verdict, ["generators"])
+
+
+def test_layers_left_in_evaluation_are_named_and_the_mode_is_not_called_the_same() -> None:
+    descriptions = []
+    for is_evaluating in (False, True):
+        torch.manual_seed(0)
+        backbone = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.3), nn.LSTM(4, 4, 2, dropout=0.1))
+        model = nn.Sequential(backbone.train(not is_evaluating), nn.Linear(4, 2))
+        descriptions.append(json.loads(json.dumps(describe(describe_torch(model)))))
+    comparison = compare_setups(*descriptions)
+    assert "mode of the model" not in comparison.equal
+    texts = [str(one) for one in comparison.differences if one.part == "mode of the model"]
+    assert texts == [
+        "modules with dropout or batch norm in evaluation mode: none in A, "
+        "3 (0.1 BatchNorm1d, 0.2 Dropout, 0.3 LSTM) in B",
+        "modules_in_evaluation: 0 in A, 5 in B",
+    ]
+    # Traces of earlier versions do not describe batch norms.
+    del descriptions[1]["models"][0]["batch_norms"]
+    assert "2 (0.2 Dropout, 0.3 LSTM) in B" in " ".join(map(str, compare_setups(*descriptions).differences))
 
 
 def test_weights_whose_values_were_not_recorded_are_not_called_the_same(reference: dict[str, Any]) -> None:

@@ -92,6 +92,28 @@ def test_a_metric_without_a_goal_is_minimized_and_that_is_said() -> None:
     assert notices_about(parse_configuration(OURS, "config.yaml")) == []
 
 
+@pytest.mark.parametrize(
+    ("command", "script", "unused"),
+    [
+        ("python train.py --lr {learning_rate} --momentum {momentum}", None, []),
+        ("python train.py --lr {learning_rate}", None, ["momentum"]),
+        ("python train.py --lr {learning_rate}", "from mindinsight import HyperConfig", []),
+        ("python train.py", None, []),
+        ("python train.py", "from tensight.search import HyperConfig", []),
+        ("python train.py", "import argparse", ["learning_rate", "momentum"]),
+    ],
+)
+def test_a_parameter_that_no_trial_passes_on_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, script: str | None, unused: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if script is not None:
+        (tmp_path / "train.py").write_text(script)
+    # The optimizer decides whether there is a momentum.
+    notices = notices_about(_changed(command=command))
+    assert [notice.partition(":")[0] for notice in notices] == [f"parameters.{name}" for name in unused]
+
+
 def test_what_goes_beyond_the_original_is_read() -> None:
     configuration = parse_configuration(OURS, "config.yaml")
 

@@ -142,6 +142,7 @@ def compare_setups(a: Mapping[str, object], b: Mapping[str, object]) -> SetupCom
     if any(isinstance(number, int) and number > _FORMAT for number in formats):
         return _not_comparable("a newer version of Tensight has written one of the descriptions; update this one")
     a, renamed = with_names_of(a, b)
+    a, b = _with_modes(a), _with_modes(b)
     differences: list[SetupDifference] = []
     equal: list[str] = []
     not_recorded: list[str] = []
@@ -200,17 +201,66 @@ def _weighed(
     a: Mapping[str, object], b: Mapping[str, object], differences: list[SetupDifference], equal: Sequence[str]
 ) -> list[SetupDifference]:
     """Return the differences, with those of random generators as `REST` if nothing known still draws from them."""
-    drawn_already = {"initial weights", "first batches"} <= set(equal)
-    draws = any(_list(_mapping(model).get("random_layers")) for entry in (a, b) for model in _list(entry.get("models")))
-    if not drawn_already or draws:
+    if not {"initial weights", "first batches"} <= set(equal):
         return differences
-    why = "weights and first batches agree, no random layer is known"
+    layers = [
+        layer
+        for entry in (a, b)
+        for model in _list(entry.get("models"))
+        for layer in _list(_mapping(model).get("random_layers"))
+    ]
+    draws = any(_draws(layer) for layer in layers)
+    why = "weights and first batches agree, no random layer " + ("draws from it" if draws else "is known")
     return [
         replace(difference, importance=Importance.REST, what=f"{difference.what} ({why})")
-        if difference.part == "generators"
+        # Layers draw from the generators of their framework.
+        if difference.part == "generators" and (not draws or difference.what in _NOT_OF_LAYERS)
         else difference
         for difference in differences
     ]
+
+
+_NOT_OF_LAYERS = ("python", "numpy")
+_RATES = ("p", "drop_prob", "drop", "drop_rate", "dropout", "attention_dropout")
+
+
+def _draws(layer: object) -> bool:
+    """Whether a random layer may draw numbers: not if its rate is 0."""
+    rates = [rate for key, rate in _mapping(layer).items() if key in _RATES or "dropout" in key]
+    return not rates or any(rate != 0 for rate in rates)
+
+
+def _with_modes(description: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a description in which each model has its mode in one place."""
+    models: list[object] = []
+    for content in _list(description.get("models")):
+        model = _mapping(content)
+        mode = {key: model[key] for key in ("training", "modules_in_evaluation") if model.get(key) is not None}
+        layers = [_mapping(layer) for key in ("batch_norms", "random_layers") for layer in _list(model.get(key))]
+        evaluating = [f"{layer.get('name')} {layer.get('class')}" for layer in layers if layer.get("training") is False]
+        if mode:
+            model = {**model, "mode": {**mode, _LAYERS_IN_EVALUATION: sorted(evaluating)}}
+        models.append(model)
+    return {**description, "models": models} if models else description
+
+
+_LAYERS_IN_EVALUATION = "modules with dropout or batch norm in evaluation mode"
+
+
+def _modes(a: object, b: object) -> Iterator[SetupDifference]:
+    """Yield the differences of modes; of layers that compute otherwise in training, by name."""
+    left, right = _mapping(a), _mapping(b)
+    for name in sorted({*left, *right}):
+        values = left.get(name, _ABSENT), right.get(name, _ABSENT)
+        if values[0] != values[1]:
+            is_list = name.endswith(_LAYERS_IN_EVALUATION)
+            texts = (_layers(value) if is_list else _given(value) for value in values)
+            yield SetupDifference(Importance.RESULTS, "mode of the model", name[:LONGEST_VALUE], *texts)
+
+
+def _layers(names: object) -> str:
+    texts = [str(name) for name in _list(names)]
+    return f"{len(texts):,} ({_names(texts)})" if texts else "none"
 
 
 # --- reading untrusted descriptions ---
@@ -590,13 +640,7 @@ _PARTS: tuple[_Part, ...] = (
         True,
         _entries("configuration of the model", _always(Importance.RESULTS)),
     ),
-    _Part("mode of the model", "training", True, _entries("mode of the model", _always(Importance.RESULTS))),
-    _Part(
-        "layers in evaluation",
-        "modules_in_evaluation",
-        True,
-        _entries("mode of the model", _always(Importance.RESULTS)),
-    ),
+    _Part("mode of the model", "mode", True, _modes),
     _Part("random layers", "random_layers", True, _attributes("random layers")),
     _Part("optimizer", "optimizers", False, _optimizers),
     _Part("schedule", "schedulers", False, _schedulers),

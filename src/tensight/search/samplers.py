@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
+from tensight.search.commands import unused_parameters
+
 if TYPE_CHECKING:
     import optuna
 
@@ -28,6 +30,11 @@ def notices_about(configuration: Configuration) -> list[str]:
         f"{target.name}: no goal is given, so small values count as good; write `goal: maximize` if large ones are"
         for target in configuration.all_targets
         if target.goal is None and target.name != "loss"
+    ]
+    notices += [
+        f"parameters.{name}: the command does not use it; unless the training reads it with HyperConfig, all its "
+        f"values do the same. Write {{{name}}} into the command"
+        for name in unused_parameters(configuration)
     ]
     return notices
 

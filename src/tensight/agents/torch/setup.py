@@ -246,7 +246,7 @@ def _plain_attributes(attributes: Mapping[str, object]) -> dict[str, object]:
 
 
 def _model(model: nn.Module) -> dict[str, object]:
-    modules, random_layers, modes = {}, [], {True: 0, False: 0}
+    modules, random_layers, batch_norms, modes = {}, [], [], {True: 0, False: 0}
     amount = 0
     for name, module in model.named_modules():
         amount += 1
@@ -258,6 +258,8 @@ def _model(model: nn.Module) -> dict[str, object]:
         layer = _random_layer(name, module, attributes)
         if layer is not None:
             random_layers.append(layer)
+        if "batchnorm" in type(module).__name__.lower() or attributes.get("track_running_stats") is True:
+            batch_norms.append({"name": name, "class": type(module).__name__, "training": bool(module.training)})
     config = vars(model).get("config")
     return {
         "class": type(model).__name__,
@@ -267,6 +269,7 @@ def _model(model: nn.Module) -> dict[str, object]:
         "modules": modules,
         "modules_left_out": max(amount - MOST_MODULES, 0),
         "random_layers": random_layers,
+        "batch_norms": batch_norms,
         "config": _plain_attributes(vars(config)) if hasattr(config, "__dict__") else {},
         **_state(model),
     }
