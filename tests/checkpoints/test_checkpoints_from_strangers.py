@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tensight.checkpoints import open_checkpoint
-from tensight.compare.checkpoints import check_checkpoint
+from tensight.compare.checkpoint_health import check_checkpoint
 from tensight.errors import CheckpointError, TensightError
 
 Run = Callable[..., Any]

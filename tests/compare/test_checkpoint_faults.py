@@ -231,3 +231,118 @@ def test_check_names_what_one_checkpoint_tells_by_itself(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "checkpoint").mkdir()
     assert "is not a dump" in tensight("check", "./checkpoint").err
+
+
+def go_on_with_a_new_optimizer(state: State) -> State:
+    """Return what follows if the optimizer is made anew on resuming: its counter and its moments begin again."""
+    training = Training()
+    training.model.load_state_dict(state["model"])
+    training.step = state["step"]
+    training.train(1)
+    return training.state()
+
+
+@pytest.mark.parametrize("saves_its_step", [True, False])
+def test_an_optimizer_that_was_made_anew_went_back_and_nothing_else_is_blamed(
+    tensight: Run, states: tuple[State, State, State], tmp_path: Path, saves_its_step: bool
+) -> None:
+    saved, resumed = copy.deepcopy(states[1]), go_on_with_a_new_optimizer(states[1])
+    if not saves_its_step:
+        del saved["step"], resumed["step"]
+    torch.save(saved, tmp_path / "a.pt")
+    torch.save(resumed, tmp_path / "b.pt")
+    _, result = compared(tensight, tmp_path / "a.pt", tmp_path / "b.pt")
+    (finding,) = (finding for finding in result["findings"] if not finding["note"])
+    assert "went back from 5 to 1: its state was not taken over" in finding["text"]
+    assert ("or B is the earlier one" in finding["text"]) is not saves_its_step
+    assert "model.first.weight" in finding["text"]
+
+
+def test_small_numbers_are_not_taken_for_other_small_numbers(tensight: Run, tmp_path: Path) -> None:
+    """Beside a large tensor, all small ones are near to each other."""
+    generator = torch.Generator().manual_seed(0)
+    large, small, other = (torch.randn(64, 8, generator=generator) * size for size in (1.0, 0.01, 0.01))
+    torch.save({"state": {0: {"exp_avg": large, "exp_avg_sq": small}}}, tmp_path / "a.pt")
+    for changed, kinds in ((other, set()), (small * 1.01, {"swapped"})):
+        torch.save({"state": {0: {"exp_avg": changed, "exp_avg_sq": small * 2}}}, tmp_path / "b.pt")
+        _, result = compared(tensight, tmp_path / "a.pt", tmp_path / "b.pt")
+        assert {finding["kind"] for finding in result["findings"]} == kinds
+
+
+def test_of_tensors_that_are_equal_in_both_it_is_not_said_that_they_never_moved(
+    tensight: Run, states: tuple[State, State, State], tmp_path: Path
+) -> None:
+    model, other = copy.deepcopy(states[1]["model"]), copy.deepcopy(states[2]["model"])
+    for name in ("first.weight", "first.bias"):
+        other[name] = model[name]
+    for equal, amounts in (
+        (["first.weight", "first.bias"], "3 others differ"),
+        (["first.weight", "first.bias", "second.weight", "second.bias"], "1 other"),
+    ):
+        for name in equal:
+            other[name] = model[name]
+        torch.save({name: model[name] for name in model if name != "head.weight"}, tmp_path / "a.pt")
+        torch.save({name: other[name] for name in model if name != "head.weight"}, tmp_path / "b.pt")
+        _, result = compared(tensight, tmp_path / "a.pt", tmp_path / "b.pt")
+        (finding,) = result["findings"]
+        assert (finding["kind"], finding["note"], set(finding["names"])) == ("equal", True, set(equal))
+        assert "equal in A and B" in finding["text"]
+        assert amounts in finding["text"]
+
+
+@pytest.mark.parametrize("most", [False, True])
+def test_parameters_that_stand_still_while_steps_are_made_are_named_also_if_most_do(
+    tensight: Run, states: tuple[State, State, State], tmp_path: Path, most: bool
+) -> None:
+    _, saved, later = copy.deepcopy(states)
+    still = ["first.weight", "first.bias", "second.weight"] if most else ["first.weight"]
+    for name in still:
+        later["model"][name] = saved["model"][name]
+    torch.save(saved, tmp_path / "a.pt")
+    torch.save(later, tmp_path / "b.pt")
+    _, result = compared(tensight, tmp_path / "a.pt", tmp_path / "b.pt")
+    (finding,) = (finding for finding in result["findings"] if finding["kind"] == "not updated")
+    assert ({name.removeprefix("model.") for name in finding["names"]}, finding["note"]) == (set(still), most)
+    assert "did not move from step 5 to 6" in finding["text"]
+
+
+def check(tensight: Run, state: State, path: Path) -> tuple[int, set[str], set[str]]:
+    torch.save(state, path)
+    outcome = tensight("check", "checkpoint", path, "--json")
+    findings = json.loads(outcome.out)["findings"]
+    return (
+        outcome.code,
+        {finding["kind"] for finding in findings if not finding["note"]},
+        {finding["kind"] for finding in findings if finding["note"]},
+    )
+
+
+def test_an_optimizer_without_any_state_has_lost_it_if_it_made_steps_and_keeps_one(
+    tensight: Run, states: tuple[State, State, State], tmp_path: Path
+) -> None:
+    state = copy.deepcopy(states[1])
+    lose_moments(state, state)
+    assert check(tensight, state, tmp_path / "a.pt") == (1, {"optimizer state lost"}, set())
+    del state["step"]
+    assert check(tensight, state, tmp_path / "a.pt") == (0, set(), {"optimizer state missing"})
+    state["step"] = 0
+    assert check(tensight, state, tmp_path / "a.pt") == (0, set(), {"optimizer state missing"})
+    model = Tied()
+    for settings, code in (({}, 0), ({"momentum": 0.9}, 1)):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, **settings)
+        assert check(tensight, {"optimizer": optimizer.state_dict(), "step": 5}, tmp_path / "a.pt")[0] == code
+
+
+def test_a_matrix_of_one_number_is_a_fault_once_steps_were_made_and_zeros_are_not(
+    tensight: Run, states: tuple[State, State, State], tmp_path: Path
+) -> None:
+    state = copy.deepcopy(states[1])
+    state["model"]["first.weight"].fill_(0.5)
+    assert check(tensight, state, tmp_path / "a.pt") == (1, {"constant"}, set())
+    plain = {"first.weight": state["model"]["first.weight"], "scale": torch.full((24, 1, 1), 1e-6)}
+    assert check(tensight, plain, tmp_path / "a.pt") == (0, set(), {"constant"})
+    state["model"]["first.weight"].zero_()
+    assert check(tensight, state, tmp_path / "a.pt") == (0, set(), {"zero"})
+    printed = tensight("check", "checkpoint", tmp_path / "a.pt").out
+    assert "1 tensor all zeros: model.first.weight" in printed
+    assert "but see above" in printed

@@ -226,3 +226,56 @@ def test_a_tolerance_counts_for_every_element_and_nan_in_both_is_equal(tensight:
     result = compared(tensight, tmp_path, {"w": values}, {"w": values})
     assert (result["verdict"], [finding["kind"] for finding in result["findings"]]) == ("same", ["not finite"])
     assert "NaN in both" in result["findings"][0]["text"]
+
+
+def llama_layer(number: int) -> Arrays:
+    layer = f"model.layers.{number}"
+    names = [f"self_attn.{word}_proj" for word in "qkvo"] + ["mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"]
+    names += ["input_layernorm", "post_attention_layernorm"]
+    entries: Arrays = {}
+    for at, name in enumerate(names):
+        shape = (8,) if "norm" in name else (8, 16) if "down" in name else (16, 8) if "mlp" in name else (8, 8)
+        entries[f"{layer}.{name}.weight"] = noise(*shape, seed=100 * number + at)
+    return entries
+
+
+OTHER_WORDS = {
+    "model.layers.": "blocks.", "self_attn.q_proj": "attn.wq", "self_attn.k_proj": "attn.wk",
+    "self_attn.v_proj": "attn.wv", "self_attn.o_proj": "attn.wo", "gate_proj": "gate", "up_proj": "up",
+    "down_proj": "down", "input_layernorm": "norm1", "post_attention_layernorm": "norm2",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attention", ["attn.", ""])
+def test_fused_and_renamed_layers_are_paired_by_their_numbers_and_usual_names_whatever_the_values(
+    tensight: Run, tmp_path: Path, attention: str
+) -> None:
+    """Trained on, so that no value helps, and in another order, so that no order helps."""
+    b = llama_layer(0) | llama_layer(1)
+    expected = {}
+    a: Arrays = {}
+    for name in sorted(b, reverse=True):
+        other = name
+        for word, replacement in OTHER_WORDS.items():
+            other = other.replace(word, replacement)
+        if not any(f".{word}_proj" in name for word in "qkv"):
+            a[other] = b[name] + np.float32(0.1) * noise(*b[name].shape, seed=9)
+            expected[other] = name
+    for number in (0, 1):
+        parts = [b[f"model.layers.{number}.self_attn.{word}_proj.weight"] for word in "qkv"]
+        a[f"blocks.{number}.{attention}qkv.weight"] = np.concatenate(parts) * np.float32(1.1)
+    result = compared(tensight, tmp_path, a, b)
+    assert (result["only_a"], result["only_b"], len(result["pairs"])) == ([], [], len(b))
+    fused = {pair["a"].partition("[")[0]: pair["b"] for pair in result["pairs"] if pair["rule"] == "fused"}
+    assert set(fused) == {f"blocks.{number}.{attention}qkv.weight" for number in (0, 1)}
+    assert all(pair["relative_norm"] < 0.2 for pair in result["pairs"])
+    assert {pair["a"]: pair["b"] for pair in result["pairs"] if pair["rule"] != "fused"} == expected
+
+
+def test_a_pair_that_only_its_shape_suggests_is_not_sure_if_the_values_have_nothing_in_common(
+    tensight: Run, tmp_path: Path
+) -> None:
+    result = compared(tensight, tmp_path, {"one": noise(30, 4)}, {"eins": noise(30, 4, seed=1)})
+    assert [(finding["kind"], finding["note"]) for finding in result["findings"]] == [("unsure pair", True)]
+    result = compared(tensight, tmp_path, {"one": noise(30, 4)}, {"eins": noise(30, 4) * np.float32(1.1)})
+    assert result["findings"] == []

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tensight.checkpoints import Checkpoint, Entry
-    from tensight.compare.checkpoints import CheckpointComparison, CheckpointHealth, ComparedPair, Finding
+    from tensight.compare.checkpoint_health import CheckpointHealth, Finding
+    from tensight.compare.checkpoints import CheckpointComparison, ComparedPair
     from tensight.tensors import TensorStatistics
 
 MOST_NAMES = 12
@@ -75,7 +76,7 @@ def checkpoint(
 ) -> None:
     """Look at one checkpoint: NaN and Inf, zeros, lost optimizer states, missing shards."""
     from tensight.checkpoints import open_checkpoint
-    from tensight.compare.checkpoints import check_checkpoint
+    from tensight.compare.checkpoint_health import check_checkpoint
 
     with open_checkpoint(path) as opened, reading_progress(quiet=quiet) as show:
         result = check_checkpoint(opened, threads=threads, progress=show)
@@ -241,7 +242,9 @@ def _print_health(checkpoint: Checkpoint, result: CheckpointHealth) -> None:
         out.print(f"[dim]• one tensor with several names: {escape(', '.join(names[:MOST_NAMES]))}[/]")
     _print_findings(out, result.findings)
     if result.verdict.exit_code == 0:
-        out.print("[green]Nothing wrong.[/]")
+        but = ", but see above" if result.findings else ""
+        what = "neither NaN nor Inf, no lost optimizer state, no damage"
+        out.print(f"[green]Nothing wrong in {count(len(result.statistics), 'tensor')}: {what}{but}.[/]")
 
 
 def _finding_data(finding: Finding) -> dict[str, object]:

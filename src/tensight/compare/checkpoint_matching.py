@@ -2,8 +2,8 @@
 
 The rules, in this order: a mapping file; the same name; the same name without wrappers (``module.``, ``_orig_mod.``)
 and a common prefix, with MindSpore's words translated to PyTorch's (``gamma`` to ``weight``); parts of a fused matrix;
-equal values, by a sample of them; the same path in modules that were matched by their other parameters; the same shape
-in the same order.
+equal values, by a sample of them; the same path in modules that were matched by their other parameters; the usual names
+of the same thing (``wq``, ``q_proj``); the same shape in the same order.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensight.compare.fused import fused_parts, is_fused
+from tensight.compare.fused import FusedParts, is_fused
 from tensight.compare.mapping_files import mapping_line, quoted
-from tensight.compare.renaming import WORDS, paths_in_b, plain_name
+from tensight.compare.renaming import WORDS, paths_in_b, plain_name, usual_name
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from tensight.checkpoints import Checkpoint, Entry
 
-SAME_NAME, FILE, SCHEME, FUSED, VALUES, PATH, ORDER = (
-    "same name", "mapping file", "naming scheme", "fused", "sampled values", "module path", "shape and order",
+SAME_NAME, FILE, SCHEME, FUSED, VALUES, PATH, USUAL, ORDER = (
+    "same name", "mapping file", "naming scheme", "fused", "sampled values", "module path", "usual names",
+    "shape and order",
 )  # fmt: skip
 """The rules, as shown to users."""
 
@@ -121,6 +122,7 @@ class _Matcher:
         if values is not None:
             self._by_values(values)
         self._by_paths()
+        self._by_scheme(usual_name, USUAL)
         self._by_order()
         self.pairs.sort(key=lambda pair: self._order.get(pair.a.name.partition("[")[0], 0))
         return Matching(tuple(self.pairs), tuple(self.a.values()), tuple(self.b.values()))
@@ -134,16 +136,17 @@ class _Matcher:
                 return
         self.pairs.append(Pair(a, b, rule))
 
-    def _by_scheme(self) -> None:
-        """Pair names that are the same in PyTorch's words and without wrappers; then also without a common prefix."""
-        self._by_keys({name: plain_name(name) for name in self.a}, {name: plain_name(name) for name in self.b})
-        keys_a = {name: plain_name(name) for name in self.a}
-        keys_b = {name: plain_name(name) for name in self.b}
+    def _by_scheme(self, key_of: Callable[[str], str] = plain_name, rule: str = SCHEME) -> None:
+        """Pair names that are the same in other words and without wrappers; then also without a common prefix."""
+        self._by_keys({name: key_of(name) for name in self.a}, {name: key_of(name) for name in self.b}, rule)
+        keys_a = {name: key_of(name) for name in self.a}
+        keys_b = {name: key_of(name) for name in self.b}
         prefix_a, prefix_b = _prefixes(keys_a.values(), keys_b.values())
         if prefix_a or prefix_b:
             self._by_keys(
                 {name: key.removeprefix(prefix_a) for name, key in keys_a.items() if key.startswith(prefix_a)},
                 {name: key.removeprefix(prefix_b) for name, key in keys_b.items() if key.startswith(prefix_b)},
+                rule,
             )
 
     def _by_keys(self, keys_a: dict[str, str], keys_b: dict[str, str], rule: str = SCHEME) -> None:
@@ -170,17 +173,16 @@ class _Matcher:
         """Pair matrices that are fused in one checkpoint with their parts in the other."""
         for entries, others in ((self.a, self.b), (self.b, self.a)):
             plain = {plain_name(name): name for name in others}
-            for name in list(entries):
-                if not is_fused(name):
-                    continue
+            shapes = {key: others[other].shape for key, other in plain.items()}
+            available = FusedParts(shapes)
+            for name in [name for name in entries if is_fused(name)]:
                 for is_turned, whole in ((False, entries[name]), (True, entries[name].transposed())):
-                    if whole is None:
-                        continue
-                    parts = fused_parts(name, whole.shape, {key: others[other].shape for key, other in plain.items()})
-                    if not parts:
+                    parts = available.of(name, whole.shape) if whole is not None else []
+                    if whole is None or not parts:
                         continue
                     del entries[name]
                     for part, first, count in parts:
+                        del shapes[part]
                         rows, other = whole.rows(first, count), others.pop(plain.pop(part))
                         pair = (rows, other) if entries is self.a else (other, rows)
                         self.pairs.append(Pair(*pair, FUSED, is_transposed=is_turned))

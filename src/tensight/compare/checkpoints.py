@@ -1,16 +1,22 @@
-"""Comparison of two checkpoints, and checks of a single one: differences, updates, and signs of faults."""
+"""Comparison of two checkpoints: differences, updates, and signs of faults."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tensight.checkpoints.content import BoxesContent
-from tensight.compare.checkpoint_matching import FUSED, SAME_NAME, Matching, Pair, match_entries
+from tensight.compare.checkpoint_health import (
+    Finding,
+    by_weight,
+    few,
+    is_zero,
+    not_finite,
+    problems_of,
+    tensors_text,
+)
+from tensight.compare.checkpoint_matching import FILE, SAME_NAME, SCHEME, VALUES, Matching, Pair, match_entries
 from tensight.compare.checkpoint_roles import (
     is_generator,
     is_generator_name,
@@ -19,55 +25,40 @@ from tensight.compare.checkpoint_roles import (
     moment_of,
     parameters_by_number,
 )
+from tensight.compare.checkpoint_samples import (
+    MUCH_NEARER,
+    SMALLEST_TIED,
+    correlation,
+    digest,
+    holds_another,
+    is_square,
+    sample_is_nearer,
+    tied_groups,
+    with_turned_squares,
+)
 from tensight.compare.checkpoint_values import ValueDifference, compare_values
 from tensight.compare.verdict import Verdict
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from tensight.analysis.engine import Progress
     from tensight.checkpoints import Checkpoint, Entry, Scalar
-    from tensight.errors import Problem
-    from tensight.tensors import TensorStatistics
-
-_SAMPLE = 4096
-"""Number of elements that are compared first, to decide whether two tensors have the same values."""
 
 _FAR = 0.05
 """A tensor that changed by more than this share of its norm may contain the values of another one."""
 
-_MUCH_NEARER = 0.1
 _MOST_OF_ONE_SHAPE = 256
+_UNRELATED = 0.7
+"""Difference beside the norm, from which on two tensors may have nothing in common."""
+
+_UNRELATED_CORRELATION = 0.1
 _ABOUT_THE_FILE = ("__metadata__.format", "__metadata__.crc_num", "__metadata__.remove_redundancy")
 """Values that writers of safetensors add and that are unrelated to the training."""
-
-_SMALLEST_TIED = 16
-"""Tensors with fewer elements may be equal by chance."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A noteworthy fact about one checkpoint, or about two.
-
-    Attributes
-    ----------
-    kind : str
-        Kind of finding, such as "not finite", "optimizer state lost", "stale shard".
-    text : str
-        The finding in one sentence.
-    names : tuple of str
-        Tensors or values that it concerns.
-    is_note : bool
-        Whether it is information only, not a fault.
-    """
-
-    kind: str
-    text: str
-    names: tuple[str, ...] = ()
-    is_note: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,24 +133,6 @@ class CheckpointComparison:
     matching: Matching
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointHealth:
-    """The result of checking one checkpoint.
-
-    Attributes
-    ----------
-    verdict : Verdict
-        `Verdict.DIFFERENT` if any finding is a fault rather than a note.
-    statistics : dict of str to TensorStatistics
-        Statistics by the name of the tensor.
-    findings : tuple of Finding
-    """
-
-    verdict: Verdict
-    statistics: dict[str, TensorStatistics]
-    findings: tuple[Finding, ...]
-
-
 def compare_checkpoints(
     a: Checkpoint,
     b: Checkpoint,
@@ -194,7 +167,7 @@ def compare_checkpoints(
     """
     if not (rtol >= 0 and atol >= 0):
         raise InputError(f"rtol is {rtol}, atol is {atol}; give numbers of at least 0")
-    matching = _with_turned_squares(match_entries(a, b, mapping, values=_digest))
+    matching = with_turned_squares(match_entries(a, b, mapping, values=digest))
     comparable = [pair for pair in matching.pairs if pair.is_comparable]
     differences = compare_values(
         [(pair.a, pair.b) for pair in comparable], atol=atol, threads=threads, progress=progress
@@ -218,37 +191,6 @@ def compare_checkpoints(
     )
 
 
-def check_checkpoint(
-    checkpoint: Checkpoint, *, threads: int | None = None, progress: Progress | None = None
-) -> CheckpointHealth:
-    """Check one checkpoint.
-
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-    threads : int, optional
-        By default the number of cores available to this process.
-    progress : callable, optional
-        Called with the number of bytes read so far and the total number.
-
-    Raises
-    ------
-    CheckpointError
-        A file cannot be read to its end.
-    """
-    entries = list(checkpoint.entries.values())
-    measured = compare_values([(entry, None) for entry in entries], threads=threads, progress=progress)
-    statistics = {entry.name: difference.a for entry, difference in zip(entries, measured, strict=True)}
-    findings = [
-        *_problems(checkpoint.problems, ""),
-        *_not_finite(statistics, ""),
-        *_lost_states(checkpoint, statistics),
-        *_constant(checkpoint, statistics),
-    ]
-    wrong = any(not finding.is_note for finding in findings)
-    return CheckpointHealth(Verdict.DIFFERENT if wrong else Verdict.SAME, statistics, _sorted(findings))
-
-
 def _verdict(
     a: Checkpoint, b: Checkpoint, pairs: Sequence[ComparedPair], matching: Matching, values: Sequence[ChangedValue]
 ) -> Verdict:
@@ -259,101 +201,6 @@ def _verdict(
         return Verdict.DIFFERENT
     # Whether the unreadable rest is the same is unknown.
     return Verdict.NOT_COMPARABLE if a.problems or b.problems else Verdict.SAME
-
-
-def _sorted(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(findings, key=lambda finding: finding.is_note))
-
-
-def _problems(problems: Sequence[Problem], which: str) -> list[Finding]:
-    return [Finding("damaged", f"{which}{problem}", (problem.where,)) for problem in problems]
-
-
-def _not_finite(statistics: Mapping[str, TensorStatistics], which: str) -> list[Finding]:
-    nan = [name for name, row in statistics.items() if row.nan_count]
-    infinite = [name for name, row in statistics.items() if row.non_finite_count and not row.nan_count]
-    findings = []
-    if nan:
-        findings.append(Finding("not finite", f"{which}NaN in {_tensors(nan)}: {_few(nan)}", tuple(nan)))
-    masks = [name for name in infinite if not statistics[name].pos_inf_count and "mask" in name]
-    infinite = [name for name in infinite if name not in masks]
-    if infinite:
-        findings.append(Finding("not finite", f"{which}Inf in {_tensors(infinite)}: {_few(infinite)}", tuple(infinite)))
-    return findings
-
-
-def _constant(checkpoint: Checkpoint, statistics: Mapping[str, TensorStatistics]) -> list[Finding]:
-    """Return notes on matrices that are all zeros or one number."""
-    zero, constant = [], []
-    for name, row in statistics.items():
-        entry = checkpoint.entries[name]
-        if len(entry.shape) < 2 or row.count < 2 or row.finite_count < row.count or not is_parameter(entry):
-            continue
-        if row.zero_count == row.count:
-            zero.append(name)
-        elif row.min == row.max:
-            constant.append(name)
-    findings = []
-    if zero:
-        findings.append(Finding("zero", f"{_tensors(zero)} all zeros: {_few(zero)}", tuple(zero), is_note=True))
-    if constant:
-        text = f"{_tensors(constant)} of one number only: {_few(constant)}"
-        findings.append(Finding("constant", text, tuple(constant), is_note=True))
-    return findings
-
-
-def _lost_states(checkpoint: Checkpoint, statistics: Mapping[str, TensorStatistics]) -> list[Finding]:
-    """Return findings about zero or missing optimizer states; they are normal only before the first step."""
-    slots: dict[str, list[str]] = defaultdict(list)
-    parameters: dict[str, set[str]] = defaultdict(set)
-    step = 0.0
-    for name in checkpoint.entries:
-        moment = moment_of(name)
-        if (moment is not None and moment[1] == "step") or (
-            moment is None and is_step(name) and statistics[name].count == 1
-        ):
-            step = max(step, statistics[name].max)
-        elif moment is not None:
-            slots[moment[1]].append(name)
-            parameters[moment[1]].add(moment[0])
-    for name, value in checkpoint.values.items():
-        if is_step(name) and isinstance(value, (int, float)):
-            step = max(step, value)
-    findings = []
-    if not step > 0:
-        return []
-    for slot, names in slots.items():
-        zero = [name for name in names if statistics[name].zero_count == statistics[name].count]
-        if zero and len(zero) == len(names):
-            text = f"every {slot} is zero at step {step:,.0f}: the states were lost, or every gradient was zero"
-            findings.append(Finding("optimizer state lost", text, tuple(zero)))
-        elif zero:
-            text = f"{slot} of {len(zero):,} of {len(names):,} parameters is zero at step {step:,.0f}: {_few(zero)}"
-            findings.append(Finding("optimizer state zero", text, tuple(zero), is_note=True))
-    everywhere = set().union(*parameters.values()) if parameters else set()
-    for slot, having in parameters.items():
-        missing = sorted(everywhere - having)
-        if missing and slot in ("exp_avg", "exp_avg_sq"):
-            text = f"{slot} is missing for {len(missing):,} of {len(everywhere):,} parameters: {_few(missing)}"
-            findings.append(Finding("optimizer state lost", text, tuple(missing)))
-    findings += _without_state(checkpoint, everywhere)
-    return findings
-
-
-def _without_state(checkpoint: Checkpoint, having: set[str]) -> list[Finding]:
-    """Return a note on parameters in a PyTorch optimizer's groups for which it has no state."""
-    listed = {
-        str(value) for name, value in checkpoint.values.items() if "param_groups." in name and ".params." in f"{name}."
-        and name.rpartition(".")[2].isdigit() and isinstance(value, int)
-    }  # fmt: skip
-    missing = sorted(listed - having, key=int)
-    if not missing or not having & listed:
-        return []
-    text = (
-        f"{len(missing):,} of {len(listed):,} parameters of the optimizer have no state: "
-        f"never updated, or lost: number {_few(missing)}"
-    )
-    return [Finding("optimizer state missing", text, tuple(missing), is_note=True)]
 
 
 class _Comparison:
@@ -373,10 +220,10 @@ class _Comparison:
     def findings(self) -> tuple[Finding, ...]:
         """Return all findings, faults before notes."""
         rearranged = self._rearranged()
-        return _sorted(
+        return by_weight(
             [
-                *_problems(self.a.problems, "A: "),
-                *_problems(self.b.problems, "B: "),
+                *problems_of(self.a.problems, "A: "),
+                *problems_of(self.b.problems, "B: "),
                 *self._missing(),
                 *self._not_finite(),
                 *self._states(),
@@ -388,7 +235,8 @@ class _Comparison:
                 *self._tied(),
                 *self._counters(),
                 *self._generators(),
-                *self._not_updated(),
+                *self._equal(rearranged),
+                *self._unsure(),
             ]
         )
 
@@ -397,7 +245,7 @@ class _Comparison:
         for which, other, entries in (("A", "B", self.matching.only_a), ("B", "A", self.matching.only_b)):
             names = [entry.name for entry in entries if moment_of(entry.name) is None]
             if names:
-                text = f"only {which} has {_tensors(names)}, {other} does not: {_few(names)}"
+                text = f"only {which} has {tensors_text(names)}, {other} does not: {few(names)}"
                 findings.append(Finding("missing", text, tuple(names)))
         return findings
 
@@ -405,10 +253,10 @@ class _Comparison:
         rows_a = {pair.pair.a.name: row.a for pair, row in self.measured}
         rows_b = {pair.pair.b.name: row.b for pair, row in self.measured}
         both = [pair.name for pair, row in self.measured if row.both_nan and row.is_same]
-        findings = _not_finite({name: row for name, row in rows_b.items() if name not in both}, "B: ")
-        findings += _not_finite({name: row for name, row in rows_a.items() if name not in both}, "A: ")
+        findings = not_finite({name: row for name, row in rows_b.items() if name not in both}, "B: ")
+        findings += not_finite({name: row for name, row in rows_a.items() if name not in both}, "A: ")
         if both:
-            text = f"NaN in both at the same places, which counts as equal, in {_tensors(both)}: {_few(both)}"
+            text = f"NaN in both at the same places, which counts as equal, in {tensors_text(both)}: {few(both)}"
             findings.append(Finding("not finite", text, tuple(both), is_note=True))
         return findings
 
@@ -426,28 +274,29 @@ class _Comparison:
                 lost[moment[1]].append(entry.name)
         findings = []
         if lost and not any(moment_of(name) or "param_groups" in name for name in [*self.b.entries, *self.b.values]):
-            return [Finding("no optimizer", f"B has no optimizer states, A has {_few(list(lost))}", is_note=True)]
+            return [Finding("no optimizer", f"B has no optimizer states, A has {few(list(lost))}", is_note=True)]
         more = [entry.name for entry in self.matching.only_b if moment_of(entry.name) is not None]
         if lost and more:
             names = [name for slot in lost.values() for name in slot]
-            text = f"optimizer states that could not be paired: in A {_few(names, 2)}, in B {_few(more, 2)}"
+            text = f"optimizer states that could not be paired: in A {few(names, 2)}, in B {few(more, 2)}"
             return [Finding("optimizer state without a pair", text, (*names, *more))]
         for slot, names in lost.items():
             text = (
-                f"B has lost {slot} of {len(names):,} of {total[slot]:,} parameters: {_few(self._of_parameters(names))}"
+                f"B has no {slot} of {len(names):,} of {total[slot]:,} parameters, A has: "
+                f"{few(self._of_parameters(names))}"
             )
             findings.append(Finding("optimizer state lost", text, tuple(names)))
         if more:
-            text = f"B has optimizer states that A does not have: {_few(more)}"
+            text = f"B has optimizer states that A does not have: {few(more)}"
             findings.append(Finding("optimizer state added", text, tuple(more)))
         reset: dict[str, list[str]] = defaultdict(list)
         for pair, row in self.measured:
             moment = moment_of(pair.pair.a.name)
-            if moment is not None and moment[1] != "step" and _is_zero(row.b) and not _is_zero(row.a):
+            if moment is not None and moment[1] != "step" and is_zero(row.b) and not is_zero(row.a):
                 reset[moment[1]].append(pair.pair.b.name)
         for slot, names in reset.items():
-            few = _few(self._of_parameters(names))
-            text = f"{slot} of {len(names):,} of {total[slot]:,} parameters was reset to zero in B: {few}"
+            of_names = few(self._of_parameters(names))
+            text = f"{slot} of {len(names):,} of {total[slot]:,} parameters is zero in B, and not in A: {of_names}"
             findings.append(Finding("optimizer state lost", text, tuple(names)))
         return findings
 
@@ -478,7 +327,7 @@ class _Comparison:
         if stale and apart and all(len(moved[file]) > len(still[file]) for file in apart):
             for file in stale:
                 text = (
-                    f"all {len(still[file]):,} tensors of {file} are as they were in A, while those of {_few(apart)} "
+                    f"all {len(still[file]):,} tensors of {file} are as in A, while those of {few(apart)} "
                     "moved: a stale shard, or nothing in it is trained"
                 )
                 findings.append(Finding("stale shard", text, tuple(still[file])))
@@ -519,7 +368,7 @@ class _Comparison:
                 pair for pair in pairs if pair.difference and (pair.difference.rounded or pair.difference.is_same)
             ]
             how = f"; {len(rounded):,} of them hold A's values rounded" if rounded else ""
-            text = f"{old} in A and {new} in B: {_tensors(names)}{how}: {_few(names)}"
+            text = f"{old} in A and {new} in B: {tensors_text(names)}{how}: {few(names)}"
             findings.append(Finding("dtype", text, names))
         return findings
 
@@ -528,7 +377,7 @@ class _Comparison:
         far = [
             (pair, row)
             for pair, row in self.measured
-            if row.changed and row.count >= _SMALLEST_TIED and not row.relative_norm < _FAR
+            if row.changed and row.count >= SMALLEST_TIED and not row.relative_norm < _FAR
         ]
         findings = []
         by_shape: dict[object, list[Pair]] = defaultdict(list)
@@ -542,7 +391,7 @@ class _Comparison:
                 continue
             others = by_shape[pair.pair.b.shape]
             if len(others) <= _MOST_OF_ONE_SHAPE:
-                source = _holds_another(pair.pair, others, samples)
+                source = holds_another(pair.pair, others, samples)
                 if source is not None:
                     text = f"{pair.pair.b.name} in B holds what is {source.name} in A"
                     findings.append(Finding("swapped", text, (pair.pair.b.name, source.name)))
@@ -550,11 +399,11 @@ class _Comparison:
 
     def _turned(self, pair: Pair, row: ValueDifference) -> Finding | None:
         """Return a finding if a square matrix was transposed."""
-        turned = pair.a.transposed() if _is_square(pair) else None
-        if turned is None or not _sample_is_nearer(turned, pair):
+        turned = pair.a.transposed() if is_square(pair) else None
+        if turned is None or not sample_is_nearer(turned, pair):
             return None
         (difference,) = compare_values([(turned, pair.b)], threads=1)
-        if difference.is_same or difference.l2_change < _MUCH_NEARER * row.l2_change:
+        if difference.is_same or difference.l2_change < MUCH_NEARER * row.l2_change:
             exactly = "exactly" if difference.is_same else "nearly"
             return Finding("transposed", f"{pair.b.name} in B is {exactly} A's transposed", (pair.b.name,))
         return None
@@ -565,10 +414,10 @@ class _Comparison:
             names: dict[str, list[str]] = defaultdict(list)
             for pair, row in self.measured:
                 to = row.rounded_back if back else row.rounded
-                if to and pair.pair.has_same_dtype and not (_is_zero(row.a) or _is_zero(row.b)):
+                if to and pair.pair.has_same_dtype and not (is_zero(row.a) or is_zero(row.b)):
                     names[to].append(pair.pair.b.name)
             for to, rounded in names.items():
-                text = f"{which} holds {other}'s values rounded to {to} in {_tensors(rounded)}: {_few(rounded)}"
+                text = f"{which} holds {other}'s values rounded to {to} in {tensors_text(rounded)}: {few(rounded)}"
                 findings.append(Finding("rounded", text, tuple(rounded)))
         return findings
 
@@ -577,15 +426,15 @@ class _Comparison:
         for pair, row in self.measured:
             if moment_of(pair.pair.a.name) is not None or row.count < 2 or row.b.finite_count < row.count:
                 continue
-            if _is_zero(row.b) and not _is_zero(row.a):
+            if is_zero(row.b) and not is_zero(row.a):
                 zero.append(pair.pair.b.name)
             elif row.b.min == row.b.max and row.a.min < row.a.max:
                 constant.append(pair.pair.b.name)
         findings = []
         if zero:
-            findings.append(Finding("zero", f"all zeros in B and not in A: {_few(zero)}", tuple(zero)))
+            findings.append(Finding("zero", f"all zeros in B and not in A: {few(zero)}", tuple(zero)))
         if constant:
-            text = f"one number only in B and not in A: {_few(constant)}"
+            text = f"one number only in B and not in A: {few(constant)}"
             findings.append(Finding("constant", text, tuple(constant)))
         return findings
 
@@ -594,7 +443,7 @@ class _Comparison:
         to_b = {pair.pair.a.name: pair.pair.b for pair in self.pairs}
         tied_b = {frozenset(group) for group in self.b.tied}
         findings = []
-        for group in _tied_groups(self.a):
+        for group in tied_groups(self.a):
             others = [to_b[name] for name in group if name in to_b]
             names = tuple(entry.name for entry in others)
             if len(others) < 2 or any(set(names) <= held for held in tied_b):
@@ -602,155 +451,111 @@ class _Comparison:
             differences = compare_values([(others[0], other) for other in others[1:]], threads=1)
             if all(difference.is_same for difference in differences):
                 if set(group) in map(set, self.a.tied):
-                    text = f"one tensor in A, stored apart in B with equal values: {_few(names)}"
+                    text = f"one tensor in A, stored apart in B with equal values: {few(names)}"
                     findings.append(Finding("tied", text, names, is_note=True))
                 continue
             far = max(difference.relative_norm for difference in differences)
-            text = f"tied in A, but no longer in B, where they differ by {far:.3g} of their norm: {_few(names)}"
+            text = f"tied in A, but no longer in B, where they differ by {far:.3g} of their norm: {few(names)}"
             findings.append(Finding("no longer tied", text, names))
         return findings
 
     def _counters(self) -> list[Finding]:
         """Return findings about step counters that differ."""
-        counters: dict[tuple[object, object], list[str]] = defaultdict(list)
-        for pair, row in self.measured:
-            name = pair.pair.a.name
-            if row.changed and row.count == 1 and (is_step(name) or (moment_of(name) or ("", ""))[1] == "step"):
-                counters[row.a.max, row.b.max].append(name)
-        for value in self.values:
-            if is_step(value.name) and isinstance(value.a, (int, float)) and isinstance(value.b, (int, float)):
-                counters[value.a, value.b].append(value.name)
+        counters: dict[tuple[float, float], list[str]] = defaultdict(list)
+        for name, old, new in self._counted():
+            if old != new:
+                counters[old, new].append(name)
+        of_optimizer = {old for name, old, _ in self._counted() if moment_of(name)}
+        # Another counter of steps shows that B is not the earlier one; an epoch may be the same.
+        is_later = any(
+            new > old or (new == old and old in of_optimizer)
+            for name, old, new in self._counted()
+            if not moment_of(name)
+        )
         findings = []
         for (old, new), names in counters.items():
-            back = isinstance(old, (int, float)) and isinstance(new, (int, float)) and new < old
-            how = " (it went back)" if back else ""
-            text = f"step counter {_number(old)} in A, {_number(new)} in B{how}: {_few(names)}"
-            findings.append(Finding("step", text, tuple(names), is_note=not back))
+            is_back = new < old
+            few_names = few(self._of_parameters(names))
+            if is_back and all(moment_of(name) for name in names):
+                why = "" if is_later else ", or B is the earlier one"
+                text = (
+                    f"the step counter of the optimizer went back from {_number(old)} to {_number(new)}: its state was "
+                    f"not taken over{why}: {few_names}"
+                )
+            elif is_back:
+                text = (
+                    f"step counter went back from {_number(old)} to {_number(new)}: B is the earlier one, or it was "
+                    f"not taken over: {few_names}"
+                )
+            else:
+                text = f"step counter {_number(old)} in A, {_number(new)} in B: {few_names}"
+            findings.append(Finding("step", text, tuple(names), is_note=not is_back))
         return findings
+
+    def _counted(self) -> Iterator[tuple[str, float, float]]:
+        """Yield the step counters that both have: name, value in A, value in B."""
+        for pair, row in self.measured:
+            name = pair.pair.a.name
+            if row.count == 1 and (is_step(name) or (moment_of(name) or ("", ""))[1] == "step"):
+                yield name, row.a.max, row.b.max
+        for name, old in self.a.values.items():
+            new = self.b.values.get(name)
+            if is_step(name) and isinstance(old, (int, float)) and isinstance(new, (int, float)):
+                yield name, old, new
 
     def _generators(self) -> list[Finding]:
         names = [pair.pair.b.name for pair, row in self.measured if row.changed and is_generator(pair.pair.b)]
         names += [value.name for value in self.values if is_generator_name(value.name)]
         if not names:
             return []
-        text = f"another state of the random generator in B: {_few(names)}"
+        text = f"another state of the random generator in B: {few(names)}"
         # If the steps differ, a different state is expected.
         return [Finding("generator state", text, tuple(names), is_note=bool(self._counters()))]
 
-    def _not_updated(self) -> list[Finding]:
-        """Return a finding about parameters that are the same in both while most others changed."""
+    def _equal(self, explained: Sequence[Finding]) -> list[Finding]:
+        """Return a finding about parameters that are equal in both while others differ.
+
+        Two checkpoints do not show whether a tensor ever moved, only whether it did so between them.
+        """
+        names = {name for finding in explained for name in finding.names}
         parameters = [(pair, row) for pair, row in self.measured if is_parameter(pair.pair.a)]
         still = [pair.name for pair, row in parameters if not row.changed]
-        moved = sum(row.changed > 0 and not (row.rounded or row.rounded_back) for _, row in parameters)
-        if not still or moved <= len(still):
+        moved = sum(
+            row.changed > 0 and not (row.rounded or row.rounded_back) and pair.pair.b.name not in names
+            for pair, row in parameters
+        )
+        if not still or not moved:
             return []
-        text = f"{_tensors(still)} did not move while {moved:,} others did: {_few(still)}"
-        return [Finding("not updated", text, tuple(still))]
+        steps = [(old, new) for _, old, new in self._counted() if new > old]
+        is_most = len(still) >= moved
+        others = f"{moved:,} other{' differs' if moved == 1 else 's differ'}"
+        if steps:
+            old, new = max(steps, key=lambda step: step[1])
+            text = (
+                f"{tensors_text(still)} did not move from step {_number(old)} to {_number(new)}, {others}: {few(still)}"
+            )
+            return [Finding("not updated", text, tuple(still), is_note=is_most)]
+        are = "is" if len(still) == 1 else "are"
+        text = f"{tensors_text(still)} {are} equal in A and B, {others}: {few(still)}"
+        return [Finding("equal", text, tuple(still), is_note=True)]
 
-
-def _is_zero(row: TensorStatistics) -> bool:
-    return row.count > 0 and row.zero_count == row.count
-
-
-def _sample(entry: Entry) -> NDArray[np.float64]:
-    """Return the first elements as float64; an empty array if any is not finite or all are the same."""
-    values = entry.read(0, min(entry.size, _SAMPLE))
-    if values.dtype.kind == "c":
-        values = values.view(values.real.dtype)
-    with np.errstate(invalid="ignore"):
-        numbers = values.astype(np.float64)
-    if not np.isfinite(numbers).all() or (numbers == numbers[:1]).all():
-        return np.empty(0)
-    return numbers
-
-
-def _distance(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    if a.shape != b.shape or not a.size:
-        return math.inf
-    with np.errstate(over="ignore"):
-        return float(np.sqrt(np.square(a - b).sum()))
-
-
-def _holds_another(pair: Pair, others: Sequence[Pair], samples: dict[int, NDArray[np.float64]]) -> Entry | None:
-    """Return the tensor of A whose values a tensor of B contains instead of its own."""
-
-    def sample(entry: Entry) -> NDArray[np.float64]:
-        numbers = samples.get(id(entry))
-        if numbers is None:
-            numbers = samples[id(entry)] = _sample(entry)
-        return numbers
-
-    values = sample(pair.b)
-    distance = _distance(values, sample(pair.a))
-    if not math.isfinite(distance):
-        return None
-    nearest = min(
-        (other.a for other in others if other is not pair),
-        key=lambda entry: _distance(values, sample(entry)),
-        default=None,
-    )
-    if nearest is None or not _distance(values, sample(nearest)) < _MUCH_NEARER * distance:
-        return None
-    return nearest
-
-
-def _with_turned_squares(matching: Matching) -> Matching:
-    """Transpose square matrices of A if other matrices were transposed and if their values then fit better.
-
-    Unlike for other matrices, the shape does not tell.
-    """
-    if not any(pair.is_transposed and pair.rule not in (SAME_NAME, FUSED) for pair in matching.pairs):
-        return matching
-    pairs = []
-    for pair in matching.pairs:
-        turned = pair.a.transposed() if _is_square(pair) and pair.rule != SAME_NAME else None
-        if turned is not None and _sample_is_nearer(turned, pair):
-            pairs.append(replace(pair, a=turned, is_transposed=True))
-        else:
-            pairs.append(pair)
-    return replace(matching, pairs=tuple(pairs))
-
-
-def _is_square(pair: Pair) -> bool:
-    shape = pair.a.shape
-    return len(shape) == 2 and shape[0] == shape[1] and pair.rule != FUSED
-
-
-def _sample_is_nearer(turned: Entry, pair: Pair) -> bool:
-    values = _sample(pair.b)
-    return _distance(values, _sample(turned)) < _MUCH_NEARER * _distance(values, _sample(pair.a))
-
-
-def _tied_groups(checkpoint: Checkpoint) -> list[tuple[str, ...]]:
-    """Return groups of names whose tensors share memory or have equal values."""
-    groups = list(checkpoint.tied)
-    grouped = {name for group in groups for name in group}
-    alike: dict[object, list[Entry]] = defaultdict(list)
-    shapes = Counter(entry.shape for entry in checkpoint.entries.values())
-    for entry in checkpoint.entries.values():
-        if entry.size < _SMALLEST_TIED or shapes[entry.shape] < 2 or entry.name in grouped or not is_parameter(entry):
-            continue
-        values = _sample(entry)
-        if values.size:
-            alike[entry.shape, entry.dtype, values.tobytes()].append(entry)
-    for entries in alike.values():
-        if len(entries) > 1:
-            same = compare_values([(entries[0], other) for other in entries[1:]], threads=1)
-            equal = [entry.name for entry, row in zip(entries[1:], same, strict=True) if row.is_same]
-            if equal:
-                groups.append((entries[0].name, *equal))
-    return groups
-
-
-def _digest(entry: Entry) -> bytes:
-    """Return a digest of a tensor's first and last values, which identifies it under another name."""
-    import hashlib
-
-    digest = hashlib.blake2b(repr((entry.shape, entry.dtype.name)).encode(), digest_size=16)
-    count = min(entry.size, _SAMPLE)
-    for start in sorted({0, 0 if entry.content.is_sequential else entry.size - count}):
-        digest.update(entry.read(start, count).view(np.uint8).data)
-    return digest.digest()
+    def _unsure(self) -> list[Finding]:
+        """Return a note on tensors that were paired without their values, which have nothing in common."""
+        names = [
+            pair.name
+            for pair, row in self.measured
+            if pair.pair.rule not in (SAME_NAME, FILE, SCHEME, VALUES)
+            and row.count >= SMALLEST_TIED
+            and row.relative_norm > _UNRELATED
+            and abs(correlation(pair.pair.a, pair.pair.b)) < _UNRELATED_CORRELATION
+        ]
+        if not names:
+            return []
+        text = (
+            f"{tensors_text(names)} with values that have nothing in common may not belong together, or in another "
+            f"order of their rows (--mapping pairs by hand): {few(names)}"
+        )
+        return [Finding("unsure pair", text, tuple(names), is_note=True)]
 
 
 def _changed_values(a: Checkpoint, b: Checkpoint) -> tuple[ChangedValue, ...]:
@@ -764,15 +569,6 @@ def _changed_values(a: Checkpoint, b: Checkpoint) -> tuple[ChangedValue, ...]:
             continue
         changed.append(ChangedValue(name, old, new, only_in))
     return tuple(changed)
-
-
-def _tensors(names: Sequence[Any]) -> str:
-    return f"{len(names):,} tensor" + ("" if len(names) == 1 else "s")
-
-
-def _few(names: Sequence[str], most: int = 4) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown}, … ({len(names):,})"
 
 
 def _number(value: object) -> str:

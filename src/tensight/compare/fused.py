@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tensight.compare.renaming import plain_name
@@ -12,11 +13,15 @@ if TYPE_CHECKING:
 _FUSED = {
     "qkv": ("q", "k", "v"),
     "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "to_qkv": ("to_q", "to_k", "to_v"),
+    "Wqkv": ("q", "k", "v"),
     "query_key_value": ("query", "key", "value"),
     "c_attn": ("q_proj", "k_proj", "v_proj"),
     "in_proj_weight": ("q_proj.weight", "k_proj.weight", "v_proj.weight"),
     "in_proj_bias": ("q_proj.bias", "k_proj.bias", "v_proj.bias"),
     "gate_up_proj": ("gate_proj", "up_proj"),
+    "kv_proj": ("k_proj", "v_proj"),
+    "to_kv": ("to_k", "to_v"),
 }
 """The last word of a fused matrix's module, and those of its parts; parts are also recognised by their first letter."""
 
@@ -27,45 +32,85 @@ def is_fused(name: str) -> bool:
 
 
 def fused_parts(name: str, shape: tuple[int, ...], others: Mapping[str, tuple[int, ...]]) -> list[tuple[str, int, int]]:
-    """Return the parameters that are rows of a fused one.
+    """Return the parameters that are rows of a fused one (see `FusedParts.of`)."""
+    return FusedParts(others).of(name, shape)
+
+
+class FusedParts:
+    """The parameters of a model, among which those are found that are rows of another model's fused ones.
 
     Parameters
     ----------
-    name : str
-        Name of the fused parameter.
-    shape : tuple of int
-        Its shape, transposed if its transpose is to be tried.
     others : mapping of str to tuple of int
-        Shapes of the other model's parameters, by `plain_name`.
-
-    Returns
-    -------
-    list of (str, int, int)
-        Plain name, first row and number of rows of each part, in order; empty if the shapes do not add up.
+        Shapes of the parameters, by `plain_name`.
     """
-    pieces = plain_name(name).split(".")
-    if not shape:
+
+    def __init__(self, others: Mapping[str, tuple[int, ...]]) -> None:
+        self._others = others
+        self._modules: dict[tuple[str, ...], dict[tuple[str, ...], None]] = defaultdict(dict)
+        for name in others:
+            pieces = name.split(".")
+            for length in range(len(pieces)):
+                self._modules[_numbers(pieces[:length])][tuple(pieces[:length])] = None
+
+    def of(self, name: str, shape: tuple[int, ...]) -> list[tuple[str, int, int]]:
+        """Return the parameters that are rows of a fused one: those beside it, or those of the same layer number.
+
+        Parameters
+        ----------
+        name : str
+            Name of the fused parameter.
+        shape : tuple of int
+            Its shape, transposed if its transpose is to be tried.
+
+        Returns
+        -------
+        list of (str, int, int)
+            Plain name, first row and number of rows of each part, in order; empty if the shapes do not add up, or if
+            several modules of that layer have such parts.
+        """
+        pieces = plain_name(name).split(".")
+        if not shape:
+            return []
+        for fused, words in _FUSED.items():
+            if fused not in pieces:
+                continue
+            at = pieces.index(fused)
+            beside = self._parts(pieces[:at], words, pieces[at + 1 :], shape)
+            if beside:
+                return beside
+            of_layer = [
+                parts
+                for module in self._modules[_numbers(pieces[:at])]
+                if (parts := self._parts(list(module), words, pieces[at + 1 :], shape))
+            ]
+            if len(of_layer) == 1:
+                return of_layer[0]
         return []
-    for fused, words in _FUSED.items():
-        if fused not in pieces:
-            continue
-        at = pieces.index(fused)
+
+    def _parts(
+        self, before: list[str], words: tuple[str, ...], after: list[str], shape: tuple[int, ...]
+    ) -> list[tuple[str, int, int]]:
         names = []
         for word in words:
-            exact = ".".join([*pieces[:at], word, *pieces[at + 1 :]])
-            names.append(exact if exact in others else _similar(others, pieces[:at], word, pieces[at + 1 :]))
-        shapes = [others[part_name] for part_name in names if part_name is not None]
+            exact = ".".join([*before, word, *after])
+            names.append(exact if exact in self._others else _similar(self._others, before, word, after))
+        shapes = [self._others[part_name] for part_name in names if part_name is not None]
         if len(shapes) != len(words) or any(part_shape[1:] != shape[1:] or not part_shape for part_shape in shapes):
-            continue
+            return []
         if sum(part_shape[0] for part_shape in shapes) != shape[0]:
-            continue
+            return []
         parts, first = [], 0
-        for part_name in names:
+        for part_name, part_shape in zip(names, shapes, strict=True):
             if part_name is not None:
-                parts.append((part_name, first, others[part_name][0]))
-                first += others[part_name][0]
+                parts.append((part_name, first, part_shape[0]))
+                first += part_shape[0]
         return parts
-    return []
+
+
+def _numbers(pieces: list[str]) -> tuple[str, ...]:
+    """Return the numbers of the layers in a path."""
+    return tuple(piece for piece in pieces if piece.isdigit())
 
 
 def _similar(others: Mapping[str, object], before: list[str], word: str, after: list[str]) -> str | None:
