@@ -72,6 +72,20 @@ PROGRAMS: tuple[Program, ...] = (
         Program(name, "transformed.py", (name,), notices=("is compiled: what happens within it cannot be seen",))
         for name in ("compiled", "compiled-step")
     ),
+    *_family(
+        "surgery", "widened", "vocabulary", "pruned", "masked", "clamped", "normalised", "restarted",
+        "averaged-weights", "lookahead", "unused-rows", "stacked",
+    ),
+    *_family(
+        "beside", "function-mode", "dispatch-mode", "subclass", "saved-tensors", "global-hooks", "profiled",
+        "large-contexts", "reentrant", "double-backward", "several-forwards", "evaluated-between",
+        "adapters-checkpointed",
+    ),
+    *_family(
+        "objectives", "converged", "converged-exactly", "accumulation-32", "many-parameters", "small-linears", "dino",
+        "simclr", "barlow", "wgan-gp", "experts", "maml", "pinn", "energy", "straight-through", "gumbel",
+        "hypernetwork", "lbfgs", "sharpness", "ctc", "packed",
+    ),
     *_family("transformed", "quantized", "traced", "functional", "normed", "curve"),
     *(
         Program(f"{way}-{ranks}", "parallel.py", (way,), ranks)
