@@ -352,7 +352,7 @@ def lbfgs() -> None:
             loss.backward()
             return loss
 
-        losses.append(float(optimizer.step(closure)))
+        losses.append(optimizer.step(closure).item())
     report(losses, model)
 
 
