@@ -266,6 +266,14 @@ class Agent:
         if slot_id >= len(columns.iteration) or columns.iteration[slot_id] != columns.current_iteration:
             self.observe(slot_id, tensor, _ROW | _HASH)
 
+    def was_written_unnoticed(self, slot_id: int, tensor: Any) -> bool:
+        """Whether a tensor that is traced has changed since the step before ended; writes to its data count no version.
+
+        It costs a scan, so that it is only determined for traces and recordings, which others are compared with.
+        """
+        is_compared = self.tracer.is_on or self.recorder.is_on or self.comparison.is_on
+        return is_compared and self.columns.has_changed(slot_id, tensor)
+
     def node_done(self, node: DeclaredNode) -> None:
         """Note that a node has run; the training may stop here."""
         if self._is_over:

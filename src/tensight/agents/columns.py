@@ -90,6 +90,7 @@ class StatisticsColumns:
         self._shapes: list[tuple[int, ...]] = []
         self._ready = 0
         self._rows: CompiledRows | None = None
+        self._spare: StatisticsColumns | None = None
         self.iteration = self._iterations[:0]
         self.reserve(_READY_AT_FIRST)
 
@@ -133,6 +134,23 @@ class StatisticsColumns:
         """Write the row of a slot from a tensor, if it can be read in place; else do nothing, and return False."""
         rows = self._rows
         return rows is not None and rows.write_tensor(slot_id, 0 if hashed else _NO_HASH, tensor)
+
+    def has_changed(self, slot_id: int, tensor: object) -> bool:
+        """Whether a tensor that `scan_tensor` can read has another content than when the step before ended.
+
+        False if that is unknown: the row of the slot is older, or has no hash.
+        """
+        is_known = slot_id < self._ready and self._iterations[slot_id] == self._current_iteration - 1
+        if not is_known or not self.has_hash(slot_id) or self._rows is None:
+            return False
+        if self._spare is None:
+            self._spare = StatisticsColumns()
+            self._spare.read_where_they_lie(*self._tensors)
+            self._spare._compiled_rows()
+        self._spare.team = self._team
+        if not self._spare.scan_tensor(0, tensor, hashed=True):
+            return False
+        return bool(self._spare._counts[0, layout.HASH] != self._counts[slot_id, layout.HASH])
 
     def observer(
         self, seen: list[int], otherwise: Callable[..., None], books: Kept | None = None

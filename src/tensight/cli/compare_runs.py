@@ -164,7 +164,8 @@ def _print_operator(out: Console, first: Compared) -> None:
     from tensight.graph import user_frame
 
     for index, (slot, difference) in enumerate(first.inputs):
-        out.print(f"    input {index}  [green]✓[/] {escape(slot.name)}[dim]  {escape(difference_text(difference))}[/]")
+        mark = "[green]✓[/]" if difference.from_values or difference.is_bit_equal else "[yellow]≈[/]"
+        out.print(f"    input {index}  {mark} {escape(slot.name)}[dim]  {escape(difference_text(difference))}[/]")
     for slot, difference in first.outputs:
         mark = "[green]✓[/]" if difference.is_bit_equal else "[red]≠[/]"
         where = f"{slot.name} after it" if slot.is_parameter else f"output {slot.index}"

@@ -98,3 +98,9 @@ def test_the_reader_queues_what_lies_on_a_device_and_writes_the_rows_when_they_a
     assert row is not None
     assert_same(row, by_scan(tensor))
     assert not reader.scan(torch.zeros(3).to(torch.float8_e4m3fnuz), columns, 6)
+
+
+def test_hashes_depend_on_the_order_of_the_elements() -> None:
+    values = torch.arange(600.0).reshape(20, 30)
+    first, transposed, again = by_device(values, values.t().reshape(20, 30), values.clone())
+    assert first.content_hash == again.content_hash != transposed.content_hash

@@ -247,7 +247,10 @@ class PersistentTensors(ABC):
         shows_news = agent.shows_news
         for held in self._written.get(id(optimizer), ()):
             tensor = held.tensor()
-            if tensor is not None and (shows_news or versions.get(held.slot_id) != version_of(tensor)):
+            if tensor is None:
+                continue
+            is_written = versions.get(held.slot_id) != version_of(tensor)
+            if shows_news or is_written or agent.was_written_unnoticed(held.slot_id, tensor):
                 agent.observe_once(held.read_slot_id, tensor)
 
     def _unwritten(self, slot_id: int) -> Any | None:

@@ -1,8 +1,8 @@
 """Computes statistics of tensors on their device, without waiting for each: all are transferred together.
 
-Reductions that are only queued turn each tensor into a vector of eleven numbers; `settle` fetches the vectors of a
-device in one transfer. Sums are in double precision, as in the compiled scan. The content hash is made from the
-numbers, not from the elements, so hashes are only comparable on the same device.
+Reductions that are only queued turn each tensor into a vector of eleven numbers and a few of its elements; `settle`
+fetches the vectors of a device in one transfer. Sums are in double precision, as in the compiled scan. The content hash
+is made from these numbers and elements, which show their order, so hashes are only comparable on the same device.
 """
 
 from __future__ import annotations
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from tensight.agents.columns import StatisticsColumns
 
 _DOUBLE = torch.float64
+
+_SAMPLES = 16
+"""Elements of each tensor in its content hash: sums are the same in any order."""
+
+_SPREAD = 2_654_435_761
+"""A prime, whose multiples are spread evenly over any number of elements (Knuth's multiplicative hash)."""
+
+_MOST_POSITIONS = 4096
+"""Numbers of elements whose positions are kept, for sequences whose lengths vary."""
+
+_positions: dict[tuple[int, torch.device], torch.Tensor] = {}
 
 
 class DeviceStatistics:
@@ -72,13 +83,13 @@ def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
         # PyTorch can only convert 8-bit floats.
         values = values.float()
     if not values.numel():
-        return torch.zeros(11, dtype=_DOUBLE, device=values.device)
+        return torch.zeros(11 + _SAMPLES, dtype=_DOUBLE, device=values.device)
     finite = values.isfinite()
     finite_values = torch.where(finite, values, 0)
     double = finite_values.double()
     mean = double.sum() / finite.sum().clamp(min=1)
     deviations = torch.where(finite, double - mean, 0)
-    return torch.stack(
+    numbers = torch.stack(
         [
             values.isnan().sum().double(),
             values.eq(-math.inf).sum().double(),
@@ -93,11 +104,23 @@ def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
             torch.linalg.vector_norm(double),
         ]
     )
+    return torch.cat((numbers, double.reshape(-1).index_select(0, _sampled(double.numel(), double.device))))
+
+
+def _sampled(count: int, device: torch.device) -> torch.Tensor:
+    """Return the positions of the elements that are part of a hash."""
+    positions = _positions.get((count, device))
+    if positions is None:
+        if len(_positions) >= _MOST_POSITIONS:
+            _positions.clear()
+        chosen = [(number * _SPREAD + count // 3) % count for number in range(_SAMPLES)]
+        positions = _positions[count, device] = torch.tensor(chosen, device=device)
+    return positions
 
 
 def _statistics(numbers: Sequence[float], dtype: str, shape: tuple[int, ...], size_bytes: int) -> TensorStatistics:
     nan, negative_infinite, positive_infinite, negative, positive = map(int, numbers[:5])
-    minimum, maximum, mean, absolute, squares, norm = numbers[5:]
+    minimum, maximum, mean, absolute, squares, norm = numbers[5:11]
     count = math.prod(shape)
     finite = count - nan - negative_infinite - positive_infinite
     digest = hashlib.blake2b(repr((dtype, list(numbers))).encode(), digest_size=8).digest()

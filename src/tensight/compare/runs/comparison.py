@@ -5,8 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from tensight.compare.losses import RTOL
 from tensight.compare.runs.divergence import StepComparer, fused_difference
-from tensight.compare.runs.matching import Rule, accumulated_parameter, is_anonymous, match_steps, precisions
+from tensight.compare.runs.matching import (
+    Rule,
+    accumulated_parameter,
+    is_anonymous,
+    match_steps,
+    precisions,
+    unknown_names,
+)
 from tensight.compare.runs.measures import difference
 from tensight.compare.runs.ranks import across_ranks
 from tensight.compare.runs.result import ComparedTensor, Finding, RunComparison
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tensight.analysis import Analysis
+    from tensight.compare.runs.divergence import StepComparison
     from tensight.compare.runs.matching import Matching
     from tensight.compare.runs.measures import TensorDifference
     from tensight.compare.runs.steps import Step
@@ -170,19 +179,20 @@ class _Comparer:
         self._progress.begin_rank(len(both))
         if not both:
             return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
-        written: set[str] = set()
         for count, iteration in enumerate(both):
             self._progress.begin_step()
             step_a, step_b = a.step(iteration), b.step(iteration)
-            matching = match_steps(a, step_a, b, step_b, self._mapping)
+            matching = match_steps(a, step_a, b, step_b, self._mapping, result.matching if count else None)
             result.parts = parts_of_batches(a, step_a, b, step_b)
+            if self._mapping:
+                result.unknown = self._unknown(result.unknown, (step_a, step_b), is_first=count == 0)
             if result.parts is not None:
                 keep_what_adds_up(matching)
             result.matching, result.step = matching, step_of(iteration)
             result.precisions = precisions(a, b, matching.pairs)
             if not matching.pairs:
                 return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
-            if self._is_misaligned(result, a, step_a, b, step_b, is_first=count == 0, written=written):
+            if self._is_misaligned(result, a, step_a, b, step_b, is_first=count == 0):
                 return result
             comparer = StepComparer(
                 a,
@@ -205,46 +215,90 @@ class _Comparer:
             different = self._after(result, a, step_a, b, step_b)
             if different:
                 result.tensors = different
-                return _end(result, Verdict.DIFFERENT, Finding.UPDATE)
-            written = {slot.name for op in step_a.operations for slot in op.outputs if slot.is_parameter}
+                are_gathered = all(is_gathered(tensor.name_a) for tensor in different)
+                return _end(result, Verdict.DIFFERENT, Finding.FORWARD if are_gathered else Finding.UPDATE)
+            if self._have_drifted(result, comparison):
+                return _end(result, Verdict.DIFFERENT, Finding.LOSSES)
         result.step = None
         if not any(compared.outputs for step in result.steps for compared in step.compared):
             return _end(result, Verdict.NOT_COMPARABLE, Finding.NOTHING_IN_COMMON)
         return result
 
+    def _unknown(
+        self, unknown: tuple[tuple[str, str], ...], steps: tuple[Step, Step], *, is_first: bool
+    ) -> tuple[tuple[str, str], ...]:
+        """Return the names of the user's mapping that were in no step so far, each with its run."""
+        names = [[*self._mapping], [*self._mapping.values()]]
+        left = [unknown_names(step, of_run) for step, of_run in zip(steps, names, strict=True)]
+        of_step = [
+            (run, name) for run, of_run, new in zip("AB", names, left, strict=True) for name in of_run if name in new
+        ]
+        return tuple(entry for entry in of_step if is_first or entry in unknown)
+
     def _is_misaligned(
-        self,
-        result: RunComparison,
-        a: RunToCompare,
-        step_a: Step,
-        b: RunToCompare,
-        step_b: Step,
-        *,
-        is_first: bool,
-        written: set[str],
+        self, result: RunComparison, a: RunToCompare, step_a: Step, b: RunToCompare, step_b: Step, *, is_first: bool
     ) -> bool:
         """Compare the inputs and weights at the start of a step; if they differ, set the verdict and return True."""
         data = self._tensors(result.matching, a, step_a.data, b, step_b.data)
-        weights = self._tensors(result.matching, a, step_a.weights, b, step_b.weights)
-        if is_first:
-            weights += self._fused(result.matching, (a, b), (step_a, step_b))
-            result.data, result.weights = data, weights
         different = [tensor for tensor in data if not tensor.agrees and result.parts is None]
+        if not is_first:
+            changed = self._changed_between(result.matching, a, step_a, b, step_b)
+            if changed:
+                result.tensors = changed
+                _end(result, Verdict.DIFFERENT, Finding.BETWEEN_STEPS)
+                return True
         if different:
             result.tensors = different
             _end(result, Verdict.NOT_COMPARABLE if is_first else Verdict.DIFFERENT, Finding.DATA)
             return True
-        different = [tensor for tensor in weights if not tensor.agrees and (is_first or tensor.name_a not in written)]
+        if not is_first:
+            return False
+        weights = self._tensors(result.matching, a, step_a.weights, b, step_b.weights)
+        weights += self._fused(result.matching, (a, b), (step_a, step_b))
+        result.data, result.weights = data, weights
+        different = [tensor for tensor in weights if not tensor.agrees]
         if not different:
             return False
         result.tensors = different
-        if not is_first:
-            _end(result, Verdict.DIFFERENT, Finding.BETWEEN_STEPS)
-            return True
         varying = [tensor for tensor in weights if tensor.difference is not None and tensor.difference.spread > 0]
         is_most = len(different) > _MOST_DIFFERENT_WEIGHTS * len(varying)
         _end(result, Verdict.NOT_COMPARABLE if is_most else Verdict.DIFFERENT, Finding.INITIAL_WEIGHTS)
         return True
+
+    def _changed_between(
+        self, matching: Matching, a: RunToCompare, step_a: Step, b: RunToCompare, step_b: Step
+    ) -> list[ComparedTensor]:
+        """Return weights and states that the runs read with a difference that they did not have after the last step.
+
+        Operators that ran in both before anything was read, such as a clamp, are compared like all others.
+        """
+        before_a, before_b = a.before(step_a.iteration), b.before(step_b.iteration)
+        by_pairs = {name for pair in matching.pairs for name in pair.a.written_beforehand}
+        changed = []
+        for name, row in step_a.weights.items():
+            other = matching.parameter_in_b(name)
+            if other is None or name in by_pairs:
+                continue
+            row_b, old_row, old_row_b = (
+                step_b.weights.get(other, NO_ROW),
+                before_a.get(name, NO_ROW),
+                before_b.get(other, NO_ROW),
+            )
+            diff = None if (row, row_b) == (old_row, old_row_b) else difference(a, row, b, row_b)
+            if diff is None or not diff.is_comparable or self._agrees(name, diff):
+                continue
+            old = difference(a, old_row, b, old_row_b)
+            if old is None or not old.is_comparable:
+                continue
+            growth = AMPLIFICATION if old.from_values else 4 * AMPLIFICATION
+            limit = self._limit(name, diff) + growth * old.relative
+            if diff.absolute > limit * diff.norm + self._tolerance.atol:
+                changes = (difference(a, old_row, a, row), difference(b, old_row_b, b, row_b))
+                runs = tuple(
+                    run for run, change in zip("AB", changes, strict=True) if change and not change.is_bit_equal
+                )
+                changed.append(ComparedTensor(name, other, _rule(matching, name), diff, agrees=False, changed_in=runs))
+        return changed
 
     def _after(
         self, result: RunComparison, a: RunToCompare, step_a: Step, b: RunToCompare, step_b: Step
@@ -253,23 +307,43 @@ class _Comparer:
         matching, compared = result.matching, result.steps[-1].compared
         written = {slot.name for entry in compared for slot, _ in entry.outputs if slot.is_parameter}
         gradients = {name: entry for entry in compared if (name := accumulated_parameter(entry.pair.a)) is not None}
+        forward = (entry.worst for entry in compared if entry.pair.a.phase is Phase.FORWARD)
+        of_forward = max((worst[1].relative for worst in forward if worst and worst[1].is_comparable), default=0.0)
         rows_a, rows_b = a.after(step_a.iteration), b.after(step_b.iteration)
         different = []
         for name, row in rows_a.items():
             other = matching.parameter_in_b(name)
-            if other is None or name in written or is_gathered(name) or name in step_a.data:
+            if other is None or name in written or name in step_a.data:
                 continue
             diff = difference(a, row, b, rows_b.get(other, NO_ROW))
             if diff is None or not diff.is_comparable or diff.is_bit_equal:
                 continue
             gradient = gradients.get(name) or gradients.get(name.partition(".")[2])
-            carried = 0.0 if gradient is None or gradient.worst is None else gradient.worst[1].relative
+            carried, scale = 0.0, diff.norm
+            if gradient is not None and gradient.worst is not None:
+                carried = gradient.worst[1].relative
+            elif is_gathered(name):
+                carried, scale = of_forward, scale + _deviation(a, name, rows_a)
             chosen = self._tolerance.chosen(name)
             limit = chosen if chosen is not None else ROUNDING * diff.roundoff + 2 * AMPLIFICATION * carried
-            if carried < _MOST_CARRIED and diff.absolute > limit * diff.norm + self._tolerance.atol:
-                rule = matching.parameters[name][1] if name in matching.parameters else Rule.NAME
-                different.append(ComparedTensor(name, other, rule, diff, agrees=False))
+            if carried < _MOST_CARRIED and diff.absolute > limit * scale + self._tolerance.atol:
+                different.append(ComparedTensor(name, other, _rule(matching, name), diff, agrees=False))
         return different
+
+    def _have_drifted(self, result: RunComparison, comparison: StepComparison) -> bool:
+        """Return whether the losses of a step differ by more than they may where runs are called the same.
+
+        Each operator may add a difference that rounding explains, and these may grow over many steps.
+        """
+        losses = result.matching.losses
+        compared = next((entry for entry in comparison.compared if entry.pair is losses), None)
+        if compared is None or compared.worst is None or not compared.worst[1].is_comparable:
+            return False
+        diff = compared.worst[1]
+        result.largest_loss = max(result.largest_loss, diff.norm)
+        limit = max(RTOL, self._limit(compared.pair.a.name, diff))
+        # The last digits of a loss that has nearly vanished are those of much larger numbers.
+        return diff.absolute > limit * (diff.norm + RTOL * result.largest_loss) + self._tolerance.atol
 
     def _tensors(
         self,
@@ -306,9 +380,25 @@ class _Comparer:
             return diff.is_bit_equal or not diff.are_bits_known
         if not diff.is_comparable:
             return False
-        chosen = self._tolerance.chosen(name)
-        limit = chosen if chosen is not None else ROUNDING * diff.roundoff + 4 * self._tolerance.noise.get(name, 0.0)
+        limit = self._limit(name, diff)
         return diff.absolute <= (limit * diff.norm if diff.norm else 0.0) + self._tolerance.atol
+
+    def _limit(self, name: str, diff: TensorDifference) -> float:
+        """Return the relative error of a weight or an input that counts as equal."""
+        chosen = self._tolerance.chosen(name)
+        return chosen if chosen is not None else ROUNDING * diff.roundoff + 4 * self._tolerance.noise.get(name, 0.0)
+
+
+def _deviation(run: RunToCompare, name: str, rows: Mapping[str, int]) -> float:
+    """Return the norm of the standard deviations beside a running mean: means cancel, and their errors do not."""
+    scope = name.rpartition(".")[0]
+    variances = (row for other, row in rows.items() if other.rpartition(".")[0] == scope and "var" in other)
+    statistics = (run.statistics(row) for row in variances if run.is_known(row))
+    return max((math.sqrt(max(0.0, row["abs_mean"]) * row["count"]) for row in statistics), default=0.0)
+
+
+def _rule(matching: Matching, name: str) -> Rule:
+    return matching.parameters[name][1] if name in matching.parameters else Rule.NAME
 
 
 def _end(result: RunComparison, verdict: Verdict, finding: Finding) -> RunComparison:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensight.compare.renaming import plain_name
 from tensight.compare.runs.matching import Rule, accumulated_parameter, precisions
 from tensight.compare.runs.measures import TensorDifference, difference, difference_of_fused
 from tensight.compare.runs.steps import NO_ROW, Operation, Phase, Slot
@@ -46,9 +47,11 @@ _SPLIT_OF_LARGEST = 1e-6
 _MASKED_ABOVE = 1e-3
 """Relative error of an element of a gradient or a state above which its update is not compared."""
 
-
 _UNSEEN = 4
 """Factor by which an error may exceed its lower bound from statistics."""
+
+_AVERAGES = frozenset({"exp_avg", "momentum_buffer"})
+"""States of optimizers to which gradients are added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +190,13 @@ class StepComparer:
                     result.also.append(entry)
             if result.first_bit is None and entry.differs_in_bits and _bit_equal(entry.inputs):
                 result.first_bit = entry
+        if result.first is not None:
+            result.first = _reordered_before(result.first, result.compared)
         return result
 
     def _in_order(self) -> list[Pair]:
         pairs, losses = list(self._matching.pairs), self._matching.losses
-        if losses is not None:
+        if losses is not None and losses not in pairs:
             forward = [pair for pair in pairs if pair.a.phase is Phase.FORWARD]
             pairs.insert(len(forward), losses)
         return pairs
@@ -404,11 +409,15 @@ class StepComparer:
         """Return the inputs of both operators, traced back through gaps, and the operators of these gaps."""
         inputs: dict[tuple[str, int], tuple[Slot, TensorDifference]] = {}
         gap: dict[str, Operation] = {}
+        # An operator that writes to a weight has read it as it was before.
+        own_rows = {slot.name: slot.row for slot in pair.b.inputs if slot.is_parameter}
         waiting, seen = list(pair.a.inputs), {pair.a.name}
         while waiting:
             slot = waiting.pop(0)
             if slot.name in self._fused:
                 diff = self._fused[slot.name]
+            elif slot.is_parameter and self._matching.parameter_in_b(slot.name) in own_rows:
+                diff = self._difference(slot.row, own_rows[str(self._matching.parameter_in_b(slot.name))])
             elif slot.is_parameter or slot.name in self._counterpart:
                 diff = self._difference(slot.row, self._counter_row(slot))
             else:
@@ -480,7 +489,8 @@ class StepComparer:
         input_diffs = [input_diff for _, input_diff in inputs]
         diff = self._as_inputs_are_known(pair, slot, diff, input_diffs)
         if update is None:
-            return diff.absolute, (ROUNDING * unit + AMPLIFICATION * _worst(input_diffs)) * diff.norm
+            allowed = (ROUNDING * unit + AMPLIFICATION * _worst(input_diffs)) * diff.norm
+            return diff.absolute, allowed + _cancelled(pair, slot, inputs)
         rounding = 2 * unit * update.size + ROUNDING * unit * update.moved
         apart = update.apart if diff.from_values else min(update.apart, diff.absolute)
         return apart, rounding + AMPLIFICATION * update.carried + self._tolerance.atol
@@ -542,6 +552,26 @@ class StepComparer:
         return NO_ROW if other is None else self._row_of(other.outputs, slot)
 
 
+def _reordered_before(first: Compared, compared: list[Compared]) -> Compared:
+    """Return the operator before the first that differs, if its elements may be in another order; else the first.
+
+    The statistics of its output agree, unlike their content, and its inputs are bit-equal.
+    """
+    by_name = {entry.pair.a.name: entry for entry in compared}
+    waiting, seen, sources = [first], {first.pair.a.name}, []
+    while waiting:
+        for slot, diff in waiting.pop().inputs:
+            source = by_name.get(slot.name)
+            if source is None or diff.is_bit_equal or diff.from_values or slot.name in seen:
+                continue
+            seen.add(slot.name)
+            if diff.may_be_reordered and source.inputs and _bit_equal(source.inputs):
+                sources.append(source)
+            else:
+                waiting.append(source)
+    return min(sources, key=lambda entry: entry.pair.a.position, default=first)
+
+
 def fused_difference(
     fused: Fused, runs: tuple[RunToCompare, RunToCompare], steps: tuple[Step, Step]
 ) -> TensorDifference | None:
@@ -575,6 +605,16 @@ class _Update:
     moved: float
     size: float
     carried: float
+
+
+def _cancelled(pair: Pair, slot: Slot, inputs: tuple[tuple[Slot, TensorDifference], ...]) -> float:
+    """Return the norm of the error that is left where the terms of a sum cancel, such as a gradient and its average."""
+    is_sum = comparable_type(pair.a.type).rstrip("_") in ("add", "sub", "lerp")
+    if not (is_sum or (slot.is_parameter and plain_name(slot.name.partition(".")[0]) in _AVERAGES)):
+        return 0.0
+    is_term = [is_sum or given.name == slot.name or not given.is_parameter for given, _ in inputs]
+    terms = [diff for (_, diff), counts in zip(inputs, is_term, strict=True) if counts and diff.is_comparable]
+    return sum(ROUNDING * diff.roundoff * diff.norm + _UNSEEN * diff.absolute for diff in terms)
 
 
 def _norm(values: NDArray[np.float64]) -> float:

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tensight.compare.fused import fused_parts, is_fused
@@ -21,7 +22,7 @@ from tensight.compare.runs.steps import NO_ROW, Operation, Phase
 from tensight.graph.operator_facts import MIXED_PRECISION_PRODUCTS, comparable_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from tensight.compare.runs.steps import RunToCompare, Step
 
@@ -98,7 +99,7 @@ class Matching:
     only_a, only_b : list of Operation
         Operators without a counterpart.
     losses : Pair or None
-        The operators of the last scalars of both forward passes, if these did not match one another.
+        The operators of the last scalars of both forward passes.
     parameters : dict of str to (str, Rule)
         For each matched parameter of A, its name in B and the rule.
     parameters_only_a, parameters_only_b : list of str
@@ -131,7 +132,12 @@ class Matching:
 
 
 def match_steps(
-    run_a: RunToCompare, step_a: Step, run_b: RunToCompare, step_b: Step, mapping: Mapping[str, str] | None = None
+    run_a: RunToCompare,
+    step_a: Step,
+    run_b: RunToCompare,
+    step_b: Step,
+    mapping: Mapping[str, str] | None = None,
+    last: Matching | None = None,
 ) -> Matching:
     """Match the operators and parameters of two steps.
 
@@ -141,17 +147,44 @@ def match_steps(
     step_a, step_b : Step
     mapping : mapping of str to str, optional
         Names or scopes of A and their counterparts in B, chosen by the user.
+    last : Matching, optional
+        That of the step before, whose weights had the same counterparts.
     """
-    return _Matcher((run_a, run_b), (step_a, step_b), mapping or {}).match()
+    return _Matcher((run_a, run_b), (step_a, step_b), mapping or {}, last).match()
+
+
+def unknown_names(step: Step, names: Iterable[str]) -> set[str]:
+    """Return those of some names that are no operator, scope or parameter of a step, nor begin one of these.
+
+    Parameters
+    ----------
+    step : Step
+    names : iterable of str
+        Names as a user's mapping has them, with dots or slashes.
+    """
+    of_step: set[str] = set()
+    for name in (*(op.name for op in step.operations), *step.weights, *step.data, *step.unseen):
+        of_step.add(name)
+        words = scope_in_program(name.replace(".", "/"))[1].split("/")
+        of_step.update("/".join(words[:end]) for end in range(1, len(words) + 1))
+    return {name for name in names if name not in of_step and _inner_path(name) not in of_step}
+
+
+def _inner_path(name: str) -> str:
+    return scope_in_program(name.strip("/").replace(".", "/"))[1]
 
 
 class _Matcher:
     """Matches one step: parameters that identify themselves, the forward pass, other parameters, then the rest."""
 
     def __init__(
-        self, runs: tuple[RunToCompare, RunToCompare], steps: tuple[Step, Step], mapping: Mapping[str, str]
+        self,
+        runs: tuple[RunToCompare, RunToCompare],
+        steps: tuple[Step, Step],
+        mapping: Mapping[str, str],
+        last: Matching | None,
     ) -> None:
-        self._runs, self._steps, self._mapping = runs, steps, mapping
+        self._runs, self._steps, self._mapping, self._last = runs, steps, mapping, last
         self._result = Matching()
         self._left_a, self._left_b = ({**step.weights, **step.data, **step.unseen} for step in steps)
         # Optimizer states are identified by their weights; many states are alike.
@@ -183,8 +216,11 @@ class _Matcher:
 
     def _match_parameters(self) -> None:
         left_a, left_b, (run_a, run_b) = self._left_a, self._left_b, self._runs
-        for name in [name for name in left_a if self._mapping.get(name) in left_b]:
-            self._take(name, self._mapping[name], Rule.MAPPING)
+        for name, other in self._mapped_parameters():
+            self._take(name, other, Rule.MAPPING)
+        for name, (other, rule) in () if self._last is None else self._last.parameters.items():
+            if name in self._steps[0].weights and name in left_a and other in left_b:
+                self._take(name, other, rule)
         for name in [name for name in left_a if name in left_b and not is_anonymous(name)]:
             if _same_size(run_a, left_a[name], run_b, left_b[name]):
                 self._take(name, name, Rule.NAME)
@@ -194,6 +230,20 @@ class _Matcher:
             self._take(name, name, Rule.NAME)
         self._match_fused(is_of_b=False)
         self._match_fused(is_of_b=True)
+
+    def _mapped_parameters(self) -> Iterator[tuple[str, str]]:
+        """Yield the parameters that the user's mapping names, or whose module it names."""
+        plain_b = {plain_name(name): name for name in self._left_b}
+        for name in list(self._left_a):
+            for end in range(len(name), 0, -1):
+                other = self._mapping.get(name[:end]) if end == len(name) or name[end] == "." else None
+                if other is not None:
+                    in_b = other + name[end:]
+                    in_b = in_b if in_b in self._left_b else plain_b.get(plain_name(in_b), "")
+                    if in_b:
+                        plain_b.pop(plain_name(in_b), None)
+                        yield name, in_b
+                    break
 
     def _match_fused(self, *, is_of_b: bool) -> None:
         """Match the fused parameters of one run with their parts in the other."""
@@ -219,14 +269,22 @@ class _Matcher:
                     break
 
     def _match_parameters_by_readers(self) -> None:
-        """Match parameters that matched operators read at the same input."""
+        """Match parameters that matched operators read: by the last word of their names, else by their position."""
         for pair in self._result.pairs:
+            names_a = [slot.name for slot in pair.a.inputs if slot.name in self._left_a]
+            of_b = {_last_word(slot.name): slot.name for slot in pair.b.inputs if slot.name in self._left_b}
+            for name in names_a:
+                other = of_b.get(_last_word(name))
+                if other is not None and name in self._left_a and self._is_same_size(name, other):
+                    self._take(name, other, Rule.MODULE)
+                    del of_b[_last_word(name)]
             for slot_a, slot_b in zip(pair.a.inputs, pair.b.inputs, strict=False):
                 are_unmatched = slot_a.name in self._left_a and slot_b.name in self._left_b
-                if are_unmatched and _same_size(
-                    self._runs[0], self._left_a[slot_a.name], self._runs[1], self._left_b[slot_b.name]
-                ):
+                if are_unmatched and self._is_same_size(slot_a.name, slot_b.name):
                     self._take(slot_a.name, slot_b.name, Rule.MODULE)
+
+    def _is_same_size(self, a: str, b: str) -> bool:
+        return _same_size(self._runs[0], self._left_a[a], self._runs[1], self._left_b[b])
 
     def _match_states(self) -> None:
         """Match states of matched weights, by PyTorch's names of the states."""
@@ -244,18 +302,19 @@ class _Matcher:
         if not all(any(op.phase is Phase.BACKWARD for op in step.operations) for step in self._steps):
             return
         a, b = (_last_number(run, step) for run, step in zip(self._runs, self._steps, strict=True))
-        if a is not None and b is not None and self._b_of.get(a.name) != b.name:
-            self._result.losses = Pair(a, b, Rule.LAST)
+        if a is not None and b is not None:
+            self._result.losses = next((pair for pair in self._result.pairs if pair.a is a and pair.b is b), None)
+            self._result.losses = self._result.losses or Pair(a, b, Rule.LAST)
 
     def _match_phase(self, phase: Phase) -> None:
         ops_a, ops_b = ([op for op in step.operations if op.phase is phase] for step in self._steps)
         scopes = _Scopes(self._result.parameters, self._result.pairs, self._steps, self._mapping)
-        aligner = _Aligner(self._runs, scopes, self._b_of, self._result.parameters)
+        aligner = _Aligner(self._runs, scopes, self._b_of, self._result.parameters, self._mapping)
         pairs, only_a, only_b = aligner.align(ops_a, ops_b)
         self._result.pairs += pairs
         # Matched operators give B's names of modules that their parameters do not identify.
         scopes = _Scopes(self._result.parameters, self._result.pairs, self._steps, self._mapping)
-        aligner = _Aligner(self._runs, scopes, self._b_of, self._result.parameters)
+        aligner = _Aligner(self._runs, scopes, self._b_of, self._result.parameters, self._mapping)
         pairs, only_a, only_b = aligner.align_by_module(only_a, only_b)
         self._result.pairs += pairs
         self._result.only_a += only_a
@@ -314,8 +373,13 @@ def _value_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
 
 
 def _structure_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
-    leaf = "" if is_anonymous(name) else plain_name(name).rpartition(".")[2]
+    leaf = "" if is_anonymous(name) else _last_word(name)
     return (tuple(sorted(run.shape(row))), leaf, is_anonymous(name))
+
+
+def _last_word(name: str) -> str:
+    """Return the last word of a parameter's name, in PyTorch's words."""
+    return plain_name(name).rpartition(".")[2]
 
 
 class _Scopes:
@@ -336,7 +400,7 @@ class _Scopes:
         self._paths = paths_in_b(same)
         self._words = _words_in_b(same)
         for a, b in mapping.items():
-            self._paths[a.strip("/").replace(".", "/")] = b.strip("/").replace(".", "/")
+            self._paths[_inner_path(a)] = _inner_path(b)
 
     def of_a(self, scope: str) -> str:
         """Return B's name for a scope of A; the scope unchanged if there is none."""
@@ -389,8 +453,9 @@ class _Aligner:
         scopes: _Scopes,
         b_of: dict[str, str],
         parameters: Mapping[str, tuple[str, Rule]],
+        mapping: Mapping[str, str],
     ) -> None:
-        self._runs, self._scopes, self._parameters = runs, scopes, parameters
+        self._runs, self._scopes, self._parameters, self._mapping = runs, scopes, parameters, mapping
         self._b_of = b_of
         self._containers: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
@@ -422,6 +487,7 @@ class _Aligner:
 
     def _rules(self) -> list[tuple[Rule, Callable[[Operation, int], Hashable | None]]]:
         return [
+            (Rule.MAPPING, self._mapped),
             (Rule.NAME, lambda op, side: (op.name, values_key) if (values_key := self._values(op, side)) else None),
             (Rule.VALUES, self._values),
             (Rule.NAME, lambda op, _: (op.name, self._shape(op, _))),
@@ -432,6 +498,16 @@ class _Aligner:
             # Same name, different shapes: the operator was changed. Shapes of gradients only follow from that.
             (Rule.NAME, lambda op, _: op.name if op.phase is not Phase.BACKWARD else None),
         ]
+
+    def _mapped(self, op: Operation, side: int) -> Hashable | None:
+        """Return B's name of an operator that the user's mapping names."""
+        if side == 1:
+            return op.name if op.name in self._mapped_to else None
+        return self._mapping.get(op.name)
+
+    @cached_property
+    def _mapped_to(self) -> frozenset[str]:
+        return frozenset(self._mapping.values())
 
     def _updated(self, op: Operation, side: int) -> Hashable | None:
         """Return B's name of the weight that an optimizer's operator writes, since names of such operators vary."""
@@ -455,8 +531,10 @@ class _Aligner:
         return comparable_type(op.type)
 
     def _shape(self, op: Operation, side: int) -> Hashable:
+        """Return the shapes of an operator's outputs; running statistics are named differently, and counted."""
         run = self._runs[side]
-        shapes = (run.shape(slot.row) for slot in op.outputs if slot.row != NO_ROW)
+        outputs = [slot for slot in op.outputs if not slot.is_parameter] or op.outputs
+        shapes = (run.shape(slot.row) for slot in outputs if slot.row != NO_ROW)
         return tuple(tuple(sorted(shape)) for shape in shapes)
 
     def _values(self, op: Operation, side: int) -> Hashable | None:

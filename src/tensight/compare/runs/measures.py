@@ -118,9 +118,22 @@ class TensorDifference:
         return max(UNIT_ROUNDOFF.get(dtype, 0.0) for dtype in self.dtypes)
 
     @property
+    def norms(self) -> tuple[float, float]:
+        """The norms of both tensors."""
+        ratio = self.norm_ratio
+        if ratio != ratio:
+            return 0.0, self.norm
+        return (self.norm, self.norm * ratio) if ratio <= 1 else (self.norm / ratio, self.norm)
+
+    @property
     def is_comparable(self) -> bool:
         """Whether the shapes fit, in any layout."""
         return self.relative == self.relative
+
+    @property
+    def may_be_reordered(self) -> bool:
+        """Whether all statistics agree, and the content does not: at most the order and the last digits differ."""
+        return not (self.from_values or self.is_bit_equal) and self.are_bits_known and self.absolute == 0
 
     @property
     def spread_relative(self) -> float:

@@ -19,6 +19,7 @@ _ORDER = (
     Finding.FORWARD,
     Finding.BACKWARD,
     Finding.UPDATE,
+    Finding.LOSSES,
 )
 """Findings in the order in which they occur in a step."""
 

@@ -26,6 +26,7 @@ class Finding(Enum):
     FORWARD = "forward"
     BACKWARD = "backward"
     UPDATE = "update"
+    LOSSES = "losses"
     ANOTHER_RANK = "another rank"
 
 
@@ -41,6 +42,8 @@ class ComparedTensor:
         None if nothing is known about one of them.
     agrees : bool
         Whether the two are equal up to rounding to the narrower element type.
+    changed_in : tuple of str
+        The runs, ``A`` and ``B``, that changed it between the updates of two steps, if that is the finding.
     """
 
     name_a: str
@@ -48,6 +51,7 @@ class ComparedTensor:
     rule: Rule
     difference: TensorDifference | None
     agrees: bool
+    changed_in: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -83,6 +87,10 @@ class RunComparison:
         Steps that the other run does not have.
     from_rank : int or None
         Rank that differs before this one and contributes to the first operator that differs on this one.
+    unknown : tuple of (str, str)
+        Run, and name in the user's mapping that the run does not have.
+    largest_loss : float
+        The largest loss so far in either run.
     """
 
     rank: int
@@ -102,6 +110,8 @@ class RunComparison:
     only_steps_a: tuple[int, ...] = ()
     only_steps_b: tuple[int, ...] = ()
     from_rank: int | None = None
+    unknown: tuple[tuple[str, str], ...] = ()
+    largest_loss: float = 0.0
 
     @property
     def is_bit_equal(self) -> bool:

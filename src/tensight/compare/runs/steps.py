@@ -94,6 +94,13 @@ class Operation:
         """Type of the operator."""
         return self.node.type
 
+    @property
+    def written_beforehand(self) -> tuple[str, ...]:
+        """Parameters that the operator writes to in place, outside of an optimizer, such as those that it clamps."""
+        if not self.type.endswith("_") or phase_of(self.node) is not Phase.FORWARD:
+            return ()
+        return tuple(slot.name for slot in self.inputs[: len(self.outputs)] if slot.is_parameter)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -312,11 +319,15 @@ class _StepReader:
     def _read_by(self, graph: Graph, node: Node) -> Iterator[Slot]:
         input_rows = self._inputs.get((graph.name, node.name), {})
         writes = is_optimizer(node)
+        written = 0 if writes or not node.type.endswith("_") else len(self._outputs.get((graph.name, node.name), {}))
         for index, producer in enumerate(graph.flat_producers(node)):
             if producer is None:
                 continue
             source, slot = producer
-            if source.is_parameter:
+            if source.is_parameter and index < written and source.name in self._before:
+                # What the step reads is what this operator leaves behind.
+                yield Slot(source.name, 0, self._before[source.name], is_parameter=True)
+            elif source.is_parameter:
                 yield Slot(source.name, 0, self._before_row(graph, source), is_parameter=True)
             elif index in input_rows and not writes:
                 yield Slot(source.name, slot, input_rows[index])

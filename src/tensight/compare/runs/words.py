@@ -46,6 +46,7 @@ def notes(result: RunComparison) -> list[str]:
         *_scaled_gradients(result),
         *_only_steps(result),
         *_written_by(result),
+        *_unknown(result),
     ]
 
 
@@ -78,6 +79,8 @@ def _first_bit(result: RunComparison) -> Iterator[str]:
         return
     worst = result.first_bit.worst
     apart = "" if worst is None else f", by {number_text(worst[1].relative)} relative"
+    if worst is not None and not worst[1].from_values:
+        apart = f": {difference_text(worst[1])}"
     operator = operator_text(result.first_bit.pair.a)
     yield f"Step {result.first_bit_step}: {operator} is the first that differs in any bit{apart}."
 
@@ -89,6 +92,23 @@ def _around_the_first(result: RunComparison) -> Iterator[str]:
         yield f"Between its inputs and it are operators without a counterpart: {_listed(first.through)}."
     if first is not None and not first.inputs:
         yield "Its inputs could not be compared."
+    by_statistics = [] if first is None else _known_by_statistics(first)
+    if first is not None and by_statistics and first.pair.a.phase is not Phase.UPDATE:
+        yield (
+            f"Of {_joined(by_statistics)} only statistics were recorded, which do not show the order of the elements:"
+            " what computes its inputs may differ in that."
+        )
+
+
+def _known_by_statistics(compared: Compared) -> list[str]:
+    """Return the names of the inputs whose statistics agree, and whose content is not known to."""
+    return [slot.name for slot, diff in compared.inputs if not (diff.from_values or diff.is_bit_equal)]
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Return the first few names and the number of the others."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _beside_the_first(result: RunComparison) -> Iterator[str]:
@@ -107,9 +127,7 @@ def _beside_the_first(result: RunComparison) -> Iterator[str]:
 
 def _listed(operators: Sequence[Operation]) -> str:
     """Return the first few operators and the number of the others."""
-    names = ", ".join(map(operator_text, operators[:_MOST_NAMED]))
-    more = len(operators) - _MOST_NAMED
-    return f"{names} and {more} more" if more > 0 else names
+    return _joined([operator_text(op) for op in operators])
 
 
 def _only_steps(result: RunComparison) -> Iterator[str]:
@@ -128,6 +146,14 @@ def _written_by(result: RunComparison) -> Iterator[str]:
         writer = next((op for op in operators if any(slot.name in changed for slot in op.outputs)), None)
         if writer is not None:
             yield f"In {run} it is written by {operator_text(writer)}, which matched nothing in {other}."
+
+
+def _unknown(result: RunComparison) -> Iterator[str]:
+    """Yield what a mapping by hand names in vain."""
+    for run in "AB":
+        names = [f'"{name}"' for of, name in result.unknown if of == run]
+        if names:
+            yield f"The mapping names what {run} does not have, as an operator, module or parameter: {_joined(names)}."
 
 
 def _scaled_gradients(result: RunComparison) -> Iterator[str]:
@@ -168,6 +194,8 @@ def difference_text(diff: TensorDifference) -> str:
         return f"shape {shape_a} in A, {shape_b} in B"
     if diff.is_bit_equal:
         return "bit-equal" + (", NaN or Inf at the same places" if diff.has_equal_non_finite else "")
+    if diff.may_be_reordered:
+        return "equal statistics, other content: elements in another order, or other last digits"
     if diff.relative == float("inf"):
         return "NaN or Inf where the other run has none"
     at_least = "" if diff.from_values else "at least "
@@ -202,10 +230,16 @@ def _nothing(result: RunComparison) -> str:
         of_both = f"In the {steps} that were compared, "
         if result.is_bit_equal:
             return f"{of_both}all tensors that both recorded are bit-equal."
-        return f"{of_both}the runs are the same up to rounding."
+        return f"{of_both}the runs are the same up to rounding{_by_statistics(result)}."
     if result.is_bit_equal:
         return f"The runs are the same: all tensors of {steps} that both recorded are bit-equal."
-    return f"The runs are the same up to rounding in {steps}."
+    return f"The runs are the same up to rounding in {steps}{_by_statistics(result)}."
+
+
+def _by_statistics(result: RunComparison) -> str:
+    """Return that only statistics agree, where the content of some outputs differs and no elements were recorded."""
+    diffs = (diff for step in result.steps for entry in step.compared for _, diff in entry.outputs)
+    return "" if all(diff.from_values or diff.is_bit_equal for diff in diffs) else ", as far as statistics show"
 
 
 def _nothing_in_common(result: RunComparison) -> str:
@@ -232,23 +266,57 @@ def _weights(result: RunComparison) -> str:
 
 
 def _between(result: RunComparison) -> str:
-    return (
-        f"The runs agree until step {result.step}, before which {_names(result.tensors)} was changed outside of any"
-        " operator that was recorded."
-    )
+    """Return what was changed after the last step's update, and before this one's."""
+    last = result.steps[-1].iteration + 1
+    when = f"Between the updates of step {last} and step {result.step}"
+    changed = f"{_names(result.tensors)}. Until then the runs agree."
+    writers = _writers_beforehand(result)
+    if writers:
+        return f"{when}, {' and '.join(writers)}: {changed}"
+    runs = sorted({run for tensor in result.tensors for run in tensor.changed_in})
+    where = f" in {' and '.join(runs)}" if runs else ""
+    return f"{when}, weights were changed outside of the recorded operators{where}: {changed}"
+
+
+def _writers_beforehand(result: RunComparison) -> list[str]:
+    """Return which operators without a counterpart wrote the tensors that differ."""
+    changed = {name for tensor in result.tensors for name in (tensor.name_a, tensor.name_b)}
+    writers = []
+    for operators, run in ((result.matching.only_a, "A"), (result.matching.only_b, "B")):
+        writer = next((op for op in operators if not changed.isdisjoint(op.written_beforehand)), None)
+        if writer is not None:
+            writers.append(f"only {run} runs {operator_text(writer)}")
+    return writers
 
 
 def _diverges(result: RunComparison) -> str:
     first = result.first
     if first is None:
         return (
-            f"Step {result.step}, update: {_names(result.tensors)} after the step, although all that was recorded"
-            " before it agrees."
+            f"Step {result.step}, {result.finding.value}: {_names(result.tensors)} after the step, although all that"
+            " was recorded before it agrees."
         )
     other = f" (in B: {first.pair.b.name})" if first.pair.b.name != first.pair.a.name else ""
+    what = "whose output does not"
+    if first.worst is not None and first.worst[0].is_parameter:
+        # Such as a running mean, or a weight after an update.
+        norm_a, norm_b = first.worst[1].norms
+        what = f"after which {first.worst[0].name} does not (norm {norm_a:.4g} in A, {norm_b:.4g} in B)"
+    agree = "agree by their statistics" if _known_by_statistics(first) else "agree"
     return (
         f"Step {result.step}, {first.pair.a.phase.value}: {operator_text(first.pair.a)}{other} is the first operator"
-        f" whose inputs agree and whose output does not: {_output_text(first)}."
+        f" whose inputs {agree} and {what}: {_output_text(first)}."
+    )
+
+
+def _losses(result: RunComparison) -> str:
+    losses = result.matching.losses
+    entries = result.steps[-1].compared
+    worst = next((entry.worst for entry in entries if entry.pair is losses), None)
+    text = "" if worst is None else f" ({difference_text(worst[1])})"
+    return (
+        f"The losses differ in step {result.step}{text}, and no operator until then differs by more than its inputs and"
+        " rounding explain: rounding errors have grown, or the cause is smaller than they are."
     )
 
 
@@ -266,6 +334,8 @@ def _output_text(first: Compared) -> str:
     if worst is None:
         return "nothing is known of it"
     text = difference_text(worst[1])
+    if worst[1].may_be_reordered:
+        return text
     return f"{text} (rounding explains {number_text(first.allowed)})" if worst[1].is_comparable else text
 
 
@@ -287,5 +357,6 @@ _SENTENCES = {
     Finding.FORWARD: _diverges,
     Finding.BACKWARD: _diverges,
     Finding.UPDATE: _diverges,
+    Finding.LOSSES: _losses,
     Finding.ANOTHER_RANK: _from_another_rank,
 }

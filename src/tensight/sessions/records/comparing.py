@@ -197,6 +197,7 @@ class RankComparison(Record):
         "forward",
         "backward",
         "update",
+        "losses",
         "another rank",
     ]
     sentence: str
