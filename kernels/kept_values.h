@@ -1,22 +1,28 @@
-// The type `Kept`: the records of values that are kept by reference, and the common case of adding a value. Everything
-// else, such as copies and eviction when memory is short, is in `agents/retention.py`.
+// The type `Kept`: the records of values whose memory is kept, and the common case of adding a value. Everything else,
+// such as copies and eviction when memory is short, is in `agents/retention.py`.
 #pragma once
 
 #include "python_scans.h"
 
 struct Kept {
   PyObject_HEAD
-  PyObject *values;      // mapping of slot id to (tensor, version, size in bytes, whether it is a copy)
+  PyObject *values;      // mapping of slot id to (memory, version, whether it is a copy, storage, weak reference)
   PyObject *identities;  // dict of the id of a tensor to its slot id
   PyObject *copied;      // set of the slot ids whose values are copied
+  PyObject *storages;    // dict of a storage to (number of values in it, its size in bytes)
+  PyObject *hold;        // function of a tensor that returns (memory, storage, size in bytes)
   long long bytes, budget;
 };
+
+enum { KEPT_REFERENCE = 4 };  // index in a value
 
 static int kept_visit(PyObject *self, visitproc visit, void *arg) {
   Kept *kept = (Kept *)self;
   Py_VISIT(kept->values);
   Py_VISIT(kept->identities);
   Py_VISIT(kept->copied);
+  Py_VISIT(kept->storages);
+  Py_VISIT(kept->hold);
   Py_VISIT(Py_TYPE(self));
   return 0;
 }
@@ -26,6 +32,8 @@ static int kept_clear(PyObject *self) {
   Py_CLEAR(kept->values);
   Py_CLEAR(kept->identities);
   Py_CLEAR(kept->copied);
+  Py_CLEAR(kept->storages);
+  Py_CLEAR(kept->hold);
   return 0;
 }
 
@@ -33,40 +41,73 @@ static void kept_free(PyObject *self) { free_tracked(self, kept_clear); }
 
 static int kept_init(PyObject *self, PyObject *arguments, PyObject *) {
   Kept *kept = (Kept *)self;
-  PyObject *values, *identities, *copied;
-  if (!PyArg_ParseTuple(arguments, "OOOL", &values, &identities, &copied, &kept->budget)) return -1;
-  if (!PyDict_Check(values) || !PyDict_Check(identities) || !PySet_Check(copied)) {
-    PyErr_SetString(PyExc_TypeError, "two dicts are needed, and a set");
+  PyObject *values, *identities, *copied, *storages, *hold;
+  if (!PyArg_ParseTuple(arguments, "OOOOOL", &values, &identities, &copied, &storages, &hold, &kept->budget)) return -1;
+  if (!PyDict_Check(values) || !PyDict_Check(identities) || !PySet_Check(copied) || !PyDict_Check(storages) ||
+      !PyCallable_Check(hold)) {
+    PyErr_SetString(PyExc_TypeError, "three dicts are needed, a set and a function");
     return -1;
   }
-  Py_INCREF(values);
-  Py_INCREF(identities);
-  Py_INCREF(copied);
+  PyObject *given[] = {values, identities, copied, storages, hold};
+  for (PyObject *each : given) Py_INCREF(each);
   kept_clear(self);
   kept->values = values;
   kept->identities = identities;
   kept->copied = copied;
+  kept->storages = storages;
+  kept->hold = hold;
   kept->bytes = 0;
   return 0;
 }
 
-// Whether there is no record of a slot or a tensor (by its identity), so that keeping it only adds one entry.
-static bool is_new(const Kept *kept, PyObject *slot_id, PyObject *identity) {
-  return PySequence_Contains(kept->values, slot_id) == 0 && PyDict_Contains(kept->identities, identity) == 0 &&
-         PySet_Contains(kept->copied, slot_id) == 0;
+// Whether a tensor is in the records. The identity of one that is gone may have been reused.
+static bool is_kept(const Kept *kept, PyObject *identity, PyObject *tensor) {
+  PyObject *slot_id = PyDict_GetItemWithError(kept->identities, identity);
+  PyObject *value = slot_id ? PyObject_GetItem(kept->values, slot_id) : nullptr;
+  PyObject *reference = value ? PyTuple_GetItem(value, KEPT_REFERENCE) : nullptr;
+  PyObject *referent = reference ? PyObject_CallFunctionObjArgs(reference, nullptr) : nullptr;
+  Py_XDECREF(value);
+  Py_XDECREF(referent);  // the caller holds the tensor
+  return referent == tensor;
 }
 
-// Keep the value of a slot without records; returns false without changes if the memory budget is exceeded.
-static bool keep(Kept *kept, PyObject *slot_id, PyObject *identity, PyObject *version, PyObject *size,
-                 PyObject *tensor) {
-  int64_t bytes = PyLong_AsLongLong(size);
-  if (bytes < 0 || kept->bytes > kept->budget - bytes) return false;
-  PyObject *value = PyTuple_Pack(4, tensor, version, size, Py_False);
-  bool is_kept = value && !PyObject_SetItem(kept->values, slot_id, value) &&
+// Whether there is no record of a slot or a tensor, so that keeping it only adds one entry.
+static bool is_new(const Kept *kept, PyObject *slot_id, PyObject *identity, PyObject *tensor) {
+  return PySequence_Contains(kept->values, slot_id) == 0 && PySet_Contains(kept->copied, slot_id) == 0 &&
+         !is_kept(kept, identity, tensor) && !PyErr_Occurred();
+}
+
+// Count a value in a storage; returns false without changes if the memory budget is exceeded.
+static bool count_in(Kept *kept, PyObject *storage, PyObject *size) {
+  PyObject *counted = PyDict_GetItemWithError(kept->storages, storage);
+  int64_t values = counted ? PyLong_AsLongLong(PyTuple_GetItem(counted, 0)) : 0;
+  int64_t bytes = counted ? 0 : PyLong_AsLongLong(size);
+  if (PyErr_Occurred() || kept->bytes > kept->budget - bytes) return false;
+  PyObject *number = PyLong_FromLongLong(values + 1);
+  PyObject *entry = number ? PyTuple_Pack(2, number, counted ? PyTuple_GetItem(counted, 1) : size) : nullptr;
+  bool is_counted = entry && !PyDict_SetItem(kept->storages, storage, entry);
+  Py_XDECREF(entry);
+  Py_XDECREF(number);
+  if (is_counted) kept->bytes += bytes;
+  return is_counted;
+}
+
+// Keep the value of a slot without records; returns false if that is not possible, perhaps with an exception.
+static bool keep(Kept *kept, PyObject *slot_id, PyObject *identity, PyObject *version, PyObject *tensor) {
+  PyObject *held = PyObject_CallFunctionObjArgs(kept->hold, tensor, nullptr);
+  PyObject *reference = nullptr, *value = nullptr;
+  if (held && PyTuple_Check(held) && PyTuple_Size(held) == 3) {
+    PyObject *storage = PyTuple_GetItem(held, 1);
+    reference = PyWeakref_NewRef(tensor, nullptr);
+    value = reference ? PyTuple_Pack(5, PyTuple_GetItem(held, 0), version, Py_False, storage, reference) : nullptr;
+    if (value && !count_in(kept, storage, PyTuple_GetItem(held, 2))) Py_CLEAR(value);
+  }
+  bool is_done = value && !PyObject_SetItem(kept->values, slot_id, value) &&
                  !PyDict_SetItem(kept->identities, identity, slot_id);
   Py_XDECREF(value);
-  if (is_kept) kept->bytes += bytes;
-  return is_kept;
+  Py_XDECREF(reference);
+  Py_XDECREF(held);
+  return is_done;
 }
 
 static PyObject *kept_begin(PyObject *self, PyObject *values) {

@@ -329,41 +329,35 @@ static bool is_finite(const Rows *rows, PyObject *tensor) {
 }
 
 // Keep the value of a slot without records; false if that is not possible.
-static bool keep_new(Kept *kept, PyObject *slot_id, PyObject *identity, PyObject *tensor) {
+static bool keep_new(Kept *kept, PyObject *slot_id, PyObject *tensor) {
+  PyObject *identity = PyLong_FromVoidPtr(tensor);
+  if (!identity || !is_new(kept, slot_id, identity, tensor)) {
+    Py_XDECREF(identity);
+    return false;
+  }
   PyObject *version = PyObject_GetAttr(tensor, names.version);
   if (!version && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
     // Tensors created in inference mode have no version counter.
     PyErr_Clear();
     version = PyLong_FromLong(0);
   }
-  PyObject *size = version ? PyObject_GetAttr(tensor, names.nbytes) : nullptr;
-  bool is_kept = size && keep(kept, slot_id, identity, version, size, tensor);
-  Py_XDECREF(size);
+  bool is_done = version && keep(kept, slot_id, identity, version, tensor);
   Py_XDECREF(version);
-  return is_kept;
+  Py_DECREF(identity);
+  return is_done;
 }
 
 // Whether everything needed of a tensor was computed and kept; if false, a part may have been.
 static bool observe_here(const Observer *observer, PyObject *slot_id, int64_t number, int64_t need, PyObject *tensor) {
   Rows *rows = (Rows *)observer->rows;
   Kept *kept = (Kept *)observer->kept;
-  PyObject *identity = nullptr;
   if (need & VALUE) {
     if ((PyObject *)kept == Py_None || !rows->types || !is_one_of(Py_TYPE(tensor), rows->types)) return false;
-    identity = PyLong_FromVoidPtr(tensor);
-    if (!identity || !is_new(kept, slot_id, identity)) {
-      Py_XDECREF(identity);
-      return false;
-    }
+    // First, because a tensor that cannot be kept here is passed on, and its row is written there.
+    if (!keep_new(kept, slot_id, tensor)) return false;
   }
-  bool is_done = true;
-  if (need & ROW)
-    is_done = write_from(rows, number, need & HASH ? 0 : -1, tensor);
-  else if (need & FINITE)
-    is_done = is_finite(rows, tensor);
-  if (is_done && identity) is_done = keep_new(kept, slot_id, identity, tensor);
-  Py_XDECREF(identity);
-  return is_done;
+  if (need & ROW) return write_from(rows, number, need & HASH ? 0 : -1, tensor);
+  return !(need & FINITE) || is_finite(rows, tensor);
 }
 
 // Handle a tensor if only its row, whether it is finite, or its value is needed, and if possible; all others are passed

@@ -51,8 +51,8 @@ class ArrayReader:
     def describe(self, tensor: NDArray[Any]) -> tuple[str, tuple[int, ...], int]:
         return tensor.dtype.name, tensor.shape, tensor.nbytes
 
-    def size_bytes(self, tensor: NDArray[Any]) -> int:
-        return tensor.nbytes
+    def hold(self, tensor: NDArray[Any]) -> tuple[NDArray[Any], int, int]:
+        return tensor, id(tensor), tensor.nbytes
 
     def version(self, tensor: NDArray[Any]) -> int:
         return self._versions.get(id(tensor), 0)

@@ -40,8 +40,11 @@ class Reader:
     def version(self, tensor: Tensor) -> int:
         return tensor.version
 
-    def size_bytes(self, tensor: Tensor) -> int:
-        return tensor.size_bytes
+    def describe(self, tensor: Tensor) -> tuple[str, tuple[int, ...], int]:
+        return "uint8", (tensor.size_bytes,), tensor.size_bytes
+
+    def hold(self, tensor: Tensor) -> tuple[Tensor, int, int]:
+        return tensor, id(tensor), tensor.size_bytes
 
     def copy(self, tensor: Tensor, into: Tensor | None = None) -> Tensor:
         self.copies += 1
@@ -293,8 +296,8 @@ def test_values_survive_only_as_long_as_they_are_kept() -> None:
         def version(self, _: Any) -> int:
             return 0
 
-        def size_bytes(self, tensor: Any) -> int:
-            return int(tensor.nbytes)
+        def hold(self, tensor: Any) -> tuple[Any, int, int]:
+            return tensor, id(tensor), int(tensor.nbytes)
 
     kept = Retention(Arrays(), 1000)  # type: ignore[arg-type]
     kept.keep(0, arrays[0])

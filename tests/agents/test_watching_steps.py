@@ -38,8 +38,8 @@ class ArrayReader:
     def version(self, tensor: Any) -> int:
         return self.versions.get(id(tensor), 0)
 
-    def size_bytes(self, tensor: Any) -> int:
-        return int(tensor.nbytes)
+    def hold(self, tensor: Any) -> tuple[Any, int, int]:
+        return tensor, id(tensor), int(tensor.nbytes)
 
     def host(self, tensor: Any) -> NDArray[Any]:
         return np.asarray(tensor)

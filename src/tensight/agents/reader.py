@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from numpy.typing import NDArray
 
     from tensight.agents.columns import StatisticsColumns
@@ -39,8 +41,19 @@ class TensorReader(Protocol):
     def describe(self, tensor: Any) -> tuple[str, tuple[int, ...], int]:
         """Return NumPy's name of the dtype, the shape and the size in bytes; an empty name if it has no statistics."""
 
-    def size_bytes(self, tensor: Any) -> int | None:
-        """Return the size in bytes, None if there are no values; called for every kept tensor, so it is fast."""
+    def hold(self, tensor: Any) -> tuple[Any, Hashable, int] | None:
+        """Return what keeps the memory of a tensor alive; None if it has none. Called for every kept tensor.
+
+        Returns
+        -------
+        object
+            A tensor with the same elements and the same version, but without the history of its computation, if it has
+            one that keeps other memory alive; else the tensor itself.
+        hashable
+            Equal for tensors that share memory, as long as one of them is held.
+        int
+            Size of that memory in bytes.
+        """
 
     def version(self, tensor: Any) -> int:
         """Return a number that grows whenever the tensor is written to in place."""

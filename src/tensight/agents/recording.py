@@ -267,7 +267,7 @@ class Recorder:
     def _write_values(self, rank: RankRecorder, writer: IterationWriter, graph: _Graph, seen: _Seen) -> list[int]:
         """Write the kept values; return the slots without one."""
         without: list[int] = []
-        written: dict[int, tuple[str, NDArray[Any]]] = {}
+        written: dict[int, tuple[str, np.dtype[Any]]] = {}
         for number in dict.fromkeys(seen.order):
             tensor_slot = seen.slot_table[number]
             node = graph.nodes.get(tensor_slot.node.name)
@@ -276,14 +276,13 @@ class Recorder:
             tensor = seen.retention.current(number)
             head, is_input = rank.head(graph.graph, node), tensor_slot.io == "input"
             earlier = written.get(id(tensor))
-            if tensor is not None and earlier is not None:
-                writer.add_again(earlier[0], head, tensor_slot.slot, earlier[1], is_input=is_input)
+            if earlier is not None and writer.add_again(*earlier, head, tensor_slot.slot, is_input=is_input):
                 continue
             array = None if tensor is None else self._reader.host(tensor)
             if array is None:
                 without.append(number)
                 continue
-            written[id(tensor)] = writer.add(head, tensor_slot.slot, array, is_input=is_input), array
+            written[id(tensor)] = writer.add(head, tensor_slot.slot, array, is_input=is_input), array.dtype
         return without
 
     def _drop_oldest(self, rank: RankRecorder) -> None:

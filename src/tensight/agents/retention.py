@@ -1,13 +1,16 @@
 """The values of this and of the previous step, as long as they are not overwritten and memory suffices.
 
-Values are kept by reference: nothing is copied while the training runs, its tensors just live longer. Each reference
-comes with the tensor's version, so that a value that was overwritten in place is never shown as the earlier one. Values
-of such slots are copied from then on, if requested (weights and optimizer states are overwritten in every step). If
-there are too many values, the oldest are dropped, and only their statistics remain.
+What is kept of a tensor is its memory, and nothing else: neither the object nor the history of its computation, which
+would keep everything alive that autograd has saved. Nothing is copied while the training runs, its memory just lives
+longer. It comes with the tensor's version, so that a value that was overwritten in place is never shown as the earlier
+one. Values of such slots are copied from then on, if requested (weights and optimizer states are overwritten in every
+step). If there are too many values, the oldest are dropped, and only their statistics remain. Tensors that share memory
+count once, with all of it: a small view keeps the whole.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -28,24 +31,24 @@ _CHECK_EVERY = 64
 """Steps in which values are checked for having been overwritten, which takes time for each of them."""
 
 
-_Kept = tuple[Any, int, int, bool]
-"""A tensor, its version, its size in bytes, and whether it is a copy, whose version has no meaning.
+_Kept = tuple[Any, int, bool, Any, Any]
+"""The memory of a tensor, the tensor's version, whether it is a copy, whose version has no meaning, its storage, and a
+weak reference to the tensor; None in its place if the memory is the tensor itself, or a copy.
 
 A plain tuple takes a fifth of the time of a named one, and there is one for every tensor of every step.
 """
-_TENSOR, _VERSION, _SIZE, _IS_COPY = range(4)
+_MEMORY, _VERSION, _IS_COPY, _STORAGE, _REFERENCE = range(5)
 _WRITTEN_OVER = -1
 """A version that no tensor has."""
 
 
 class _Step:
-    """The values of one step, the oldest first; a tensor in several slots counts once."""
+    """The values of one step, the oldest first."""
 
-    __slots__ = ("dropped", "others", "values")
+    __slots__ = ("dropped", "values")
 
     def __init__(self) -> None:
         self.values: OrderedDict[int, _Kept] = OrderedDict()
-        self.others: dict[int, set[int]] = {}
         self.dropped: set[int] = set()
 
 
@@ -92,67 +95,74 @@ class Retention:
         self._reader = reader
         self._wants_copies = wants_copies
         self._version_of = reader.version
-        self._size_of = reader.size_bytes
         self._current = _Step()
         self._previous = _Step()
         self._by_identity: dict[int, int] = {}
+        self._storages: dict[Any, tuple[int, int]] = {}
         self._copied: set[int] = set()
         self._persistent: set[int] = set()
-        self._spare: dict[int, Any] = {}
+        self._spare: dict[int, _Kept] = {}
         self._steps = 0
         compiled = kernels()
         self.books: Kept | None = None
         if compiled is not None:
-            self.books = compiled.Kept(self._current.values, self._by_identity, self._copied, self.budget_bytes)
+            self.books = compiled.Kept(
+                self._current.values, self._by_identity, self._copied, self._storages, reader.hold, self.budget_bytes
+            )
         self._books = self.books or _Books(self._by_identity)
 
     @property
     def kept_bytes(self) -> int:
-        """Size of the values that are kept now."""
+        """Size of the memory that is kept now."""
         return self._books.bytes
 
     def keep(self, slot_id: int, tensor: Any) -> None:
         """Keep the value of a slot in this step, replacing its earlier one of the step."""
         values = self._current.values
+        same = self.same_as(tensor)
+        if same is not None:
+            self._put(slot_id, values[same])
+            self._by_identity[id(tensor)] = slot_id
+            return
         if slot_id in values:
-            self._release(self._current, slot_id)
-        identity = id(tensor)
-        same = self._by_identity.get(identity)
-        is_copied = slot_id in self._copied
-        # Some readers must read a tensor to determine its version.
-        version = 0 if is_copied and same is None else self._version_of(tensor)
-        if same is not None and values[same][_VERSION] == version:
-            values[slot_id] = (tensor, version, 0, False)
-            self._current.others.setdefault(same, set()).add(slot_id)
-            return
-        size = self._size_of(tensor)
-        if size is None:
-            return
-        if size > self.budget_bytes:
-            self._current.dropped.add(slot_id)
-            return
-        copy = self._reader.copy(tensor, self._spare.pop(slot_id, None)) if is_copied else None
-        if is_copied and copy is None:
-            return
-        books = self._books
-        books.bytes += size
-        if books.bytes > self.budget_bytes:
-            self._make_room()
-        if is_copied:
-            values[slot_id] = (copy, 0, size, True)
+            self._release(values.pop(slot_id))
+        if slot_id in self._copied:
+            self._keep_copy(slot_id, tensor)
         else:
-            values[slot_id] = (tensor, version, size, False)
-            self._by_identity[identity] = slot_id
+            self._keep_memory(slot_id, tensor)
+
+    def _keep_memory(self, slot_id: int, tensor: Any) -> None:
+        held = self._reader.hold(tensor)
+        if held is None:
+            return
+        memory, storage, size = held
+        if storage not in self._storages and not self._make_room(slot_id, size):
+            return
+        reference = None if memory is tensor else weakref.ref(tensor)
+        self._put(slot_id, (memory, self._version_of(tensor), False, storage, reference), size)
+        self._by_identity[id(tensor)] = slot_id
+
+    def _keep_copy(self, slot_id: int, tensor: Any) -> None:
+        spare = self._spare.pop(slot_id, None)
+        if spare is None and not self._make_room(slot_id, self._reader.describe(tensor)[2]):
+            return
+        copy = self._reader.copy(tensor, None if spare is None else spare[_MEMORY])
+        held = None if copy is None else self._reader.hold(copy)
+        if held is not None:
+            self._put(slot_id, (copy, 0, True, held[1], None), held[2])
+        if spare is not None:
+            self._release(spare)
 
     def same_as(self, tensor: Any) -> int | None:
-        """Return a slot with this very tensor in this step, if it was not written to since.
-
-        This is certain, because no other tensor can have the address of a kept one.
-        """
+        """Return a slot with this very tensor in this step, if it was not written to since."""
         slot_id = self._by_identity.get(id(tensor))
-        if slot_id is None or self._current.values[slot_id][_VERSION] != self._version_of(tensor):
+        kept = None if slot_id is None else self._current.values.get(slot_id)
+        if kept is None:
             return None
-        return slot_id
+        reference: Any = kept[_REFERENCE]
+        # The tensor may be gone, and its identity that of another one.
+        other = kept[_MEMORY] if reference is None else reference()
+        return slot_id if other is tensor and kept[_VERSION] == self._version_of(tensor) else None
 
     def turn_over(self) -> None:
         """Begin a step: the current values become the previous ones."""
@@ -161,11 +171,12 @@ class Retention:
         if self._steps <= _CHECKED_AT_FIRST or self._steps % _CHECK_EVERY == 0:
             for slot_id, kept in gone.values.items():
                 self._is_as_kept(slot_id, kept)
-        self._spare.clear()
+        self._drop_spare()
         for slot_id, kept in gone.values.items():
-            self._books.bytes -= kept[_SIZE]
-            if kept[_IS_COPY]:
-                self._spare[slot_id] = kept[_TENSOR]
+            if kept[_IS_COPY] and slot_id in self._copied:
+                self._spare[slot_id] = kept
+            else:
+                self._release(kept)
         self._previous, self._current = self._current, _Step()
         self._books.begin(self._current.values)
 
@@ -201,7 +212,7 @@ class Retention:
         """Stop showing the value of a slot in this step: it was overwritten, perhaps without a new version."""
         kept = self._current.values.get(slot_id)
         if kept is not None and not kept[_IS_COPY]:
-            self._current.values[slot_id] = (kept[_TENSOR], _WRITTEN_OVER, kept[_SIZE], False)
+            self._current.values[slot_id] = (kept[_MEMORY], _WRITTEN_OVER, False, kept[_STORAGE], kept[_REFERENCE])
 
     def copy_values(self, slot_id: int, is_wanted: bool = True) -> None:
         """Copy the values of a slot from now on, because the training overwrites them in every step.
@@ -214,59 +225,72 @@ class Retention:
             self._copied.add(slot_id)
         else:
             self._copied.discard(slot_id)
-            self._spare.pop(slot_id, None)
+            spare = self._spare.pop(slot_id, None)
+            if spare is not None:
+                self._release(spare)
 
     def clear(self) -> None:
         """Forget all values."""
         self._current, self._previous = _Step(), _Step()
         self._books.begin(self._current.values)
         self._books.bytes = 0
+        self._storages.clear()
         self._spare.clear()
 
     def _value(self, step: _Step, slot_id: int) -> Any | None:
         kept = step.values.get(slot_id)
         if kept is None or (step is self._previous and slot_id in self._persistent and not kept[_IS_COPY]):
             return None
-        return kept[_TENSOR] if self._is_as_kept(slot_id, kept) else None
+        return kept[_MEMORY] if self._is_as_kept(slot_id, kept) else None
 
     def _is_as_kept(self, slot_id: int, kept: _Kept) -> bool:
         """Whether a value was not overwritten; if it was, its slot is copied from the next step on."""
-        if kept[_IS_COPY] or self._version_of(kept[_TENSOR]) == kept[_VERSION]:
+        if kept[_IS_COPY] or self._version_of(kept[_MEMORY]) == kept[_VERSION]:
             return True
         if self._wants_copies is None or self._wants_copies(slot_id):
             self._copied.add(slot_id)
         return False
 
-    def _make_room(self) -> None:
-        """Drop the oldest values until the others fit."""
+    # --- memory ---
+
+    def _put(self, slot_id: int, kept: _Kept, size: int = 0) -> None:
+        """Add a value to this step, and count its storage, given its size if it may be new."""
+        storage = kept[_STORAGE]
+        number, counted = self._storages.get(storage, (0, size))
+        self._storages[storage] = number + 1, counted
+        if not number:
+            self._books.bytes += counted
+        values = self._current.values
+        earlier = values.pop(slot_id, None)
+        values[slot_id] = kept
+        if earlier is not None:
+            self._release(earlier)
+
+    def _release(self, kept: _Kept) -> None:
+        """Count a value that is no longer kept."""
+        storage = kept[_STORAGE]
+        number, size = self._storages[storage]
+        if number > 1:
+            self._storages[storage] = number - 1, size
+        else:
+            del self._storages[storage]
+            self._books.bytes -= size
+
+    def _drop_spare(self) -> None:
+        for kept in self._spare.values():
+            self._release(kept)
         self._spare.clear()
+
+    def _make_room(self, slot_id: int, size: int) -> bool:
+        """Drop the oldest values until another one fits; return False if it cannot, and drop that one instead."""
+        if size > self.budget_bytes:
+            self._current.dropped.add(slot_id)
+            return False
+        if self._books.bytes + size > self.budget_bytes:
+            self._drop_spare()
         for step in (self._previous, self._current):
-            while self._books.bytes > self.budget_bytes and step.values:
-                slot_id, kept = step.values.popitem(last=False)
-                step.dropped.add(slot_id)
-                for other in self._others(step, slot_id, kept):
-                    step.values.pop(other, None)
-                    step.dropped.add(other)
-                self._books.bytes -= kept[_SIZE]
-                if step is self._current and not kept[_IS_COPY]:
-                    self._by_identity.pop(id(kept[_TENSOR]), None)
-
-    @staticmethod
-    def _others(step: _Step, slot_id: int, kept: _Kept) -> list[int]:
-        """Return the other slots with the tensor of a slot, which do not count it."""
-        others = step.others.pop(slot_id, ())
-        return [other for other in others if other in step.values and step.values[other][_TENSOR] is kept[_TENSOR]]
-
-    def _release(self, step: _Step, slot_id: int) -> None:
-        """Remove a value that another one replaces; its memory then counts for the next slot with the tensor."""
-        kept = step.values.pop(slot_id)
-        others = self._others(step, slot_id, kept)
-        if not kept[_IS_COPY] and self._by_identity.get(id(kept[_TENSOR])) == slot_id:
-            del self._by_identity[id(kept[_TENSOR])]
-            if others:
-                heir, *rest = others
-                step.values[heir] = kept
-                step.others[heir] = set(rest)
-                self._by_identity[id(kept[_TENSOR])] = heir
-                return
-        self._books.bytes -= kept[_SIZE]
+            while self._books.bytes + size > self.budget_bytes and step.values:
+                oldest, kept = step.values.popitem(last=False)
+                step.dropped.add(oldest)
+                self._release(kept)
+        return True

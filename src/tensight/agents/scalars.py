@@ -88,8 +88,9 @@ class Scalars:
 
     def loss(self, tensor: Any) -> None:
         """Note that a backward pass begins from a tensor with one element; it is read when the step has ended."""
-        if len(self._losses) < MOST_SLOTS:
-            self._losses.append(tensor)
+        held = self._reader.hold(tensor) if len(self._losses) < MOST_SLOTS else None
+        if held is not None:
+            self._losses.append(held[0])
 
     def update(self, optimizer: int, rates: Iterable[float], gradients: Iterable[Any] | None) -> None:
         """Note that an optimizer is about to update; its earlier update in this step no longer counts.

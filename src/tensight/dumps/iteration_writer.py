@@ -98,14 +98,19 @@ class IterationWriter:
         write_npy(self._part / name, plain)
         return name
 
-    def add_again(self, written: str, head: str, slot: int, array: NDArray[Any], *, is_input: bool = False) -> None:
-        """Write a tensor with the elements of an existing file, as a hard link to it."""
-        name = self._name(head, slot, array.dtype, is_input=is_input)
+    def add_again(self, written: str, dtype: np.dtype[Any], head: str, slot: int, *, is_input: bool = False) -> bool:
+        """Write a tensor with the elements of an existing file, as a hard link to it.
+
+        Returns
+        -------
+        bool
+            False if the file system does not support that.
+        """
         try:
-            os.link(self._part / written, self._part / name)
+            os.link(self._part / written, self._part / self._name(head, slot, dtype, is_input=is_input))
         except OSError:
-            # Not every file system supports hard links.
-            self.add(head, slot, array, is_input=is_input)
+            return False
+        return True
 
     def add_statistics(self, text: str) -> None:
         """Write the statistics of tensors."""

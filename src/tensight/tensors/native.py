@@ -67,13 +67,15 @@ class Kernels(Protocol):
 
     def Kept(  # noqa: N802 - a class
         self,
-        values: dict[int, tuple[Any, int, int, bool]],
+        values: dict[int, tuple[Any, int, bool, Any, Any]],
         identities: dict[int, int],
         copied: set[int],
+        storages: dict[Any, tuple[int, int]],
+        hold: Callable[[Any], tuple[Any, Any, int] | None],
         budget: int,
         /,
     ) -> Kept:
-        """Return the records of values that are kept by reference; see `agents.retention.Retention`."""
+        """Return the records of values whose memory is kept; see `agents.retention.Retention`."""
         ...
 
     def compare(
@@ -159,7 +161,7 @@ class Kept(Protocol):
 
     bytes: int
 
-    def begin(self, values: dict[int, tuple[Any, int, int, bool]], /) -> None:
+    def begin(self, values: dict[int, tuple[Any, int, bool, Any, Any]], /) -> None:
         """Use another mapping for entries from now on, and forget which tensors are kept."""
         ...
 

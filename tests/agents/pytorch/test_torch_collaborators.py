@@ -43,6 +43,7 @@ NOT_BROKEN = {
     "trial": "in no training but the one of `tensight selftest`",
     "torch.trial": "in no training but the one of `tensight selftest`",
     "background.Background.run": "the guard of its thread",
+    "torch.arrays.TorchReader.hold": "where it fails in a kernel it is called again, in Python",
     "forking": "where the gate fails a call to the server has failed, and is made again",
     "attachment.Attachment.end": "the last that is done; nobody is left who would do it",
     "background.Background.end": "the last that is done; nobody is left who would do it",

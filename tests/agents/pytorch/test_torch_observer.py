@@ -182,16 +182,20 @@ class Kept:
             assert self.retention.why_missing(slot_id) == self.called.why_missing(slot_id)
 
 
-def test_a_value_is_kept_by_reference_until_the_end_of_the_next_step() -> None:
+def same_memory(one: torch.Tensor | None, other: torch.Tensor) -> bool:
+    return one is not None and one.data_ptr() == other.data_ptr() and torch.equal(one, other)
+
+
+def test_the_memory_of_a_value_is_kept_until_the_end_of_the_next_step() -> None:
     kept, tensor = Kept(), torch.arange(6.0)
     assert kept.show(1, tensor)
-    assert kept.retention.current(1) is tensor
+    assert same_memory(kept.retention.current(1), tensor)
     assert kept.retention.kept_bytes == 24
     (row,) = kept.observed.columns.take([1]).statistics()
     assert row == dataclasses.replace(statistics(tensor.numpy()), content_hash=0)
     kept.turn_over()
     assert kept.show(1, tensor)
-    assert kept.retention.previous(1) is tensor
+    assert same_memory(kept.retention.previous(1), tensor)
     kept.turn_over()
     kept.turn_over()
     assert kept.retention.kept_bytes == 0
@@ -216,10 +220,10 @@ def test_a_tensor_that_counts_no_versions_is_kept() -> None:
     with torch.inference_mode():
         tensor = torch.ones(3)
     assert kept.show(0, tensor, VALUE)
-    assert kept.retention.current(0) is tensor
+    assert same_memory(kept.retention.current(0), tensor)
 
 
-@pytest.mark.parametrize("what", ["of another class", "an array", "sparse", "nothing"])
+@pytest.mark.parametrize("what", ["of another class", "an array", "nothing"])
 @pytest.mark.parametrize("need", [VALUE, BOTH, FINITE | VALUE])
 def test_what_is_no_plain_tensor_is_not_kept_without_a_call(what: str, need: int) -> None:
     kept, tensor = Kept(), unusual_tensors()[what]
@@ -249,10 +253,10 @@ def test_observed_values_are_those_that_calls_keep(steps: list[list[tuple[int, i
 def test_books_refuse_what_they_cannot_keep() -> None:
     compiled = native.kernels()
     assert compiled is not None
-    with pytest.raises(TypeError, match="two dicts"):
-        compiled.Kept([], {}, set(), 1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="three dicts"):
+        compiled.Kept([], {}, set(), {}, TorchReader().hold, 1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="a dict"):
-        compiled.Kept({}, {}, set(), 1).begin(None)  # type: ignore[arg-type]
+        compiled.Kept({}, {}, set(), {}, TorchReader().hold, 1).begin(None)  # type: ignore[arg-type]
 
 
 def test_slots_beyond_the_rows_are_handed_on(observed: Observed) -> None:

@@ -81,10 +81,13 @@ class GradientEdge(NamedTuple):
         The framework's object for the function.
     key : hashable
         Equal for the same output of the same function only.
+    is_unique : bool
+        Whether no other function ever has the key. If not, a reference to the function must be kept with it.
     """
 
     function: Any
     key: Hashable
+    is_unique: bool = False
 
 
 class EagerFramework(Protocol):

@@ -52,7 +52,7 @@ class StepTensors(Generic[AnySlot]):
         self._weights: Mapping[Any, str] = {}
         self._weights_generation = -1
         self._slots: dict[int, AnySlot] = {}
-        # A reference to the function keeps its key from being reused.
+        # A reference to the function keeps its key from being reused, if it may be.
         self._by_edge: dict[Hashable, tuple[AnySlot, Any]] = {}
         self._counts: dict[tuple[str, str], int] = {}
 
@@ -106,7 +106,7 @@ class StepTensors(Generic[AnySlot]):
         # If the tensor has been written to since, its function is not the one that computed the slot's values.
         edge = self._framework.edge(tensor) if slot.version == self._framework.version(tensor) else None
         if edge is not None:
-            self._by_edge[edge.key] = slot, edge.function
+            self._by_edge[edge.key] = slot, True if edge.is_unique else edge.function
 
     def release(self) -> None:
         """Drop all references to autograd functions: a backward pass is about to free them and their saved tensors."""

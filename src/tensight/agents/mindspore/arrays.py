@@ -82,10 +82,9 @@ class MindSporeReader:
             return _name_of_array(tensor), tensor.shape, tensor.nbytes
         return name_of(tensor.dtype), tuple(tensor.shape), tensor.nbytes
 
-    def size_bytes(self, tensor: Any) -> int:
-        """Return the size in bytes; called for every tensor that is kept, so it must be fast."""
-        size: int = tensor.nbytes
-        return size
+    def hold(self, tensor: Any) -> tuple[Any, int, int]:
+        """Return the tensor, its identity, and its size in bytes; called for every kept tensor, so it must be fast."""
+        return tensor, id(tensor), tensor.nbytes
 
     def version(self, tensor: Any) -> int:
         """Return a number that changes when the tensor is written to in place.

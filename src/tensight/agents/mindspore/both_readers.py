@@ -27,9 +27,9 @@ class BothReaders:
         """Return NumPy's name of the dtype, the shape and the size in bytes; an empty name if it has no statistics."""
         return self._of(tensor).describe(tensor)
 
-    def size_bytes(self, tensor: Any) -> int:
-        """Return the size in bytes."""
-        return self._of(tensor).size_bytes(tensor)
+    def hold(self, tensor: Any) -> tuple[Any, int, int]:
+        """Return the tensor, its identity, and its size in bytes."""
+        return self._of(tensor).hold(tensor)
 
     def version(self, tensor: Any) -> int:
         """Return a number that changes when the tensor is written to in place, or is gone."""

@@ -193,10 +193,10 @@ class DumpedReader:
             return "bfloat16", layout.shape, layout.elements * BFLOAT16.itemsize
         return layout.name, layout.shape, layout.end - layout.begin
 
-    def size_bytes(self, tensor: DumpedTensor) -> int:
-        """Return the bytes that the tensor takes in the ring."""
+    def hold(self, tensor: DumpedTensor) -> tuple[DumpedTensor, int, int]:
+        """Return the tensor, its identity, and the bytes that it takes in the ring."""
         layout = tensor.layout
-        return tensor.size_on_disk() if layout is None else layout.end
+        return tensor, id(tensor), tensor.size_on_disk() if layout is None else layout.end
 
     def version(self, tensor: DumpedTensor) -> int:
         """Return 0 while the file exists, which is never overwritten; 1 afterwards."""

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
+_count_of_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+_is_excluded: Callable[[Any], bool] = torch._C._dispatch_tls_is_dispatch_key_excluded
+_VERSIONS = torch._C.DispatchKey.ADInplaceOrView
+_is_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+_innermost_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+
 
 def _names() -> dict[torch.dtype, str]:
     names = {
@@ -108,16 +114,25 @@ class TorchReader:
                 return "", (), 0
             return NUMPY_NAMES.get(stored.dtype, ""), tuple(stored.shape), stored.nbytes
 
-    def size_bytes(self, tensor: torch.Tensor) -> int | None:
-        """Return the size in bytes, None if there are no values; fast, because it is called for every kept tensor."""
-        if type(tensor) in _PLAIN:
-            try:
-                size: int = tensor.nbytes
-            except (RuntimeError, NotImplementedError):
-                # Sparse and nested tensors do not support it.
-                return self.describe(tensor)[2]
-            return size
-        return None if _held(tensor) is None else self.describe(tensor)[2]
+    def hold(self, tensor: torch.Tensor) -> tuple[torch.Tensor, int, int] | None:
+        """Return a detached tensor with the same memory, its storage, and the size of that; None if it has none.
+
+        Its version is that of the tensor. Autograd's functions, which would keep alive all that they have saved, and
+        whose expectations of a weight's shape would hold for its next shape, do not belong to it.
+        """
+        try:
+            if type(tensor) in _PLAIN and not (_count_of_modes() or _shares_no_versions()):
+                memory = tensor.detach()
+                storage = memory.untyped_storage()
+                return memory, storage._cdata, storage.nbytes()
+        except (RuntimeError, NotImplementedError):
+            # Sparse tensors consist of others; within functorch's transforms, those detached are wrapped.
+            pass
+        with _unnoticed():
+            plain = _held(tensor)
+            if plain is None or _is_wrapped(plain):
+                return None
+            return _hold_unusual(plain.detach())
 
     def version(self, tensor: torch.Tensor) -> int:
         """Return the version of a tensor, which grows with each write in place."""
@@ -229,23 +244,58 @@ class TorchReader:
             return False
 
 
-class _unnoticed:  # noqa: N801 - used like a function
-    """Hides our operators from torch functions, dispatch modes and autograd."""
+def _shares_no_versions() -> bool:
+    """Whether detached tensors have versions of their own: in inference mode, and in handlers of dispatch modes."""
+    return torch.is_inference_mode_enabled() or _is_excluded(_VERSIONS)
 
-    __slots__ = ("_dispatch", "_function", "_had_gradients")
+
+class _unnoticed:  # noqa: N801 - used like a function
+    """Hides our operators from torch functions, dispatch modes, transforms, inference mode and autograd."""
+
+    __slots__ = ("_guards", "_had_gradients")
 
     def __enter__(self) -> None:
-        self._function = torch._C.DisableTorchFunction()
-        self._dispatch = torch._C._DisableTorchDispatch()
-        self._function.__enter__()
-        self._dispatch.__enter__()
+        self._guards: list[Any] = []
+        self._enter(torch._C.DisableTorchFunction())
+        self._enter(torch._C._DisableTorchDispatch())
+        if _innermost_transform() is not None:
+            self._enter(torch._C._DisableFuncTorch())
+        if torch.is_inference_mode_enabled():
+            self._enter(torch._C._InferenceMode(False))
+        if _is_excluded(_VERSIONS):
+            self._enter(torch._C._SetExcludeDispatchKeyGuard(_VERSIONS, False))
         self._had_gradients = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)
 
+    def _enter(self, guard: Any) -> None:
+        guard.__enter__()
+        self._guards.append(guard)
+
     def __exit__(self, *error: object) -> None:
         torch._C._set_grad_enabled(self._had_gradients)
-        self._dispatch.__exit__(*error)
-        self._function.__exit__(*error)
+        for guard in reversed(self._guards):
+            guard.__exit__(*error)
+
+
+def _hold_unusual(tensor: torch.Tensor) -> tuple[torch.Tensor, int, int] | None:
+    """Return a tensor, its storage or its identity, and the size of its storage or of what it consists of."""
+    try:
+        storage = tensor.untyped_storage()
+    except (RuntimeError, NotImplementedError):
+        pass
+    else:
+        return tensor, storage._cdata, storage.nbytes()
+    if tensor.layout is torch.sparse_coo:
+        parts = [tensor._values(), tensor._indices()]
+    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        parts = [tensor.values(), tensor.crow_indices(), tensor.col_indices()]
+    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        parts = [tensor.values(), tensor.ccol_indices(), tensor.row_indices()]
+    elif tensor.layout is torch._mkldnn:
+        return tensor, id(tensor), tensor.nbytes
+    else:
+        return None
+    return tensor, id(tensor), sum(part.untyped_storage().nbytes() for part in parts)
 
 
 def _held(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -2,8 +2,9 @@
 
 `Boundary.hook` makes every callback that is registered with PyTorch (hooks of modules, gradients and optimizers), and
 replacements of PyTorch's functions call the debugger through `Boundary.call`. The dispatch mode also has to run the
-training's operator, and guards itself (`operator_mode`). Two rules apply to all of them: no exception of the debugger
-reaches the training, and nothing is done while PyTorch traces, exports, compiles or works on fake tensors.
+training's operator, and guards itself (`operator_mode`). Three rules apply to all of them: no exception of the debugger
+reaches the training, nothing is done while PyTorch traces, exports, compiles or works on fake tensors, and what the
+debugger reads of tensors is seen neither by modes of the training nor by its tensor subclasses.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from torch.utils.hooks import RemovableHandle
 
+_without_functions = torch._C.DisableTorchFunction
+_without_dispatch = torch._C._DisableTorchDispatch
 _is_compiling: Callable[[], bool] = torch.compiler.is_compiling
 _tracing_state: Callable[[], Any] = torch._C._get_tracing_state
 _count_of_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
@@ -80,6 +83,15 @@ def is_transforming() -> bool:
     return _count_of_modes() > 0 and any(_mode_of(key) is not None for key in _TRANSFORMING_MODES)
 
 
+def unseen(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of the debugger so that no mode and no tensor subclass of the training sees what it reads."""
+    with _without_functions():
+        if not _count_of_modes():
+            return function(*arguments)
+        with _without_dispatch():
+            return function(*arguments)
+
+
 class Boundary:
     """Calls the debugger's functions from PyTorch's hooks, and from replacements of PyTorch's functions.
 
@@ -115,7 +127,7 @@ class Boundary:
 
         def hook(*arguments: Any) -> Any:
             try:
-                return None if is_transforming() else function(*arguments)
+                return None if is_transforming() else unseen(function, *arguments)
             except Exception as error:
                 failed(error)
                 return None
@@ -125,7 +137,7 @@ class Boundary:
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function of the debugger, unless PyTorch is tracing or compiling; return None if it fails."""
         try:
-            return None if is_transforming() else function(*arguments)
+            return None if is_transforming() else unseen(function, *arguments)
         except Exception as error:
             self.failed(error)
             return None

@@ -104,9 +104,7 @@ class Branch:
                     outputs[index] = self._output(operation, returned[index]), True
         call.outputs = tuple(outputs)
         call.is_simple = name.is_leaf and _is_one(arguments, given) and output is (returned or [None])[0]
-        call.before, self._before = self._before, []
-        self._calls.append(call)
-        return call
+        return self._grown(call)
 
     def grow_backward(
         self, at: Call, record: Record, roots: Sequence[torch.Tensor], begun: Sequence[Begun], number: int
@@ -128,8 +126,13 @@ class Branch:
         call.inputs = tuple(inputs)
         call.outputs = tuple((self._output(operation, tensor, is_known=False), True) for tensor in roots)
         call.operation = operation
+        return self._grown(call)
+
+    def _grown(self, call: Call) -> Call:
+        """Add a call, and drop what belongs to the moment only: the arguments of the running calls are its tensors."""
         call.before, self._before = self._before, []
         self._calls.append(call)
+        self._now, self._begun = _NOWHERE, ()
         return call
 
     def enter(self, begun: Sequence[Begun], arguments: Any, number: int) -> None:
@@ -142,6 +145,8 @@ class Branch:
                     self._begin_at(moment(number), begun)
                     is_here = True
                 self._computed_between(tensor)
+        if is_here:
+            self._now, self._begun = _NOWHERE, ()
 
     def _begin_at(self, now: Moment, begun: Sequence[Begun]) -> None:
         """Note the position of the step."""

@@ -28,7 +28,7 @@ from tensight.agents.reader import Framework
 from tensight.agents.rendezvous import as_one_run
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader
-from tensight.agents.torch.boundary import Boundary
+from tensight.agents.torch.boundary import Boundary, unseen
 from tensight.agents.torch.discovery import Discovery, is_optimizer, owners_of_weights
 from tensight.agents.torch.framework import FRAMEWORK
 from tensight.agents.torch.kept_gradients import KeptGradients
@@ -41,7 +41,7 @@ from tensight.graph import is_after_forward
 from tensight.tensors.shared_scan import ALONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence, Set
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 
     from torch.utils.hooks import RemovableHandle
 
@@ -124,8 +124,16 @@ class Debugger(TrainingDebugger):
 
     # --- beginning and end ---
 
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), super()._guarded():
+            yield
+
     def close(self) -> None:
         """End debugging; the training continues without it."""
+        unseen(self._close)
+
+    def _close(self) -> None:
         atexit.unregister(self.close_at_exit)
         if self._steps is not None and not self._is_over:
             self._boundary.call(self._steps.note_compiled_update)

@@ -25,6 +25,9 @@ _WRAPPERS = {
     "CheckpointWrapper": "_checkpoint_wrapped_module",
     "OffloadWrapper": "_checkpoint_wrapped_module",
 }
+_NO_NUMBER = 2**63
+"""Autograd numbers its functions in the order of their creation, but for those that accumulate gradients."""
+
 _WRAPPED = frozenset({"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 # Their forward only calls their children one after the other, or does not exist.
 _PLAIN_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
@@ -124,7 +127,11 @@ def is_scripted(module: nn.Module) -> bool:
 
 
 def _edge(function: Any, output: int) -> GradientEdge:
-    return GradientEdge(function, (function, output))
+    """Return an edge whose key does not keep the function alive, nor what autograd has saved for it, where possible."""
+    number = function._sequence_nr()
+    if number >= _NO_NUMBER:
+        return GradientEdge(function, (function, output))
+    return GradientEdge(function, (number, function.name(), output), is_unique=True)
 
 
 class _ScriptedTensors:

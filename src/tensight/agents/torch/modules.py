@@ -181,8 +181,6 @@ class ModuleCapture:
 
     def before_swap(self, tensors: Sequence[torch.Tensor]) -> None:
         """Drop all references to some tensors."""
-        # The branch refers to autograd functions, which hold weights; it can be rebuilt from the tree.
-        self._branch = None
         held = [tensor for tensor in tensors if weakref.getweakrefs(tensor)]
         for slot in self._slots() if held else ():
             if slot.reference is not None and any(slot.reference() is tensor for tensor in held):

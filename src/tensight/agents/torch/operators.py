@@ -17,6 +17,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from tensight.agents.notices import log_once
+from tensight.agents.torch.boundary import unseen
 from tensight.agents.torch.framework_frames import loads_data
 from tensight.agents.torch.known_tensors import KnownTensors
 from tensight.agents.torch.observing import OperatorObserver
@@ -85,12 +86,12 @@ class OperatorCapture:
         self._observer = OperatorObserver(agent)
         self._mode = OperatorMode(
             agent.slot_table.needs,
-            self._unexpected,
-            self._observer.ran,
-            self._reads,
+            partial(unseen, self._unexpected),
+            partial(unseen, self._observer.ran),
+            partial(unseen, self._reads),
             self._lose_step,
             self._observer.waiting,
-            self._observer.keep,
+            partial(unseen, self._observer.keep),
         )
         self._scopes = ModuleScopes(names.scope, self._enter_scope, self._outermost, boundary)
         self._follows_optimizers = False
@@ -289,7 +290,7 @@ class OperatorCapture:
         if not is_ours or self._loading or self._is_lost:
             return None
         if func in ACCUMULATING and self._is_unseen(func, types):
-            return partial(self._follow_unseen, func, args)
+            return partial(unseen, self._follow_unseen, func, args)
         if not self._goes_on(func, args):
             return None
         if self._tracer is None or self._repeats:
@@ -298,7 +299,7 @@ class OperatorCapture:
         self._observer.keep()
         started = self._tracer.start(func, self._mode.scope, args, kwargs)
         self._observer.reads(started.externals, args, kwargs)
-        return partial(self._traced, self._tracer, started, args, kwargs)
+        return partial(unseen, self._traced, self._tracer, started, args, kwargs)
 
     @staticmethod
     def _is_unseen(func: Any, types: tuple[type, ...]) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tensight.agents.torch.kept_gradients import KeptGradients
     from tensight.agents.torch.parameters import Parameters
 
-_OPTIMIZERS_CALL = 4
+_OPTIMIZERS_CALL = 5
 """Frames from a hook to PyTorch's function that calls it, with those of the boundary between them."""
 
 

@@ -112,8 +112,8 @@ class MinigradReader:
         values = self.host(tensor)
         return values.dtype.name, values.shape, values.nbytes
 
-    def size_bytes(self, tensor: Any) -> int:
-        return self.host(tensor).nbytes
+    def hold(self, tensor: Any) -> tuple[Any, int, int]:
+        return tensor, id(tensor), self.host(tensor).nbytes
 
     def version(self, tensor: Any) -> int:
         return getattr(tensor, "version", 0)
