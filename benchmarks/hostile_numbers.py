@@ -436,7 +436,7 @@ class Requests:
     def send(self, method: str, path: str, query: dict[str, Any], body: Any) -> str:
         content = None if body is None else json.dumps(body).encode()
         headers = {"content-type": "application/json"} if content else {}
-        asks = "/tensor" in path
+        asks = "/tensor" in path or path.endswith("/command")
         timeout = WITHIN_S / 2 if asks else GIVEN_UP_AFTER_S
         try:
             answer = self.client.request(method, path, params=query, content=content, headers=headers, timeout=timeout)

@@ -16,6 +16,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from tensight.sessions.events import MOST_KEPT
 from tests.server.serving import WITHIN_S, Served, served
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def test_a_poll_whose_client_left_no_longer_counts(server: Served) -> None:
 
 
 def test_a_client_that_was_away_for_too_long_is_told_so(client: httpx.Client, server: Served) -> None:
-    happen(server, 10_050)
+    happen(server, MOST_KEPT + 50)
     page = client.get("/events?after=3&limit=1").json()
     assert (page["events"][0]["number"], page["missed"]) == (51, True)
 
@@ -143,7 +144,7 @@ def test_a_follower_that_comes_back_misses_nothing(server: Served) -> None:
 
 
 def test_a_gap_tells_a_follower_that_events_were_lost(server: Served) -> None:
-    happen(server, 10_050)
+    happen(server, MOST_KEPT + 50)
     with follow(server, 3) as websocket:
         assert next_number(websocket) == 51
 

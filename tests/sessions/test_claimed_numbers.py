@@ -59,6 +59,16 @@ def test_a_list_of_steps_that_was_given_up_does_not_begin_again() -> None:
     assert not ran.are_listed
 
 
+def test_steps_before_the_first_one_are_counted_when_a_process_begins_again() -> None:
+    ran = Executions()
+    ran.advance(LARGEST - 1, LARGEST)
+    ran.advance(0, 1)
+    assert len(ran) == 1
+    ran.advance(1, LARGEST)
+    assert len(ran) == LARGEST
+    assert not ran.are_listed
+
+
 def test_values_that_a_process_claims_to_have_are_not_counted_one_by_one(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         agent = stage.agent(abilities=("history",))

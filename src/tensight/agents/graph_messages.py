@@ -112,7 +112,7 @@ class SourceTexts:
                 continue
             self._seen.add(file)
             text = "".join(linecache.getlines(file))
-            size_bytes = len(text.encode("utf-8", "replace"))
+            size_bytes = len(encoded(text))
             if 0 < size_bytes <= min(MOST_FILE_BYTES, self._left_bytes):
                 self._left_bytes -= size_bytes
                 texts[file] = text

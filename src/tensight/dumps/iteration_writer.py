@@ -114,7 +114,7 @@ class IterationWriter:
 
     def add_statistics(self, text: str) -> None:
         """Write the statistics of tensors."""
-        (self._part / STATISTICS).write_bytes(text.encode("utf-8", "replace"))
+        (self._part / STATISTICS).write_bytes(text.encode("utf-8", "backslashreplace"))
 
     def keep(self) -> None:
         """Move the iteration to its final folder."""
@@ -153,5 +153,5 @@ def find_tensor(folder: Path, head: str, slot: int, *, is_input: bool) -> tuple[
 
 def append(path: Path, text: str) -> None:
     """Append text to a file."""
-    with path.open("a", encoding="utf-8", errors="replace", newline="") as file:
+    with path.open("a", encoding="utf-8", errors="backslashreplace", newline="") as file:
         file.write(text)

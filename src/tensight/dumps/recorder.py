@@ -345,7 +345,7 @@ class RankRecorder:
         """Record statistics of the tensors of an iteration of a root graph; replaces those recorded before."""
         folder = self._iteration_folder(graph_id, iteration)
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        _write_whole(folder / STATISTICS, self.statistics_text(rows).encode("utf-8", "replace"))
+        _write_whole(folder / STATISTICS, self.statistics_text(rows).encode("utf-8", "backslashreplace"))
 
     def statistics_text(self, rows: Iterable[RecordedRow]) -> str:
         """Return statistics of tensors as the text of ``statistic.csv``."""
@@ -389,7 +389,7 @@ class RankRecorder:
         lines = [name for name in names if name and name.splitlines() == [name]]
         text = "\n".join(["NodeExecutionOrder-FullNameWithScope", *lines, ""])
         path = self.folder / "execution_order" / f"ms_execution_order_graph_{graph_id}.csv"
-        _write_whole(path, text.encode("utf-8", "replace"))
+        _write_whole(path, text.encode("utf-8", "backslashreplace"))
         self._orders[graph_id] = parse_order(text)
 
     def _find_head(self, graph: Graph, node: Node) -> str:

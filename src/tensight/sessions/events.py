@@ -12,8 +12,8 @@ from tensight.sessions.records import Event, EventPage
 if TYPE_CHECKING:
     from tensight.sessions.records import SessionRecord
 
-MOST_KEPT = 10_000
-"""Events that a log keeps; a client that missed more must read the session again."""
+MOST_KEPT = 2_000
+"""Events that a log keeps, of some kilobytes each; a client that missed more must read the session again."""
 
 
 class EventLog:

@@ -40,6 +40,9 @@ MOST_MEASURES = 64
 MOST_DECLARED = 1_000_000
 """Maximum number of tensors that a stream may declare."""
 
+_MOST_KINDS = 2**14
+"""Types and shapes that a stream remembers; a network has some hundreds."""
+
 MOST_DECLARED_CHARACTERS = 256 * 2**20
 """Maximum number of characters in all their names."""
 
@@ -252,7 +255,7 @@ class BlockReader:
             item_bytes = dtype.itemsize if dtype is not None else 1
             shape_of(shape, item_bytes)
             kind = (dtype_name(dtype) if dtype is not None else "", item_bytes)
-            if len(self._kinds) < MOST_DECLARED:
+            if len(self._kinds) < _MOST_KINDS:
                 self._kinds[data_type, shape] = kind
         return kind
 

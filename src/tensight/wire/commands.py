@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     Level = Literal["value", "statistics", "base"]
 
+_MOST_STEPS = 2**31 - 1
+
 
 def ok(message: str = "") -> EventReply:
     """Return the reply that a message has arrived; from `WaitCMD`, that there is nothing to do and to ask again."""
@@ -42,11 +44,12 @@ def run_step(steps: int = 1, *, more: bool = False) -> EventReply:
     Parameters
     ----------
     steps : int
-        -1 for no limit.
+        -1 for no limit. More than a message can hold are cut; the process asks again after these.
     more : bool
         Further steps follow at once, so the values of these are not inspected.
     """
-    return EventReply(status=EventReply.OK, run_cmd=RunCMD(run_level=b"step", run_steps=steps, more=more))
+    run = RunCMD(run_level=b"step", run_steps=min(steps, _MOST_STEPS), more=more)
+    return EventReply(status=EventReply.OK, run_cmd=run)
 
 
 def run_node(node: str = "") -> EventReply:

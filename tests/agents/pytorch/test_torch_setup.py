@@ -24,7 +24,8 @@ class Unwilling(nn.Module):
         self.rate = 0.5
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("named_parameters", "config"):
+        is_built = "rate" in super().__getattribute__("__dict__")
+        if is_built and name in ("_parameters", "config"):
             raise RuntimeError(name)
         return super().__getattribute__(name)
 

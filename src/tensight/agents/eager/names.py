@@ -9,6 +9,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensight.agents.notices import log_once
+from tensight.agents.termination import is_of_handler
 from tensight.garbage_collection import without_garbage_collection
 
 if TYPE_CHECKING:
@@ -128,10 +130,20 @@ class Names:
         """Return the name of a module; None if it belongs to no model of the training."""
         name = self.modules.get(id(module))
         if name is None and id(module) not in self._passed_over:
-            if not self._replaces(module):
-                self.meet(module)
+            try:
+                if not self._replaces(module):
+                    self.meet(module)
+            except Exception as error:
+                self._leave_out(module, error)
             name = self.modules.get(id(module))
         return name
+
+    def _leave_out(self, module: Any, error: Exception) -> None:
+        """Pass over a module that cannot be read: a script may have replaced anything in it."""
+        if is_of_handler(error):
+            raise error
+        log_once(f"a module {type(module).__name__} is not debugged, because it cannot be read: {error!r}")
+        self.pass_over(module)
 
     def scope(self, module: Any) -> str:
         """Return the scope of a module; empty if it belongs to no model of the training."""
@@ -175,7 +187,7 @@ class Names:
         framework = self.framework
         held: list[Named] = []
         for path, module, _ in framework.modules(model):
-            held += framework.held(module, _path(path))
+            held += self._held(module, path)
         has_parameters = any(named.is_parameter and named.tensor() is not None for named in held)
         scope = self._scope(model, has_parameters)
         needs_prefix = scope != ROOT_SCOPE
@@ -184,6 +196,14 @@ class Names:
             needs_prefix = any(named.name in taken for named in held)
         prefix = f"{scope.rpartition('/')[2]}." if needs_prefix else ""
         return Root(weakref.ref(model), self._kind_of(model), scope, prefix, has_parameters)
+
+    def _held(self, module: Any, steps: Iterable[str]) -> list[Named]:
+        """Return the weights and buffers that belong to a module directly; it is left out if it cannot be read."""
+        try:
+            return list(self.framework.held(module, _path(steps)))
+        except Exception as error:
+            self._leave_out(module, error)
+            return []
 
     def _scope(self, model: Any, has_parameters: bool) -> str:
         taken = {root.scope for root in self.roots}
@@ -232,9 +252,9 @@ class Names:
         entries: list[Named] = []
         for path, module, is_called in self.framework.modules(model):
             steps = [step.replace("/", "_") for step in path]
-            if is_called and id(module) not in root.modules:
+            held = self._held(module, steps)
+            if is_called and id(module) not in root.modules and id(module) not in self._passed_over:
                 self._give_name(root, module, "/".join([root.scope, *steps]))
-            held = self.framework.held(module, _path(steps))
             entries += [named._replace(name=root.prefix + named.name) for named in held]
         self._entries[id(root)] = self._as_before(root, entries)
         self.generation += 1

@@ -28,9 +28,10 @@ from tensight.agents.reader import Framework
 from tensight.agents.rendezvous import as_one_run
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader
-from tensight.agents.torch.boundary import Boundary, hide_warning_of_hooks, unseen
+from tensight.agents.torch.boundary import Boundary, unseen
 from tensight.agents.torch.discovery import Discovery, is_optimizer, owners_of_weights
 from tensight.agents.torch.framework import FRAMEWORK
+from tensight.agents.torch.inner_modules import inner_modules, weights_in
 from tensight.agents.torch.kept_gradients import KeptGradients
 from tensight.agents.torch.modules import ModuleCapture
 from tensight.agents.torch.parameters import Parameters
@@ -150,14 +151,13 @@ class Debugger(TrainingDebugger):
             with self._guarded():
                 self._attach(self._models[0])
             return
-        hide_warning_of_hooks()
         self._waiting = module_hooks.register_module_forward_pre_hook(self._boundary.hook(self._attach_at))
         self._boundary.follow_steps(self._attach_before, lambda *_: None)
         self._follow_backward()
 
     def _attach_at(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         """Attach at the first call of a model with parameters, in the thread that makes it."""
-        if self._waiting is None or not any(True for _ in module.parameters()):
+        if self._waiting is None or not any(True for _ in weights_in(module)):
             return
         self._wait_no_more()
         if self.is_left_alone:
@@ -165,7 +165,7 @@ class Debugger(TrainingDebugger):
             return
         with self._guarded():
             self._attach(module)
-            if self._capture is not None:
+            if isinstance(self._capture, ModuleCapture):
                 self._capture.enter(module, arguments)
 
     def _attach_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -440,9 +440,7 @@ class Debugger(TrainingDebugger):
 def _why_unseen(names: Names) -> str:
     """Return a possible reason why no call of a model was seen."""
     modules = [module for root in names.roots if (module := root.module()) is not None]
-    if any(
-        getattr(submodule, "_compiled_call_impl", None) is not None for top in modules for submodule in top.modules()
-    ):
+    if any(inner._compiled_call_impl is not None for module in modules for _, inner in inner_modules(module)):
         return "it was compiled in place (model.compile()), and PyTorch calls no hooks of what it compiled"
     return (
         "it is called in another thread, or something else is called in its place: a compiled, scripted or exported"
@@ -455,6 +453,6 @@ def _framework(model: nn.Module) -> Framework:
     rank, world_size = int(os.environ.get("RANK", "0") or 0), int(os.environ.get("WORLD_SIZE", "1") or 1)
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+    device = next((parameter.device for parameter in weights_in(model)), torch.device("cpu"))
     backend = "CPU" if device.type == "cpu" else "GPU"
     return Framework("torch", torch.__version__, backend, device.index or 0, rank, world_size)

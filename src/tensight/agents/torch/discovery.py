@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from tensight.agents.live_instances import live_instances
+from tensight.agents.torch.inner_modules import weights_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -51,7 +52,7 @@ class Discovery:
         if id(top) in names.modules:
             # The model got new modules since it was named.
             names.add(top)
-        elif self.follows_all or not any(True for _ in top.parameters()):
+        elif self.follows_all or not any(True for _ in weights_in(top)):
             names.add(top)
         if id(module) not in names.modules:
             names.pass_over(module)
@@ -108,7 +109,7 @@ def owners_of_weights(optimizer: torch.optim.Optimizer) -> Iterator[nn.Module]:
     """Yield the modules in this process with any of the weights that an optimizer updates."""
     updated = set(map(id, weights_of(optimizer)))
     for module in live_instances(nn.Module):
-        if any(id(weight) in updated for weight in module.parameters()):
+        if any(id(weight) in updated for weight in weights_in(module)):
             yield module
 
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from tensight.agents.eager.adapter import GradientEdge, InnerModule, ModuleKind, Named
 from tensight.agents.torch.arrays import outline, version_of
+from tensight.agents.torch.inner_modules import has_children, held_tensors, inner_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ class TorchFramework:
     def modules(self, model: nn.Module) -> Iterator[InnerModule]:
         """Yield a model and the modules in it, each once, the model first."""
         scripted: tuple[str, ...] = ()
-        for path, module in model.named_modules():
+        for path, module in inner_modules(model):
             steps = tuple(step for step in path.split(".") if step and step not in _WRAPPED)
             # To Python a TorchScript module is a single one: those inside it are never called.
             yield InnerModule(steps, module, not path.startswith(scripted))
@@ -53,7 +54,7 @@ class TorchFramework:
 
     def kind(self, module: nn.Module) -> ModuleKind:
         """Return how a module appears in a graph."""
-        if is_compiled(module):
+        if _is_compiled(module):
             compiled = module
             while (inner := self.wrapped(compiled)) is not None:
                 compiled = inner
@@ -61,11 +62,11 @@ class TorchFramework:
         if is_scripted(module):
             return ModuleKind(str(module.original_name).replace("/", "_"), is_leaf=True, is_plain=False)
         is_wrapper = self.wrapped(module) is not None
-        is_leaf = not is_wrapper and not any(True for _ in module.children())
+        is_leaf = not is_wrapper and not has_children(module)
         is_own = type(module).__module__.startswith("torch.")
         is_plain = is_wrapper or (isinstance(module, _PLAIN_CONTAINERS) and is_own)
         # A lazy module changes its class with its first call.
-        class_ = getattr(module, "cls_to_become", None) or type(module)
+        class_ = getattr(type(module), "cls_to_become", None) or type(module)
         return ModuleKind(class_.__name__.replace("/", "_"), is_leaf and not is_plain, is_plain)
 
     def wrapped(self, module: nn.Module) -> nn.Module | None:
@@ -83,8 +84,8 @@ class TorchFramework:
 
     def read_by(self, module: nn.Module, *, is_opaque: bool = False) -> list[torch.Tensor]:
         """Return the weights and buffers that a call of a module may read; those of inner modules if it is opaque."""
-        if is_opaque or is_scripted(module) or is_compiled(module):
-            return [*module.parameters(), *module.buffers()]
+        if is_opaque or is_scripted(module) or _is_compiled(module):
+            return [tensor for kind in ("_parameters", "_buffers") for _, tensor in held_tensors(module, kind)]
         return [tensor for tensor in (*module._parameters.values(), *module._buffers.values()) if tensor is not None]
 
     # --- tensors ---
@@ -117,8 +118,7 @@ class TorchFramework:
 FRAMEWORK = TorchFramework()
 
 
-def is_compiled(module: nn.Module) -> bool:
-    """Whether a module is what ``torch.compile`` returns for another one."""
+def _is_compiled(module: nn.Module) -> bool:
     return type(module).__name__ == "OptimizedModule" and FRAMEWORK.wrapped(module) is not None
 
 

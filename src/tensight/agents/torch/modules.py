@@ -17,6 +17,7 @@ import torch
 from torch.nn.modules import module as hooks
 
 from tensight.agents.eager.calls import slot_id_of_gradient
+from tensight.agents.eager.names import unwrapped
 from tensight.agents.eager.traced_programs import Trace
 from tensight.agents.eager.traces import TraceCount, preview_of, trace_of
 from tensight.agents.notices import log_once
@@ -25,7 +26,8 @@ from tensight.agents.torch.between import Begun
 from tensight.agents.torch.boundary import hide_warning_of_hooks
 from tensight.agents.torch.branches import Branch
 from tensight.agents.torch.calls import Call, Record, Slot, executions, tensors_in
-from tensight.agents.torch.compiled import report_compiled
+from tensight.agents.torch.framework import FRAMEWORK
+from tensight.agents.torch.inner_modules import inner_modules
 from tensight.agents.torch.scopes import EnteredScopes
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ class ModuleCapture:
         self._thread = _thread()
         for root in self._names.roots:
             model = root.module()
-            if model is not None and any(module._compiled_call_impl is not None for module in model.modules()):
+            if model is not None and any(module._compiled_call_impl is not None for _, module in inner_modules(model)):
                 log_once(
                     f"modules of {type(model).__name__} are compiled in place: they cannot be seen, only their weights"
                     " and their gradients"
@@ -540,9 +542,10 @@ class ModuleCapture:
 
     def _hide(self, module: torch.nn.Module) -> None:
         """Remove the hooks while compiled code runs; otherwise it would be recompiled with them."""
-        report_compiled(
-            module,
-            "only its inputs and outputs, its weights and their gradients can be observed, not what happens inside it",
+        name = type(unwrapped(FRAMEWORK, module)).__name__
+        log_once(
+            f"{name} is compiled: only its inputs and outputs, its weights and their gradients can be observed, not"
+            " what happens inside it"
         )
         self._remove()
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tensight.agents.torch.inner_modules import weights_in
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -29,7 +31,7 @@ def perturb(models: Iterable[torch.nn.Module]) -> int:
     """
     moved: set[int] = set()
     with torch.no_grad():
-        for weight in (weight for model in models for weight in model.parameters()):
+        for weight in (weight for model in models for weight in weights_in(model)):
             # For a sharded weight, the local shard. Writing to `.data` does not change the weight's version.
             values = getattr(weight.data, "_local_tensor", weight.data)
             if id(weight) in moved or not values.is_floating_point() or values.is_meta:

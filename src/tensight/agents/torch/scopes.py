@@ -9,8 +9,6 @@ import torch
 from torch.nn.modules import module as global_hooks
 
 from tensight.agents.torch.boundary import hide_warning_of_hooks
-from tensight.agents.torch.compiled import report_compiled
-from tensight.agents.torch.framework import is_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,11 +104,6 @@ class ModuleScopes:
             ]
             self._entered(self.scope)
 
-    def enter(self, module: nn.Module, arguments: Any) -> None:
-        """Note that a module's forward has begun before the hooks were installed."""
-        if self._handles:
-            self._before(module, arguments)
-
     def remove(self) -> None:
         """Stop following modules."""
         for handle in self._handles:
@@ -126,8 +119,6 @@ class ModuleScopes:
             if not self._handles:
                 # The step has ended in this call, and captures nothing any more.
                 return
-        if is_compiled(module):
-            report_compiled(module, "inside it, only operators can be observed that the compiler has not fused")
         scope = self._scope_of(module) or self.scope
         scope = self._known.setdefault(scope, scope)
         self._entered_scopes.add(scope)

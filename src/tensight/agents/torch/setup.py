@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from tensight.agents.setup import attempt, digest, plain
 from tensight.agents.torch.arrays import TorchReader
+from tensight.agents.torch.inner_modules import held_tensors, inner_modules
 from tensight.tensors import statistics
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def _names(models: Sequence[nn.Module]) -> dict[int, str]:
     """Return the names of all parameters, by the identity of the parameter."""
     names: dict[int, str] = {}
     for model in models:
-        for name, parameter in model.named_parameters():
+        for name, parameter in held_tensors(model, "_parameters"):
             names.setdefault(id(parameter), name)
     return names
 
@@ -248,7 +249,7 @@ def _plain_attributes(attributes: Mapping[str, object]) -> dict[str, object]:
 def _model(model: nn.Module) -> dict[str, object]:
     modules, random_layers, batch_norms, modes = {}, [], [], {True: 0, False: 0}
     amount = 0
-    for name, module in model.named_modules():
+    for name, module in inner_modules(model):
         amount += 1
         modes[bool(module.training)] += 1
         if amount > MOST_MODULES:
@@ -297,8 +298,8 @@ def _state(model: nn.Module) -> dict[str, object]:
     result: dict[str, object] = {}
     left_out = 0
     for kind, entries in (
-        ("parameters", model.named_parameters(remove_duplicate=False)),
-        ("buffers", model.named_buffers(remove_duplicate=False)),
+        ("parameters", held_tensors(model, "_parameters", each_once=False)),
+        ("buffers", held_tensors(model, "_buffers", each_once=False)),
     ):
         tensors: dict[str, object] = {}
         for name, tensor in entries:

@@ -12,6 +12,7 @@ import torch
 from tensight.agents.eager.updates import Updates
 from tensight.agents.oversights import UNKNOWN_PARAMETERS
 from tensight.agents.replacing import Replacements
+from tensight.agents.torch.inner_modules import weights_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +159,7 @@ class Steps:
 
     def end_before_call(self, module: torch.nn.Module) -> None:
         """End the step before a model is called, if the last update was its end."""
-        self._updates.end_before(module.parameters())
+        self._updates.end_before(weights_in(module))
 
     def end_open_step(self) -> None:
         """End the step if the last update may have been its end, because nothing follows."""

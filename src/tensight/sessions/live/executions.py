@@ -58,6 +58,7 @@ class Executions:
                 self._stretches = list(_before(self._stretches, first))
                 self._unrecorded = list(_before(self._unrecorded, first))
                 self._unrecorded_from = min(self._unrecorded_from, first)
+                self._begin = min(self._begin, first)
             self._end = end
             self._reports += 1
             most = min(_LISTED_AT_FIRST + _LISTED_PER_REPORT * self._reports, MOST_LISTED)

@@ -119,7 +119,7 @@ class GraphStream:
         if len(self._order) + len(chunk.execution_order) > MOST_OPERATORS:
             raise LimitError(f"{self._where}: an order of more than {MOST_OPERATORS:,} operators is not accepted")
         self._order += map(wire.name, chunk.execution_order)
-        self._bytes += len(chunk.buffer)
+        self._bytes += len(chunk.buffer) + sum(map(len, chunk.execution_order))
         if self._bytes > self._most_bytes:
             raise LimitError(
                 f"{self._where}: the graphs have more than {self._most_bytes:,} bytes, which is more than is accepted"

@@ -106,14 +106,15 @@ class ReportedHits:
         if not received:
             return
         points, graphs, identity = self._session.watchpoint_list.all(), process.graphs, process.identity
-        iterations = sorted({hit.iteration for hit in received if hit.iteration is not None})
 
         def by_step() -> dict[int, list[SessionHit]]:
+            by_iteration: dict[int, list[ReceivedHit]] = {}
+            for hit in received:
+                if hit.iteration is not None:
+                    by_iteration.setdefault(hit.iteration, []).append(hit)
             return {
-                iteration + 1 + process.offset: session_hits(
-                    (hit for hit in received if hit.iteration == iteration), points, graphs, identity, iteration
-                )
-                for iteration in iterations
+                iteration + 1 + process.offset: session_hits(hits, points, graphs, identity, iteration)
+                for iteration, hits in sorted(by_iteration.items())
             }
 
         steps = await asyncio.to_thread(by_step)

@@ -422,7 +422,10 @@ class StatisticsStore:
 
     def _drop_oldest(self) -> None:
         self._rows = int(self._database.execute("SELECT count(*) FROM statistics").fetchone()[0])
-        while self._rows > self._most_rows:
+        if self._rows <= self._most_rows:
+            return
+        # Some more, because counting takes as long as there are rows.
+        while self._rows > self._most_rows - self._most_rows // 20:
             ends = self._database.execute("SELECT min(iteration), max(iteration) FROM statistics").fetchone()
             if ends[0] == ends[1]:
                 return

@@ -59,7 +59,7 @@ class StatisticsStream:
     def __init__(self, process: ReportingProcess) -> None:
         self._process = process
         self._reader = wire.BlockReader()
-        self._received: dict[BlockTensor, ReportedTensor] = {}
+        self._received: dict[int, tuple[BlockTensor, ReportedTensor]] = {}
         self._graphs = 0
 
     def take(self, batch: StatisticsRows) -> None:
@@ -92,9 +92,10 @@ class StatisticsStream:
             self._received, self._graphs = {}, version
         received = self._received
         for tensor in named:
-            if tensor not in received:
-                received[tensor] = self._meant(tensor)
-        return [received[tensor] for tensor in named]
+            entry = received.get(tensor.number)
+            if entry is None or entry[0] is not tensor:
+                received[tensor.number] = tensor, self._meant(tensor)
+        return [received[tensor.number][1] for tensor in named]
 
     def _note_graph(self, iteration: int, name: str) -> None:
         """Note which graph ran: an agent reports the tensors of a step for the graph of that step."""
