@@ -10,6 +10,7 @@ import sysconfig
 from typing import TYPE_CHECKING
 
 from tensight.agents.program import StackFrame
+from tensight.agents.termination import is_of_handler
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType
@@ -86,11 +87,47 @@ def frame_of(frame: FrameType) -> StackFrame:
     if entry is not None:
         return entry[1]
     line = frame.f_lineno or code.co_firstlineno
-    text = linecache.getline(code.co_filename, line, frame.f_globals)
+    text = source_line(code.co_filename, line, frame.f_globals)
     file = code.co_filename if code.co_filename.startswith("<") else os.path.abspath(code.co_filename)
-    made = StackFrame(file, line, code.co_name, text.strip())
+    made = StackFrame(file, line, code.co_name, text)
     _frames[id(code), frame.f_lasti] = (code, made)
     return made
+
+
+def source_text(file: str) -> str:
+    """Return the text of a source file; empty if it cannot be read."""
+    return _as_utf_8("".join(_source_lines(file, None)))
+
+
+def source_line(file: str, line: int, module: dict[str, object] | None = None) -> str:
+    """Return a line of a source file without its indent; empty if it cannot be read.
+
+    Parameters
+    ----------
+    file : str
+        As code objects name it.
+    line : int
+        Counted from 1.
+    module : dict, optional
+        The variables of its module, whose loader may have the text.
+    """
+    lines = _source_lines(file, module)
+    return _as_utf_8(lines[line - 1].strip()) if 1 <= line <= len(lines) else ""
+
+
+def _source_lines(file: str, module: dict[str, object] | None) -> list[str]:
+    try:
+        return linecache.getlines(file, module)
+    except Exception as error:
+        # A loader of the script may raise anything.
+        if is_of_handler(error):
+            raise
+        return []
+
+
+def _as_utf_8(text: str) -> str:
+    """Escape what is no text in UTF-8, such as a lone surrogate in the cell of a notebook."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _script() -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 from typing import TYPE_CHECKING
 
+from tensight.agents.call_stack import source_text
 from tensight.graph.data_types import DT_NONE, DT_TENSOR
 from tensight.graph.given import serialized_given
 from tensight.graph.layer_node import OUTSIDE
@@ -111,8 +111,8 @@ class SourceTexts:
             if file in self._seen:
                 continue
             self._seen.add(file)
-            text = "".join(linecache.getlines(file))
-            size_bytes = len(encoded(text))
+            text = source_text(file)
+            size_bytes = len(text.encode())
             if 0 < size_bytes <= min(MOST_FILE_BYTES, self._left_bytes):
                 self._left_bytes -= size_bytes
                 texts[file] = text

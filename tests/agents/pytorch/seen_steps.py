@@ -102,6 +102,10 @@ class SeeingAgent:
         if slot_id >= len(self.columns.iteration) or self.columns.iteration[slot_id] != self.columns.current_iteration:
             self.observe(slot_id, tensor, int(Need.ROW))
 
+    def was_written_unnoticed(self, _slot_id: int, _tensor: Any) -> bool:
+        """Nothing is traced here."""
+        return False
+
     def forget_values(self) -> None:
         """Keep nothing: there is nothing."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensight.agents.call_stack import is_user_file, user_stack
+from tensight.agents.call_stack import is_user_file, source_line, source_text, user_stack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,3 +96,22 @@ def test_files_that_are_no_users() -> None:
     assert not is_user_file(sys.modules["tensight.agents.call_stack"].__file__ or "")
     assert is_user_file("<stdin>")
     assert is_user_file(__file__)
+
+
+def test_a_lone_surrogate_in_a_source_is_escaped() -> None:
+    name = "<ipython-input-surrogate>"
+    linecache.cache[name] = (1, None, ["def call(stack):\n", "    return stack()  # \ud800 caf\udce9\n"], name)
+    variables: dict[str, Any] = {}
+    exec(compile("def call(stack):\n    return stack()\n", name, "exec"), variables)  # noqa: S102 - as notebooks do
+    frame = next(frame for frame in variables["call"](user_stack) if frame.file == name)
+    assert frame.code == r"return stack()  # \ud800 caf\udce9"
+    assert source_text(name).encode().endswith(rb"\ud800 caf\udce9" + b"\n")
+
+
+def test_a_source_that_its_loader_cannot_read_has_no_text() -> None:
+    class Loader:
+        def get_source(self, name: str) -> str:
+            raise RuntimeError(name)
+
+    module = {"__name__": "unreadable", "__loader__": Loader()}
+    assert source_line("/no/such/folder/unreadable.py", 1, module) == ""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import linecache
 import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensight.agents.call_stack import MOST_FRAMES, PACKAGE, frame_of, is_user_code
+from tensight.agents.call_stack import MOST_FRAMES, PACKAGE, frame_of, is_user_code, source_line
 from tensight.agents.eager.code_paths import Lines, lines_between, lines_of
 from tensight.agents.program import StackFrame
 
@@ -257,7 +256,7 @@ def beginning_of(function: Any) -> tuple[StackFrame, ...]:
         return ()
     # Decorators come before the `def`.
     lines = range(code.co_firstlineno, code.co_firstlineno + _MOST_DECORATORS)
-    texts = ((line, linecache.getline(code.co_filename, line).strip()) for line in lines)
+    texts = ((line, source_line(code.co_filename, line)) for line in lines)
     line, text = next((candidate for candidate in texts if candidate[1].startswith("def ")), (code.co_firstlineno, ""))
     return (StackFrame(os.path.abspath(code.co_filename), line, code.co_name, text),)
 
@@ -268,6 +267,6 @@ def _stack(outer: tuple[Frame, ...], frame: Frame, lines: Lines) -> tuple[StackF
 
 def _range(code: CodeType, lines: Lines) -> StackFrame:
     name = code.co_filename
-    text = linecache.getline(name, lines.first).strip()
+    text = source_line(name, lines.first)
     file = name if name.startswith("<") else os.path.abspath(name)
     return StackFrame(file, lines.first, code.co_name, text, lines.last if lines.last > lines.first else None)

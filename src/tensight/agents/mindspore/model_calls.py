@@ -7,7 +7,6 @@ mode, in evaluations, and if one batch is sunk at a time, each step is a separat
 from __future__ import annotations
 
 import inspect
-import linecache
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,7 +15,7 @@ from mindspore.train.callback import Callback
 from mindspore.train.dataset_helper import DatasetHelper
 from mindspore.train.model import Model
 
-from tensight.agents.call_stack import user_stack
+from tensight.agents.call_stack import source_line, user_stack
 from tensight.agents.mindspore.calls import is_graph_mode
 from tensight.agents.notices import log_once
 from tensight.agents.replacing import Replacements
@@ -147,8 +146,8 @@ def _line_of(word: str) -> str:
     if frame is None:
         return "the script"
     lines = range(frame.line, frame.line + _MOST_LINES)
-    line = next((number for number in lines if word in linecache.getline(frame.file, number)), frame.line)
-    return f"{frame.file}:{line}: {linecache.getline(frame.file, line).strip()}"
+    line = next((number for number in lines if word in source_line(frame.file, number)), frame.line)
+    return f"{frame.file}:{line}: {source_line(frame.file, line)}"
 
 
 class _BatchEnds(Callback):
