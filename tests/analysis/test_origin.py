@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 from tensight.analysis import Analysis, Anomaly, InputState, origins
 from tensight.analysis.consequences import Effect
 from tensight.analysis.origin import KINDS
+from tensight.dumps import open_dump
 from tensight.errors import InputError
+from tensight.graph.shared_lines import calls_with_same_line
 from tests.dumps.dump_writer import DumpWriter, GraphWriter
 
 Analyse = Callable[..., Analysis]
@@ -406,3 +409,19 @@ def test_steps_that_were_not_dumped_before_an_origin_are_named(
     assert (found.certain, found.unseen, found.is_older) == (True, (first - 1, first - 1), False)
     assert found.sentence.endswith(f"; step {first} was not observed, so it may have begun before")
     assert "began at" not in found.sentence
+
+
+def test_a_line_that_mindspore_gives_for_several_calls_of_a_cell_is_uncertain(dump_210: Path, tmp_path: Path) -> None:
+    dump = open_dump(str(dump_210))
+    (graph,) = dump.graphs(0)
+    of_network = [node for node in graph.operators if node.name.startswith("Default/network")]
+    uncertain = {node.scope.rpartition("/")[2] for node in of_network if calls_with_same_line(graph, node) > 1}
+    # The network calls both on two lines; the dead branch has a ReLU of its own.
+    assert uncertain == {"relu-ReLU", "flatten-Flatten"}
+    assert calls_with_same_line(graph, graph.node("Default/network-Loss/network-SickNetwork/relu-ReLU/ReLU-op1")) == 2
+    dead = "Default/network-Loss/network-SickNetwork/dead-DeadBranch/relu-ReLU/ReLU-op0"
+    assert calls_with_same_line(graph, graph.node(dead)) == 1
+    (origin,) = origins(Analysis(dump, cache_dir=tmp_path), [Anomaly.ALL_ZERO])
+    assert (origin.operator, origin.calls_with_same_line) == (dead, 1)
+    assert "another" not in origin.sentence
+    assert "may be the line of another" in replace(origin, calls_with_same_line=2).sentence

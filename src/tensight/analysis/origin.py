@@ -29,6 +29,7 @@ from tensight.graph.operator_facts import (
     plain_type,
 )
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer
+from tensight.graph.shared_lines import calls_with_same_line
 from tensight.tensors import EXPLOSION_LIMIT
 
 if TYPE_CHECKING:
@@ -320,6 +321,7 @@ def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects)
                 unseen=step.unseen_before,
                 may_read_unseen=first.may_read_unseen,
                 leads=_leads(effects, step, first),
+                calls_with_same_line=calls_with_same_line(step.graph, first.node),
             )
     return None
 

@@ -80,6 +80,8 @@ class Origin:
         Whether the operator may read tensors that are not observed, such as the targets of a loss.
     leads : bool or None
         Whether NaN, Inf or the hit of a watchpoint was computed from it; None if unknown.
+    calls_with_same_line : int
+        For how many calls of a cell the operator's line was recorded; with more than 1, it may be that of another call.
     since : Since or None
         Since when it has lasted, if it was followed through several steps of which only the last is described here.
     """
@@ -101,6 +103,7 @@ class Origin:
     may_read_unseen: bool = False
     leads: bool | None = None
     since: Since | None = None
+    calls_with_same_line: int = 1
 
     @property
     def certain(self) -> bool:
@@ -121,7 +124,7 @@ class Origin:
     @property
     def sentence(self) -> str:
         """The finding in one sentence."""
-        return self._finding + self._reservation
+        return self._finding + self._reservation + self._reservation_about_line
 
     @property
     def _reservation(self) -> str:
@@ -134,6 +137,13 @@ class Origin:
             return f"; step {self.address.step} is the first observed one, so it {was} there before"
         steps = f"step {first} was" if first == last else f"steps {first} to {last} were"
         return f"; {steps} not observed, so it may have begun before"
+
+    @property
+    def _reservation_about_line(self) -> str:
+        calls = self.calls_with_same_line
+        if calls == 1 or self.user_frame is None:
+            return ""
+        return f"; MindSpore gives the same line for {calls} calls here, so it may be the line of another one"
 
     @property
     def _when(self) -> str:

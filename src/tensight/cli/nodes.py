@@ -68,13 +68,17 @@ def _print_nodes(matches: list[tuple[int, Graph, Node]], limit: int, *, several_
     from rich.markup import escape
 
     from tensight.graph import user_frame
+    from tensight.graph.shared_lines import calls_with_same_line
 
     out = console()
     rows = table(*(["rank"] if several_ranks else []), "node", "type", "output", "source")
-    for rank, _, node in matches[:limit]:
+    for rank, graph, node in matches[:limit]:
         frame = user_frame(node.frames)
         outputs = ", ".join(output_text(slot.dtype, slot.shape) for slot in node.outputs[:4])
-        cells = [node.name, node.type, outputs, frame_text(frame) if frame is not None else "–"]
+        source = "–" if frame is None else frame_text(frame)
+        if frame is not None and calls_with_same_line(graph, node) > 1:
+            source += ", or of another call"
+        cells = [node.name, node.type, outputs, source]
         rows.add_row(*([str(rank)] if several_ranks else []), *map(escape, cells))
     if matches:
         out.print(rows)
