@@ -236,11 +236,7 @@ class Agent:
                 hashed = need & _HASH != 0
                 shape = None if same is None else tuple(tensor.shape)
                 same = self.retention.same_as(tensor) if same is None else same
-                if (
-                    same is None
-                    or self.columns.iteration[same] != self.columns.current_iteration
-                    or (hashed and not self.columns.has_hash(same))
-                ):
+                if same is None or not self.columns.has_row(same) or (hashed and not self.columns.has_hash(same)):
                     self._reader.scan(tensor, self.columns, slot_id, hashed=hashed)
                 elif same != slot_id:
                     self.columns.copy_row(same, slot_id, shape=shape)
@@ -262,8 +258,7 @@ class Agent:
 
     def observe_once(self, slot_id: int, tensor: Any) -> None:
         """Write the row of a tensor of which only the first value in a step counts."""
-        columns = self.columns
-        if slot_id >= len(columns.iteration) or columns.iteration[slot_id] != columns.current_iteration:
+        if not self.columns.has_row(slot_id):
             self.observe(slot_id, tensor, _ROW | _HASH)
 
     def was_written_unnoticed(self, slot_id: int, tensor: Any) -> bool:

@@ -135,6 +135,10 @@ class StatisticsColumns:
         rows = self._rows
         return rows is not None and rows.write_tensor(slot_id, 0 if hashed else _NO_HASH, tensor)
 
+    def has_row(self, slot_id: int) -> bool:
+        """Whether the row of a slot was written in this iteration."""
+        return slot_id < self._ready and bool(self._iterations[slot_id] == self._current_iteration)
+
     def has_changed(self, slot_id: int, tensor: object) -> bool:
         """Whether a tensor that `scan_tensor` can read has another content than when the step before ended.
 
@@ -372,7 +376,7 @@ class StatisticsColumns:
 
     def is_non_finite(self, slot_id: int) -> bool:
         """Return whether the row of a slot, written in this iteration, counts NaN or Inf."""
-        if slot_id >= self._ready or self._iterations[slot_id] != self.current_iteration:
+        if not self.has_row(slot_id):
             return False
         return bool(self._counts[slot_id, layout.NAN : layout.POSITIVE_INFINITE + 1].any())
 

@@ -70,8 +70,7 @@ class RowSender:
         """Write missing rows, of slots that were only checked for NaN and Inf, and hashes, if values are still kept."""
         columns = self._columns
         for slot_id in self.seen:
-            written = slot_id < len(columns.iteration) and columns.iteration[slot_id] == columns.current_iteration
-            if not written or not columns.has_hash(slot_id):
+            if not columns.has_row(slot_id) or not columns.has_hash(slot_id):
                 tensor = self._retention.current(slot_id)
                 if tensor is not None:
                     self._reader.scan(tensor, columns, slot_id)

@@ -231,3 +231,18 @@ def test_values_are_kept_within_transforms_of_functions() -> None:
     assert kept.current(1) is None
     weight.add_(1)
     assert kept.current(0) is None
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_slots_that_appear_late_are_observed_as_those_before(
+    tmp_path: Path, capture: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # More optimizer states than rows that are ready at first; they are made by the first update.
+    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(40)))
+    optimizer = torch.optim.Adam(model.parameters())
+    with recorded(tmp_path, capture):
+        for _ in range(2):
+            optimizer.zero_grad()
+            model(torch.ones(2, 2)).sum().backward()
+            optimizer.step()
+    assert "not observed" not in capfd.readouterr().err
