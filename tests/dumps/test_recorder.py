@@ -170,6 +170,13 @@ def test_execution_order_and_history_are_read_back(tmp_path: Path) -> None:
     assert rank.order.names == order[:2]
 
 
+def test_a_name_with_a_lone_surrogate_is_escaped_in_the_order_as_in_the_graph(tmp_path: Path) -> None:
+    rank = recorder(tmp_path).rank(0)
+    receive(rank, network(), orders={"kernel_graph_0": ["Default/caf\udce9/ReLU-op2"]})
+    file = tmp_path / "run" / "dump" / "rank_0" / "execution_order" / "ms_execution_order_graph_0.csv"
+    assert file.read_text().splitlines()[1:] == [r"Default/caf\udce9/ReLU-op2"]
+
+
 def test_statistics_are_read_back_beside_values(tmp_path: Path) -> None:
     rank = recorder(tmp_path).rank(0)
     (graph,) = receive(rank, network())

@@ -197,3 +197,8 @@ def test_persistence_travels_with_a_watchpoint_unless_it_is_one() -> None:
     command = set_command(Watchpoint(3, "", check, persistence=5), ())
     assert (command.persistence, command.watch_condition.condition) == (5, 1000)
     assert set_command(Watchpoint(3, "", check), ()).persistence == 0
+
+
+def test_more_steps_than_a_message_holds_are_cut() -> None:
+    assert run_step(2**40).run_cmd.run_steps == 2**31 - 1
+    assert run_step(-1).run_cmd.run_steps == -1
