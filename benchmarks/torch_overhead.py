@@ -1,6 +1,7 @@
 """What debugging costs a PyTorch training, beside its peers: seconds a step, as a ratio to the step without any tool.
 
-    python benchmarks/torch_overhead.py [--only transformer|cnn] [--rounds 4] [--lives 3] [--without-peers] [--profile]
+    python benchmarks/torch_overhead.py [--only transformer|cnn|small] [--rounds 4] [--lives 3] [--without-peers]
+        [--clock processor] [--profile]
 
 How it is measured is told in taking_turns.py; the debug server runs in another process on the same cores.
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 PEERS = HERE.parent / ".venvs" / "torch-peers"
 PEER_PACKAGES = ("torch==2.13.0", "transformers==5.23.0", "mindstudio-probe==26.2.0")
-STEPS_A_ROUND = {"transformer": 6, "cnn": 40}
-
+STEPS_A_ROUND = {"transformer": 6, "cnn": 40, "lstm": 40, "checkpointed": 40, "llama": 20}
+SMALL = ("lstm", "checkpointed", "llama")
+"""Small programs, as most people try first. Their bars are for processor time: `--only small --clock processor`."""
 
 TOOLS = (
     Tool("plain", "no tool"),
@@ -34,9 +36,15 @@ TOOLS = (
         "tensight-watched",
         "tensight: module statistics, recommended set on all",
         "recommended",
-        bars={"transformer": 1.10, "cnn": 1.35},
+        bars={"transformer": 1.10, "cnn": 1.35, **dict.fromkeys(SMALL, 1.2)},
     ),
     Tool("tensight-operators", "tensight: NaN and Inf at every operator", "tensor_overflow", bars={"transformer": 1.3}),
+    Tool(
+        "tensight-watched-operators",
+        "tensight: every operator, recommended set on all",
+        "recommended",
+        bars=dict.fromkeys(SMALL, 2.5),
+    ),
     Tool("tensight-traced", "tensight: trace of modules", bars={"transformer": 1.05}),
     Tool("tensight-traced-operators", "tensight: trace of operators", bars={"transformer": 1.5}),
     Tool("plain", "no tool, in the peers' environment", peer=True),
@@ -63,7 +71,7 @@ def prepare_peers() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", choices=sorted(STEPS_A_ROUND))
+    parser.add_argument("--only", choices=(*sorted(STEPS_A_ROUND), "small"))
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--lives", type=int, default=3, help="how often all processes are started anew")
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
@@ -90,7 +98,7 @@ def main() -> None:
         return [python, *profiler, str(HERE / "torch_training.py"), *what, *how]
 
     for workload, steps in STEPS_A_ROUND.items():
-        if options.only in (None, workload):
+        if options.only in (None, workload, "small" if workload in SMALL else workload):
             show(
                 workload,
                 [

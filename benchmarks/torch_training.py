@@ -1,6 +1,6 @@
 """A training process for torch_overhead.py: one workload, under one tool or none.
 
-    python torch_training.py transformer|cnn TOOL [--host HOST --port PORT --job NAME]
+    python torch_training.py WORKLOAD TOOL [--host HOST --port PORT --job NAME]
 
 A number on standard input means: do so many steps; the answer is a line of JSON with the seconds of each. It runs in
 our environment and in the peers'.
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+from torch.utils.checkpoint import checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,6 +69,77 @@ def cnn() -> Workload:
     return workload(model, optimizer, lambda: F.cross_entropy(model(images), labels))
 
 
+class Tagger(nn.Module):
+    """A recurrent network that reads sentences of different lengths, packed, and tags their words."""
+
+    def __init__(self, width: int = 32) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, width)
+        self.memory = nn.LSTM(width, width, num_layers=2, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(2 * width, 8)
+
+    def forward(self, text: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(self.words(text), lengths, batch_first=True, enforce_sorted=False)
+        states, _ = nn.utils.rnn.pad_packed_sequence(self.memory(packed)[0], batch_first=True, total_length=24)
+        return self.head(states)
+
+
+def lstm() -> Workload:
+    """Every step has other lengths, so that it runs another number of operators."""
+    model = Tagger()
+    text = torch.randint(0, WORDS, (16, 24))
+    tags = torch.randint(0, 8, (16, 24))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def loss() -> torch.Tensor:
+        return F.cross_entropy(model(text, torch.randint(4, 25, (16,))).flatten(0, 1), tags.flatten())
+
+    return workload(model, optimizer, loss)
+
+
+class Recomputing(nn.Module):
+    """A deep network whose blocks are computed again in the backward pass."""
+
+    def __init__(self, width: int = 64, blocks: int = 8) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+            for _ in range(blocks)
+        )
+        self.head = nn.Linear(width, 1)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            values = values + checkpoint(block, values, use_reentrant=False)
+        return self.head(values)
+
+
+def checkpointed() -> Workload:
+    model = Recomputing()
+    values = torch.randn(64, 64)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    return workload(model, optimizer, lambda: model(values).square().mean())
+
+
+def llama() -> Workload:
+    """Return a small Llama, with the loss and the backward pass of the Transformers library's `Trainer`."""
+    from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
+    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=WORDS, max_position_embeddings=64, **shape))
+    text = torch.randint(0, WORDS, (8, 32))
+    arguments = TrainingArguments(tempfile.mkdtemp(prefix="tensight-bench-"), use_cpu=True, report_to=[])
+    trainer = Trainer(model, arguments)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def step() -> None:
+        trainer.training_step(model, {"input_ids": text, "labels": text})
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return Workload(model, optimizer, step)
+
+
 def workload(model: nn.Module, optimizer: torch.optim.Optimizer, loss_of: Callable[[], torch.Tensor]) -> Workload:
     def step() -> None:
         optimizer.zero_grad()
@@ -104,6 +176,12 @@ def tensight_watched(work: Workload, options: argparse.Namespace) -> Iterator[Ca
 @contextlib.contextmanager
 def tensight_operators(work: Workload, options: argparse.Namespace) -> Iterator[Callable[[], None]]:
     with tensight(work, options, capture="ops", break_at_start=True) as step:
+        yield step
+
+
+@contextlib.contextmanager
+def tensight_watched_operators(work: Workload, options: argparse.Namespace) -> Iterator[Callable[[], None]]:
+    with tensight_operators(work, options) as step:
         yield step
 
 
@@ -192,6 +270,8 @@ def debug_mode_names(work: Workload, _: argparse.Namespace) -> Iterator[Callable
     yield step
 
 
+WORKLOADS = {work.__name__: work for work in (transformer, cnn, lstm, checkpointed, llama)}
+
 TOOLS = {
     tool.__name__.replace("_", "-"): tool
     for tool in (
@@ -199,6 +279,7 @@ TOOLS = {
         tensight,
         tensight_watched,
         tensight_operators,
+        tensight_watched_operators,
         tensight_traced,
         tensight_traced_operators,
         msprobe,
@@ -213,7 +294,7 @@ TOOLS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("workload", choices=("transformer", "cnn"))
+    parser.add_argument("workload", choices=sorted(WORKLOADS))
     parser.add_argument("tool", choices=sorted(TOOLS))
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=50051)
@@ -227,7 +308,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     now = {"wall": time.perf_counter, "processor": time.process_time, "thread": time.thread_time}[options.clock]
     torch.manual_seed(0)
-    work = {"transformer": transformer, "cnn": cnn}[options.workload]()
+    work = WORKLOADS[options.workload]()
     with TOOLS[options.tool](work, options) as step:
         for order in sys.stdin:
             seconds = []

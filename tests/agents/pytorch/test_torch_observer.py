@@ -13,8 +13,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tensight.agents.agent import Agent
 from tensight.agents.columns import StatisticsColumns
+from tensight.agents.reader import Framework
 from tensight.agents.retention import Retention
+from tensight.agents.settings import AgentSettings
 from tensight.agents.slots import Need
 from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader, is_in_memory
 from tensight.tensors import native, statistics
@@ -313,3 +316,18 @@ def test_an_observer_that_is_held_by_what_it_holds_is_freed() -> None:
     del kept, tensor
     gc.collect()
     assert [one() for one in gone] == [None, None, None]
+
+
+def test_a_tensor_that_is_kept_where_it_has_no_row_gets_one_where_that_is_needed() -> None:
+    agent = Agent(AgentSettings(capture="ops"), Framework("torch", torch.__version__), TorchReader())
+    nodes = [agent.slot_table.node(f"Default/view-op{number}", "view") for number in range(2000)]
+    slot_ids = [agent.slot_table.slot_id(node, 0) for node in nodes]
+    agent.columns.current_iteration = 0
+    tensor = torch.ones(3)
+    for slot_id, need in ((slot_ids[-1], VALUE), (slot_ids[0], BOTH)):
+        # As where the memory of a tensor cannot be read in place.
+        agent._observe(slot_id, tensor, need)
+    row = agent.columns.statistics(slot_ids[0])
+    assert row is not None
+    assert row.count == 3
+    agent.close()
