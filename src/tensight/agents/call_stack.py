@@ -13,17 +13,24 @@ from tensight.agents.program import StackFrame
 from tensight.agents.termination import is_of_handler
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import CodeType, FrameType
 
 MOST_FRAMES = 32
 # Code that was typed and has no file; all other names in angle brackets are generated code.
 _TYPED = ("<stdin>", "<ipython-input", "<python-input")
+_COMPILED = f"{os.sep}torchinductor_"
+_COMPILED_FOLDER_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # Code objects compare by their contents, which is slow; so they are looked up by address, and kept alive for that.
 _frames: dict[tuple[int, int], tuple[CodeType, StackFrame]] = {}
 _is_users: dict[str, bool] = {}
+
+
+rewritten: list[Callable[[CodeType], bool]] = []
+"""Of each framework with a compiler: whether it has rewritten a function, which then runs no line of its own."""
 
 
 def user_stack(depth: int = 1, within: CodeType | None = None) -> tuple[StackFrame, ...]:
@@ -54,11 +61,26 @@ def user_stack(depth: int = 1, within: CodeType | None = None) -> tuple[StackFra
         is_user = is_users.get(code.co_filename)
         if is_user or (is_user is None and is_user_code(code)):
             entry = _frames.get((id(code), frame.f_lasti))
+            if entry is None and not has_line(frame):
+                frame = frame.f_back
+                continue
             frames.append(frame_of(frame) if entry is None else entry[1])
             if len(frames) == MOST_FRAMES:
                 break
         frame = frame.f_back
     return tuple(frames)
+
+
+def has_line(frame: FrameType) -> bool:
+    """Whether the current line of a frame is known. A compiler that rewrites a function leaves only its first line."""
+    code = frame.f_code
+    return frame.f_lineno != code.co_firstlineno or not any(is_rewritten(code) for is_rewritten in rewritten)
+
+
+def is_compiler_output(file: str) -> bool:
+    """Whether a file, as code objects name it, was written by PyTorch's compiler."""
+    folder = os.environ.get(_COMPILED_FOLDER_VARIABLE)
+    return _COMPILED in file or (folder is not None and file.startswith(os.path.join(folder, "")))
 
 
 def is_user_code(code: CodeType) -> bool:
@@ -74,6 +96,8 @@ def is_user_file(file: str) -> bool:
     if file.startswith("<"):
         return file.startswith(_TYPED)
     path = os.path.abspath(file)
+    if is_compiler_output(path):
+        return False
     if path.startswith(_folder(sysconfig.get_paths()["scripts"])):
         return False
     is_library = path.startswith(_libraries()) or any(name in path for name in _INSTALLED)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tensight.analysis.anomalies import Anomaly, InputState
 from tensight.graph import SourceFrame, TensorAddress, user_frame
+from tensight.graph.layer_node import FROM_COMPILED_CODE
 from tensight.graph.node import PARAMETER
 from tensight.graph.steps import step_of
 
@@ -162,11 +163,16 @@ class Origin:
         frame = self.user_frame
         file = "" if frame is None else re.split(r"[/\\]", frame.file)[-1]
         if self.arrived:
-            where += ", which nothing observed in this step computed"
+            is_of_compiled_code = self.operator.startswith(FROM_COMPILED_CODE)
+            if is_of_compiled_code:
+                where += ", which compiled code has made or read without being observed"
+            else:
+                where += ", which nothing observed in this step computed"
             if frame is not None:
                 lines = f"lines {frame.line} to {frame.end_line}" if frame.is_range else f"line {frame.line}"
                 where += f"; it is read by {lines} of {file}"
-            return f"{self.anomaly.words} came in at {where}"
+            came_in = "was first seen" if is_of_compiled_code else "came in"
+            return f"{self.anomaly.words} {came_in} at {where}"
         if frame is not None and frame.is_range:
             where += f", between lines {frame.line} and {frame.end_line} of {file}"
         if self.certain:

@@ -10,6 +10,9 @@ OPTIMIZER_SCOPE = "Optimizer/"
 READS_UNSEEN = "may_read_unseen"
 """Attribute, in graphs of Tensight's agents, of nodes that may read unobserved tensors."""
 
+FROM_COMPILED_CODE = "from_compiled_code"
+"""Beginning of the names, in graphs of Tensight's agents, of tensors that compiled code made or read, unobserved."""
+
 OUTSIDE = "Default--outside"
 """Name of the constant that represents, in graphs of Tensight's agents, inputs without a source node."""
 

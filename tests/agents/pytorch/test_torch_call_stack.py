@@ -93,6 +93,7 @@ def test_files_that_are_no_users() -> None:
     assert not is_user_file(os.__file__)
     assert not is_user_file(os.path.join(os.path.dirname(sys.executable), "pytest"))
     assert not is_user_file("<frozen runpy>")
+    assert not is_user_file("/home/me/torchinductor_me/ab/written_by_the_compiler.py")
     assert not is_user_file(sys.modules["tensight.agents.call_stack"].__file__ or "")
     assert is_user_file("<stdin>")
     assert is_user_file(__file__)

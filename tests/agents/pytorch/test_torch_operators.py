@@ -470,6 +470,23 @@ def test_a_compiled_function_runs_as_it_does_unseen() -> None:
     assert any(node.type == "addmm" for node in trace.operators)
 
 
+def test_operators_of_a_compiled_model_have_the_line_that_calls_it_and_it_is_said(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    class CompiledOnce(Net):
+        """What is said of a class is said once in a process."""
+
+    model = CompiledOnce()
+    compiled = torch.compile(model, backend="aot_eager")
+    with captured(model) as seen:
+        for _ in range(3):
+            compiled(INPUTS).sum().backward()  # the only line that is known
+            trace = seen.end()
+    lines = {node.stack[0].line for node in trace.operators if not node.name.startswith("Gradients/")}
+    assert lines == {line_of("the only line that is known")}
+    assert capfd.readouterr().err.count("CompiledOnce is compiled") == 1
+
+
 def test_too_many_different_steps_end_the_search_for_more() -> None:
     with captured(Net()) as seen:
         for length in range(1, 80):

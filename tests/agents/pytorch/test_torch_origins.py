@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from tensight.graph.layer_node import FROM_COMPILED_CODE
 from tests.agents.pytorch.trainings import Training
 from tests.agents.pytorch.watched_training import debug
 
@@ -171,6 +172,39 @@ def test_a_nan_in_data_came_in_with_the_batch_that_has_it(
     finding = debug(torch_server, Training((network,), (optimizer,), step), 8, capture="ops")
     origin = finding.origins[0]
     assert (origin.anomaly, origin.arrived, origin.step) == ("nan", True, SICK_STEP), finding.summary()
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_a_nan_of_compiled_code_is_said_to_be_of_compiled_code(torch_server: RunningServer) -> None:
+    class Fused(Network):
+        def forward(self, words: torch.Tensor) -> torch.Tensor:
+            hidden = self.norm(self.wte(words))
+            return self.head((hidden * hidden).sum(-1, keepdim=True).log() * hidden)
+
+    torch.manual_seed(3)
+    network = Fused()
+    compiled = torch.compile(network)
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
+
+    def step(number: int) -> torch.Tensor:
+        if number == SICK_STEP - 1:
+            nn.init.zeros_(network.norm.weight)
+            nn.init.zeros_(network.norm.bias)
+        words = torch.randint(0, 20, (4, 6))
+        optimizer.zero_grad()
+        logits = compiled(words)  # calls compiled code
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), words.flatten())
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    finding = debug(torch_server, Training((network,), (optimizer,), step), 8, capture="ops")
+    origin = next(origin for origin in finding.origins if origin.anomaly == "nan")
+    assert (origin.step, origin.arrived) == (SICK_STEP, True), finding.summary()
+    assert origin.node.startswith(FROM_COMPILED_CODE)
+    assert origin.line is not None
+    assert origin.line.file == sys.modules[__name__].__file__
 
 
 class Detector(nn.Module):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensight.agents.call_stack import MOST_FRAMES, PACKAGE, frame_of, is_user_code, source_line
+from tensight.agents.call_stack import MOST_FRAMES, PACKAGE, frame_of, has_line, is_user_code, source_line
 from tensight.agents.eager.code_paths import Lines, lines_between, lines_of
 from tensight.agents.program import StackFrame
 
@@ -100,7 +100,7 @@ def call_site(called: CalledOf, machinery: Collection[str], depth: int = 1) -> t
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None and len(frames) < _DEEPEST:
         code = frame.f_code
-        if is_user_code(code):
+        if is_user_code(code) and has_line(frame):
             frames.append(Frame(code, frame.f_lasti, frame_of(frame)))
         else:
             file = code.co_filename

@@ -28,7 +28,7 @@ from tensight.agents.reader import Framework
 from tensight.agents.rendezvous import as_one_run
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader
-from tensight.agents.torch.boundary import Boundary, unseen
+from tensight.agents.torch.boundary import Boundary, hide_warning_of_hooks, unseen
 from tensight.agents.torch.discovery import Discovery, is_optimizer, owners_of_weights
 from tensight.agents.torch.framework import FRAMEWORK
 from tensight.agents.torch.inner_modules import inner_modules, weights_in
@@ -151,6 +151,7 @@ class Debugger(TrainingDebugger):
             with self._guarded():
                 self._attach(self._models[0])
             return
+        hide_warning_of_hooks()
         self._waiting = module_hooks.register_module_forward_pre_hook(self._boundary.hook(self._attach_at))
         self._boundary.follow_steps(self._attach_before, lambda *_: None)
         self._follow_backward()

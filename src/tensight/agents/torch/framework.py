@@ -54,7 +54,7 @@ class TorchFramework:
 
     def kind(self, module: nn.Module) -> ModuleKind:
         """Return how a module appears in a graph."""
-        if _is_compiled(module):
+        if is_compiled(module):
             compiled = module
             while (inner := self.wrapped(compiled)) is not None:
                 compiled = inner
@@ -84,7 +84,7 @@ class TorchFramework:
 
     def read_by(self, module: nn.Module, *, is_opaque: bool = False) -> list[torch.Tensor]:
         """Return the weights and buffers that a call of a module may read; those of inner modules if it is opaque."""
-        if is_opaque or is_scripted(module) or _is_compiled(module):
+        if is_opaque or is_scripted(module) or is_compiled(module):
             return [tensor for kind in ("_parameters", "_buffers") for _, tensor in held_tensors(module, kind)]
         return [tensor for tensor in (*module._parameters.values(), *module._buffers.values()) if tensor is not None]
 
@@ -118,7 +118,8 @@ class TorchFramework:
 FRAMEWORK = TorchFramework()
 
 
-def _is_compiled(module: nn.Module) -> bool:
+def is_compiled(module: nn.Module) -> bool:
+    """Whether a module is what ``torch.compile`` returns for another one."""
     return type(module).__name__ == "OptimizedModule" and FRAMEWORK.wrapped(module) is not None
 
 

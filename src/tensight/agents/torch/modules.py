@@ -17,7 +17,6 @@ import torch
 from torch.nn.modules import module as hooks
 
 from tensight.agents.eager.calls import slot_id_of_gradient
-from tensight.agents.eager.names import unwrapped
 from tensight.agents.eager.traced_programs import Trace
 from tensight.agents.eager.traces import TraceCount, preview_of, trace_of
 from tensight.agents.notices import log_once
@@ -26,7 +25,7 @@ from tensight.agents.torch.between import Begun
 from tensight.agents.torch.boundary import hide_warning_of_hooks
 from tensight.agents.torch.branches import Branch
 from tensight.agents.torch.calls import Call, Record, Slot, executions, tensors_in
-from tensight.agents.torch.framework import FRAMEWORK
+from tensight.agents.torch.compiled import report_compiled
 from tensight.agents.torch.inner_modules import inner_modules
 from tensight.agents.torch.scopes import EnteredScopes
 
@@ -542,10 +541,9 @@ class ModuleCapture:
 
     def _hide(self, module: torch.nn.Module) -> None:
         """Remove the hooks while compiled code runs; otherwise it would be recompiled with them."""
-        name = type(unwrapped(FRAMEWORK, module)).__name__
-        log_once(
-            f"{name} is compiled: only its inputs and outputs, its weights and their gradients can be observed, not"
-            " what happens inside it"
+        report_compiled(
+            module,
+            "only its inputs and outputs, its weights and their gradients can be observed, not what happens inside it",
         )
         self._remove()
 

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_iter
 from tensight.agents.call_stack import user_stack
 from tensight.agents.program import TracedNode
 from tensight.agents.torch.arrays import outline
+from tensight.agents.torch.compiled import is_from_compiled_code
 from tensight.agents.torch.framework_frames import gathers_weights
 from tensight.agents.torch.known_tensors import KnownTensors
 from tensight.agents.torch.operator_mode import identities
@@ -28,6 +29,7 @@ from tensight.agents.torch.pairing import AutogradPairs, Forward
 from tensight.agents.torch.scopes import ROOT_SCOPE
 from tensight.agents.torch.tensor_sources import TensorSources, storage_of
 from tensight.graph import OutputSlot
+from tensight.graph.layer_node import FROM_COMPILED_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -347,7 +349,8 @@ class StepTracer:
                 continue
             external = externals.get(id(read.tensor))
             if external is None:
-                name = f"input{self._inputs + len(externals)}"
+                kind = FROM_COMPILED_CODE if is_from_compiled_code(read.tensor) else "input"
+                name = f"{kind}{self._inputs + len(externals)}"
                 node = self._slot_table.node(name, "Parameter", "input")
                 slot_id = self._slot_table.slot_id(node, 0)
                 traced = TracedNode(name, "Parameter", "input", outputs=(outline(read.tensor),))

@@ -9,6 +9,8 @@ import torch
 from torch.nn.modules import module as global_hooks
 
 from tensight.agents.torch.boundary import hide_warning_of_hooks
+from tensight.agents.torch.compiled import report_compiled
+from tensight.agents.torch.framework import is_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,6 +121,8 @@ class ModuleScopes:
             if not self._handles:
                 # The step has ended in this call, and captures nothing any more.
                 return
+        if is_compiled(module):
+            report_compiled(module, "inside it, only operators can be observed that the compiler has not fused")
         scope = self._scope_of(module) or self.scope
         scope = self._known.setdefault(scope, scope)
         self._entered_scopes.add(scope)

@@ -1,0 +1,47 @@
+"""What can be told of code that PyTorch's compiler has made: which frames are its own, and which tensors."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tensight.agents.call_stack import is_compiler_output, rewritten
+from tensight.agents.eager.names import unwrapped
+from tensight.agents.notices import log_once
+from tensight.agents.torch.framework import FRAMEWORK
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+    import torch
+
+# Between an operator and the compiled code that calls it are at most our own frames, and a few of PyTorch.
+_NEAREST = 12
+
+
+def is_rewritten(code: CodeType) -> bool:
+    """Whether the compiler has rewritten a function, whose instructions then all count as those of its first line."""
+    dynamo = sys.modules.get("torch._dynamo.convert_frame")
+    return code in getattr(dynamo, "output_codes", ())
+
+
+def is_from_compiled_code(tensor: torch.Tensor) -> bool:
+    """Whether a tensor that no observed operator has made belongs to compiled code: one that it returned or reads."""
+    if type(tensor.grad_fn).__name__.startswith("CompiledFunction"):
+        return True
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_NEAREST):
+        if frame is None:
+            break
+        if is_compiler_output(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def report_compiled(module: torch.nn.Module, observed: str) -> None:
+    """Log that a module is compiled, and what of it is observed."""
+    log_once(f"{type(unwrapped(FRAMEWORK, module)).__name__} is compiled: {observed}")
+
+
+rewritten.append(is_rewritten)
