@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,7 +13,10 @@ from tensight.agents.slots import Need
 from tensight.graph import OutputSlot
 from tensight.graph.data_types import DT_TENSOR
 from tensight.watchpoints.causes import Since
-from tests.agents.test_watching_steps import Process, found
+from tests.agents.test_watching_steps import Process, calls_of, found
+
+if TYPE_CHECKING:
+    from tensight.agents.watching_rules import AgentHit
 
 GRADIENT = "Gradients/Default/{}/weight/AccumulateGrad-op0"
 
@@ -369,3 +372,47 @@ def test_what_works_on_scaled_gradients_is_passed_over_and_what_came_before_them
         network.observe(slot_id, [np.inf])
     hits = network.watches.check_step(network.columns, network.retention, 1, order)
     assert len(hits) == 3
+
+
+def calls_after_a_nan(steps: int) -> int:
+    """Return what a NaN costs in a loop of so many steps, each of which may leave it out, and in its backward pass."""
+    process = Process(check_at_nodes=True)
+    process.watch("unintended_overflow")
+    nodes = [TracedNode("x", "Parameter", "input")]
+    source = "x"
+    for step in range(steps):
+        product, bounded = f"Default/Mul-op{step}", f"Default/Clamp-op{step}"
+        nodes += [
+            TracedNode(product, "Mul", inputs=((source, 0),)),
+            TracedNode(bounded, "Clamp", inputs=((product, 0),)),
+        ]
+        source = bounded
+    for step in range(steps):
+        nodes.append(TracedNode(f"Default/Sum-op{step}", "Add", inputs=((source, 0), ("x", 0))))
+        source = nodes[-1].name
+    for step in range(steps):
+        nodes.append(TracedNode(f"Gradients/Default/Mul-op{step}", "Mul", inputs=((source, 0),)))
+        source = nodes[-1].name
+    slot_ids = [process.slot_id(node.name, node.type, node.role) for node in nodes]
+    program = Program("kernel_graph_0", 0, tuple(nodes))
+    process.watches.learn(program)
+    process.watches.spreading.program = program
+    process.iteration = process.columns.current_iteration = 0
+    hits: list[AgentHit] = []
+
+    def run() -> None:
+        for slot_id in slot_ids:
+            process.observe(slot_id, [np.nan])
+            at_node = process.watches.check_node(process.columns, process.slot_table[slot_id].node, 0)
+            if at_node:
+                hits.extend(process.watches.with_held_back(process.columns, at_node, 0))
+
+    calls = calls_of(run)
+    # The loop may leave a NaN out, until an operator behind it has one: it came in with the input.
+    assert [hit.tensor_slot.node.name for hit in hits[:2]] == ["x", f"Default/Clamp-op{steps - 1}"]
+    assert len(hits) == 2 + 2 * steps
+    return calls
+
+
+def test_the_origin_of_a_nan_is_followed_once_and_not_for_each_operator_that_it_reaches() -> None:
+    assert calls_after_a_nan(400) < 6 * calls_after_a_nan(100)

@@ -15,7 +15,7 @@ import numpy as np
 from tensight.graph import is_gradient_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -219,6 +219,13 @@ class SlotTable:
         """Return the slot id of a slot of the node with a full name, if there is one."""
         node = self._by_name.get(name)
         return None if node is None else self._by_slot.get((node.number, slot, io))
+
+    def outputs(self, name: str) -> Iterator[int]:
+        """Yield the slot ids of the outputs of the node with a full name, as far as they were observed."""
+        slot = 0
+        while (slot_id := self.find(name, slot)) is not None:
+            yield slot_id
+            slot += 1
 
     def columns(self) -> SlotColumns:
         """Return all slots as columns."""

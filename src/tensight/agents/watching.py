@@ -290,14 +290,14 @@ class Watches:
 
     def _finds_non_finite(self, number: int) -> bool:
         watch = self._watches.get(number)
-        return watch is not None and watch.rule.only_finite
+        return watch is not None and watch.only_finite
 
     def _checked_nodes(self) -> Set[str]:
         """Return the names of the nodes that a watchpoint checks for NaN or Inf in every step."""
         self.settle()
         if self._checked is None:
             slot_table = self._slot_table
-            watches = [watch for watch in self._watches.values() if watch.rule.only_finite and not watch.initial_only]
+            watches = [watch for watch in self._watches.values() if watch.only_finite and not watch.initial_only]
             self._checked = {slot_table[number].node.name for watch in watches for number in watch.slot_ids}
         return self._checked
 
@@ -357,7 +357,7 @@ class Watches:
             self._reported.clear()
         else:
             self._skipped = self._skipped + 1 if scaled_skip else 0
-            self.spreading.held_back.clear()
+            self.spreading.end_step()
             self.loss_scaled = False
             self._is_backward = False
         hits = self._check_layers_of_initial(columns, iteration, again=again)
@@ -397,6 +397,10 @@ class Watches:
             if self.loss_scaled and (self._is_backward or _is_of_gradients(node)):
                 self._is_backward = True
                 continue
+            if not columns.is_non_finite(number):
+                watches = [watch for watch in watches if not watch.only_finite]
+                if not watches:
+                    continue
             slot_ids = np.array([number])
             with np.errstate(all="ignore"):
                 table = StepTable(columns.take(slot_ids), _PRESENT)
@@ -574,7 +578,7 @@ class Watches:
         evaluation = self._evaluate(compiled_check, table, candidates, slot_ids, retention) if len(candidates) else None
         hit = NO_SLOT_IDS if evaluation is None else np.flatnonzero(evaluation.hit)
         if watch.rule.persistence > 1:
-            seen = rows[chosen[table.present[chosen]]] if not watch.rule.only_finite else np.array(order, np.int64)
+            seen = rows[chosen[table.present[chosen]]] if not watch.only_finite else np.array(order, np.int64)
             hit = hit[watch.persists(seen, slot_ids, hit, iteration, again=again)]
         if evaluation is None or not len(hit):
             return []

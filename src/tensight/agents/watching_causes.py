@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from itertools import count, takewhile
 from typing import TYPE_CHECKING
 
 from tensight.graph.operator_facts import SAME_VALUES, plain_type
@@ -116,11 +115,7 @@ class AgentCauses:
         node, columns = self._slot_table.find_node(name), self._columns
         if node is not None and plain_type(node.type) in SAME_VALUES:
             return True
-        candidates = (self._slot_table.find(name, slot) for slot in count())
-        slot_ids = takewhile(lambda slot_id: slot_id is not None, candidates)
-        return columns is not None and any(
-            columns.is_non_finite(slot_id) for slot_id in slot_ids if slot_id is not None
-        )
+        return columns is not None and any(map(columns.is_non_finite, self._slot_table.outputs(name)))
 
 
 def _marked(hits: list[AgentHit], marks: list[bool]) -> list[AgentHit]:

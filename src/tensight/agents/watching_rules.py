@@ -41,6 +41,8 @@ class Watch:
     ----------
     slot_ids : list of int
         Those that it watches.
+    only_finite : bool
+        Whether a tensor without NaN and Inf can never hit.
     rows : ndarray of int64
         The same as an array, once all are known.
     chosen : ndarray of int64
@@ -54,6 +56,7 @@ class Watch:
         self.rule = rule
         self.compiled_check = CompiledCheck(rule.check) if rule.check is not None and not rule.compares_ranks else None
         self.selects = Selection(rule, layers)
+        self.only_finite = rule.only_finite
         self.initial_only = rule.check is not None and rule.check.condition.initial_only
         needs = None if rule.check is None else rule.check.needs
         self.needs_masks = needs is not None and needs.masks

@@ -45,6 +45,15 @@ class SpreadingValues:
         self._slot_table = slot_table
         self._spreadings: dict[int, tuple[Program, Spreading]] = {}
         self._from_start: set[str] = set()
+        # Of this step: the nodes whose origins were returned, and what the origins of gradients were determined from.
+        self._followed: set[str] = set()
+        self._followed_to_end: tuple[int, int] | None = None
+
+    def end_step(self) -> None:
+        """Forget what was held back in the step that ends."""
+        self.held_back.clear()
+        self._followed.clear()
+        self._followed_to_end = None
 
     def begin(self, columns: StatisticsColumns) -> None:
         """Note the tensors that are not finite before the first step, as initial values."""
@@ -65,15 +74,61 @@ class SpreadingValues:
         iteration: int,
         hits: Collection[str],
     ) -> frozenset[str]:
-        """Return the held-back nodes in which the NaN or Inf of some hits originates."""
+        """Return the held-back nodes in which the NaN or Inf of some hits originates, except those returned before.
+
+        One NaN makes every later operator hit, so that all of them are followed only once: a hit whose inputs were
+        followed has no other origins.
+        """
         spreading = self._of_program()
-        names = {self._slot_table[slot_id].node.name for slot_id, _ in self.held_back}
-        if spreading is None or not names:
+        if spreading is None or not self.held_back:
+            return frozenset()
+        if any(is_after_forward(name) for name in hits):
+            reached = self._reaching_end(spreading, columns, iteration)
+        else:
+            reached = self._reaching_nodes(spreading, columns, iteration, hits)
+        self._followed.update(reached, hits)
+        return frozenset(name for name in reached if reached.isdisjoint(spreading.inputs(name)))
+
+    def _reaching_end(self, spreading: Spreading, columns: StatisticsColumns, iteration: int) -> frozenset[str]:
+        """Return the held-back nodes whose NaN or Inf spreads to the end of the forward pass."""
+        to_end = id(self.program), len(self.held_back)
+        if to_end == self._followed_to_end:
+            return frozenset()
+        self._followed_to_end = to_end
+        return spreading.spreading(self._held_back_names(), self._kinds(columns, iteration))
+
+    def _reaching_nodes(
+        self, spreading: Spreading, columns: StatisticsColumns, iteration: int, names: Collection[str]
+    ) -> frozenset[str]:
+        """Return the held-back nodes whose NaN or Inf spreads to some operators of the forward pass."""
+        sources = {name: self._sources(spreading, columns, name) for name in names}
+        if not any(sources.values()):
             return frozenset()
         kinds = self._kinds(columns, iteration)
-        is_over = any(is_after_forward(name) for name in hits)
-        reached = spreading.spreading(names, kinds, None if is_over else hits)
-        return frozenset(name for name in reached if reached.isdisjoint(spreading.inputs(name)))
+        for name, sources_of_name in sources.items():
+            # An Inf may come from some of its sources only.
+            if kinds.get(name, NonFinite.NOTHING) & NonFinite.NAN:
+                self._followed.update(sources_of_name)
+        return spreading.spreading(self._held_back_names(), kinds, names)
+
+    def _sources(self, spreading: Spreading, columns: StatisticsColumns, name: str) -> set[str]:
+        """Return the nodes with NaN or Inf that an operator reads, directly or as views, and that were not followed."""
+        waiting, visited = list(spreading.inputs(name)), {name}
+        sources: set[str] = set()
+        while waiting:
+            at = waiting.pop()
+            if at in self._followed or at in visited:
+                continue
+            visited.add(at)
+            if any(map(columns.is_non_finite, self._slot_table.outputs(at))):
+                sources.add(at)
+            elif spreading.is_view(at):
+                # It is checked with its base, and shows nothing itself.
+                waiting += spreading.inputs(at)
+        return sources
+
+    def _held_back_names(self) -> set[str]:
+        return {self._slot_table[slot_id].node.name for slot_id, _ in self.held_back}
 
     def left_out(
         self,

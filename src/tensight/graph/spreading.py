@@ -73,6 +73,11 @@ class Spreading:
         node = self._nodes.get(name)
         return () if node is None else node.inputs
 
+    def is_view(self, name: str) -> bool:
+        """Whether an operator returns the elements of its input."""
+        node = self._nodes.get(name)
+        return node is not None and plain_type(node.type) in VIEWS
+
     def may_be_left_out(self, name: str) -> bool:
         """Whether one of the next operators after a node may leave out some of its elements."""
         waiting, seen = [name], {name}

@@ -519,6 +519,16 @@ def test_calls_that_no_step_ends_are_reported_until_there_is_a_step(capture: str
         assert seen.agent.reports == []
 
 
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_the_call_at_which_the_debugger_attaches_is_one_call_of_one_model(capture: str) -> None:
+    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(70)))
+    with Seen(capture=capture, step_on="forward") as seen, torch.no_grad():
+        for _ in range(2):
+            model(batch())
+        assert (len(seen.steps), seen.agent.reports) == (2, [])
+    assert len(seen.steps[0].names("Default/")) >= 70
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore")  # of what PyTorch itself deprecates
 @pytest.mark.parametrize("capture", ["modules", "ops"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,9 @@ class Capture(Protocol):
 
     def start(self) -> None:
         """Start to capture steps."""
+
+    def enter(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
+        """Note that a module's forward has begun before `start`."""
 
     def stop(self) -> None:
         """Remove everything from PyTorch; also called in the child of a fork. Idempotent."""

@@ -166,7 +166,7 @@ class Debugger(TrainingDebugger):
             return
         with self._guarded():
             self._attach(module)
-            if isinstance(self._capture, ModuleCapture):
+            if self._capture is not None:
                 self._capture.enter(module, arguments)
 
     def _attach_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -173,6 +173,10 @@ class OperatorCapture:
             return OperatorStep(tracer.operators, tracer.gradient_sources).trace
         return self._step.trace
 
+    def enter(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        """Note that a module's forward has begun before the hooks were installed."""
+        self._scopes.enter(module, arguments)
+
     def mark_evaluation(self) -> None:
         """Remember the position in the step before a closure is evaluated for the first time."""
         tracer = self._tracer

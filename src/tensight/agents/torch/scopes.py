@@ -106,6 +106,11 @@ class ModuleScopes:
             ]
             self._entered(self.scope)
 
+    def enter(self, module: nn.Module, arguments: Any) -> None:
+        """Note that a module's forward has begun before the hooks were installed."""
+        if self._handles:
+            self._before(module, arguments)
+
     def remove(self) -> None:
         """Stop following modules."""
         for handle in self._handles:
