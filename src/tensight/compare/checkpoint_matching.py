@@ -106,6 +106,7 @@ class _Matcher:
 
     def __init__(self, a: Checkpoint, b: Checkpoint) -> None:
         self.a, self.b = dict(a.entries), dict(b.entries)
+        self._all_a = a.entries
         self._order = {name: index for index, name in enumerate(a.entries)}
         self.pairs: list[Pair] = []
 
@@ -121,6 +122,7 @@ class _Matcher:
         self._fused()
         if values is not None:
             self._by_values(values)
+            self._part_contradicted()
         self._by_paths()
         self._by_scheme(usual_name, USUAL)
         self._by_order()
@@ -184,8 +186,10 @@ class _Matcher:
                     for part, first, count in parts:
                         del shapes[part]
                         rows, other = whole.rows(first, count), others.pop(plain.pop(part))
-                        pair = (rows, other) if entries is self.a else (other, rows)
-                        self.pairs.append(Pair(*pair, FUSED, is_transposed=is_turned))
+                        turned = other.transposed() if other.shape != rows.shape else None
+                        pair = (rows, turned or other) if entries is self.a else (turned or other, rows)
+                        is_transposed = is_turned != (turned is not None)
+                        self.pairs.append(Pair(*pair, FUSED, is_transposed=is_transposed))
                     break
 
     def _by_values(self, values: Callable[[Entry], bytes]) -> None:
@@ -198,6 +202,28 @@ class _Matcher:
             if other is not None and self.a[name].shape == self.b[other].shape:
                 self._pair(name, other, VALUES)
 
+    def _part_contradicted(self) -> None:
+        """Take pairs of equal values apart whose names contradict those of the others: values that changed places."""
+        alike = sum(_numbers(pair.a.name) == _numbers(pair.b.name) for pair in self.pairs)
+        has_same_numbers = alike > len(self.pairs) / 2
+        votes: dict[str, Counter[str]] = defaultdict(Counter)
+        for pair in self.pairs:
+            votes[_without_numbers(pair.a)][_without_numbers(pair.b)] += 1
+        in_b = {_in_layer(pair.b.name) for pair in self.pairs}
+        kept = []
+        for pair in self.pairs:
+            of_template = votes[_without_numbers(pair.a)]
+            amount = of_template[_without_numbers(pair.b)]
+            is_usual = 2 <= amount > of_template.total() / 2
+            is_elsewhere = _in_layer(pair.a.name) in in_b and _in_layer(pair.a.name) != _in_layer(pair.b.name)
+            has_other_number = has_same_numbers and _numbers(pair.a.name) != _numbers(pair.b.name)
+            if pair.rule == VALUES and (has_other_number or (is_elsewhere and not is_usual)):
+                # A matrix may have been transposed for the pair.
+                self.a[pair.a.name], self.b[pair.b.name] = self._all_a[pair.a.name], pair.b
+            else:
+                kept.append(pair)
+        self.pairs = kept
+
     def _by_order(self) -> None:
         """Pair the remaining tensors by shape and kind (weight, bias…), where A and B have equally many."""
         groups_a, groups_b = _groups(self.a), _groups(self.b)
@@ -206,6 +232,21 @@ class _Matcher:
             if len(names) == len(others):
                 for name, other in zip(names, others, strict=True):
                     self._pair(name, other, ORDER)
+
+
+def _numbers(name: str) -> list[str]:
+    """Return the numbers of the layers in a name."""
+    return [part for part in plain_name(name).split(".") if part.isdigit()]
+
+
+def _without_numbers(entry: Entry) -> str:
+    return ".".join("#" if part.isdigit() else part for part in plain_name(entry.name).split("."))
+
+
+def _in_layer(name: str) -> str:
+    """Return the usual name of a parameter from its layer on."""
+    parts = usual_name(name).split(".")
+    return ".".join(parts[parts.index("layers") :] if "layers" in parts else parts)
 
 
 def _module_of(entry: Entry) -> list[str]:

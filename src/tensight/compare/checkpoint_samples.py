@@ -95,20 +95,27 @@ def correlation(a: Entry, b: Entry) -> float:
 
 
 def with_turned_squares(matching: Matching) -> Matching:
-    """Transpose square matrices of A if other matrices were transposed and if their values then fit better.
+    """Transpose square matrices if other matrices were transposed and if their values then fit better.
 
     Unlike for other matrices, the shape does not tell.
     """
-    if not any(pair.is_transposed and pair.rule not in (SAME_NAME, FUSED) for pair in matching.pairs):
+    if not any(pair.is_transposed and pair.rule != SAME_NAME for pair in matching.pairs):
         return matching
-    pairs = []
-    for pair in matching.pairs:
-        turned = pair.a.transposed() if is_square(pair) and pair.rule != SAME_NAME else None
-        if turned is not None and sample_is_nearer(turned, pair):
-            pairs.append(replace(pair, a=turned, is_transposed=True))
-        else:
-            pairs.append(pair)
-    return replace(matching, pairs=tuple(pairs))
+    return replace(matching, pairs=tuple(_with_turned_square(pair) for pair in matching.pairs))
+
+
+def _with_turned_square(pair: Pair) -> Pair:
+    shape = pair.a.shape
+    if len(shape) != 2 or shape[0] != shape[1] or pair.rule == SAME_NAME:
+        return pair
+    # Of a fused matrix only some rows are read.
+    is_of_a = pair.rule != FUSED or "[" not in pair.a.name
+    turned = (pair.a if is_of_a else pair.b).transposed()
+    if turned is None:
+        return pair
+    other = replace(pair, a=turned, is_transposed=True) if is_of_a else replace(pair, b=turned, is_transposed=True)
+    before = _distance(sample_of(pair.a), sample_of(pair.b))
+    return other if _distance(sample_of(other.a), sample_of(other.b)) < MUCH_NEARER * before else pair
 
 
 def is_square(pair: Pair) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from tensight.compare.renaming import plain_name
+from tensight.compare.renaming import plain_name, spellings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ _FUSED = {
     "kv_proj": ("k_proj", "v_proj"),
     "to_kv": ("to_k", "to_v"),
 }
-"""The last word of a fused matrix's module, and those of its parts; parts are also recognised by their first letter."""
+"""The last word of a fused matrix's module, and those of its parts, which may be spelled in other ways, too."""
 
 
 def is_fused(name: str) -> bool:
@@ -95,17 +95,18 @@ class FusedParts:
         for word in words:
             exact = ".".join([*before, word, *after])
             names.append(exact if exact in self._others else _similar(self._others, before, word, after))
-        shapes = [self._others[part_name] for part_name in names if part_name is not None]
-        if len(shapes) != len(words) or any(part_shape[1:] != shape[1:] or not part_shape for part_shape in shapes):
+        part_names = [part_name for part_name in names if part_name is not None]
+        if len(part_names) != len(words):
             return []
-        if sum(part_shape[0] for part_shape in shapes) != shape[0]:
-            return []
-        parts, first = [], 0
-        for part_name, part_shape in zip(names, shapes, strict=True):
-            if part_name is not None:
-                parts.append((part_name, first, part_shape[0]))
-                first += part_shape[0]
-        return parts
+        shapes = [self._others[part_name] for part_name in part_names]
+        # Another framework keeps matrices transposed.
+        for sizes in (shapes, [part_shape[::-1] for part_shape in shapes]):
+            fits = all(size[1:] == shape[1:] and size for size in sizes)
+            if fits and sum(size[0] for size in sizes) == shape[0]:
+                firsts = [sum(size[0] for size in sizes[:at]) for at in range(len(sizes))]
+                counts = [size[0] for size in sizes]
+                return list(zip(part_names, firsts, counts, strict=True))
+        return []
 
 
 def _numbers(pieces: list[str]) -> tuple[str, ...]:
@@ -114,10 +115,8 @@ def _numbers(pieces: list[str]) -> tuple[str, ...]:
 
 
 def _similar(others: Mapping[str, object], before: list[str], word: str, after: list[str]) -> str | None:
-    """Return the only tensor beside a fused one whose name resembles that of the part: "q", "wq", "to_q", "query"."""
-    letter = word[0]
-    spellings = {letter, f"w{letter}", f"to_{letter}", f"{letter}_proj", f"{letter}_lin", f"linear_{letter}"}
-    spellings |= {{"q": "query", "k": "key", "v": "value"}.get(letter, word)}
+    """Return the only tensor beside a fused one that has another name of the part: "q", "wq", "to_q", "query"."""
+    spellings = spellings_of(word.partition(".")[0])
     end = word.partition(".")[2]
     candidates = {
         key

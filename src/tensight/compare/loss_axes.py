@@ -28,10 +28,9 @@ _MOST_INTERVALS = 1000
 _FEWEST = 3
 """Entries that must agree before an interval is accepted."""
 
-_OTHER_LENGTH = 1.5
-"""Logs whose numbers of entries differ by this factor may have other intervals."""
-
+_SURE = 8
 _ALMOST_ALL = 0.95
+_ONE_APART = "one log seems to count steps from 0, and the other from 1"
 _PRINTED_DECIMALS = 6
 """Epochs with more decimals were not rounded."""
 
@@ -49,8 +48,10 @@ class Axis:
     unit : StepUnit
     begins : bool
         Whether the first pair is the first step of both trainings, according to their logs.
-    is_sure : bool
-        False if both logs may have other intervals, so that a difference says nothing.
+    ambiguity : str
+        Why a difference would say nothing, as the pairs may not be of the same; empty if they are.
+    is_alike : bool
+        Whether both log at the same interval.
     a, b : ndarray of float64, shape (n,), or None
         Values to compare instead of the entries': means over the interval of the other log.
     notes : tuple of str
@@ -61,7 +62,8 @@ class Axis:
     steps: NDArray[np.int64]
     unit: StepUnit
     begins: bool = False
-    is_sure: bool = True
+    ambiguity: str = ""
+    is_alike: bool = True
     a: Values | None = None
     b: Values | None = None
     notes: tuple[str, ...] = ()
@@ -69,6 +71,26 @@ class Axis:
 
 def common_axis(a: Curve, b: Curve) -> Axis:
     """Return the entries of two curves that belong together."""
+    axis = _axis(a, b)
+    if len(axis.steps) < 2:
+        return axis
+    between = [int(np.median(np.diff(indices))) for indices in (axis.in_a, axis.in_b)]
+    axis = replace(axis, is_alike=between[0] == between[1])
+    is_compared = axis.a is not None or axis.b is not None
+    if is_compared or not (a.holds_means or b.holds_means) or _agreeing(a, b, axis.in_a, axis.in_b) >= _FEWEST:
+        return axis
+    every = max(interval_of(curve.steps) if curve.unit is StepUnit.STEP else 1 for curve in (a, b))
+    is_single = every == 1 and axis.is_alike and StepUnit.STEP in (a.unit, b.unit)
+    if is_single or (a.holds_means and b.holds_means and axis.is_alike):
+        return axis
+    ambiguity = (
+        f"{'A' if a.holds_means else 'B'} is the log of a trainer that writes means over an interval, as that of "
+        "Hugging Face does, and the other holds losses of single steps, or means over another interval"
+    )
+    return replace(axis, ambiguity=axis.ambiguity or ambiguity)
+
+
+def _axis(a: Curve, b: Curve) -> Axis:
     if not len(a) or not len(b):
         nothing = np.empty(0, np.intp)
         return Axis(nothing, nothing, np.empty(0, np.int64), a.unit)
@@ -93,14 +115,77 @@ def _by_steps(a: Curve, b: Curve) -> Axis:
         b_steps = b_steps - b_steps[0] + a.steps[0]
         notes.append(f"A counts from {a.steps[0]}, B from {b.steps[0]}; the first of both were paired")
     shared, in_a, in_b = np.intersect1d(a.steps, b_steps, assume_unique=True, return_indices=True)
-    if not len(shared) and (offset := _offset(a.steps, b_steps)):
+    offset = 0 if len(shared) else _offset(a, b)
+    ambiguity = ""
+    if offset:
         shared, in_a, in_b = np.intersect1d(a.steps, b_steps + offset, assume_unique=True, return_indices=True)
-        notes.append(f"A logs {_first_steps(a)}, B {_first_steps(b)}: one counts from 0, so step {a.steps[in_a[0]]:,} "
-                     f"of A was paired with step {b.steps[in_b[0]]:,} of B")  # fmt: skip
+        notes.append(
+            f"A logs {_first_steps(a)}, B {_first_steps(b)}: one counts from 0, so step {a.steps[in_a[0]]:,} of A was "
+            f"paired with step {b.steps[in_b[0]]:,} of B"
+        )
+        if _agreeing(a, b, in_a, in_b) < _enough(len(in_a)):
+            ambiguity = _ONE_APART
     steps = np.asarray(shared, np.int64)
-    is_first = bool(len(steps)) and a.steps[0] == b_steps[0] == steps[0] and steps[0] <= 1
-    axis = Axis(in_a, in_b, steps, a.unit, begins=is_first and a.unit is StepUnit.STEP, notes=tuple(notes))
+    is_first = bool(len(steps)) and a.steps[0] == b_steps[0] == steps[0] and _is_first_step(a) and _is_first_step(b)
+    axis = Axis(
+        in_a, in_b, steps, a.unit, begins=is_first and a.unit is StepUnit.STEP, ambiguity=ambiguity, notes=tuple(notes)
+    )
+    if a.unit is StepUnit.STEP and not axis.begins and not offset:
+        axis = _counted_from_another(a, b, axis)
     return _with_means(a, b, axis) if a.unit is StepUnit.STEP else axis
+
+
+def _is_first_step(curve: Curve) -> bool:
+    """Whether a log begins with the first step; 1, 3, 5 may also be every other step of those from 0 on."""
+    return bool(curve.steps[0] == 0 or (curve.steps[0] == 1 and interval_of(curve.steps) != 2))
+
+
+def _counted_from_another(a: Curve, b: Curve, axis: Axis) -> Axis:
+    """Pair each step with the one before or after it, if only then the values agree: one log counts from 0.
+
+    Where both logs have the first step, it shows how they count.
+    """
+    # The mean of some steps is close to the loss of the middle one.
+    is_of_means = (a.holds_means or b.holds_means) and interval_of(a.steps) != interval_of(b.steps)
+    by_number = _leading(a.values[axis.in_a], b.values[axis.in_b], a.rounding[axis.in_a] + b.rounding[axis.in_b])
+    if is_of_means or by_number >= _enough(len(axis.steps)):
+        return axis
+    for offset in (1, -1):
+        shared, in_a, in_b = np.intersect1d(a.steps, b.steps + offset, assume_unique=True, return_indices=True)
+        leading = _leading(a.values[in_a], b.values[in_b], a.rounding[in_a] + b.rounding[in_b])
+        if leading <= max(by_number, 1):
+            continue
+        if leading < _enough(len(in_a)) or not _agreeing(a, b, in_a, in_b):
+            return replace(axis, ambiguity=_ONE_APART)
+        note = (
+            f"the values agree if step {a.steps[in_a[0]]:,} of A is step {b.steps[in_b[0]]:,} of B: they were paired "
+            "so, as one log seems to count from 0 and the other from 1"
+        )
+        return replace(axis, in_a=in_a, in_b=in_b, steps=np.asarray(shared, np.int64), notes=(*axis.notes, note))
+    if {_counts_from(a), _counts_from(b)} == {0, 1} and not by_number:
+        return replace(axis, ambiguity=_ONE_APART)
+    return axis
+
+
+def _counts_from(curve: Curve) -> int | None:
+    """Return the number that a log seems to give the first step; None if it shows none."""
+    first, every = int(curve.steps[0]), interval_of(curve.steps)
+    if first == 0 or (first == every - 1 and every > 2):
+        return 0
+    return 1 if first == every else None
+
+
+def _enough(amount: int) -> int:
+    """Return how many of the first of so many pairs must agree to show that they belong together."""
+    return min(max(_FEWEST, amount // 10), _SURE)
+
+
+def _agreeing(a: Curve, b: Curve, in_a: Indices, in_b: Indices) -> int:
+    """Return how many of the first pairs agree; 0 if their values hardly change, so that this says nothing."""
+    tolerance = a.rounding[in_a] + b.rounding[in_b]
+    if not len(in_a) or _is_flat(a.values[in_a], tolerance):
+        return 0
+    return _leading(a.values[in_a], b.values[in_b], tolerance)
 
 
 def _first_steps(curve: Curve) -> str:
@@ -118,11 +203,11 @@ def _counts_from_another(a: Curve, b: Curve) -> bool:
     return not by_number < by_order
 
 
-def _offset(a: NDArray[np.int64], b: NDArray[np.int64]) -> int:
+def _offset(a: Curve, b: Curve) -> int:
     """Return 1 or -1 if B's steps are A's, counted from another number; 0 otherwise."""
-    if interval_of(a) != interval_of(b) or min(len(a), len(b)) < _FEWEST:
+    if interval_of(a.steps) != interval_of(b.steps) or {_counts_from(a), _counts_from(b)} != {0, 1}:
         return 0
-    return next((offset for offset in (1, -1) if len(np.intersect1d(a, b + offset)) >= _FEWEST), 0)
+    return next((offset for offset in (1, -1) if len(np.intersect1d(a.steps, b.steps + offset)) >= _FEWEST), 0)
 
 
 def interval_of(steps: NDArray[np.int64]) -> int:
@@ -138,34 +223,31 @@ def _with_means(a: Curve, b: Curve, axis: Axis) -> Axis:
     if min(between) != 1 or max(between) == 1:
         return axis
     fine, in_fine, coarse, in_coarse = (a, axis.in_a, b, axis.in_b) if between[1] == 1 else (b, axis.in_b, a, axis.in_a)
-    means = _means_until(fine, in_fine, max(between))
+    amount = max(between)
+    # Intervals that the finer log does not have as a whole are left out.
+    is_whole = np.diff(in_fine, prepend=in_fine[0] - amount) == amount
+    is_whole[0] = in_fine[0] + 1 >= amount
+    in_fine, in_coarse = in_fine[is_whole], in_coarse[is_whole]
+    means = np.array([fine.values[at + 1 - amount : at + 1].mean() for at in in_fine.tolist()])
     values = coarse.values[in_coarse]
     tolerance = coarse.rounding[in_coarse] + fine.rounding[in_fine]
     by_mean, by_value = (_leading(values, other, tolerance) for other in (means, fine.values[in_fine]))
     if by_mean < 2 or by_mean <= by_value:
         return axis
     note = (
-        f"{'B' if coarse is b else 'A'} holds the mean of {max(between):,} entries of the other, as the log of Hugging "
+        f"{'B' if coarse is b else 'A'} holds the mean of {amount:,} entries of the other, as the log of Hugging "
         "Face's Trainer does; they were compared with such means"
     )
     return replace(
         axis,
+        in_a=axis.in_a[is_whole],
+        in_b=axis.in_b[is_whole],
+        steps=axis.steps[is_whole],
         begins=False,
         a=means if fine is a else None,
         b=means if fine is b else None,
         notes=(*axis.notes, note),
     )
-
-
-def _means_until(fine: Curve, indices: Indices, amount: int) -> Values:
-    """Return the mean of so many entries up to each index; NaN where it follows fewer or more after the one before."""
-    means = np.full(len(indices), np.nan)
-    before = -1
-    for at, index in enumerate(indices.tolist()):
-        if index - before == amount:
-            means[at] = fine.values[before + 1 : index + 1].mean()
-        before = index
-    return means
 
 
 def _leading(values: Values, others: Values, tolerance: Values) -> int:
@@ -193,7 +275,7 @@ def _by_epochs(a: Curve, b: Curve, epochs_a: Values, epochs_b: Values) -> Axis:
     if np.all(np.abs(epochs_a[:shared] - epochs_b[:shared]) <= tolerance):
         rows = np.arange(shared)
         note = "entries were paired in their order, in which their epochs agree"
-        is_first = bool(epochs_a[0] <= 1)
+        is_first = bool(epochs_a[0] <= 1.5 * np.median(np.diff(epochs_a, prepend=0.0)))
         return Axis(rows, rows, np.asarray(called[:shared], np.int64), unit, begins=is_first, notes=(note,))
     if _repeats(epochs_a, tolerance) or _repeats(epochs_b, tolerance):
         shown = next(_shown_intervals(a, b), None)
@@ -240,7 +322,7 @@ def _near(epochs_a: Values, epochs_b: Values, tolerance: float) -> tuple[Indices
 
 
 def _by_order(a: Curve, b: Curve) -> Axis:
-    """Pair entries in their order, or at the interval that their values show."""
+    """Pair entries in their order, or as their values show."""
     shared = min(len(a), len(b))
     rows = np.arange(shared)
     which = "the logs name" if a.unit is b.unit else f"the log of {'A' if a.unit is StepUnit.ENTRY else 'B'} names"
@@ -249,39 +331,62 @@ def _by_order(a: Curve, b: Curve) -> Axis:
     axis = Axis(rows, rows, called, StepUnit.ENTRY, begins=True, notes=(note,))
     if _agree(a.values[:shared], b.values[:shared], (a.rounding[:shared] + b.rounding[:shared])).all():
         return axis
+    if _agreeing(a, b, rows, rows) >= _FEWEST:
+        return axis
     shown = next(_shown_intervals(a, b), None)
     if shown is not None:
         return shown
-    is_sure = max(len(a), len(b)) < _OTHER_LENGTH * shared
-    return axis if is_sure else Axis(rows, rows, called, StepUnit.ENTRY, begins=False, is_sure=False, notes=(note,))
+    # The first entries differ, and so may be of other steps.
+    is_sure = len(a) == len(b) and all(_begins_regularly(curve) for curve in (a, b))
+    ambiguity = f"the logs name no step in common and have {len(a):,} and {len(b):,} entries"
+    return axis if is_sure else replace(axis, begins=False, ambiguity=ambiguity)
+
+
+def _begins_regularly(curve: Curve) -> bool:
+    """Whether a log may begin with the first step or the end of the first interval, as far as it names steps."""
+    return curve.unit is StepUnit.ENTRY or bool(curve.steps[0] <= max(interval_of(curve.steps), 1))
 
 
 def _shown_intervals(a: Curve, b: Curve) -> Iterator[Axis]:
-    """Yield the pairs of each interval with which the values agree."""
+    """Yield the pairs of each interval, or later beginning, with which the values agree."""
     for fine, coarse, which in ((a, b, "B"), (b, a, "A")):
-        for every in range(2, min(_MOST_INTERVALS, len(fine) // _FEWEST) + 1):
-            for first, is_mean in ((every - 1, False), (0, False), (every - 1, True)):
-                chosen = np.arange(first, len(fine), every)[: len(coarse)]
-                values = fine.values[chosen]
-                if is_mean:
-                    values = np.array([fine.values[at + 1 - every : at + 1].mean() for at in chosen.tolist()])
-                others = coarse.values[: len(chosen)]
-                tolerance = coarse.rounding[: len(chosen)] + fine.rounding[chosen]
-                # If a fault begins later, the values before it show the interval.
-                if _leading(others, values, tolerance) < max(_FEWEST, len(chosen) // 10) or _is_flat(others, tolerance):
-                    continue
-                rows = np.arange(len(chosen), dtype=np.intp)
-                what = f"the means of {every:,}" if is_mean else f"one of {every:,}"
-                note = (
-                    f"the logs name no steps in common; {which} agrees with {what} entries of the other: an interval "
-                    f"of {every:,} was taken"
-                )
-                in_a, in_b = (chosen, rows) if fine is a else (rows, chosen)
-                yield Axis(
-                    in_a, in_b, np.asarray(in_a + 1, np.int64), StepUnit.ENTRY,
-                    a=values if is_mean and fine is a else None, b=values if is_mean and fine is b else None,
-                    notes=(note,),
-                )  # fmt: skip
+        for chosen, is_mean, words in _candidates(fine, coarse):
+            values = fine.values[chosen]
+            if is_mean:
+                every = int(chosen[0]) + 1
+                values = np.array([fine.values[at + 1 - every : at + 1].mean() for at in chosen.tolist()])
+            others = coarse.values[: len(chosen)]
+            tolerance = coarse.rounding[: len(chosen)] + fine.rounding[chosen]
+            # If a fault begins later, the values before it show the interval.
+            if _leading(others, values, tolerance) < _enough(len(chosen)) or _is_flat(others, tolerance):
+                continue
+            rows = np.arange(len(chosen), dtype=np.intp)
+            note = f"the logs name no steps in common; {which} agrees with {words} of the other: they were paired so"
+            in_a, in_b = (chosen, rows) if fine is a else (rows, chosen)
+            means = values if is_mean else None
+            yield Axis(
+                in_a, in_b, np.asarray(in_a + 1, np.int64), StepUnit.ENTRY,
+                a=means if fine is a else None, b=means if fine is b else None, notes=(note,),
+            )  # fmt: skip
+
+
+def _candidates(fine: Curve, coarse: Curve) -> Iterator[tuple[Indices, bool, str]]:
+    """Yield entries of one log that may be those of another: indices, whether means over intervals, and words."""
+    for every in range(2, min(_MOST_INTERVALS, len(fine) // _FEWEST) + 1):
+        for first, is_mean in ((every - 1, False), (0, False), (every - 1, True)):
+            chosen = np.arange(first, len(fine), every)[: len(coarse)]
+            yield chosen, is_mean, f"the means of {every:,} entries" if is_mean else f"one of {every:,} entries"
+    begins = np.arange(max(len(fine) - _FEWEST + 1, 0))
+    for at in range(min(_FEWEST, len(coarse))):
+        begins = begins[
+            _agree(
+                fine.values[begins + at],
+                np.full(len(begins), coarse.values[at]),
+                fine.rounding[begins + at] + coarse.rounding[at],
+            )
+        ]
+    for begin in begins[begins > 0][:_MOST_INTERVALS].tolist():
+        yield np.arange(begin, min(begin + len(coarse), len(fine))), False, f"the entries from {begin + 1:,} on"
 
 
 def _is_flat(values: Values, tolerance: Values) -> bool:

@@ -43,8 +43,10 @@ class PairedLosses:
         What `steps` counts.
     begins : bool
         Whether the first pair is the first step of both trainings, according to their logs.
-    is_sure : bool
-        False if the logs may have other intervals, so that it is unknown whether the pairs are of the same steps.
+    ambiguity : str
+        Why a difference would say nothing, as the pairs may not be of the same; empty if they are.
+    is_alike : bool
+        Whether both log at the same interval.
     notes : tuple of str
     """
 
@@ -56,7 +58,8 @@ class PairedLosses:
     only_b: int
     unit: StepUnit
     begins: bool
-    is_sure: bool
+    ambiguity: str
+    is_alike: bool
     notes: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -118,9 +121,9 @@ class PairedLosses:
         return replace(self, steps=self.steps[:kept], a=self.a[:kept], b=self.b[:kept], rounding=self.rounding[:kept])
 
 
-def pair_losses(a: Curve, b: Curve) -> PairedLosses:
-    """Pair the entries of two curves by what both count (see `common_axis`)."""
-    axis = common_axis(a, b)
+def pair_losses(a: Curve, b: Curve, axis: Axis | None = None) -> PairedLosses:
+    """Pair the entries of two curves by what both count (see `common_axis`), or as other series of their logs."""
+    axis = axis or common_axis(a, b)
     notes = [*axis.notes]
     if len(axis.steps):
         notes += _length_notes(a, b, axis)
@@ -129,7 +132,7 @@ def pair_losses(a: Curve, b: Curve) -> PairedLosses:
         if low:
             notes.append(f"all losses of {name} are {low[0]} numbers; differences of one unit of it are not counted")
     values_a, values_b = (
-        curve.values[indices] if means is None else np.where(np.isnan(means), curve.values[indices], means)
+        curve.values[indices] if means is None else means
         for curve, indices, means in ((a, axis.in_a, axis.a), (b, axis.in_b, axis.b))
     )
     return PairedLosses(
@@ -141,7 +144,8 @@ def pair_losses(a: Curve, b: Curve) -> PairedLosses:
         only_b=len(b) - len(axis.steps),
         unit=axis.unit,
         begins=axis.begins,
-        is_sure=axis.is_sure,
+        ambiguity=axis.ambiguity,
+        is_alike=axis.is_alike or axis.a is not None or axis.b is not None,
         notes=tuple(notes),
     )
 

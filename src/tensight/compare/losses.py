@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensight.compare.loss_axes import common_axis
 from tensight.compare.loss_pairs import PairedLosses, noise_floor, pair_losses
 from tensight.compare.verdict import Verdict
 from tensight.curves import Curve, StepUnit
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from tensight.compare.loss_axes import Axis
 
 RTOL = 1e-3
 """The tolerance of the guide, 1 per mille."""
@@ -192,12 +195,17 @@ def compare_losses(
 
 
 def _compare(
-    a: Curve, b: Curve, noise: Sequence[Curve], rtol: float | None = None, atol: float | None = None
+    a: Curve,
+    b: Curve,
+    noise: Sequence[Curve],
+    rtol: float | None = None,
+    atol: float | None = None,
+    axis: Axis | None = None,
 ) -> LossComparison:
-    """Compare two series."""
+    """Compare two series, paired as given."""
     # Losses may be close to the largest float64.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        pairs = pair_losses(a, b)
+        pairs = pair_losses(a, b, axis)
         rtol = rtol if rtol is not None else 0.0 if noise else RTOL
         atol = atol or 0.0
         notes = [*pairs.notes]
@@ -257,13 +265,16 @@ def _with_companions(
         alone = [each.name for each in curve.companions if series_key(each.name) not in other_keys]
         if alone:
             notes.append(f"only {side} has {', '.join(alone[:_MOST_NAMES])}; not compared")
-    same = []
+    same, axis = [], common_axis(a, b)
     for companion in a.companions:
         other = next((each for each in b.companions if series_key(each.name) == series_key(companion.name)), None)
         if other is None:
             continue
         repeats = [like for curve in noise if (like := _like(curve, companion)) is not None]
-        result = _compare(companion, other, repeats, rtol, atol) if len(repeats) == len(noise) else None
+        # Where both were logged together, they belong together as the losses do.
+        is_together = np.array_equal(companion.steps, a.steps) and np.array_equal(other.steps, b.steps)
+        like_main = replace(axis, a=None, b=None, ambiguity="") if is_together else None
+        result = _compare(companion, other, repeats, rtol, atol, like_main) if len(repeats) == len(noise) else None
         if result is not None and result.verdict is Verdict.DIFFERENT:
             return replace(
                 result,
@@ -272,6 +283,8 @@ def _with_companions(
             )
         if result is not None and result.verdict is Verdict.SAME:
             same.append(companion.name)
+        else:
+            notes.append(f"{companion.name} was not compared")
     if same:
         notes.insert(0, f"the same holds for {', '.join(same[:_MOST_NAMES])}")
     return replace(comparison, notes=(*comparison.notes, *notes))
@@ -328,6 +341,32 @@ def _nothing_in_common(a: Curve, b: Curve, pairs: PairedLosses, notes: Sequence[
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """A constant factor between two curves.
+
+    Attributes
+    ----------
+    times : float
+        B divided by A.
+    whole : int or None
+        The whole number that it or its reciprocal is, as far as the digits show.
+    is_sure : bool
+        Whether its three digits are.
+    """
+
+    times: float
+    whole: int | None
+    is_sure: bool
+
+    def __str__(self) -> str:
+        """Return the factor of the larger curve: ``8.00``, ``about 1.9``."""
+        times = max(self.times, 1 / self.times)
+        if self.whole is not None:
+            return f"{self.whole:#.3g}".rstrip(".") if self.whole < 1000 else f"{self.whole:,}"
+        return _number_text(times) if self.is_sure else f"about {times:.2g}"
+
+
 class _Judgement:
     """Determines the verdict on two paired curves, given the allowed differences."""
 
@@ -364,7 +403,7 @@ class _Judgement:
         if not self.outside.any():
             self._note_within()
             return self._result(Divergence.NONE, None, None, self._same_sentence(), "")
-        if not pairs.is_sure:
+        if pairs.ambiguity:
             return self._undecided()
         leaves = int(np.argmax(self.outside))
         divergence, departs = self._divergence(leaves)
@@ -376,14 +415,12 @@ class _Judgement:
         return self._result(divergence, departs, leaves, sentence, meaning)
 
     def _undecided(self) -> LossComparison:
-        amounts = [f"{len(self.pairs) + only:,}" for only in (self.pairs.only_a, self.pairs.only_b)]
         result = self._result(
             Divergence.NOT_COMPARABLE,
             None,
             None,
-            f"Not comparable: the logs name no step in common and have {amounts[0]} and {amounts[1]} entries, so which "
-            "of them are of the same step is not known.",
-            "Log the step with each loss. The values below are paired in their order.",
+            f"Not comparable: {self.pairs.ambiguity}, so that the values below may not be of the same.",
+            "Log both in one way, with the step of each loss.",
         )
         return replace(result, verdict=Verdict.NOT_COMPARABLE, outside=0)
 
@@ -466,7 +503,7 @@ class _Judgement:
         is_grown = float(np.median(last)) >= 3 * float(np.median(before[: max(leaves // 2, 1)]))
         return is_grown and bool(self.relative[leaves] <= 3 * last.max())
 
-    def _factor(self, begin: int) -> float | None:
+    def _factor(self, begin: int) -> _Factor | None:
         """Return by what B is A multiplied from an entry on; None if that is no constant."""
         pairs = self.pairs
         a, b = pairs.a[begin:], pairs.b[begin:]
@@ -474,21 +511,30 @@ class _Judgement:
         if int(usable.sum()) < _FEWEST_FOR_FACTOR or not usable[0]:
             return None
         # Afterwards a training with another loss may go another way.
-        head = np.flatnonzero(usable)[: max(_FEWEST_FOR_FACTOR, len(a) // 10)]
-        ratios = b[head] / a[head]
-        shown = pairs.rounding[begin:][head] / np.minimum(np.abs(a[head]), np.abs(b[head]))
-        factor = float(np.median(ratios))
-        apart = np.maximum(np.abs(ratios / factor - 1) - shown, 0.0)
-        distance = abs(factor - 1)
-        if not (math.isfinite(factor) and factor > 0) or distance <= _SMALLEST_FACTOR:
+        head = np.flatnonzero(usable)[: max(_FEWEST_FOR_PATTERN, len(a) // 10)]
+        a, b, rounding = a[head], b[head], pairs.rounding[begin:][head]
+        times = float(b.sum() / a.sum())
+        if not (math.isfinite(times) and times > 0) or abs(times - 1) <= _SMALLEST_FACTOR:
             return None
-        if apart.max() > min(_OF_ONE_RATIO, distance / 10):
+        unknown = float(rounding.sum() / min(abs(a.sum()), abs(b.sum())))
+        nearest = round(max(times, 1 / times))
+        is_whole = nearest >= 2 and abs(max(times, 1 / times) / nearest - 1) <= _OF_ONE_RATIO / 2 + unknown
+        # A factor of no obvious origin needs more than three entries, and digits that show it.
+        if not is_whole and (len(head) < min(len(pairs), _FEWEST_FOR_PATTERN) or abs(times - 1) <= 5 * unknown):
+            return None
+        factor = _Factor(times, nearest if is_whole else None, is_sure=pairs.begins and unknown < _OF_ONE_RATIO)
+        shown = rounding / np.minimum(np.abs(a), np.abs(b))
+        apart = np.maximum(np.abs(b / a / times - 1) - shown, 0.0)
+        if apart.max() > min(_OF_ONE_RATIO, abs(times - 1) / 10):
+            return None
+        # The mean of a falling curve is a constant factor above its value, too.
+        if not pairs.is_alike and not is_whole:
             return None
         # Where the loss hardly changes, adding a number looks like multiplying by one.
-        remainder = np.abs(b[head] - factor * a[head]).max()
-        added = b[head] - a[head]
+        remainder = np.maximum(np.abs(b - times * a) - rounding * (1 + times), 0).max()
+        added = b - a
         is_added = remainder > 0.2 * np.abs(added - np.median(added)).max()
-        if is_added and (whole_ratio(factor) is None or np.ptp(a[head]) > _OF_ONE_RATIO * np.abs(a[head]).max()):
+        if is_added and (not is_whole or np.ptp(a) > _OF_ONE_RATIO * np.abs(a).max()):
             return None
         return factor
 
@@ -549,7 +595,7 @@ class _Judgement:
             )
         if divergence is Divergence.FIRST_STEP:
             return (
-                f"Different from the first step on: by {size} at {self._at(0)}.",
+                f"Different from the first {pairs.unit.value} on: by {size} at {self._at(0)}.",
                 "Forward pass, data, initial weights or random layers: no weight has been updated yet." + hedge,
             )
         if divergence is Divergence.FIRST_LOGGED:
@@ -560,7 +606,8 @@ class _Judgement:
             return self._second_step_words(size, out, hedge)
         if divergence is Divergence.THIRD_STEP:
             return (
-                f"Agrees in the first two steps and differs from the third on: by {size} at {self._at(2)}{out}.",
+                f"Agrees in the first two {_plural(pairs.unit)} and differs from the third on: by {size} at "
+                f"{self._at(2)}{out}.",
                 "The state of the optimizer (momentum, moments, their decay), the schedule of the learning rate, or "
                 "the data of the third step: forward pass, gradients and the first update agree." + hedge,
             )
@@ -607,28 +654,25 @@ class _Judgement:
         )
 
     def _factor_words(self) -> tuple[str, str]:
-        pairs = self.pairs
-        factor = self._factor(0) or 1.0
-        whole = whole_ratio(factor)
-        larger, smaller, times = ("A", "B", 1 / factor) if factor < 1 else ("B", "A", factor)
-        scaled = (
-            np.abs(pairs.b / factor - pairs.a) <= self.allowed + pairs.rounding + _OF_ONE_RATIO * np.abs(pairs.a) / 10
+        pairs, factor = self.pairs, self._factor(0)
+        if factor is None:
+            return "", ""
+        scaled = np.abs(pairs.b / factor.times - pairs.a) <= (
+            self.allowed + pairs.rounding + _OF_ONE_RATIO * np.abs(pairs.a) / 10
         )
         until = len(scaled) if scaled.all() else int(np.argmin(scaled))
-        rest = "" if until else " about"
         if 0 < until < len(scaled):
             self.notes.append(f"up to {self._at(until - 1)} nothing but the factor differs")
         elif until:
             self.notes.append("nothing but the factor differs")
-        first = f"first {pairs.unit.value}" + (
-            "" if pairs.begins or pairs.unit is StepUnit.ENTRY else " that both logged"
-        )
-        sentence = f"{larger} is{rest} {_factor_text(times)} × {smaller} from the {first} on."
-        if whole is not None:
+        logged = "" if pairs.begins or pairs.unit is StepUnit.ENTRY else " that both logged"
+        larger, smaller = ("A", "B") if factor.times < 1 else ("B", "A")
+        sentence = f"{larger} is {factor} × {smaller} from the first {pairs.unit.value}{logged} on."
+        if factor.whole is not None:
             return sentence, (
-                f"The number of accumulated micro-batches, if it is {whole:,}: {larger} adds their losses, or does not "
-                f"divide them by their number. Otherwise a sum in place of a mean over {whole:,} items or processes, "
-                "or a weight of the loss."
+                f"The number of accumulated micro-batches, if it is {factor.whole:,}: {larger} adds their losses, "
+                f"or does not divide them by their number. Otherwise a sum in place of a mean over {factor.whole:,} "
+                "items or processes, or a weight of the loss."
             )
         return sentence, (
             "Another reduction of the loss (a sum in place of a mean, tokens in place of sequences), a weight of the "
@@ -638,8 +682,8 @@ class _Judgement:
     def _second_step_words(self, size: str, out: str, hedge: str) -> tuple[str, str]:
         if self._is_next(1):
             return (
-                f"Agrees in the first step ({_agreement(self.relative[:1])}) and differs from the second on: "
-                f"by {size} at {self._at(1)}{out}.",
+                f"Agrees in the first {self.pairs.unit.value} ({_agreement(self.relative[:1])}) and differs from the "
+                f"second on: by {size} at {self._at(1)}{out}.",
                 "Backward pass or update of the weights (gradients, learning rate, weight decay, optimizer), or the "
                 "data of the second step: the loss of the first agreed." + hedge,
             )
@@ -763,16 +807,13 @@ class _Judgement:
 
     def _note_ratio(self, divergence: Divergence, departs: int) -> None:
         """Note a constant ratio from the step on where the curves part, which another reduction of the loss causes."""
-        factor = self._factor(departs) if divergence is not Divergence.FACTOR else None
+        is_at_once = divergence in (Divergence.JUMP, Divergence.SECOND_STEP, Divergence.THIRD_STEP)
+        factor = self._factor(departs) if is_at_once else None
         # A factor near 1 is no other reduction.
-        if (
-            factor is not None
-            and max(factor, 1 / factor) >= 1.5
-            and divergence in (Divergence.JUMP, Divergence.SECOND_STEP, Divergence.THIRD_STEP)
-        ):
+        if factor is not None and max(factor.times, 1 / factor.times) >= _SMALLEST_REDUCTION:
             self.notes.append(
-                f"from {self._at(departs)} on B is about {_factor_text(factor)} times A: another reduction of the loss "
-                "(sum, mean), another factor, or accumulated micro-batches that are not averaged"
+                f"from {self._at(departs)} on B is about {_number_text(factor.times)} times A: another reduction of "
+                "the loss (sum, mean), another factor, or accumulated micro-batches that are not averaged"
             )
 
     def _note_non_finite(self, leaves: int) -> None:
@@ -809,20 +850,7 @@ def _agreement(relative: NDArray[np.float64]) -> str:
     return f"within {relative_text(largest)}" if largest else "no difference to be seen"
 
 
-def whole_ratio(factor: float) -> int | None:
-    """Return the whole number that a factor or its reciprocal is, up to half a percent; None if it is none.
-
-    Examples
-    --------
-    >>> whole_ratio(8.001), whole_ratio(0.25), whole_ratio(1.5)
-    (8, 4, None)
-    """
-    times = max(factor, 1 / factor)
-    nearest = round(times)
-    return nearest if nearest >= 2 and abs(times / nearest - 1) <= _OF_ONE_RATIO / 2 else None
-
-
-def _factor_text(factor: float) -> str:
+def _number_text(factor: float) -> str:
     return f"{factor:#.3g}".rstrip(".") if 1e-3 <= factor < 1e4 else f"{factor:.3g}"
 
 

@@ -52,6 +52,11 @@ _PROJECTIONS = {"attention": "o", "mlp": "fc2"}
 """What ``proj`` and ``c_proj`` are in which module."""
 
 
+def spellings_of(word: str) -> tuple[str, ...]:
+    """Return all spellings of a part of a name that models of one kind call differently."""
+    return _SPELLINGS.get(_USUAL.get(word, ""), (word,))
+
+
 def usual_name(name: str) -> str:
     """Return a parameter's name with one word for each thing that models of one kind call differently.
 

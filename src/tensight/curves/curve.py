@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
@@ -90,6 +90,8 @@ class Curve:
         Epochs that had passed at each entry, with fractions; None if the file does not name them.
     companions : tuple of Curve
         The other losses in the file, such as that of an evaluation; empty if the user has chosen the series.
+    holds_means : bool
+        Whether the file is of a trainer that logs the mean since the entry before, as Hugging Face's does.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Curve:
     others: tuple[str, ...] = ()
     epochs: NDArray[np.float64] | None = None
     companions: tuple[Curve, ...] = ()
+    holds_means: bool = False
 
     def __len__(self) -> int:
         """Return the number of entries."""
@@ -153,11 +156,14 @@ class Series:
     notes : list of str
     unread : dict of str to list of str
         Texts in the place of a value that are not one number, such as ``10 047``, by series.
+    holds_means : bool
+        See `Curve`.
     """
 
     points: dict[str, list[Point]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     unread: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    holds_means: bool = False
     _amount: int = 0
 
     def add(self, name: str, point: Point) -> None:
@@ -237,7 +243,8 @@ def make_curve(series: Series, source: str, column: str | None = None) -> Curve:
         notes.append(f"of {len(others) + 1:,} scalar series {name!r} was taken (--column chooses another)")
     beside = [other for other in others if column is None and is_loss(other) and not series.unread.get(other)]
     companions = tuple(_curve(other, series.points[other], source, [], (), ()) for other in beside)
-    return _curve(name, series.points[name], source, notes, others, companions)
+    curve = _curve(name, series.points[name], source, notes, others, companions)
+    return replace(curve, holds_means=series.holds_means)
 
 
 def _unread_notes(name: str, series: Series, source: str) -> list[str]:

@@ -36,6 +36,9 @@ _STEP_NAMES = (
 )
 _EPOCH_NAMES = ("epoch", "epochs")
 _NO_SERIES = frozenset({"", "_runtime", "_timestamp", "wall time", "wall_time", "time", "timestamp", "rank"})
+_OF_MEANS = (frozenset({"current_steps"}), frozenset({"num_updates"}), frozenset({"learning_rate", "epoch"}))
+"""Columns of trainers that log the mean since the entry before: LLaMA-Factory, fairseq, Hugging Face."""
+
 _DEEPEST = 4
 _MOST_COLUMNS = 10_000
 _LARGEST_STEP = 2**62
@@ -78,7 +81,9 @@ def _point(content: object) -> Point | None:
         return None
     if isinstance(content, PrintedFloat):
         return Point(None, float(content), digits_of(content.text))
-    return Point(None, float(content)) if isinstance(content, (int, float)) else None
+    if isinstance(content, int):
+        return Point(None, float(content), digits_of(str(content)))
+    return Point(None, content) if isinstance(content, float) else None
 
 
 def from_records(records: Iterable[Mapping[str, object]], decimal: Decimal | None = None) -> Series:
@@ -105,7 +110,7 @@ def from_records(records: Iterable[Mapping[str, object]], decimal: Decimal | Non
                 (numbers.see_step(content) if _is_step_name(name) else numbers.see(content, name))
     step_name = _column(rows, seen, _STEP_NAMES, numbers)
     epoch_name = next((seen[name] for name in _EPOCH_NAMES if name in seen), None)
-    series = Series()
+    series = Series(holds_means=any(names <= seen.keys() for names in _OF_MEANS))
     for row in rows:
         step = _step(row.get(step_name), numbers) if step_name is not None else None
         epoch = _number(row.get(epoch_name), numbers) if epoch_name is not None else None
@@ -186,7 +191,9 @@ def from_json(document: object, decimal: Decimal | None = None) -> Series:
     if isinstance(document, dict):
         history = document.get("log_history")
         if isinstance(history, list):
-            return from_records((record for record in history if isinstance(record, dict)), decimal)
+            series = from_records((record for record in history if isinstance(record, dict)), decimal)
+            series.holds_means = True
+            return series
         columns = dict(_flat(document))
         tables = [content for content in columns.values() if _are_records(content)]
         if len(tables) == 1:

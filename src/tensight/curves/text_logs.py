@@ -62,6 +62,9 @@ _RANK = re.compile(r"\W{0,2}(?:rank|default)[ _:=]?(?P<rank>\d{1,6})\b", re.IGNO
 _PASSES = 3
 """Minimum number of repetitions of a range of steps that count as epochs, if no line has the number of steps."""
 
+_OF_MEANS = re.compile(r"^\s{0,8}\{'.{0,2000}'epoch'|num_updates")
+"""Lines of Hugging Face's Trainer and of fairseq."""
+
 _LOSS = re.compile(r"loss|nll|entropy", re.IGNORECASE)
 _NOT_BEFORE = frozenset({"the", "is", "and", "with", "a", "of", "for", "step", "epoch", "iter", "its", "info"})
 
@@ -78,6 +81,8 @@ class _Entry(NamedTuple):
         Phase that the line belongs to; empty for the training.
     values : dict of str to str
         Numbers as they are printed.
+    is_mean : bool
+        Whether the line is of a trainer that logs the mean since the line before.
     """
 
     epoch: str | None
@@ -86,6 +91,7 @@ class _Entry(NamedTuple):
     rank: int | None
     phase: str
     values: dict[str, str]
+    is_mean: bool
 
 
 class _Count(NamedTuple):
@@ -137,6 +143,7 @@ def read_text_log(lines: Iterable[str], column: str | None = None, decimal: Deci
         and (entry := _entry(line, other, numbers)) is not None
     ]
     entries = _of_one_rank(entries, series)
+    series.holds_means = any(entry.is_mean for entry in entries)
     for phase in dict.fromkeys(entry.phase for entry in entries):
         of_phase = [entry for entry in entries if entry.phase == phase]
         counts = [_count(entry, numbers) for entry in of_phase]
@@ -228,6 +235,7 @@ def _entry(line: str, other: str | None, numbers: Numbers) -> _Entry | None:
         rank=int(rank["rank"]) if rank else None,
         phase=phase["phase"].lower() if phase else "",
         values=values,
+        is_mean=_OF_MEANS.search(line) is not None,
     )
 
 
