@@ -43,6 +43,19 @@ def train() -> Iterator[Callable[..., Scene]]:
         yield start
 
 
+@pytest.fixture
+def stage() -> Iterator[Callable[..., Scene]]:
+    """Starts trainings with something that happens before each of their steps."""
+    with ExitStack() as stack:
+
+        def start(server: Any, network: dict[str, Any], before_step: Callable[[int], None], **chosen: Any) -> Scene:
+            scene = Scene(settings_for(server, **chosen), MANY, network, before_step=before_step)
+            stack.callback(scene.abandon, None)
+            return scene.start()
+
+        yield start
+
+
 def goes_on(scene: Scene, steps: int = 100) -> None:
     """Wait until a training has done some more steps."""
     target = scene.steps + steps
@@ -115,6 +128,92 @@ def test_a_person_who_waits_finds_the_training_where_it_stood_when_the_server_is
             assert session.step().wait(30).step == 3
             session.terminate()
             scene.finish()
+
+
+@pytest.mark.parametrize(
+    ("network", "steps", "is_held"),
+    [
+        pytest.param({"other_at": {3}}, -1, False, id="to ask"),
+        pytest.param({"nan_at": 3}, -1, True, id="for a hit"),
+        pytest.param({}, 3, True, id="for a person"),
+    ],
+)
+def test_a_training_stays_stopped_for_a_person_or_a_hit_when_the_server_is_killed_and_goes_on_otherwise(
+    tmp_path: Path, stage: Callable[..., Scene], network: dict[str, Any], steps: int, is_held: bool
+) -> None:
+    workspace, ports = tmp_path / "workspace", kept_ports()
+    with running_server(workspace, *ports) as first:
+
+        def before_step(number: int) -> None:
+            if number == 3:
+                first.kill()
+
+        chosen = {"job": "killed", "recommended": True, "break_at_start": True}
+        stage(first, network, before_step, **chosen)
+        with tensight.connect(first.url) as person:
+            session = session_named(person, "killed")
+            session.wait(30)
+            session.continue_(steps)
+            first.wait()
+    with running_server(workspace, *ports) as second, tensight.connect(second.url) as person:
+        session = session_named(person, "killed")
+        if is_held:
+            assert session.wait(30).state is State.PAUSED
+            assert session.summary.step == 3
+        else:
+            until(lambda: session.summary.step > 10, "the training goes on")
+            until(lambda: session.summary.state is State.RUNNING, "it is seen to run")
+        session.terminate()
+
+
+def test_a_training_goes_on_whose_next_server_is_killed_when_it_has_just_attached_again(
+    tmp_path: Path, stage: Callable[..., Scene]
+) -> None:
+    workspace, ports = tmp_path / "workspace", kept_ports()
+    killed: list[RunningServer] = []
+    with ExitStack() as stack:
+        first = stack.enter_context(running_server(workspace, *ports))
+        running = [first]
+
+        was_lost: list[int] = []
+
+        def before_step(number: int) -> None:
+            is_attached = scene.debugger.agent._attachment.is_attached
+            if killed and not is_attached:
+                was_lost.append(number)
+            is_back = len(killed) == 1 and bool(was_lost) and is_attached
+            if is_back:
+                # It has attached at the end of the last step, and asks for commands at the end of this one.
+                until(lambda: len(running) == 2, "the second server is known")
+            if is_back or number == 5:
+                running[-1].kill()
+                killed.append(running[-1])
+
+        scene = stage(first, {}, before_step, job="killed twice")
+        until(lambda: killed == running, "the first server is killed")
+        running.append(stack.enter_context(running_server(workspace, *ports)))
+        until(lambda: killed == running, "the second server is killed")
+        third = stack.enter_context(running_server(workspace, *ports))
+        person = stack.enter_context(tensight.connect(third.url))
+        session = session_named(person, "killed twice")
+        step = session.summary.step
+        until(lambda: session.summary.step > step + 10, "the training goes on")
+        session.terminate()
+
+
+def test_a_pause_of_a_person_outlives_the_server(tmp_path: Path, train: Callable[..., Scene]) -> None:
+    workspace, ports = tmp_path / "workspace", kept_ports()
+    with running_server(workspace, *ports) as first:
+        scene = train(first, job="paused")
+        with tensight.connect(first.url) as person:
+            session = session_named(person, "paused")
+            goes_on(scene)
+            step = session.pause().wait(30).step
+        first.kill()
+    with running_server(workspace, *ports) as second, tensight.connect(second.url) as person:
+        record = session_named(person, "paused").wait(30)
+        assert (record.state, record.step, scene.steps) == (State.PAUSED, step, step)
+        session_named(person, "paused").terminate()
 
 
 def test_a_training_that_is_attached_does_not_attach_again_because_the_thread_beside_it_found_the_server_late(

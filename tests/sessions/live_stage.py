@@ -287,6 +287,17 @@ class Agent(OldProcess):
             script=script.encode(),
         )
 
+    def ask(self, step: int = 0, node: str = "", **more: Any) -> asyncio.Task[pb.EventReply]:
+        """Ask for a command, and again where there is nothing to do but to stay stopped."""
+
+        async def asked() -> pb.EventReply:
+            reply = wire.held()
+            while reply == wire.held():
+                reply = await self.calls.wait_cmd(self.caller, self.metadata(step, node, **more))
+            return reply
+
+        return asyncio.create_task(asked())
+
     async def announce(self, version: str = "", **more: Any) -> pb.EventReply:
         return await super().announce(version, process=self.who, **more)
 

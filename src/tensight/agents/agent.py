@@ -217,9 +217,10 @@ class Agent:
             self._attachment.begin(self._stop_state())
             differs = self._compare(is_done=True)
             if self._attachment.is_attached:
-                if differs is not None:
+                stops = differs is not None and not self.settings.keep_going
+                if stops:
                     self._ask_to_stop()
-                self._stops.before_first_step()
+                self._stops.before_first_step(is_held=stops or self.settings.break_at_start)
             self._next_step()
         except Exception as error:
             self._give_up(error)
@@ -427,7 +428,7 @@ class Agent:
             if differs:
                 self._ask_to_stop()
             if stops or differs or is_new or wants_stop or self._stops.is_due:
-                self._stops.at_end(program, hits)
+                self._stops.at_end(program, hits, is_held=differs and not self.settings.keep_going)
             else:
                 self._rows.offer()
                 if hits and self._loop.is_ours:

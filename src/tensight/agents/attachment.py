@@ -167,8 +167,14 @@ class Attachment:
 
     # --- stopped ---
 
-    def stop(self, stop_state: StopState) -> Order:
+    def stop(self, stop_state: StopState, *, is_held: bool) -> Order:
         """Execute the server's commands until it lets the training go on, or is gone and the training may go on.
+
+        Parameters
+        ----------
+        stop_state : StopState
+        is_held : bool
+            Whether the stop is known to belong to a user or a hit; see `CommandLoop`.
 
         Raises
         ------
@@ -179,6 +185,7 @@ class Attachment:
         loop = self._loop
         if loop is None or self._termination.is_requested:
             return ON
+        loop.is_held = is_held
         self.background.runs(False)
         with self._termination.noticed():
             order = self._obey(loop)
@@ -197,7 +204,7 @@ class Attachment:
                 if self._termination.is_requested:
                     self.background.runs(True)
                     return ON
-                if self._returns(str(error)):
+                if self._returns(str(error), is_held=loop.is_held):
                     continue
                 return ON
             self._refusals = 0
@@ -212,20 +219,27 @@ class Attachment:
         )
 
     def introduce_again(self) -> str:
-        """Introduce the process to the server again; return why it refuses."""
+        """Introduce the stopped process to the server again; return why it refuses."""
+        is_held = False
         if self._loop is not None:
             self._loop.forget_watchpoints()
-        return self._introduction.announce(self.connection, self._stop_state.step, run_at_start=False)
+            is_held = self._loop.is_held
+        return self._introduction.announce(self.connection, self._stop_state.step, run_at_start=not is_held)
 
-    def _returns(self, why: str) -> bool:
-        """Wait for a server that was lost while the training was stopped; return whether it came back."""
+    def _returns(self, why: str, *, is_held: bool) -> bool:
+        """Wait for a server that was lost while the training was stopped; return whether it came back.
+
+        A training that only asks for commands waits for no server, unless the settings say so.
+        """
         self.is_attached = False
         self.background.absent()
         waits = self._settings.on_disconnect == "wait"
-        within_s = None if waits else self._patience_s(_WAIT_S)
-        patience = "" if within_s is None else f" {within_s:g} s"
-        log(f"lost the debug server at {self.connection.address} ({why}); the training waits for it{patience}")
-        if not self._find(within_s) and self._announce(run_at_start=False):
+        patience_s = self._patience_s(_WAIT_S) if is_held else 0.0
+        within_s = None if waits else patience_s
+        patience = "" if waits else f" {patience_s:g} s"
+        does = f"; the training waits for it{patience}" if waits or patience_s else ""
+        log(f"lost the debug server at {self.connection.address} ({why}){does}")
+        if not self._find(within_s) and self._announce(run_at_start=not is_held):
             self._report_attached()
             return True
         if not self._termination.is_requested:

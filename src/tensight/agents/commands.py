@@ -87,6 +87,9 @@ class CommandLoop:
     ----------
     is_ours : bool
         Whether the server understands Tensight's additions to the protocol.
+    is_held : bool
+        Whether the training is stopped for a user or a hit, and not only to ask for commands: as it knows itself, or as
+        the server has said. Only such a stop outlives the server.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class CommandLoop:
         self._hit_messages = hit_messages
         self._watchpoints: set[int] = set()
         self.is_ours = True
+        self.is_held = False
 
     def forget_watchpoints(self) -> None:
         """Remove all watchpoints: after an introduction, a server sends its watchpoints again."""
@@ -176,6 +180,8 @@ class CommandLoop:
             self._show(reply.view_cmd)
         elif kind == "run_cmd":
             return self._run(reply.run_cmd)
+        elif not reply.message:
+            self.is_held = True
         return None
 
     def _run(self, command: RunCMD) -> Order | None:

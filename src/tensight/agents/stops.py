@@ -71,6 +71,7 @@ class Stops:
         self._stop_state = stop_state
         self._settle = settle
         self._terminated = terminated
+        self._asks = False
         self.order = ON
         self.left: int | None = None
 
@@ -85,26 +86,32 @@ class Stops:
         """Whether the training stops at the end of the step that is done, or at its operators."""
         return self.left == 0 or self.order.at_nodes
 
+    @property
+    def _is_ordered(self) -> bool:
+        """Whether a user has let the training run to where it is, and no further."""
+        order = self.order
+        return order.at_nodes or (self.left == 0 and not order.goes_on and not self._asks)
+
     def stops_at(self, node: str) -> bool:
         """Whether the training stops after an operator within a step."""
         return self.order.at_nodes and self.order.node in ("", node)
 
     def go_on(self) -> None:
         """Run without end."""
-        self.order, self.left = ON, None
+        self.order, self.left, self._asks = ON, None, False
 
     def ask_soon(self) -> None:
         """Request commands after the next step, from which everything will be available."""
-        self.order, self.left = Order(1), 1
+        self.order, self.left, self._asks = Order(1), 1, True
 
     def count_step(self) -> None:
         """Note that a step is done."""
         if self.left is not None:
             self.left -= 1
 
-    def before_first_step(self) -> None:
+    def before_first_step(self, *, is_held: bool) -> None:
         """Stop before anything has run; there is nothing to go back to."""
-        self._stop([])
+        self._stop([], is_held=is_held)
         while self.order.back:
             self._stop([])
 
@@ -115,18 +122,26 @@ class Stops:
             # The current step is the first of them.
             self._needs.is_inspected = self.left <= _SHOWN_STEPS
 
-    def at_end(self, program: Program, hits: list[AgentHit]) -> None:
-        """Stop at the end of a step, or at its operators if the adapter shows it only now."""
+    def at_end(self, program: Program, hits: list[AgentHit], *, is_held: bool) -> None:
+        """Stop at the end of a step, or at its operators if the adapter shows it only now.
+
+        Parameters
+        ----------
+        program : Program
+        hits : list of AgentHit
+        is_held : bool
+            Whether the stop belongs to a user or a hit for another reason than these hits or the order.
+        """
         cursor = self._cursor
         if cursor is None:
-            self._stop(hits)
+            self._stop(hits, is_held=is_held)
             return
         cursor.begin(program, self._rows.seen, hits)
         try:
             if self.order.at_nodes:
                 cursor.rewind()
             else:
-                self._stop(cursor.tell())
+                self._stop(cursor.tell(), is_held=is_held)
             self._walk(cursor)
         finally:
             cursor.leave()
@@ -146,20 +161,24 @@ class Stops:
                 # There may be other watchpoints now.
                 cursor.replace_hits(self._check_again())
 
-    def _stop(self, hits: list[AgentHit], node: str = "") -> None:
+    def _stop(self, hits: list[AgentHit], node: str = "", *, is_held: bool = False) -> None:
         """Send everything about the step at which the training is stopped, and execute the server's commands."""
         self._attachment.background.send_hits()
         self._loop.send_hits(hits)
-        if any(hit.is_new for hit in hits) or not self.order.goes_on:
+        has_news = any(hit.is_new for hit in hits)
+        if has_news or not self.order.goes_on:
             self._rows.complete()
             self._rows.send()
         else:
             self._rows.offer()
         try:
-            self.order = self._attachment.stop(self._stop_state(node))
+            # Within a step, only hits and orders of a user stop it.
+            is_held = is_held or has_news or bool(node) or self._is_ordered
+            self.order = self._attachment.stop(self._stop_state(node), is_held=is_held)
         except Terminated:
             self._terminated()
             raise
+        self._asks = False
         self._settle()
         self._needs.may_watch_anew = not self.order.goes_on
         self.left = self.order.steps

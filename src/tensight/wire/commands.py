@@ -24,6 +24,11 @@ def ok(message: str = "") -> EventReply:
     return EventReply(status=EventReply.OK, message=_shortened(message))
 
 
+def held() -> EventReply:
+    """Return the reply to `WaitCMD` that a user or a hit keeps the process stopped; it asks again, and then waits."""
+    return ok()
+
+
 def failed(message: str) -> EventReply:
     """Return the reply that a message could not be used, with the reason."""
     return EventReply(status=EventReply.FAILED, message=_shortened(message))

@@ -182,6 +182,8 @@ class TrainingProcess:
         The watchpoints that it has; the signature is None if that is uncertain.
     prepared : int or None
         Version of the session's watchpoints for which it has all changes, or has them in its queue.
+    knows_held : bool
+        Whether it was told that a user or a hit keeps it stopped where it is.
     preparing : Task or None
         Determines the changes of watchpoints to send.
     has_unchecked : bool
@@ -217,6 +219,7 @@ class TrainingProcess:
         self.responses = Responses(self)
         self.sent: dict[int, Signature | None] = {}
         self.prepared: int | None = None
+        self.knows_held = False
         self.preparing: asyncio.Task[None] | None = None
         self.has_unchecked = False
         self.released: int | None = None
@@ -679,5 +682,6 @@ class TrainingProcess:
         """Mark everything sent to the process as uncertain."""
         self.sent = dict.fromkeys(self.sent)
         self.prepared = self.preparing = None
+        self.knows_held = False
         self.queue.clear()
         self.session.run_controller.forget(self)

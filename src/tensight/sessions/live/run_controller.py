@@ -324,6 +324,7 @@ class RunController:
     def _let_go(self, process: TrainingProcess, command: _Command, state: State) -> None:
         if command.plan is not None and command.reply is not None:
             command.plan.commanded.add(process)
+            process.knows_held = False
             process.set_state(state)
             process.reply(command.reply)
 
@@ -344,6 +345,11 @@ class RunController:
         """Note that a process is stopped; send it the pending requests."""
         owes = owes_step(process.stop_state, self._left)
         if process.is_waiting and process.state is not State.MISMATCH and not owes:
+            if process.identity.is_agent and not process.knows_held:
+                # It asks again. Should this server be lost from now on, it stays stopped for the next one.
+                process.knows_held = True
+                process.reply(wire.held())
+                return
             process.set_state(State.PAUSED)
             command = process.requests.command()
             if command is not None:
