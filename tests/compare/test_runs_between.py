@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,6 +78,7 @@ def trace(
     *,
     capture: str = "modules",
     steps: int = 5,
+    clip: float | None = None,
 ) -> Analysis:
     """Train, write to the weights after some updates, and open the trace."""
     generator = torch.Generator().manual_seed(2)
@@ -86,6 +89,8 @@ def trace(
             loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
             optimizer.zero_grad()
             loss.backward()
+            if clip is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), clip)
             optimizer.step()
             if write is not None and step >= FIRST_WRITTEN:
                 with torch.no_grad():
@@ -194,6 +199,41 @@ def test_an_average_of_the_weights_with_another_decay_is_the_difference(capture:
     assert (result.verdict, result.step) == (Verdict.DIFFERENT, FIRST_WRITTEN + 1), sentence(result)
     said = sentence(result)
     assert "teacher" in said if capture == "modules" else "lerp_" in said, said
+
+
+AVERAGING = """
+import gc, sys, torch, tensight.torch
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+def train(decay, folder):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 1)
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with tensight.torch.debug(trace=folder, capture=sys.argv[1], quiet=True, port=1):
+        for _ in range(4):
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            average.update_parameters(model)
+for decay, folder in ((0.9, "a"), (0.9, "same"), (0.99, "other")):
+    train(decay, folder)
+    gc.collect()
+"""
+
+
+@pytest.mark.parametrize("capture", ["modules", pytest.param("ops", marks=pytest.mark.long)])
+def test_an_average_beside_the_model_is_compared_though_nothing_calls_it(capture: str, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", AVERAGING, capture], cwd=tmp_path, check=True, timeout=300)
+    a, same, other = (
+        Analysis(open_dump(str(tmp_path / name)), cache_dir=tmp_path / f"{name}-cache")
+        for name in ("a", "same", "other")
+    )
+    (result,) = compare_runs(a, same)
+    assert result.is_bit_equal, sentence(result)
+    (result,) = compare_runs(a, other)
+    # The first update of the average copies the weights.
+    assert (result.verdict, result.step) == (Verdict.DIFFERENT, 3), sentence(result)
+    assert ("AveragedModel.module.weight" if capture == "modules" else "_foreach_lerp_") in sentence(result)
 
 
 class OfAnotherFramework(nn.BatchNorm1d):
@@ -325,3 +365,43 @@ def test_losses_that_drift_apart_by_rounding_are_not_called_the_same(tmp_path: P
     assert max(losses[:-1]) < 2e-3
     assert (result.verdict, result.finding) == (Verdict.DIFFERENT, Finding.LOSSES), sentence(result)
     assert result.step == len(losses)
+
+
+class Made(nn.Module):
+    """A network beside which tensors are made that nothing else depends on, in this order."""
+
+    def __init__(self, *shapes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.inner, self.shapes = make_model(), shapes
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for shape in self.shapes:
+            torch.full(shape, 0.5 + len(shape))
+        return self.inner(x)
+
+
+def test_tensors_that_two_runs_make_in_another_order_are_no_difference(tmp_path: Path) -> None:
+    runs = prepared(Made((2, 3), (4,))), prepared(Made((4,), (2, 3), (5,)))
+    result = compared(tmp_path, *runs, capture="ops", steps=2)
+    assert result.verdict is Verdict.SAME, sentence(result)
+
+
+def test_clipping_to_another_norm_belongs_to_the_update(tmp_path: Path) -> None:
+    analyses = [
+        trace(tmp_path / name, *with_optimizer("sgd"), capture="ops", steps=2, clip=clip)
+        for name, clip in (("a", 0.5), ("b", 0.4))
+    ]
+    (result,) = compare_runs(*analyses)
+    assert result.first is not None, sentence(result)
+    assert (result.finding, result.first.pair.a.type) == (Finding.UPDATE, "mul"), sentence(result)
+
+
+def test_a_factor_near_one_is_not_rounded_away(tmp_path: Path) -> None:
+    def run(factor: float) -> tuple[nn.Module, torch.optim.Optimizer, None]:
+        model = make_model()
+        for weight in model.parameters():
+            weight.register_hook(lambda gradient: factor * gradient)
+        return model, torch.optim.SGD(model.parameters(), 0.02), None
+
+    result = compared(tmp_path, run(1.0), run(1.04), steps=2)
+    assert any("are 1.04 times those of A" in note for note in notes(result)), notes(result)

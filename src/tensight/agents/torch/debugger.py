@@ -349,6 +349,9 @@ class Debugger(TrainingDebugger):
                 self._feeds = frozenset(), frozenset()
                 self._read = {source[0] for node in trace.operators for source in node.inputs if source is not None}
             without_gradients = self._read_without_gradients(self._capture.without_gradients)
+            if agent.tracer.is_on and agent.step & (agent.step - 1) == 0:
+                # In the first steps, and then ever more rarely: a search costs some 30 ms.
+                self._discovery.meet_copies()
             self._parameters.observe(partial(self._feeding, trace), without_gradients)
             agent.watches.idle = self._parameters.idle
             if is_capturing:

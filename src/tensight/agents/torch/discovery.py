@@ -63,6 +63,21 @@ class Discovery:
             for module in owners_of_weights(optimizer):
                 self._names.name(module)
 
+    def meet_copies(self) -> None:
+        """Give names to models that are not called and have weights like a known one: averages of it, for example."""
+        if not self.follows_all:
+            return
+        names = self._names
+        models = [model for root in names.roots if root.has_parameters and (model := root.module()) is not None]
+        shapes = {_shapes(model) for model in models}
+        weights = {id(weight) for model in models for weight in model.parameters()}
+        modules = live_instances(nn.Module)
+        inner = {id(child) for module in modules for child in vars(module).get("_modules", {}).values()}
+        for module in modules:
+            is_other = id(module) not in inner and id(module) not in names.modules
+            if is_other and _shapes(module) in shapes and weights.isdisjoint(map(id, module.parameters())):
+                names.add(module)
+
     def uncalled(self, knows: Callable[[torch.optim.Optimizer], bool]) -> list[torch.optim.Optimizer]:
         """Return the optimizers of models that have not been called yet, and will be debugged when they are.
 
@@ -87,6 +102,11 @@ class Discovery:
     def is_evaluation(self, module: nn.Module) -> bool:
         """Whether a call of an outermost module looks like an evaluation, which does not belong to a step."""
         return not module.training and not torch.is_grad_enabled()
+
+
+def _shapes(module: nn.Module) -> tuple[torch.Size, ...]:
+    is_complete = "_parameters" in vars(module)
+    return tuple(weight.shape for weight in module.parameters()) if is_complete else ()
 
 
 def outermost_owner(module: nn.Module, alive: Iterable[object] | None = None) -> nn.Module:

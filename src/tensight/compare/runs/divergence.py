@@ -212,7 +212,8 @@ class StepComparer:
         pair, worst = entry.pair, entry.worst
         if pair.rule in (Rule.MAPPING, Rule.LAST) or worst is None:
             return False
-        if pair.rule in (Rule.STRUCTURE, Rule.NAME_WITHOUT_COUNTERS):
+        is_weak = pair.rule in (Rule.STRUCTURE, Rule.NAME_WITHOUT_COUNTERS)
+        if is_weak or not entry.inputs or not worst[1].is_comparable:
             return not self._reads_the_same(entry)
         if worst[1].relative < _MISTAKEN_ABOVE:
             return False
@@ -261,6 +262,9 @@ class StepComparer:
         so large that rounding hides it. A single number, such as a loss, may agree by chance: then gradients of
         parameters that were read on the way to it decide.
         """
+        if entry.worst is not None and not entry.worst[1].is_comparable and not entry.inputs:
+            # Operators that make tensors, such as zeros, have only their numbers in common.
+            return False
         is_hidden = ends_in_a_number = False
         read_on_the_way: set[str] = set()
         apart, given = (_worst([diff for _, diff in side]) for side in (entry.outputs, entry.inputs))
@@ -462,6 +466,9 @@ class StepComparer:
         inputs: tuple[tuple[Slot, TensorDifference], ...],
     ) -> Compared:
         """Compare an optimizer's outputs by element, except elements whose gradient or state is too inexact."""
+        if not inputs and any(slot.is_parameter for slot in pair.a.inputs):
+            # Traces do not contain the states of every step; the weight that they update tells whether they differ.
+            return _compared(pair, outputs, inputs, [(False, math.inf)] * len(outputs), ())
         verdicts = []
         for slot, diff in outputs:
             if diff.is_comparable:

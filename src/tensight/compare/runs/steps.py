@@ -12,6 +12,7 @@ from tensight.analysis.statistics_table import KNOWN, RECORDED, STATISTICS
 from tensight.dumps import read_tensor
 from tensight.errors import TensightError
 from tensight.graph.layer_node import READS_UNSEEN
+from tensight.graph.operator_facts import VIEWS, plain_type
 from tensight.graph.optimizers import (
     OPTIMIZER_SIGNATURES,
     is_gathered,
@@ -76,6 +77,8 @@ class Operation:
         Position in the step's order of execution, from 0.
     inputs, outputs : tuple of Slot
         Tensors that it read and wrote. An optimizer without outputs has the parameters and states that it wrote.
+    written_beforehand : tuple of str
+        Parameters that it writes to in place, outside of an optimizer, such as those that it clamps.
     """
 
     node: Node
@@ -83,6 +86,7 @@ class Operation:
     position: int
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
+    written_beforehand: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -93,13 +97,6 @@ class Operation:
     def type(self) -> str:
         """Type of the operator."""
         return self.node.type
-
-    @property
-    def written_beforehand(self) -> tuple[str, ...]:
-        """Parameters that the operator writes to in place, outside of an optimizer, such as those that it clamps."""
-        if not self.type.endswith("_") or phase_of(self.node) is not Phase.FORWARD:
-            return ()
-        return tuple(slot.name for slot in self.inputs[: len(self.outputs)] if slot.is_parameter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,11 +269,24 @@ class _StepReader:
         ]
         nodes.sort(key=lambda entry: (entry[0], entry[1], entry[3].name))
         phases = [phase_of(node) for *_, node in nodes]
-        last = max((index for index, phase in enumerate(phases) if phase is Phase.BACKWARD), default=len(phases))
-        # Operators between the backward pass and the update, such as clipping, belong to the update.
+        computing = (
+            index
+            for index, phase in enumerate(phases)
+            if phase is Phase.BACKWARD and nodes[index][3].type != "AccumulateGrad"
+        )
+        last = max(computing, default=len(phases))
+        # Operators between the backward pass and the update, such as clipping, belong to the update. The gradients of
+        # weights are those that the update reads.
         phases[last:] = [Phase.UPDATE if phase is Phase.FORWARD else phase for phase in phases[last:]]
         operations = [
-            Operation(node, phases[index], index, tuple(self._read_by(graph, node)), tuple(self._written(graph, node)))
+            Operation(
+                node,
+                phases[index],
+                index,
+                tuple(self._read_by(graph, node)),
+                tuple(self._written(graph, node)),
+                tuple(self._written_in_place(graph, node)),
+            )
             for index, (_, _, graph, node) in enumerate(nodes)
         ]
         graphs = tuple(sorted(self._names))
@@ -316,15 +326,31 @@ class _StepReader:
                 if producer is not None and producer[0].is_parameter and is_gathered(producer[0].name):
                     yield Slot(producer[0].name, 0, self._after(graph, producer[0].name), is_parameter=True)
 
+    def _written_in_place(self, graph: Graph, node: Node) -> Iterator[str]:
+        """Yield the parameters that an operator outside of optimizers writes to in place, also through views of them.
+
+        PyTorch's operators in place end with an underscore, and have an output for each input that they write to.
+        """
+        if not node.type.endswith("_") or phase_of(node) is not Phase.FORWARD:
+            return
+        outputs = len(self._outputs.get((graph.name, node.name), {}))
+        for producer in list(graph.flat_producers(node))[:outputs]:
+            source = None if producer is None else producer[0]
+            while source is not None and source.is_operator and plain_type(source.type) in VIEWS:
+                producers = list(graph.flat_producers(source))
+                source = producers[0][0] if producers and producers[0] is not None else None
+            if source is not None and source.is_parameter:
+                yield source.name
+
     def _read_by(self, graph: Graph, node: Node) -> Iterator[Slot]:
         input_rows = self._inputs.get((graph.name, node.name), {})
         writes = is_optimizer(node)
-        written = 0 if writes or not node.type.endswith("_") else len(self._outputs.get((graph.name, node.name), {}))
+        in_place = set(self._written_in_place(graph, node))
         for index, producer in enumerate(graph.flat_producers(node)):
             if producer is None:
                 continue
             source, slot = producer
-            if source.is_parameter and index < written and source.name in self._before:
+            if source.name in in_place and source.name in self._before:
                 # What the step reads is what this operator leaves behind.
                 yield Slot(source.name, 0, self._before[source.name], is_parameter=True)
             elif source.is_parameter:

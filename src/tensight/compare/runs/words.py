@@ -90,7 +90,10 @@ def _around_the_first(result: RunComparison) -> Iterator[str]:
     first = result.first
     if first is not None and first.through:
         yield f"Between its inputs and it are operators without a counterpart: {_listed(first.through)}."
-    if first is not None and not first.inputs:
+    unknown = [] if first is None else _unknown_inputs(result, first)
+    if unknown:
+        yield f"Of its inputs, {_joined(unknown)} could not be compared."
+    elif first is not None and not first.inputs:
         yield "Its inputs could not be compared."
     by_statistics = [] if first is None else _known_by_statistics(first)
     if first is not None and by_statistics and first.pair.a.phase is not Phase.UPDATE:
@@ -98,6 +101,17 @@ def _around_the_first(result: RunComparison) -> Iterator[str]:
             f"Of {_joined(by_statistics)} only statistics were recorded, which do not show the order of the elements:"
             " what computes its inputs may differ in that."
         )
+
+
+def _unknown_inputs(result: RunComparison, first: Compared) -> list[str]:
+    """Return the parameters and states that an operator reads and that were not recorded in both runs."""
+    compared = {slot.name for slot, _ in first.inputs}
+    left = {
+        *compared,
+        *result.matching.parameters_only_a,
+        *(name for fused in result.matching.fused for name in fused.names[0]),
+    }
+    return [slot.name for slot in first.pair.a.inputs if slot.is_parameter and slot.name not in left]
 
 
 def _known_by_statistics(compared: Compared) -> list[str]:
@@ -167,7 +181,7 @@ def _scaled_gradients(result: RunComparison) -> Iterator[str]:
     is_one_number = 0 < high < low * (1 + _SAME_FACTOR) and not math.isclose(low, 1, rel_tol=_SAME_FACTOR)
     if is_one_number and len(ratios) >= _FEWEST_SCALED and len(ratios) == len(gradients):
         yield (
-            f"All {len(ratios)} gradients of weights in B are {number_text(low)} times those of A: as after clipping,"
+            f"All {len(ratios)} gradients of weights in B are {low:.4g} times those of A: as after clipping,"
             " with another scale of the loss, or where gradients of several batches are summed in one run and averaged"
             " in the other."
         )
@@ -303,10 +317,9 @@ def _diverges(result: RunComparison) -> str:
         norm_a, norm_b = first.worst[1].norms
         what = f"after which {first.worst[0].name} does not (norm {norm_a:.4g} in A, {norm_b:.4g} in B)"
     agree = "agree by their statistics" if _known_by_statistics(first) else "agree"
-    return (
-        f"Step {result.step}, {first.pair.a.phase.value}: {operator_text(first.pair.a)}{other} is the first operator"
-        f" whose inputs {agree} and {what}: {_output_text(first)}."
-    )
+    operator = f"{first.pair.a.phase.value}: {operator_text(first.pair.a)}{other}"
+    how = f"whose inputs {agree} and {what}" if first.inputs else "that differs"
+    return f"Step {result.step}, {operator} is the first operator {how}: {_output_text(first)}."
 
 
 def _losses(result: RunComparison) -> str:
