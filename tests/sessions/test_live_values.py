@@ -15,7 +15,7 @@ from tensight.graph import TensorAddress
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError, UnavailableError
 from tensight.sessions.live.session import LiveSession
 from tensight.sessions.records import State
-from tensight.tensors import View
+from tensight.tensors import View, statistics
 from tensight.wire import debugger_pb2 as pb
 from tests.sessions.live_stage import (
     CONV,
@@ -102,6 +102,20 @@ def test_a_tensor_is_asked_for_by_the_name_that_the_process_knows(on_stage: Play
             await process.answer(reply, everything)
             np.testing.assert_array_equal(await value, array)
             asking = await process.stand(3)
+
+    on_stage(scene)
+
+
+def test_statistics_are_no_answer_to_a_request_for_a_value(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        process, session, asking = await paused(stage)
+        value = asyncio.create_task(session.value(at(CONV, 2)))
+        reply = await asking
+        summary = wire.summary_of(statistics(VALUE))
+        await stage.attachments.send_tensor_stats(process.caller, stream([summary]))
+        await stage.attachments.send_tensor_base(process.caller, stream([summary.tensor_base]))
+        await process.answer(reply, {CONV: VALUE})
+        np.testing.assert_array_equal(await value, VALUE)
 
     on_stage(scene)
 

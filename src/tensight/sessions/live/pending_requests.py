@@ -166,8 +166,8 @@ class PendingRequests:
 
     @property
     def out_in_groups(self) -> list[list[PendingRequest]]:
-        """The requests sent to the process, grouped by shared response."""
-        return list(self._by_request.values())
+        """The requests for statistics sent to the process, grouped by shared response; values answer the others."""
+        return [requests for requests in self._by_request.values() if requests[0].kind is RequestKind.STATISTICS]
 
     def matching(self, request: TensorRequest) -> list[PendingRequest]:
         """Return the requests to which a tensor from the process is the response."""
