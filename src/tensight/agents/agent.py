@@ -123,6 +123,7 @@ class Agent:
         self.recorder = Recorder(settings, framework, reader)
         self.tracer = Tracer(settings, framework, script)
         self.scalars = Scalars(reader, self.columns, losses_every_s=settings.losses_every_s)
+        self.watches.nothing_is_left = self.scalars.have_fallen_to_zero
         self.comparison = TraceComparison(settings, framework)
         self._needs = StepNeeds(
             *(settings, self.slot_table, self.watches, self.recorder, self.tracer, self.comparison),

@@ -12,7 +12,13 @@ UPDATES = 3
 """Number of updates without a step, or of steps without an operator, that is reported."""
 
 BACKWARD_PASSES = 32
-"""The same for backward passes, several of which may be accumulated."""
+"""Number of backward passes without an update that are not reported."""
+
+ACCUMULATED = 256
+"""The same for backward passes that add to the gradients of earlier ones."""
+
+SKIPPED = 20
+"""The same for updates that a loss scaler skips: more than a scale needs that begins too large."""
 
 CALLS = 64
 """The same for calls of models without an update or a backward pass."""
@@ -49,7 +55,7 @@ class Oversights:
         self._backward_passes = 0
         self._calls = 0
         self._is_updating = False
-        self._empty_steps = 0
+        self._empty_steps = self._untrained_steps = self._checkpointed_steps = self._skipped_steps = 0
         self._reported: dict[str, str] = {}
         self._withdrawn: set[str] = set()
 
@@ -100,6 +106,46 @@ class Oversights:
             " updates, call zero_grad() in each step",
         )
 
+    def trained(self, why_not: str) -> None:
+        """Note that optimizers have updated the models in a step.
+
+        Parameters
+        ----------
+        why_not : str
+            The possible reason if no weight had a gradient, as a sentence; empty if any had.
+        """
+        self._untrained_steps = self._untrained_steps + 1 if why_not else 0
+        if self._untrained_steps == UPDATES:
+            self._once("untrained", f"{UPDATES} updates in a row found no gradient for any weight: {why_not}")
+
+    def update_skipped(self, is_skipped: bool) -> None:
+        """Note whether a loss scaler has skipped the update of a step."""
+        self._skipped_steps = self._skipped_steps + 1 if is_skipped else 0
+        if self._skipped_steps == SKIPPED:
+            self._once(
+                "skipped",
+                f"{SKIPPED} updates in a row were skipped by a loss scaler, because gradients were not finite: nothing"
+                " is trained",
+            )
+
+    def checkpointed(self, weights: int, line: str) -> None:
+        """Note how many weights had no gradient because of the inputs of blocks under reentrant checkpointing.
+
+        Parameters
+        ----------
+        weights : int
+        line : str
+            Where a block is called.
+        """
+        self._checkpointed_steps = self._checkpointed_steps + 1 if weights else 0
+        if self._checkpointed_steps == UPDATES:
+            self._once(
+                "checkpointed",
+                f"{weights} weights in blocks under reentrant checkpointing never had a gradient: no input of their"
+                f" blocks requires one ({line}). Use use_reentrant=False, or let the inputs require gradients"
+                " (transformers: model.enable_input_require_grads())",
+            )
+
     def update_begins(self) -> None:
         """Note an update by an optimizer that trains the models; it may run backward passes itself."""
         self._is_updating = True
@@ -109,10 +155,19 @@ class Oversights:
         """Note that the update is done."""
         self._is_updating = False
 
-    def backward_pass(self) -> None:
-        """Note that a backward pass begins."""
+    def backward_pass(self, adds_up: Callable[[], bool] = lambda: False) -> None:
+        """Note that a backward pass begins.
+
+        Parameters
+        ----------
+        adds_up : callable
+            Returns whether it adds to gradients of earlier backward passes.
+        """
         self._backward_passes += not self._is_updating
-        if self._backward_passes >= BACKWARD_PASSES and not (self._strangers or self._elsewhere):
+        if self._backward_passes <= BACKWARD_PASSES or "backward" in self._reported:
+            return
+        is_accumulation = self._backward_passes <= ACCUMULATED and adds_up()
+        if not (is_accumulation or self._strangers or self._elsewhere):
             self._once(
                 "backward",
                 f"{self._backward_passes} backward passes since step {self._step()}, and no update by an optimizer that"

@@ -30,6 +30,9 @@ _SHARE = 0.01
 _SPARSER = 500
 """In a longer training they are read less often: at intervals of its age divided by this."""
 
+_ROUNDING = 1e-9
+"""Share of the greatest loss, which is at most counted as 1, that is due to rounding."""
+
 MOST_SLOTS = 8
 """Maximum number of backward passes of a step, or of parameter groups, that are distinguished."""
 
@@ -62,6 +65,8 @@ class Scalars:
         self._others = columns
         self._columns: StatisticsColumns | None = None
         self._losses: list[Any] = []
+        self._highest = math.inf
+        self._least, self._greatest = math.inf, -math.inf
         self._updates: dict[int, tuple[list[float], float | None]] = {}
         self._began_s = time.monotonic()
         self._next_s = self._next_loss_s = self._cost_s = 0.0
@@ -84,6 +89,7 @@ class Scalars:
         self.notes_losses = self._wants_loss or (is_reported and may_stop)
         self._losses.clear()
         self._updates.clear()
+        self._highest = math.inf
         self._cost_s = 0.0
 
     def loss(self, tensor: Any) -> None:
@@ -91,6 +97,17 @@ class Scalars:
         held = self._reader.hold(tensor) if len(self._losses) < MOST_SLOTS else None
         if held is not None:
             self._losses.append(held[0])
+
+    def have_fallen_to_zero(self) -> bool:
+        """Return whether each loss of this step is 0 up to rounding, after greater ones, and none was below 0."""
+        if self._losses:
+            self._highest = max(self._values_of_losses())
+        return self._least >= 0 < self._greatest and self._highest <= _ROUNDING * min(self._greatest, 1)
+
+    def _values_of_losses(self) -> list[float]:
+        values = self._values(self._losses) if self._losses else []
+        self._least, self._greatest = min([self._least, *values]), max([self._greatest, *values])
+        return values
 
     def update(self, optimizer: int, rates: Iterable[float], gradients: Iterable[Any] | None) -> None:
         """Note that an optimizer is about to update; its earlier update in this step no longer counts.
@@ -148,7 +165,7 @@ class Scalars:
         if not (self._wants_loss or stops) or not (self._losses or self._updates):
             return []
         began = time.monotonic()
-        scalars = [Scalar("loss", slot, value) for slot, value in enumerate(self._values(self._losses))]
+        scalars = [Scalar("loss", slot, value) for slot, value in enumerate(self._values_of_losses())]
         self._losses.clear()
         if self._losses_every_s is not None:
             now = time.monotonic()

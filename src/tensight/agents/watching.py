@@ -76,6 +76,8 @@ class Watches:
         outside.
     spreading : SpreadingValues
         Follows NaN and Inf through the step.
+    nothing_is_left : callable () -> bool
+        Returns whether nothing is left to learn in this step, so that weights stay as they are. Set from outside.
     idle : collection of str
         Names of weights about which this step says nothing, because no update was to change them. Set from outside, in
         each step.
@@ -92,6 +94,7 @@ class Watches:
     ) -> None:
         self.loss_scaled = self.runs_anew = False
         self.idle: Collection[str] = ()
+        self.nothing_is_left = _unknown
         self._slot_table = slot_table
         self._check_at_nodes = check_at_nodes
         self._keep_values = keep_values
@@ -103,6 +106,7 @@ class Watches:
         self._operators: set[str] = set()
         self._is_stale = False
         self._watched_by: dict[SlotClass, list[tuple[Watch, bool | None]]] = {}
+        self._explains = False
         self._base = Need.NOTHING
         self._instead: Mapping[int, Need] = {}
         self._watch_needs = bytearray()
@@ -251,7 +255,8 @@ class Watches:
     def _write_needs(self) -> None:
         # The table's array stays the same object, and no view of it may exist when it grows.
         needs = self._slot_table.needs
-        needs[:] = (np.frombuffer(self._watch_needs, np.uint8) | np.uint8(self._base)).tobytes()
+        base = self._base | Need.ROW if self._explains else self._base
+        needs[:] = (np.frombuffer(self._watch_needs, np.uint8) | np.uint8(base)).tobytes()
         for number, need in self._instead.items():
             needs[number] = self._watch_needs[number] | need
 
@@ -519,8 +524,17 @@ class Watches:
             for watch in checked:
                 watch.compare_norms(table, again=again)
                 chosen = self._without_idle(watch, rows)
+                watch.is_near = False
                 hits += self._hits(watch, table, columns, rows, chosen, retention, iteration, order, again=again)
+        if not (initial or again):
+            self._explain(any(watch.is_near for watch in checked))
         return hits
+
+    def _explain(self, is_near: bool) -> None:
+        """Observe all that runs before a hit that operators may cause that are not watched, and not otherwise."""
+        if is_near != self._explains:
+            self._explains = is_near
+            self._write_needs()
 
     def _without_idle(self, watch: Watch, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the rows of a watchpoint; for one that compares steps, without weights that were not updated."""
@@ -571,6 +585,10 @@ class Watches:
             candidates = self._without_propagated(watch, table, columns, rows, candidates, iteration)
         if len(candidates) and watch.needs_masks and len(order):
             left_out = self.spreading.left_out(columns, iteration, rows[candidates])
+            if self._skipped > MOST_SKIPPED:
+                # What is not finite has an effect: the update is skipped.
+                slots = (self._slot_table[number] for number in rows[candidates].tolist())
+                left_out &= ~np.fromiter((_is_of_gradients(each.node) for each in slots), np.bool_, len(candidates))
             candidates = candidates[~left_out]
         if not len(candidates) and watch.rule.persistence == 1:
             return []
@@ -580,6 +598,8 @@ class Watches:
         if watch.rule.persistence > 1:
             seen = rows[chosen[table.present[chosen]]] if not watch.only_finite else np.array(order, np.int64)
             hit = hit[watch.persists(seen, slot_ids, hit, iteration, again=again)]
+            if len(hit) and watch.is_of_still_weights and self.nothing_is_left():
+                return []
         if evaluation is None or not len(hit):
             return []
         if self._reported_in != iteration:
@@ -652,6 +672,11 @@ def _units_hit(compiled_check: CompiledCheck, columns: Columns) -> bool:
     if counted is None or np.isnan(counted).any():
         return True
     return any(threshold.comparator.compare(counted, threshold.value).any() for threshold in compiled_check.thresholds)
+
+
+def _unknown() -> bool:
+    """Return False, where it is unknown whether anything is left to learn."""
+    return False
 
 
 def _is_of_gradients(node: DeclaredNode) -> bool:

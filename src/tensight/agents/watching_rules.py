@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 
 _NOTHING = np.empty(0)
 
+_MAY_COME_OF_ZEROS = ("weight_not_changed", "gradient_imbalance")
+"""Conditions whose cause may be an operator that makes zeros."""
+
+_EXPLAINED = 2
+"""Steps before a hit in which everything is observed, so that its cause can be found."""
+
 Table = dict[Any, "NDArray[Any]"]
 
 
@@ -50,6 +56,8 @@ class Watch:
     traced : set of int
         Slots whose inputs must be observed: all of them, or those that were zero recently and may hit if they stay
         zero.
+    is_near : bool
+        Whether it will soon hit, if its condition holds on, and operators that make zeros may be the cause.
     """
 
     def __init__(self, rule: ReceivedWatchpoint, layers: Layers, *, check_at_nodes: bool) -> None:
@@ -57,6 +65,10 @@ class Watch:
         self.compiled_check = CompiledCheck(rule.check) if rule.check is not None and not rule.compares_ranks else None
         self.selects = Selection(rule, layers)
         self.only_finite = rule.only_finite
+        condition = "" if rule.check is None else rule.check.condition.id
+        self.is_of_still_weights = condition == "weight_not_changed"
+        self.may_come_of_zeros = condition in _MAY_COME_OF_ZEROS
+        self.is_near = False
         self.initial_only = rule.check is not None and rule.check.condition.initial_only
         needs = None if rule.check is None else rule.check.needs
         self.needs_masks = needs is not None and needs.masks
@@ -142,7 +154,9 @@ class Watch:
             self._held[seen] = 0
             self._held[slot_ids[hit]] = held
             self._was_clear[seen[self._held[seen] == 0]] = True
-        long_enough: NDArray[np.bool_] = held >= self.rule.persistence
+        needed = self.rule.persistence
+        self.is_near = self.may_come_of_zeros and bool(((held >= needed - _EXPLAINED) & (held <= needed)).any())
+        long_enough: NDArray[np.bool_] = held >= needed
         return long_enough
 
     def since(self, slot_id: int) -> Since | None:

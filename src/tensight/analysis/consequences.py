@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 
 
 _HITS_OF = {
-    Anomaly.ALL_ZERO: re.compile(r"zero|dead_units|vanishing"),
+    Anomaly.ALL_ZERO: re.compile(r"zero|dead_units|vanishing|^weight_not_changed$|^gradient_imbalance$"),
     Anomaly.EXPLOSION: re.compile(r"too_large|growth|range|^(max|min|mean|sd|max_min)_[gl]t$"),
 }
 """Watchpoint conditions that an anomaly may explain, by parts of their names."""
+
+
+_OF_GRADIENTS = frozenset({"weight_not_changed", "gradient_imbalance"})
+"""Conditions that zeros explain only if the gradient itself is zero, and got its zeros from theirs."""
 
 
 class Effect(NamedTuple):
@@ -37,6 +41,8 @@ class Effect(NamedTuple):
         Whether NaN or Inf began there; another anomaly that began at the same node then does not explain it.
     since : Since or None
         Since when the condition of a hit has held, if it must hold for several steps.
+    of_gradient : bool
+        Whether only zeros from which a gradient got its own explain it: the gradient `node`, or that of the weight.
     """
 
     rank: int
@@ -45,6 +51,7 @@ class Effect(NamedTuple):
     iteration: int
     is_origin: bool = False
     since: Since | None = None
+    of_gradient: bool = False
 
 
 class Effects:
@@ -95,12 +102,19 @@ class Effects:
         by_graph = of_rank.get(iteration, {})
         if graph in by_graph and node in self._nodes_behind(rank, iteration, graph):
             return True
-        return None if by_graph.keys() - {graph} else False
+        others = (effect for name, effects in by_graph.items() if name != graph for effect in effects)
+        return False if all(effect.of_gradient for effect in others) else None
+
+    def of_gradients(self, rank: int, graph: str, iteration: int) -> list[str]:
+        """Return the gradients, and the weights, whose zeros are to be explained in an iteration."""
+        effects = self._effects.get(rank, {}).get(iteration, {}).get(graph, ())
+        return [effect.node for effect in effects if effect.of_gradient]
 
     def _nodes_behind(self, rank: int, iteration: int, graph_name: str) -> frozenset[str]:
         key = rank, iteration, graph_name
         if key not in self._causes:
-            graph, effects = self._graph(rank, graph_name), self._effects[rank][iteration][graph_name]
+            graph = self._graph(rank, graph_name)
+            effects = [effect for effect in self._effects[rank][iteration][graph_name] if not effect.of_gradient]
             hits = {effect.node for effect in effects if not effect.is_origin}
             behind = frozenset() if graph is None else upstream(graph, (effect.node for effect in effects))
             self._causes[key] = behind | hits
@@ -115,6 +129,11 @@ def explains(anomaly: Anomaly, condition: str) -> bool:
     """Return whether an anomaly other than NaN and Inf may be the reason why a condition of that name is met."""
     pattern = _HITS_OF.get(anomaly)
     return pattern is not None and pattern.search(condition) is not None
+
+
+def is_of_gradient(condition: str) -> bool:
+    """Return whether only zeros of the gradient explain that a condition of that name is met."""
+    return condition in _OF_GRADIENTS
 
 
 def upstream(graph: Graph, names: Iterable[str]) -> frozenset[str]:

@@ -33,7 +33,7 @@ from tensight.graph.shared_lines import calls_with_same_line
 from tensight.tensors import EXPLOSION_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from numpy.typing import NDArray
 
@@ -290,7 +290,9 @@ def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects)
 
     Of several, it is the first that caused effects or may have, otherwise the first that is not intended.
     """
-    for _, executions in groupby(steps, key=lambda step: step.iteration):
+    for _, group in groupby(steps, key=lambda step: step.iteration):
+        executions = list(group)
+        behind = [_zeros_behind_gradients(shows, step, effects) for step in executions]
         root_causes = [
             (step.when(node), at, step, cause)
             for at, step in enumerate(executions)
@@ -298,10 +300,10 @@ def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects)
             if (cause := _root_cause(shows, step, node)) is not None
         ]
         root_causes.sort(key=lambda cause: (*cause[:2], not cause[3].node.is_operator))
-        chosen = next((cause for cause in root_causes if _may_lead(effects, *cause[2:])), None)
+        chosen = next((cause for cause in root_causes if _may_lead(effects, behind[cause[1]], *cause[2:])), None)
         chosen = chosen or next((cause for cause in root_causes if not cause[3].is_meant), None)
         if chosen is not None:
-            position, _, step, first = chosen
+            position, at, step, first = chosen
             # Root causes with unknown inputs may follow from the chosen one.
             others = (cause for cause in root_causes if cause is not chosen and not cause[3].is_meant)
             also = tuple(cause.node.name for *_, cause in others if not cause.candidates and not cause.may_read_unseen)
@@ -320,19 +322,45 @@ def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects)
                 changed=step.was_changed(first.node),
                 unseen=step.unseen_before,
                 may_read_unseen=first.may_read_unseen,
-                leads=_leads(effects, step, first),
+                leads=_leads(effects, behind[at], step, first),
                 calls_with_same_line=calls_with_same_line(step.graph, first.node),
             )
     return None
 
 
-def _may_lead(effects: Effects, step: ObservedStep, cause: _RootCause) -> bool:
-    leads = _leads(effects, step, cause)
+def _may_lead(effects: Effects, behind: Set[str], step: ObservedStep, cause: _RootCause) -> bool:
+    leads = _leads(effects, behind, step, cause)
     return leads is True or (leads is None and not cause.is_meant)
 
 
-def _leads(effects: Effects, step: ObservedStep, cause: _RootCause) -> bool | None:
+def _leads(effects: Effects, behind: Set[str], step: ObservedStep, cause: _RootCause) -> bool | None:
+    if cause.node.name in behind:
+        return True
     return effects.follow_from(step.rank, step.graph.name, cause.node.name, step.iteration)
+
+
+def _zeros_behind_gradients(shows: Shown, step: ObservedStep, effects: Effects) -> set[str]:
+    """Return the operators of a step from which the gradients that are to be explained got their zeros."""
+    graph = step.graph
+    names = effects.of_gradients(step.rank, graph.name, step.iteration)
+    nodes = [node for name in names if (node := graph.get(name)) is not None]
+    updates = [reader for node in nodes for reader in graph.consumers(node) if is_optimizer(reader)]
+    waiting = [node for node in nodes if node.is_operator]
+    waiting += [source for update in updates for _, source, _ in step.inputs(update) if source.is_operator]
+    seen: set[str] = set()
+    behind: set[str] = set()
+    while waiting:
+        node = waiting.pop()
+        if node.name in seen:
+            continue
+        seen.add(node.name)
+        rows = [row for *_, row in step.outputs(node)]
+        if any(shows.certainly[row] for row in rows):
+            behind.add(node.name)
+        elif any(not shows.passes[row] for row in rows):
+            continue
+        waiting += [source for _, source, _ in step.inputs(node) if source.is_operator]
+    return behind
 
 
 def undecided(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensight.analysis import Anomaly
-from tensight.analysis.consequences import Effect, explains
+from tensight.analysis.consequences import Effect, explains, is_of_gradient
 from tensight.graph.steps import iteration_of, step_of
 from tensight.sessions.records import CodeLine, OriginRecord
 from tensight.sessions.sources import frame_records
@@ -66,8 +66,13 @@ def effects_of(hits: Iterable[SessionHit]) -> dict[Anomaly, list[Effect]] | None
     for hit in actual_hits:
         for anomaly in Anomaly:
             if explains(anomaly, hit.hit.condition):
-                since = None if hit.hit.since is None else Since(iteration_of(hit.hit.since), hit.hit.may_be_older)
-                effect = Effect(hit.rank, hit.graph, hit.node, hit.iteration, since=since)
+                of_gradient = is_of_gradient(hit.hit.condition)
+                since = None
+                if hit.hit.since is not None:
+                    first = iteration_of(hit.hit.since)
+                    # Momentum moves a weight for some time after its gradient has become zero.
+                    since = Since(first, hit.hit.may_be_older or (of_gradient and first > 0))
+                effect = Effect(hit.rank, hit.graph, hit.node, hit.iteration, since=since, of_gradient=of_gradient)
                 effects.setdefault(anomaly, []).append(effect)
     return effects
 

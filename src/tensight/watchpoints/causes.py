@@ -218,7 +218,7 @@ class Causes:
     def _inherits(self, name: str) -> bool:
         """Whether a reported NaN or Inf went into an operator, directly or through operators without a hit."""
         inputs, checked = self._inputs, self._checked()
-        if is_after_forward(name) and any(sick in inputs and not is_after_forward(sick) for sick in self._sick):
+        if is_after_forward(name) and any(map(self._is_sick_in_forward, self._sick)):
             return True
         waiting, visited = list(inputs[name]), {name}
         while waiting:
@@ -234,6 +234,11 @@ class Causes:
             elif at not in checked or self._passes_on(at):
                 waiting += inputs[at]
         return False
+
+    def _is_sick_in_forward(self, name: str) -> bool:
+        """Whether an operator with a hit is of the forward pass; those that check or clip gradients read gradients."""
+        read = self._inputs.get(name)
+        return read is not None and not is_after_forward(name) and not any(map(is_after_forward, read))
 
     def _is_behind(self, reported: Mapping[tuple[int, Hashable], HitFacts], hit: HitFacts) -> bool:
         """Whether a hit is the source of a NaN or Inf that was reported earlier in this step, where it was seen first.

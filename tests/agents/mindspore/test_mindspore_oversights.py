@@ -22,7 +22,7 @@ STRANGE = "3 updates by Momentum are not counted as steps: none of its parameter
     ("version", "kind", "steps", "said"),
     [
         ("2.10", "replaced", 4, STRANGE),
-        ("2.7", "assigning", 33, "32 backward passes since step 0, and no update by an optimizer"),
+        ("2.7", "assigning", 34, "33 backward passes since step 0, and no update by an optimizer"),
         ("2.10", "functions", 4, "3 steps were counted, and no call of a model was seen in them: in PyNative mode"),
         ("2.7", "replaced", 4, STRANGE),
     ],

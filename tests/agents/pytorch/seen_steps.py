@@ -72,7 +72,8 @@ class SeeingAgent:
     running_program: Callable[[], Program] | None = None
     wants_setup: bool = False
     order: list[int] = field(default_factory=list)
-    watches: Any = field(default_factory=lambda: SimpleNamespace(loss_scaled=False))
+    tracer: Any = field(default_factory=lambda: SimpleNamespace(is_on=False))
+    watches: Any = field(default_factory=lambda: SimpleNamespace(loss_scaled=False, any=False))
 
     def __post_init__(self) -> None:
         self.slot_table.decide_needs(lambda _: self.need)

@@ -67,8 +67,12 @@ class PersistentTensors(ABC):
         Grows whenever a tensor is added, or a weight turns out to be trained or frozen.
     idle : set of str
         Names of weights about which this step tells nothing, because no update had a gradient for them. A weight that
-        an optimizer found without a gradient is not idle if it feeds trained layers with gradients switched on: it
-        really does not change.
+        an optimizer found without a gradient is not idle if it feeds trained layers with gradients switched on, or if
+        no weight had a gradient: it really does not change.
+    without_gradient : set of str
+        Names of the weights that an optimizer has found without a gradient in this step.
+    any_gradient : bool
+        Whether a weight had a gradient in this step.
     """
 
     def __init__(self, agent: Agent, names: Names) -> None:
@@ -92,6 +96,8 @@ class PersistentTensors(ABC):
         self._knows_gradients = False
         self.generation = 0
         self.idle: set[str] = set()
+        self.without_gradient: set[str] = set()
+        self.any_gradient = False
         agent.unwritten = self._unwritten
 
     @property
@@ -183,7 +189,10 @@ class PersistentTensors(ABC):
     # --- values ---
 
     def observe(
-        self, feeding: Callable[[Set[str]], Container[str]] | None = None, without_gradients: Collection[str] = ()
+        self,
+        feeding: Callable[[Set[str]], Container[str]] | None = None,
+        without_gradients: Collection[str] = (),
+        cut_off: Collection[str] = (),
     ) -> None:
         """Observe the current values of weights, buffers and states.
 
@@ -193,6 +202,8 @@ class PersistentTensors(ABC):
             Returns the names of the nodes and weights that feed the layers of the given trained weights.
         without_gradients : collection of str
             Names of weights that the step has read only with gradients switched off.
+        cut_off : collection of str
+            Names of weights that are known to feed trained layers, although no gradient reaches them.
         """
         self._collect()
         self._updating.clear()
@@ -200,7 +211,7 @@ class PersistentTensors(ABC):
             self._reached.clear()
             self._passed_over.clear()
             return
-        self._decide_roles(feeding, without_gradients)
+        self._decide_roles(feeding, without_gradients, cut_off)
         needs, observe = self._agent.slot_table.needs, self._agent.observe
         for tensors in (self._tensors, self._states):
             for slot_id, tensor_now, _, _, _, _ in tensors:
@@ -351,7 +362,10 @@ class PersistentTensors(ABC):
         self._agent.slot_table.change_roles({held.name: held.role for held in (*self._tensors, *self._states)})
 
     def _decide_roles(
-        self, feeding: Callable[[Set[str]], Container[str]] | None, without_gradients: Collection[str]
+        self,
+        feeding: Callable[[Set[str]], Container[str]] | None,
+        without_gradients: Collection[str],
+        cut_off: Collection[str],
     ) -> None:
         """Determine which weights are trained, from their gradients and the weights of the optimizers."""
         changed: dict[str, Role] = {}
@@ -371,7 +385,8 @@ class PersistentTensors(ABC):
                 changed[held.name] = role
         self.idle = self._trained - self._reached if self._knows_gradients else set()
         self.idle |= elsewhere - self._reached
-        self._decide_idle(feeding, without_gradients)
+        self._decide_idle(feeding, without_gradients, cut_off)
+        self.without_gradient, self.any_gradient = set(self._passed_over), bool(self._reached)
         self._reached.clear()
         self._passed_over.clear()
         if changed:
@@ -379,14 +394,21 @@ class PersistentTensors(ABC):
             self._agent.slot_table.change_roles(changed)
 
     def _decide_idle(
-        self, feeding: Callable[[Set[str]], Container[str]] | None, without_gradients: Collection[str]
+        self,
+        feeding: Callable[[Set[str]], Container[str]] | None,
+        without_gradients: Collection[str],
+        cut_off: Collection[str],
     ) -> None:
         """Determine which of the weights that optimizers have found without a gradient are idle."""
         if not self._passed_over or feeding is None:
             return
+        if not self._reached:
+            self.idle -= self._passed_over
+            return
         self.idle |= self._passed_over
         feeds = feeding(self._reached)
         self.idle -= {name for name in self._passed_over if name in feeds and name not in without_gradients}
+        self.idle.difference_update(cut_off)
 
     def _role(self, weight: Any, name: str) -> Role:
         """Return whether a weight is trained or frozen, as far as that is known."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 from torch.nn.modules import module as module_hooks
+from torch.utils.checkpoint import CheckpointFunction
 
 from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
@@ -32,11 +33,12 @@ from tensight.agents.torch.boundary import Boundary, hide_warning_of_hooks, unse
 from tensight.agents.torch.discovery import Discovery, is_optimizer, owners_of_weights
 from tensight.agents.torch.framework import FRAMEWORK
 from tensight.agents.torch.inner_modules import inner_modules, weights_in
-from tensight.agents.torch.kept_gradients import KeptGradients
-from tensight.agents.torch.modules import ModuleCapture
+from tensight.agents.torch.kept_gradients import KeptGradients, adds_up
+from tensight.agents.torch.modules import ModuleCapture, is_compiled_somewhere
 from tensight.agents.torch.parameters import Parameters
 from tensight.agents.torch.steps import Steps
 from tensight.agents.torch.threads import threads_of_torch
+from tensight.agents.torch.unreached import UnreachedWeights
 from tensight.errors import InputError
 from tensight.graph import is_after_forward
 from tensight.tensors.shared_scan import ALONE
@@ -224,6 +226,7 @@ class Debugger(TrainingDebugger):
         self._discovery = discovery
         oversights = self._oversights = Oversights(agent.report, agent.withdraw, lambda: agent.step)
         capture = self._capture = self._new_capture(agent, settings.capture)
+        self._unreached = UnreachedWeights(oversights, self._boundary, self._entered_without_gradients)
         for optimizer in optimizers or filter(is_optimizer, live_instances(torch.optim.Optimizer)):
             self._parameters.knows(optimizer)
         # From now on only the script determines the lifetime of models and optimizers.
@@ -254,6 +257,7 @@ class Debugger(TrainingDebugger):
             self._steps.install()
             self._follow_backward()
             self._replaced.put(torch.utils, "swap_tensors", self._swap_tensors)
+            self._replaced.put(CheckpointFunction, "apply", self._checkpoint)
             capture.start()
             self._capture_operators_if_wanted()
             self._leave_children()
@@ -284,6 +288,7 @@ class Debugger(TrainingDebugger):
             parts.callback(self._replaced.take_back)
             if self._steps is not None:
                 parts.callback(self._steps.remove)
+                parts.callback(self._unreached.leave)
             if self._capture is not None:
                 parts.callback(self._capture.stop)
             if self._first_batches is not None:
@@ -348,30 +353,40 @@ class Debugger(TrainingDebugger):
             if is_capturing and trace is not self._seen_trace:
                 self._feeds = frozenset(), frozenset()
                 self._read = {source[0] for node in trace.operators for source in node.inputs if source is not None}
-            without_gradients = self._read_without_gradients(self._capture.without_gradients)
+            unreached = self._unreached
+            without_gradients = self._read_by(self._capture.without_gradients)
+            checkpointed = self._read_by(unreached.checkpointed_scopes)
+            cut_off = {*checkpointed, *unreached.cut_off}
             if agent.tracer.is_on and agent.step & (agent.step - 1) == 0:
                 # In the first steps, and then ever more rarely: a search costs some 30 ms.
                 self._discovery.meet_copies()
-            self._parameters.observe(partial(self._feeding, trace), without_gradients)
+            self._parameters.observe(partial(self._feeding, trace), without_gradients, cut_off)
             agent.watches.idle = self._parameters.idle
+            self._oversights.update_skipped(skipped)
             if is_capturing:
                 self._note_step(trace)
+                follows = isinstance(self._capture, ModuleCapture) and agent.watches.any and not is_compiled_somewhere()
+                unreached.end_step(
+                    self._parameters, checkpointed, without_gradients, follows=follows, named=self._names.entries
+                )
             try:
                 agent.step_done(self._programs.program(trace), scaled_skip=skipped)
             finally:
                 agent.watches.loss_scaled = False
                 self._capture.begin_step()
                 self._capture_operators_if_wanted()
+                unreached.begin_step()
 
     def _feeding(self, trace: Trace, trained: Set[str]) -> frozenset[str]:
         """Return the nodes whose outputs are inputs of layers with trained weights."""
         trained_before, feeds = self._feeds
         if trained_before != trained or not trained_before:
-            feeds = feeding(trace, trained)
+            # What calls of modules do not tell, `UnreachedWeights` finds out.
+            feeds = feeding(trace, trained, guesses=not isinstance(self._capture, ModuleCapture))
             self._feeds = frozenset(trained), feeds
         return feeds
 
-    def _read_without_gradients(self, scopes: Collection[str]) -> Collection[str]:
+    def _read_by(self, scopes: Collection[str]) -> Collection[str]:
         """Return the weights that the step has read of modules with these scopes."""
         return {name for name in self._read if scope_of_tensor(name) in scopes} if scopes else ()
 
@@ -407,14 +422,28 @@ class Debugger(TrainingDebugger):
             self._count_backward_unattached()
             return
         if not self._is_over and threading.get_ident() == self._thread:
-            self._oversights.backward_pass()
+            self._oversights.backward_pass(self._adds_up)
             self._gradients.backward_begins()
         capture, roots = self._capture, (tensors,) if isinstance(tensors, torch.Tensor) else tensors
         are_tensors = isinstance(roots, (tuple, list)) and all(isinstance(root, torch.Tensor) for root in roots)
+        if are_tensors and not self._is_over and threading.get_ident() == self._thread:
+            self._unreached.backward_begins(roots)
         if are_tensors and self._agent is not None and self._agent.scalars.notes_losses:
             self._tell_loss(roots)
         if are_tensors and isinstance(capture, ModuleCapture):
             capture.before_backward(roots)
+
+    def _adds_up(self) -> bool:
+        return adds_up(TorchReader(), (entry.tensor() for entry in self._names.entries()))
+
+    def _entered_without_gradients(self) -> set[str]:
+        return set() if self._capture is None else self._capture.without_gradients
+
+    def _checkpoint(self, original: Callable[..., Any], function: Any, *arguments: Any) -> Any:
+        """Run a block under reentrant activation checkpointing."""
+        if self._is_over or threading.get_ident() != self._thread:
+            return original(function, *arguments)
+        return self._unreached.checkpoint(original, function, *arguments)
 
     def _tell_loss(self, roots: Sequence[torch.Tensor]) -> None:
         """Report the loss from which a backward pass begins, without the factor of a loss scaler."""

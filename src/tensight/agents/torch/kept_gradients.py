@@ -15,10 +15,14 @@ from tensight.agents.oversights import UPDATES
 from tensight.agents.torch.arrays import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tensight.agents.eager.persistent_tensors import Updated
     from tensight.agents.reader import TensorReader
+
+
+_GRADIENTS_READ = 4
+"""Limit of the gradients that are read to see whether they are zero."""
 
 
 class KeptGradients:
@@ -73,6 +77,13 @@ class KeptGradients:
         """Note that a backward pass has ended."""
         for followed in self._followed.values():
             followed.may_be_added_to()
+
+
+def adds_up(reader: TensorReader, weights: Iterable[torch.Tensor | None]) -> bool:
+    """Return whether a backward pass that begins adds to gradients of earlier ones: those were not cleared."""
+    gradients = [weight.grad for weight in weights if weight is not None and weight.grad is not None]
+    values = [reader.host(gradient) for gradient in gradients[:_GRADIENTS_READ]]
+    return any(value is None or bool(value.any()) for value in values)
 
 
 class _Followed:

@@ -142,7 +142,7 @@ class ModuleCapture:
         self._is_other = False
         self._passing = self._branch = self._again = None
         self._entered_scopes.clear()
-        if self._agent.capturing or self._first.following is None or _is_compiled_somewhere():
+        if self._agent.capturing or self._first.following is None or is_compiled_somewhere():
             self._install()
         else:
             self._remove()
@@ -557,7 +557,7 @@ class ModuleCapture:
         handle = module.register_forward_hook(self._boundary.hook(reveal), with_kwargs=True, always_call=True)
 
 
-def _is_compiled_somewhere() -> bool:
+def is_compiled_somewhere() -> bool:
     """Whether anything was compiled in this process: compiled code depends on the installed hooks."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters["frames"])

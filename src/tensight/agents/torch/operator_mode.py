@@ -35,7 +35,41 @@ def _hide_from_compiler(code: CodeType) -> bool:
     return True
 
 
-class OperatorMode(TorchDispatchMode):
+class BottomMode(TorchDispatchMode):
+    """A mode at the bottom of the thread's stack of modes, below those of the user, which may be entered and left."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let PyTorch's compiler compile as it does without the debugger."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Otherwise every call would go through a wrapper that switches the compiler off and on.
+        return not _hide_from_compiler(cls.__torch_dispatch__.__code__)
+
+    def enter(self) -> None:
+        """Insert this mode below all modes of this thread, if it is not there yet."""
+        modes = _take_modes()
+        if self not in modes:
+            modes.insert(0, self)
+        _put_modes(modes)
+
+    def leave(self) -> None:
+        """Remove this mode from this thread's stack of modes."""
+        _put_modes([mode for mode in _take_modes() if mode is not self])
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether this mode is in this thread's stack of modes."""
+        return any(
+            torch._C._get_dispatch_stack_at(index) is self for index in range(torch._C._len_torch_dispatch_stack())
+        )
+
+
+class OperatorMode(BottomMode):
     """Compares each operator with the one that is expected at its position.
 
     The mode stays at the bottom of the thread's stack of modes, below those of the user. Those may be entered and left
@@ -76,8 +110,6 @@ class OperatorMode(TorchDispatchMode):
     stops : bool
         Whether the training may stop after each operator.
     """
-
-    supports_higher_order_operators = True
 
     def __init__(
         self,
@@ -168,39 +200,11 @@ class OperatorMode(TorchDispatchMode):
             return True
         return False
 
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Let PyTorch's compiler compile as it does without the debugger."""
-        return True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Otherwise every call would go through a wrapper that switches the compiler off and on.
-        return not _hide_from_compiler(cls.__torch_dispatch__.__code__)
-
     def expect(self, expected: list[Operator], position: int = 0) -> None:
         """Expect some operators, which end with `END`."""
         self.expected = expected
         self.position = position
         self.seen = [None] * len(expected)
-
-    def enter(self) -> None:
-        """Insert this mode below all modes of this thread, if it is not there yet."""
-        modes = _take_modes()
-        if self not in modes:
-            modes.insert(0, self)
-        _put_modes(modes)
-
-    def leave(self) -> None:
-        """Remove this mode from this thread's stack of modes."""
-        _put_modes([mode for mode in _take_modes() if mode is not self])
-
-    @property
-    def is_entered(self) -> bool:
-        """Whether this mode is in this thread's stack of modes."""
-        return any(
-            torch._C._get_dispatch_stack_at(index) is self for index in range(torch._C._len_torch_dispatch_stack())
-        )
 
 
 def is_made_of_others(type_: type) -> bool:

@@ -1,0 +1,224 @@
+"""Finds out why no gradient reaches weights that optimizers update: what cuts them off from the loss.
+
+- The backward pass begins at a new tensor, such as ``torch.tensor(loss.item(), requires_grad=True)``.
+- They belong to blocks under reentrant activation checkpointing, and no input of these blocks requires gradients.
+- Their output is detached before it goes into trained layers. Where only calls of modules are captured, this is
+  unknown; then the operators of one forward pass are followed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tensight.agents.call_stack import user_stack
+from tensight.agents.oversights import UPDATES
+from tensight.agents.torch.operator_mode import BottomMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+
+    from tensight.agents.eager.adapter import Named
+    from tensight.agents.oversights import Oversights
+    from tensight.agents.torch.boundary import Boundary
+    from tensight.agents.torch.parameters import Parameters
+
+_backward_task: Callable[[], int] = torch._C._current_graph_task_id
+
+
+class UnreachedWeights:
+    """The weights of a training that optimizers find without a gradient.
+
+    Parameters
+    ----------
+    oversights : Oversights
+        Receives the reasons.
+    boundary : Boundary
+    entered : callable () -> set of str
+        Returns the scopes that this step has entered only with gradients switched off.
+
+    Attributes
+    ----------
+    checkpointed_scopes : set of str
+        Scopes that this step has entered in blocks under reentrant checkpointing without an input that requires
+        gradients.
+    cut_off : frozenset of str
+        Names of weights whose values go into trained layers, although no gradient reaches them.
+    """
+
+    def __init__(self, oversights: Oversights, boundary: Boundary, entered: Callable[[], Set[str]]) -> None:
+        self.checkpointed_scopes: set[str] = set()
+        self.cut_off: frozenset[str] = frozenset()
+        self._oversights = oversights
+        self._boundary = boundary
+        self._entered = entered
+        self._checkpoint = ""
+        self._new_root = ""
+        self._has_backward = False
+        self._suspects: frozenset[str] = frozenset()
+        self._suspected_steps = 0
+        self._path: PathToTrained | None = None
+
+    # --- calls in the training ---
+
+    def backward_begins(self, roots: Sequence[torch.Tensor]) -> None:
+        """Note the tensors from which a backward pass begins."""
+        self._has_backward = True
+        if self._path is not None:
+            self._path.leave()
+        if all(root.grad_fn is None and not isinstance(root, torch.nn.Parameter) for root in roots):
+            self._new_root = _line()
+
+    def checkpoint(self, original: Callable[..., Any], function: Any, *arguments: Any) -> Any:
+        """Run a block under reentrant checkpointing; note what it enters if its inputs cut it off from gradients."""
+        inputs = (argument for argument in arguments if isinstance(argument, torch.Tensor))
+        if not torch.is_grad_enabled() or any(tensor.requires_grad for tensor in inputs):
+            return original(function, *arguments)
+        before = set(self._entered())
+        result = original(function, *arguments)
+        self._boundary.call(self._note_checkpoint, before)
+        return result
+
+    def _note_checkpoint(self, before: Set[str]) -> None:
+        self.checkpointed_scopes |= self._entered() - before
+        self._checkpoint = _line()
+
+    # --- steps ---
+
+    def begin_step(self) -> None:
+        """Follow the operators of the forward pass that begins, if that has been decided."""
+        self.checkpointed_scopes.clear()
+        self._has_backward, self._new_root = False, ""
+        if self._path is not None:
+            self._path.enter()
+
+    def end_step(
+        self,
+        parameters: Parameters,
+        checkpointed: Collection[str],
+        without_gradients: Collection[str],
+        *,
+        follows: bool,
+        named: Callable[[], Iterable[Named]],
+    ) -> None:
+        """Report what is known of the weights that optimizers have found without a gradient in a step.
+
+        Parameters
+        ----------
+        parameters : Parameters
+        checkpointed, without_gradients : collection of str
+            Names of weights that were read in `checkpointed_scopes`, and only with gradients switched off.
+        follows : bool
+            Whether the operators of a forward pass may be followed.
+        named : callable
+            Returns the weights with their names.
+        """
+        passed_over = parameters.without_gradient
+        is_untrained = bool(passed_over) and not parameters.any_gradient
+        self._oversights.trained("" if not is_untrained else self._why_untrained())
+        self._oversights.checkpointed(len(passed_over & set(checkpointed)), self._checkpoint)
+        self.leave()
+        suspects = frozenset(passed_over.difference(without_gradients, checkpointed))
+        is_same = suspects == self._suspects
+        self._suspected_steps = self._suspected_steps + 1 if is_same else 1
+        self._suspects = suspects
+        if not is_same:
+            self.cut_off = frozenset()
+        if suspects and follows and not is_untrained and self._suspected_steps == UPDATES:
+            self._path = PathToTrained(named(), suspects)
+
+    def leave(self) -> None:
+        """Stop following operators, and keep what was found."""
+        path, self._path = self._path, None
+        if path is not None:
+            path.leave()
+            self.cut_off = frozenset(path.names)
+
+    def _why_untrained(self) -> str:
+        if not self._has_backward:
+            return "no backward pass ran before them"
+        if self._new_root:
+            return (
+                f"their backward pass begins at a tensor that was computed from no weight ({self._new_root})."
+                " torch.tensor(), item(), numpy() and detach() cut a loss off from the model"
+            )
+        return "backward passes ran, but reached none of them, or the gradients were cleared before the update"
+
+
+class PathToTrained(BottomMode):
+    """Follows the values of some weights through the operators of a forward pass, by the memory that holds them.
+
+    Parameters
+    ----------
+    named : iterable of Named
+        Weights with their names.
+    suspects : collection of str
+        Names of the weights that are followed.
+
+    Attributes
+    ----------
+    names : set of str
+        Those whose values were read together with another weight that requires gradients.
+    """
+
+    def __init__(self, named: Iterable[Named], suspects: Collection[str]) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self._weights: dict[int, frozenset[str]] = {}
+        self._trained: set[int] = set()
+        self._held: dict[int, frozenset[str]] = {}
+        for entry in named:
+            tensor = entry.tensor()
+            if tensor is None or not entry.is_parameter or not tensor.requires_grad:
+                continue
+            if entry.name in suspects:
+                self._weights[_memory(tensor)] = frozenset((entry.name,))
+            else:
+                self._trained.add(_memory(tensor))
+
+    def __torch_dispatch__(
+        self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run an operator."""
+        result = func(*args, **(kwargs or {}))
+        try:
+            if _backward_task() == -1:
+                self._follow([*args, *(kwargs or {}).values()], result)
+        except Exception:
+            # Memory of a kind that has no address.
+            self._weights.clear()
+        return result
+
+    def _follow(self, given: Sequence[Any], result: Any) -> None:
+        nothing: frozenset[str] = frozenset()
+        with torch._C.DisableTorchFunction():
+            memories = [_memory(tensor) for tensor in _tensors(given)]
+            names = nothing.union(*(self._held.get(memory, nothing) for memory in memories))
+            if torch.is_grad_enabled():
+                names = names.union(*(self._weights.get(memory, nothing) for memory in memories))
+            if names and not self._trained.isdisjoint(memories):
+                self.names |= names
+            for tensor in _tensors([result]):
+                # Memory is used again, so what it has held before is forgotten.
+                self._held[_memory(tensor)] = names
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    address: int = tensor.untyped_storage().data_ptr()
+    return address
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
+def _line() -> str:
+    """Return the line of the user's code that runs, in a few characters."""
+    frame = next(iter(user_stack()), None)
+    return "" if frame is None else f"{os.path.basename(frame.file)}:{frame.line}"
