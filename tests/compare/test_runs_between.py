@@ -14,9 +14,11 @@ from torch import nn
 import tensight.torch
 from tensight.analysis import Analysis
 from tensight.compare import Verdict
+from tensight.compare.losses import compare_losses
 from tensight.compare.runs import Finding, compare_runs
 from tensight.compare.runs.words import notes, sentence
 from tensight.dumps import open_dump
+from tensight.sessions.recorded_losses import recorded_losses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,8 +101,11 @@ def trace(
 
 
 def compared(folder: Path, *runs: tuple[nn.Module, Any, Any], **options: Any) -> RunComparison:
+    """Trace two trainings and compare them; whatever the verdict is, it does not contradict their losses."""
     analyses = [trace(folder / name, *run, **options) for name, run in zip("ab", runs, strict=True)]
     (result,) = compare_runs(*analyses)
+    losses = compare_losses(*(recorded_losses(analysis.dump, "a trace") for analysis in analyses))
+    assert result.verdict is not Verdict.SAME or losses.verdict is Verdict.SAME, (sentence(result), losses.sentence)
     return result
 
 
