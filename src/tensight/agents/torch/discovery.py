@@ -64,7 +64,10 @@ class Discovery:
                 self._names.name(module)
 
     def meet_copies(self) -> None:
-        """Give names to models that are not called and have weights like a known one: averages of it, for example."""
+        """Give names to models that are not called and have weights like a known one: averages of it, for example.
+
+        Several of one class get none: another run could find them in another order, and confuse their names.
+        """
         if not self.follows_all:
             return
         names = self._names
@@ -73,10 +76,14 @@ class Discovery:
         weights = {id(weight) for model in models for weight in model.parameters()}
         modules = live_instances(nn.Module)
         inner = {id(child) for module in modules for child in vars(module).get("_modules", {}).values()}
+        copies: dict[type, list[nn.Module]] = {}
         for module in modules:
             is_other = id(module) not in inner and id(module) not in names.modules
             if is_other and _shapes(module) in shapes and weights.isdisjoint(map(id, module.parameters())):
-                names.add(module)
+                copies.setdefault(type(module), []).append(module)
+        for of_class in copies.values():
+            if len(of_class) == 1:
+                names.add(of_class[0])
 
     def uncalled(self, knows: Callable[[torch.optim.Optimizer], bool]) -> list[torch.optim.Optimizer]:
         """Return the optimizers of models that have not been called yet, and will be debugged when they are.

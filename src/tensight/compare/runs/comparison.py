@@ -288,6 +288,9 @@ class _Comparer:
             if diff is None or not diff.is_comparable or self._agrees(name, diff):
                 continue
             old = difference(a, old_row, b, old_row_b)
+            if old is None and name not in a.trained:
+                # It was not known before, such as the weights of a model that is called for the first time.
+                changed.append(ComparedTensor(name, other, _rule(matching, name), diff, agrees=False))
             if old is None or not old.is_comparable:
                 continue
             growth = AMPLIFICATION if old.from_values else 4 * AMPLIFICATION

@@ -288,8 +288,9 @@ def _between(result: RunComparison) -> str:
     if writers:
         return f"{when}, {' and '.join(writers)}: {changed}"
     runs = sorted({run for tensor in result.tensors for run in tensor.changed_in})
-    where = f" in {' and '.join(runs)}" if runs else ""
-    return f"{when}, weights were changed outside of the recorded operators{where}: {changed}"
+    if not runs:
+        return f"Step {result.step} reads weights that differ, and were not recorded before: {changed}"
+    return f"{when}, weights were changed outside of the recorded operators in {' and '.join(runs)}: {changed}"
 
 
 def _writers_beforehand(result: RunComparison) -> list[str]:
