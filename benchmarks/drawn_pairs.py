@@ -1,9 +1,9 @@
-"""Pairs of logs and of checkpoints whose difference is known, drawn at random: is anything that is said of them false.
+"""Pairs of logs, checkpoints and runs with a known difference, drawn at random: is anything that is said of them false.
 
-    python benchmarks/drawn_pairs.py [--seeds 0 1] [--pairs 100] [--only losses checkpoints] [--number N --keep DIR]
+    python benchmarks/drawn_pairs.py [--seeds 0 1] [--pairs 100] [--only losses checkpoints runs] [--number N --keep DIR]
 
-A pair is drawn from its seed and number: what it is a log or a checkpoint of, in which formats, spellings and intervals
-both sides are written, and one plant or none. A verdict is *right*, *undecided* (it says that it does not know, refuses
+A pair is drawn from its seed and number: what it is a log, a checkpoint or a trace of, in which
+formats, spellings and intervals both sides are written, and one plant or none. A verdict is *right*, *undecided* (it says that it does not know, refuses
 the file, or does not find a plant that it need not find), or *false*. Every false one is printed with what was drawn,
 and with how to draw it again. The exit code is 1 if there is any.
 
@@ -25,9 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import drawn_checkpoints
 import drawn_logs
+import drawn_runs
 from drawn import Kind, Outcome
 
-KINDS: dict[str, Kind] = {"losses": drawn_logs.draw, "checkpoints": drawn_checkpoints.draw}
+KINDS: dict[str, Kind] = {"losses": drawn_logs.draw, "checkpoints": drawn_checkpoints.draw, "runs": drawn_runs.draw}
 
 
 def main() -> int:
