@@ -1,11 +1,11 @@
-"""Pairs of logs, checkpoints and runs with a known difference, drawn at random: is anything that is said of them false.
+"""Pairs of logs, checkpoints and runs with a known difference, drawn at random: is what is said of them ever false.
 
-    python benchmarks/drawn_pairs.py [--seeds 0 1] [--pairs 100] [--only losses checkpoints runs] [--number N --keep DIR]
+    python benchmarks/drawn_pairs.py [--seeds 0 1] [--pairs 100] [--only losses runs ...] [--number N --keep DIR]
 
-A pair is drawn from its seed and number: what it is a log, a checkpoint or a trace of, in which
-formats, spellings and intervals both sides are written, and one plant or none. A verdict is *right*, *undecided* (it says that it does not know, refuses
-the file, or does not find a plant that it need not find), or *false*. Every false one is printed with what was drawn,
-and with how to draw it again. The exit code is 1 if there is any.
+A pair is drawn from its seed and number: what it is a log, a checkpoint or a trace of, in which formats, spellings and
+intervals both sides are written, and one plant or none. A verdict is *right*, *undecided* (it says that it does not
+know, refuses the file, or does not find a plant that it need not find), or *false*. Every false one is printed with
+what was drawn, and with how to draw it again. The exit code is 1 if there is any.
 
 A kind of pairs is one function in `KINDS`: it draws a pair into a folder and returns how it is judged.
 """

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tensight.sessions.records import State
+from tensight.sessions.records import Edit, State
 from tests.sessions.live_stage import CONV, RELU, Agent, Play, Stage, command, kind, network, until, watch
 
 
@@ -85,7 +85,7 @@ def test_each_rank_is_told_its_watchpoints_before_any_goes(on_stage: Play) -> No
         session = stage.session()
         waiting = [agent.ask() for agent in agents]
         await until(session, lambda: all(rank.state is State.PAUSED for rank in session.record().ranks))
-        await watch(session)
+        await watch(session, selection="none", edits=(Edit(path=RELU),))
         await command(session, "continue")
         replies = [await one for one in waiting]
         assert list(map(kind, replies)) == ["set 1", "set 1"]

@@ -18,7 +18,7 @@ from tensight.compare.runs.matching import Rule, accumulated_parameter, precisio
 from tensight.compare.runs.measures import TensorDifference, difference, difference_of_fused
 from tensight.compare.runs.steps import NO_ROW, Operation, Phase, Slot
 from tensight.compare.runs.tolerance import AMPLIFICATION, ROUNDING, allowed_error
-from tensight.graph.operator_facts import comparable_type
+from tensight.graph.operator_facts import comparable_type, plain_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -243,7 +243,7 @@ class StepComparer:
         if slot_a.is_parameter:
             return self._matching.parameter_in_b(slot_a.name) == slot_b.name
         op = self._counterpart.get(slot_a.name)
-        return op is not None and (op.name, slot_a.index) == (slot_b.name, slot_b.index)
+        return op is not None and (op.name, self._index_in_b(slot_a)) == (slot_b.name, slot_b.index)
 
     @cached_property
     def _types(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -372,7 +372,9 @@ class StepComparer:
     ) -> tuple[bool, float]:
         """Return whether an output differs on its own, and the norm of the difference that is explained."""
         if not diff.is_comparable:
-            return diff.shapes[0] != diff.shapes[1] and all(map(_agrees, inputs)), 0.0
+            # Operators on lists of tensors: one list may have more of them.
+            reads_as_many = len(pair.a.inputs) == len(pair.b.inputs)
+            return reads_as_many and diff.shapes[0] != diff.shapes[1] and all(map(_agrees, inputs)), 0.0
         if self._is_split and pair.a.phase is not Phase.UPDATE:
             return (
                 diff.absolute > _SPLIT * diff.norm + _SPLIT_OF_LARGEST * self._largest_gradient,
@@ -548,8 +550,24 @@ class StepComparer:
         if slot.is_parameter:
             other = self._parameter_of(slot, outputs)
         else:
-            other = next((output for output in outputs if output.index == slot.index and not output.is_parameter), None)
+            index = self._index_in_b(slot)
+            other = next((output for output in outputs if output.index == index and not output.is_parameter), None)
         return NO_ROW if other is None else other.row
+
+    def _index_in_b(self, slot: Slot) -> int | None:
+        """Return which output of an operator of B corresponds to an output of its counterpart.
+
+        Operators on lists of tensors have an output for each, and parameters may be registered in another order. None
+        if the tensor is not in B's list.
+        """
+        op, other = self._by_name.get(slot.name), self._counterpart.get(slot.name)
+        if op is None or other is None or not plain_type(op.type).startswith("foreach") or slot.index >= len(op.inputs):
+            return slot.index
+        given = op.inputs[slot.index]
+        for index, input_b in enumerate(other.inputs):
+            if self._is_counterpart(given, input_b):
+                return index
+        return None
 
     def _counter_row(self, slot: Slot) -> int:
         if slot.is_parameter:
