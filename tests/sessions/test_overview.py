@@ -245,3 +245,37 @@ def test_the_first_marked_tensor_is_that_of_the_graph_that_ran() -> None:
     first = overview(source, {2: [later, hit("node1", step=2), earlier]}, OverviewChoice(query="node")).first
     assert first is not None
     assert (first.node, first.step) == ("node90", 2)
+
+
+def test_where_it_began_is_said_of_the_rank_whatever_part_is_shown() -> None:
+    source = numbers(120, 4)
+    source.marks[60, 3] = source.marks[53, 1] = NAN
+    for part in ({"first_step": 3}, {"offset": 60}, {"query": "node60"}):
+        found = overview(source, {}, OverviewChoice(locate=("0/g/node53:0@2",), **part))
+        assert found.first is not None
+        assert (found.first.node, found.first.step) == ("node53", 2)
+        assert (found.first.row is None) == ("first_step" not in part)
+        assert [(place.node, place.row) for place in found.located] == [("node53", found.first.row)]
+
+
+@pytest.mark.parametrize("values", ["few", "many", "enormous"])
+def test_colours_do_not_depend_on_how_much_of_the_picture_fits(values: str) -> None:
+    source = numbers(120, 30)
+    source.values = 10 ** np.linspace(-3, 1, source.values.size).reshape(source.values.shape)
+    if values == "few":
+        source.values[3:] = 0
+    elif values == "enormous":
+        source.values[7, 7] = 1e30
+    whole = overview(source, {}, OverviewChoice()).scale
+    assert whole is not None
+    assert 0 < whole.low < whole.high <= source.values.max() * 1.001
+    assert whole.is_cut
+    if values == "enormous":
+        assert (whole.low < 0.01, whole.high < 100) == (True, True)
+    for part in ({"rows": 7, "columns": 3}, {"first_step": 3, "offset": 80}):
+        assert overview(source, {}, OverviewChoice(**part)).scale == whole
+    assert overview(source, {}, OverviewChoice("zero_percent")).scale is None
+    source.values[:] = 5
+    alike = overview(source, {}, OverviewChoice()).scale
+    assert alike is not None
+    assert alike.low < alike.high

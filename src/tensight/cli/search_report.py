@@ -67,7 +67,7 @@ class SearchProgress:
         outcome = ended.outcome
         state = "complete" if outcome.values else "pruned" if outcome.is_pruned else "failed"
         result = values_text(self._targets, outcome.values) or _one_line(outcome.reason)
-        done = self._study.counted()
+        done = self._study.ended()
         trial = f"[{_COLOURS[state]}]trial {ended.suggestion.number} {state}[/]: {escape(result)}"
         self._out.print(f"{trial}  [dim]{escape(params_text(ended.suggestion.values))}[/]")
         status = f"{done} of {self._most}; {self._best()}{self._left(done)}"
@@ -109,7 +109,7 @@ def search_progress(
 
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=out, transient=True) as bars:
-        done = study.counted()
+        done = study.ended()
         shown.bar = bars, bars.add_task(f"{done} of {most}", total=most, completed=done)
         yield shown
 

@@ -302,6 +302,10 @@ class Study(StudyReading):
         """Return the number of trials that run or have ended."""
         return _counted(self._study.get_trials(deepcopy=False))
 
+    def ended(self) -> int:
+        """Return the number of trials that count and have ended; others may be running."""
+        return _counted([trial for trial in self._study.get_trials(deepcopy=False) if trial.state.is_finished()])
+
     def whole_steps(self) -> int | None:
         """Return the maximum number of steps of a complete trial, as the debugger counts them; None if unknown."""
         return max((trial.user_attrs.get(STEPS, 0) for trial in self._complete()), default=0) or None

@@ -12,7 +12,14 @@ import numpy as np
 
 from tensight.errors import InputError
 from tensight.graph import TensorAddress
-from tensight.sessions.records import Overview, OverviewPosition, OverviewRow, OverviewStatistic, StepSpan
+from tensight.sessions.records import (
+    Overview,
+    OverviewPosition,
+    OverviewRow,
+    OverviewScale,
+    OverviewStatistic,
+    StepSpan,
+)
 from tensight.tensors.schema import DERIVED, PERCENTAGES, derived
 
 if TYPE_CHECKING:
@@ -177,21 +184,30 @@ def overview(
     )
     tensors = [*source.tensors, *_only_hit(keys, hits_by_step, source)]
     chosen = _in_order(tensors, choice.query)
+    magnitudes = _Magnitudes(len(tensors), chosen)
     total = len(chosen)
     chosen = chosen[choice.offset : choice.offset + choice.limit]
     steps = np.union1d(source.steps, np.fromiter(hits_by_step, np.int64, len(hits_by_step)))
+    everything = np.array(_in_order(tensors, ""), np.int64)
+    # Where something began does not depend on the part that is shown: one cell for everything finds it.
+    whole = _Picture(len(tensors), everything, steps, 1, 1, positions_of=source.positions)
     steps = steps[(choice.first_step <= steps) & (steps <= choice.last_step)]
     picture = _Picture(
         len(tensors), np.array(chosen, np.int64), steps, choice.rows, choice.columns, positions_of=source.positions
     )
     for step in sorted(hits_by_step):
+        hit_tensors = [(keys[_key(hit, source)], hit.position) for hit in hits_by_step[step]]
+        whole.hit(step, hit_tensors)
         if choice.first_step <= step <= choice.last_step:
-            picture.hit(step, [(keys[_key(hit, source)], hit.position) for hit in hits_by_step[step]])
-    for column in source.columns(choice.statistic) if chosen else ():
+            picture.hit(step, hit_tensors)
+    for column in source.columns(choice.statistic):
+        whole.add(column)
+        magnitudes.add(column)
         if choice.first_step <= column.step <= choice.last_step:
             picture.add(column)
+    whole.flush()
     picture.flush()
-    first = picture.first
+    first = whole.first
     return Overview(
         statistic=choice.statistic,
         total=total,
@@ -201,10 +217,16 @@ def overview(
         rows=tuple(_row(tensors[chosen[first]], source.rank, amount) for first, amount in picture.groups()),
         values=picture.values(),
         marks=picture.marks(),
+        scale=None if choice.statistic in PERCENTAGES else magnitudes.scale(),
         first=None
         if first is None
-        else _overview_position(tensors[chosen[first[0]]], source.rank, picture.row(first[0]), first[1]),
-        located=tuple(_located(tensors, chosen, picture, keys, source, choice.locate)),
+        else OverviewPosition(
+            address=_address(tensors[everything[first[0]]], source.rank),
+            node=tensors[everything[first[0]]].node,
+            row=picture.row(int(everything[first[0]])),
+            step=first[1],
+        ),
+        located=tuple(_located(tensors, picture, keys, source, choice.locate)),
         **unread,
     )
 
@@ -256,30 +278,21 @@ def _in_order(tensors: Sequence[ListedTensor], query: str) -> list[int]:
 
 def _located(
     tensors: Sequence[ListedTensor],
-    chosen: Sequence[int],
     picture: _Picture,
     keys: Mapping[_Key, int],
     source: OverviewSource,
     addresses: Sequence[str],
 ) -> Iterator[OverviewPosition]:
-    """Yield the rows of the requested tensors."""
-    addresses_by_index = {}
+    """Yield the positions of the requested tensors, as far as the overview has them."""
     for text in addresses:
         address = TensorAddress.parse(text)
         index = keys.get(_key(address, source)) if address.rank == source.rank else None
         if index is not None:
-            addresses_by_index[index] = text.rpartition("@")[0]
-    for number, index in enumerate(chosen) if addresses_by_index else ():
-        if index in addresses_by_index:
-            yield OverviewPosition(address=addresses_by_index[index], node=tensors[index].node, row=picture.row(number))
+            yield OverviewPosition(address=text.rpartition("@")[0], node=tensors[index].node, row=picture.row(index))
 
 
 def _address(tensor: ListedTensor, rank: int) -> str:
     return str(TensorAddress(rank, tensor.graph, tensor.node, tensor.slot, 0, tensor.io)).rpartition("@")[0]
-
-
-def _overview_position(tensor: ListedTensor, rank: int, row: int, step: int) -> OverviewPosition:
-    return OverviewPosition(address=_address(tensor, rank), node=tensor.node, row=row, step=step)
 
 
 def _row(tensor: ListedTensor, rank: int, amount: int) -> OverviewRow:
@@ -300,6 +313,60 @@ def group_starts(amount: int, most: int) -> NDArray[np.int64]:
     """Return the start indices of at most `most` contiguous groups of nearly equal size."""
     groups = min(amount, most)
     return np.arange(groups, dtype=np.int64) * amount // max(groups, 1)
+
+
+_PER_DECADE = 32
+_DECADES = (-330, 310)
+"""Powers of ten of all doubles."""
+_MOST_DECADES = 6
+"""Decades that colours can distinguish, on each side of the median."""
+_WITHIN = 0.98
+"""Share of the values within the scale: a few enormous ones must not make all others look alike."""
+
+
+class _Magnitudes:
+    """The magnitudes of the matching tensors in all steps, whatever part of them is shown, and however merged.
+
+    Parameters
+    ----------
+    tensors : int
+        Number of tensors.
+    chosen : sequence of int
+        Indices of the matching ones.
+    """
+
+    def __init__(self, tensors: int, chosen: Sequence[int]) -> None:
+        self._matches = np.zeros(tensors, bool)
+        self._matches[list(chosen)] = True
+        self._counts = np.zeros((_DECADES[1] - _DECADES[0]) * _PER_DECADE, np.int64)
+        self._smallest, self._largest = np.inf, 0.0
+
+    def add(self, column: StepColumn) -> None:
+        """Add the values of a step."""
+        sizes = np.abs(column.values[self._matches[column.tensors]])
+        sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+        if not sizes.size:
+            return
+        self._smallest, self._largest = min(self._smallest, sizes.min()), max(self._largest, sizes.max())
+        bins = ((np.log10(sizes) - _DECADES[0]) * _PER_DECADE).astype(np.int64)
+        self._counts += np.bincount(bins, minlength=self._counts.size)
+
+    def scale(self) -> OverviewScale | None:
+        """Return the scale of the colours; None if no value has a magnitude."""
+        total = self._counts.sum()
+        if not total:
+            return None
+        ends = np.cumsum(self._counts)
+
+        def at(share: float) -> float:
+            position = int(np.searchsorted(ends, share * (total - 1), "right"))
+            return float(np.clip(10 ** ((position + 0.5) / _PER_DECADE + _DECADES[0]), self._smallest, self._largest))
+
+        middle = at(0.5)
+        high = min(at(_WITHIN), middle * 10**_MOST_DECADES)
+        low = max(at(1 - _WITHIN), middle / 10**_MOST_DECADES)
+        low, high = rounded(np.array([low if low < high else high / 10, high])).tolist()
+        return OverviewScale(low=low, high=high, is_cut=bool(high < self._largest or low > self._smallest))
 
 
 @dataclass(slots=True)
@@ -392,9 +459,10 @@ class _Picture:
         if self.first is None:
             self.first = int(indices[np.lexsort((indices, positions))[0]]), step
 
-    def row(self, index: int) -> int:
-        """Return the row of a shown tensor."""
-        return int(np.searchsorted(self._tops, index, "right")) - 1
+    def row(self, tensor: int) -> int | None:
+        """Return the row of a tensor; None if it is not shown."""
+        index = self._row_of[tensor]
+        return int(np.searchsorted(self._tops, index, "right")) - 1 if index < len(self.chosen) else None
 
     def _column(self, step: int) -> int:
         return int(np.searchsorted(self._lefts, np.searchsorted(self.steps, step), "right")) - 1

@@ -1,5 +1,7 @@
+const DIGITS = 4
+
 /** Format a number with four significant digits, and with an exponent only where it helps; a dash if there is none. */
-export function short(value: number | string | null | undefined): string {
+export function short(value: number | string | null | undefined, digits = DIGITS): string {
   if (value === null || value === undefined) return '–'
   if (typeof value === 'string') return value === 'Infinity' ? 'Inf' : value === '-Infinity' ? '-Inf' : value
   if (Number.isNaN(value)) return 'NaN'
@@ -7,7 +9,15 @@ export function short(value: number | string | null | undefined): string {
   if (value === 0) return '0'
   const size = Math.abs(value)
   if (Number.isInteger(value) && size < 1e6) return String(value)
-  return size >= 1e5 || size < 1e-3 ? value.toExponential(3) : String(Number(value.toPrecision(4)))
+  return size >= 1e5 || size < 1e-3
+    ? value.toExponential(digits - 1)
+    : String(Number(value.toPrecision(digits)))
+}
+
+/** Return how many digits the numbers of an axis need, so that its ends, and what is between them, read differently. */
+export function digitsBetween(low: number, high: number): number {
+  const share = Math.max(Math.abs(low), Math.abs(high)) / (high - low)
+  return Number.isFinite(share) ? Math.min(15, Math.max(DIGITS, Math.ceil(Math.log10(share)) + 2)) : DIGITS
 }
 
 const groups = new Intl.NumberFormat('en-US')

@@ -40,8 +40,21 @@ class OverviewPosition(Record):
     address: str
     """``rank/graph/node:slot`` without a step."""
     node: str
-    row: int
+    row: int | None
+    """None if it is not in the part that is shown."""
     step: int | None = None
+
+
+class OverviewScale(Record):
+    """The magnitudes at the ends of the colours: of all tensors that match the query, in all steps.
+
+    They depend neither on the part that is shown, nor on the size to which it is merged.
+    """
+
+    low: float
+    high: float
+    is_cut: bool = False
+    """Some values are beyond the ends."""
 
 
 class Overview(Record):
@@ -61,11 +74,13 @@ class Overview(Record):
     unknown."""
     marks: tuple[tuple[int, ...], ...] = ()
     """Cells of each row, as the sum of: 1 NaN, 2 infinite elements, 4 a hit, 8 nothing recorded."""
+    scale: OverviewScale | None = None
+    """None for percentages, and if no value has a magnitude."""
     first: OverviewPosition | None = None
-    """The first mark: at the first step with a hit (without hits, with non-finite tensors), the first tensor that is
-    not finite, or else that hit. None if there is none."""
+    """The first mark of the rank, also outside of the part that is shown: at the first step with a hit (without hits,
+    with non-finite tensors), the first tensor that is not finite, or else that hit. None if there is none."""
     located: tuple[OverviewPosition, ...] = ()
-    """Positions of the requested tensors that are shown."""
+    """Positions of the requested tensors."""
     unread: int = 0
     """For a dump: number of tensors that have not been read yet, and are missing here; request to read them."""
     unread_bytes: int = 0

@@ -14,7 +14,8 @@ import { init, use as register, type ComposeOption } from 'echarts/core'
 import { CanvasRenderer } from 'echarts/renderers'
 import { INKS } from '~/panels/overview/inks'
 import type { Theme } from '~/panels/overview/scale'
-import { short } from '~/parts/numbers'
+import { gapsOf } from '~/parts/gaps'
+import { digitsBetween, short } from '~/parts/numbers'
 import { COLOURS } from './colours'
 import type { Series } from './series'
 
@@ -95,7 +96,7 @@ export function optionOf(shown: Shown): Option {
       nameTextStyle: { ...text, align: 'left' as const, padding: [0, 0, 0, -LEFT + 14] },
       nameGap: 8,
       splitNumber: each < 70 ? 2 : 4,
-      axisLabel: { ...text, formatter: (value: number) => short(value), hideOverlap: true },
+      axisLabel: { ...text, formatter: labelOf(series, kind), hideOverlap: true },
       splitLine: { lineStyle: { color: ink.faint } },
     })),
     axisPointer: { link: [{ xAxisIndex: 'all' }], lineStyle: { color: ink.quiet } },
@@ -122,23 +123,57 @@ export function optionOf(shown: Shown): Option {
   }
 }
 
+/** Return how the numbers of a kind are written on its axis. */
+function labelOf(series: readonly Series[], kind: string): (value: number) => string {
+  let [low, high] = [Infinity, -Infinity]
+  for (const curve of series) {
+    for (const value of curve.kind === kind ? curve.values : []) {
+      if (value !== null) [low, high] = [Math.min(low, value), Math.max(high, value)]
+    }
+  }
+  const digits = digitsBetween(low, high)
+  return (value) => short(value, digits)
+}
+
+/** Return the points of a curve; a point without a value ends its line where values are unknown. */
+function pointsOf(
+  { steps, values }: Series,
+  isGap: (from: number, to: number) => boolean,
+  isLogarithmic: boolean,
+): [number, number | null][] {
+  return steps.flatMap((step, index) => {
+    const value = values[index] ?? null
+    const point: [number, number | null] = [
+      step,
+      isLogarithmic && value !== null && value <= 0 ? null : value,
+    ]
+    const before = steps[index - 1]
+    return before !== undefined && isGap(before, step) ? [[(before + step) / 2, null], point] : [point]
+  })
+}
+
 function drawn(curve: Series, gridIndex: number, shown: Shown): (LineSeriesOption | ScatterSeriesOption)[] {
   const { theme, step, words, isLogarithmic } = shown
   const colour = shown.colours.get(curve.key) ?? COLOURS[theme][0] ?? ''
   const finite = curve.values.filter((value): value is number => value !== null)
   const ink = INKS[theme]
   const top = finite.length ? finite.reduce((most, value) => Math.max(most, value), -Infinity) : 1
+  const isGap = gapsOf(curve.steps)
+  // No line leads to a point between two gaps.
+  const alone = new Set(
+    curve.steps.filter((at, index) => {
+      const [before, after] = [curve.steps[index - 1], curve.steps[index + 1]]
+      return (before === undefined || isGap(before, at)) && (after === undefined || isGap(at, after))
+    }),
+  )
   const line: LineSeriesOption = {
     type: 'line',
     name: curve.name,
     xAxisIndex: gridIndex,
     yAxisIndex: gridIndex,
-    data: curve.steps.map((at, index) => {
-      const value = curve.values[index] ?? null
-      return [at, isLogarithmic && value !== null && value <= 0 ? null : value]
-    }),
-    showSymbol: curve.steps.length <= FEW,
-    symbolSize: 4,
+    data: pointsOf(curve, isGap, isLogarithmic),
+    showSymbol: curve.steps.length <= FEW || alone.size > 0,
+    symbolSize: (point: [number]) => (curve.steps.length <= FEW || alone.has(point[0]) ? 4 : 0),
     lineStyle: { width: 1.6, color: colour },
     itemStyle: { color: colour },
     sampling: 'lttb',

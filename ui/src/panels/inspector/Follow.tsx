@@ -6,7 +6,7 @@ import { useTranslation } from 'react-i18next'
 import { get } from '~/api/client'
 import { keys, path, useShown } from '~/api/queries'
 import type { StatisticsRow, TensorRecord } from '~/api/types'
-import { short } from '~/parts/numbers'
+import { digitsBetween, short } from '~/parts/numbers'
 import { useView, withoutStep } from '~/state/store'
 import { pointsOf, segments, STATISTICS, type Point, type StatisticName } from './history'
 import styles from './inspector.module.css'
@@ -142,7 +142,7 @@ function Curve({ points, step, statistic }: { points: Point[]; step: number; sta
         {marks && <b className={styles.alarm}>{t('stepMarks', { marks })}</b>}
         {values.length > 1 && (
           <span className={styles.range}>
-            {short(least)} … {short(most)}
+            {short(least, digitsBetween(least, most))} … {short(most, digitsBetween(least, most))}
           </span>
         )}
       </div>

@@ -14,10 +14,12 @@ it('draws no line where a number is not known', () => {
     row(2, { mean: 2 }),
     row(3, { mean: null, nan_count: 8 }),
     row(4, { mean: 3 }),
+    row(130, { mean: 4 }),
+    row(131, { mean: 5 }),
   ]
   const points = pointsOf(rows, 'mean')
   expect(points[2]).toEqual({ step: 3, value: null, hasNan: true, hasInf: false })
-  expect(segments(points).map((part) => part.map((point) => point.step))).toEqual([[1, 2], [4]])
+  expect(segments(points).map((part) => part.map((point) => point.step))).toEqual([[1, 2], [4], [130, 131]])
 })
 
 it('treats a count that was not recorded as unknown, not as 0', () => {

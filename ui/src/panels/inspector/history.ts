@@ -1,4 +1,5 @@
 import { MEASURES } from '~/api/statistics'
+import { gapsOf } from '~/parts/gaps'
 import type { Statistics, StatisticsRow } from '~/api/types'
 
 export const STATISTICS = [...MEASURES, 'zeros', 'nan_count', 'inf_count'] as const
@@ -38,6 +39,7 @@ function numberOf(statistics: Statistics, name: StatisticName): number | null {
 
 /** Split points at gaps, so that no line is drawn across unknown values. */
 export function segments(points: readonly Point[]): Point[][] {
+  const isGap = gapsOf(points.map(({ step }) => step))
   const parts: Point[][] = []
   let last: Point[] = []
   for (const point of points) {
@@ -45,6 +47,8 @@ export function segments(points: readonly Point[]): Point[][] {
       last = []
       continue
     }
+    const before = last.at(-1)
+    if (before && isGap(before.step, point.step)) last = []
     if (last.length === 0) parts.push(last)
     last.push(point)
   }

@@ -80,7 +80,13 @@ export function HeatMap(props: Props) {
   }, [data, scale, geometry, theme, t, width, height])
   useEffect(() => {
     const canvas = sized(above.current, width, height)
-    if (canvas) drawOver(canvas, geometry, { shown, chosen, cursor: hover ?? cursor, beginning, drag }, theme)
+    if (canvas)
+      drawOver(
+        canvas,
+        geometry,
+        { shown, chosen, cursor: hover ?? cursor, beginning: beginning?.cell ?? null, drag },
+        theme,
+      )
   }, [geometry, shown, chosen, hover, cursor, beginning, drag, theme, width, height])
 
   const at = (event: { clientX: number; clientY: number; currentTarget: Element }) => {
@@ -114,7 +120,7 @@ export function HeatMap(props: Props) {
     }
   }
   const onKey = (event: KeyboardEvent) => {
-    const cell = cursor ?? beginning ?? { row: 0, column: Math.max(0, shown) }
+    const cell = cursor ?? beginning?.cell ?? { row: 0, column: Math.max(0, shown) }
     const next = moved(event, cell, data.rows.length, data.steps.length)
     if (next && !event.ctrlKey && !event.altKey && !event.metaKey) onCursor(cursor ? next : cell)
     else if (event.key === 'Enter') props.onGo(cell, event.shiftKey)
@@ -161,7 +167,9 @@ export function HeatMap(props: Props) {
       <div aria-live="polite" className="mantine-visually-hidden" style={hidden}>
         {words ? [words.many, words.node, words.about, words.step, words.value, words.marks].join(' ') : ''}
       </div>
-      {beginning && <Callout {...props} beginning={beginning} geometry={geometry} />}
+      {beginning?.cell && (
+        <Callout {...props} beginning={beginning} cell={beginning.cell} geometry={geometry} />
+      )}
       {pointed && !drag && <Tip data={data} cell={pointed} geometry={geometry} />}
     </>
   )
@@ -178,11 +186,12 @@ const hidden = {
 /** The label of the beginning, beside its cell. */
 function Callout({
   beginning,
+  cell,
   geometry,
   onBeginning,
-}: Props & { beginning: Beginning; geometry: ReturnType<typeof geometryOf> }) {
+}: Props & { beginning: Beginning; cell: Cell; geometry: ReturnType<typeof geometryOf> }) {
   const { t } = useTranslation(overviewTexts)
-  const { x, y } = middleOf(geometry, beginning)
+  const { x, y } = middleOf(geometry, cell)
   const { step } = beginning
   const name = beginning.name.split('/').slice(-3).join('/')
   const isRight = x > geometry.width * 0.55

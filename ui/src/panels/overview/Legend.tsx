@@ -7,7 +7,8 @@ import { colourAt, ZERO, type Scale, type Theme } from './scale'
 import { overviewTexts } from './texts'
 
 /** The legend of the colours and signs. */
-export function Legend({ scale, theme }: { scale: Scale; theme: Theme }) {
+export function Legend(props: { scale: Scale; theme: Theme; isMerged: boolean }) {
+  const { scale, theme } = props
   const { t } = useTranslation(overviewTexts)
   const { nan, infinite } = PALETTES[theme]
   const ink = INKS[theme]
@@ -38,7 +39,7 @@ export function Legend({ scale, theme }: { scale: Scale; theme: Theme }) {
         <path d="M2 1 H12 L7 7 Z" fill={ink.chosen} />
         <rect x="4" y="8" width="6" height="6" fill="none" stroke={ink.chosen} strokeWidth="1.5" />
       </Item>
-      <span className={classes['hint']}>{t('hint')}</span>
+      <span className={classes['hint']}>{t(props.isMerged ? 'hintMany' : 'hint')}</span>
     </div>
   )
 }

@@ -2,27 +2,31 @@ import type { Origin, Overview, OverviewRow } from '~/api/types'
 import type { Cell } from '~/parts/gridKeys'
 import { columnOf } from './geometry'
 
-/** The cell of the first anomaly. */
-export interface Beginning extends Cell {
+/** The first anomaly of the rank, whatever part of it is shown. */
+export interface Beginning {
+  /** Its cell; null if it is not in the part that is shown. */
+  cell: Cell | null
   /** The name of the node. */
   name: string
   step: number
-  /** Address of the origin; empty if there is none. */
+  /** Address of the tensor at that step. */
   address: string
   /** The origin is certain: the anomaly was not in the inputs, and cannot have begun in steps that were not seen. */
   isCertain: boolean
 }
 
-/** Return the first origin from the server that is in the picture, else the first marked tensor. */
+/** Return the first origin from the server whose tensor is known, else the first marked tensor. */
 export function beginningOf(data: Overview, origins: readonly Origin[]): Beginning | null {
   const positions = new Map(data.located.map((position) => [position.address, position]))
+  const cellOf = (row: number | null, step: number) => {
+    const column = columnOf(data.steps, step)
+    return row === null || column < 0 ? null : { row, column }
+  }
   for (const { address, step, certain, arrived, unseen } of origins) {
     const position = positions.get(address.slice(0, address.lastIndexOf('@')))
-    const column = columnOf(data.steps, step)
-    if (position && column >= 0)
+    if (position)
       return {
-        row: position.row,
-        column,
+        cell: cellOf(position.row, step),
         name: position.node,
         step,
         address,
@@ -30,15 +34,9 @@ export function beginningOf(data: Overview, origins: readonly Origin[]): Beginni
       }
   }
   if (!data.first) return null
-  const { row, node, step } = data.first
-  return {
-    row,
-    column: columnOf(data.steps, step ?? -1),
-    name: node,
-    step: step ?? 0,
-    address: '',
-    isCertain: false,
-  }
+  const { address, row, node } = data.first
+  const step = data.first.step ?? 0
+  return { cell: cellOf(row, step), name: node, step, address: `${address}@${step}`, isCertain: false }
 }
 
 export type Phase = 'forward' | 'gradients' | 'optimizer' | 'parameters'

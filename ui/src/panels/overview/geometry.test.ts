@@ -46,6 +46,7 @@ const data: Overview = {
   located: [
     { address: '0/g/c:0', node: 'c', row: 2, step: null },
     { address: '0/g/merged/x:0', node: 'merged/x', row: 0, step: null },
+    { address: '0/g/zoomed/out:0', node: 'zoomed/out', row: null, step: null },
   ],
   unread: 0,
   unread_bytes: 0,
@@ -82,27 +83,29 @@ test('the beginning is the origin, in the row that it was merged into, else the 
   const origin = (address: string, step: number, arrived = false) =>
     ({ address, step, node: '', certain: true, arrived, unseen: null }) as Origin
   expect(beginningOf(data, [])).toMatchObject({
-    row: 1,
-    column: 1,
+    cell: { row: 1, column: 1 },
     step: 4,
+    address: '0/g/Gradients/b2:0@4',
     name: 'Gradients/b2',
     isCertain: false,
   })
   expect(beginningOf(data, [origin('0/g/c:0@7', 7)])).toMatchObject({
-    row: 2,
-    column: 2,
+    cell: { row: 2, column: 2 },
     name: 'c',
     isCertain: true,
   })
   expect(beginningOf(data, [origin('0/g/merged/x:0@3', 3)])).toMatchObject({
-    row: 0,
+    cell: { row: 0, column: 1 },
     name: 'merged/x',
     isCertain: true,
   })
   const cameIn = [origin('0/g/c:0@7', 7, true)]
-  expect(beginningOf(data, cameIn)).toMatchObject({ row: 2, isCertain: false })
+  expect(beginningOf(data, cameIn)).toMatchObject({ cell: { row: 2 }, isCertain: false })
   const elsewhere = [origin('0/g/not/pictured:0@3', 3)]
-  expect(beginningOf(data, elsewhere)).toMatchObject({ row: 1, isCertain: false })
+  expect(beginningOf(data, elsewhere)).toMatchObject({ cell: { row: 1 }, isCertain: false })
+  // An earlier origin outside of the picture comes before those in it.
+  const outside = [origin('0/g/zoomed/out:0@2', 2), origin('0/g/c:0@7', 7)]
+  expect(beginningOf(data, outside)).toMatchObject({ cell: null, step: 2, name: 'zoomed/out' })
   const calm = { ...data, first: null }
   expect(beginningOf(calm, [])).toBeNull()
 })

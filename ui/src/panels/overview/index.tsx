@@ -65,7 +65,7 @@ export default function Overview() {
     (unread) => reads === 'asked' || (reads === 'unasked' && unread <= READ_UNASKED),
   )
   const { data, error } = overview
-  const scale = useMemo(() => data && scaleOf(data.statistic, data.values), [data])
+  const scale = useMemo(() => data && scaleOf(data), [data])
   const beginning = useMemo(
     () => (data && !isSearching ? beginningOf(data, origins ?? []) : null),
     [data, origins, isSearching],
@@ -73,17 +73,13 @@ export default function Overview() {
   const goToStep = useGoToStep()
   const go = useGo(data)
   const begin = useCallback(() => {
-    setCursor(beginning)
-    const origin = parseAddress(beginning?.address ?? '')
-    if (beginning && origin) {
-      // Also if its row shows several tensors.
-      goToStep(beginning.step)
-      useView.getState().selectNode({ rank: origin.rank, graph: origin.graph, name: origin.node })
-    } else if (beginning) {
-      const closer = go(beginning, false)
-      if (closer) setParts((parts) => [...parts, closer])
-    }
-  }, [beginning, go, goToStep])
+    const tensor = parseAddress(beginning?.address ?? '')
+    if (!beginning || !tensor) return
+    setCursor(beginning.cell)
+    // Also if its row shows several tensors, or the part that is shown does not have it.
+    goToStep(beginning.step)
+    useView.getState().selectNode({ rank: tensor.rank, graph: tensor.graph, name: tensor.node })
+  }, [beginning, goToStep])
   const actions = useOverviewActions(beginning, begin, parts.length > 0, setParts)
   useActions(actions)
   const show = (closer: Part | null) => {
@@ -154,7 +150,9 @@ export default function Overview() {
           <Empty isFiltered={query !== ''} clear={() => setFilter('')} />
         )}
       </div>
-      {data && scale && data.rows.length > 0 && <Legend scale={scale} theme={theme} />}
+      {data && scale && data.rows.length > 0 && (
+        <Legend scale={scale} theme={theme} isMerged={data.rows.some((row) => row.tensors > 1)} />
+      )}
     </div>
   )
 }

@@ -1,4 +1,4 @@
-import type { OverviewStatistic } from '~/api/types'
+import type { Overview, OverviewStatistic } from '~/api/types'
 import { PALETTES, type Rgb } from '~/panels/tensor/palette'
 
 export type Theme = 'light' | 'dark'
@@ -21,31 +21,13 @@ export interface Scale {
 
 const SIGNED: OverviewStatistic[] = ['max', 'min', 'mean']
 const PERCENT: OverviewStatistic[] = ['zero_percent', 'negative_percent', 'non_finite_percent']
-/** Decades that colours can distinguish, on each side of the median. */
-const DECADES = 6
-/** Fraction of values within the scale: a few enormous ones must not make all others look alike. */
-const WITHIN = 0.98
 
-export function scaleOf(
-  statistic: OverviewStatistic,
-  values: readonly (readonly (number | null)[])[],
-): Scale {
+/** Return the scale of an overview: the same for every part and size of the picture. */
+export function scaleOf({ statistic, scale }: Pick<Overview, 'statistic' | 'scale'>): Scale {
   if (PERCENT.includes(statistic)) return { kind: 'percent', low: 0, high: 100, isCut: false }
-  const sizes = values
-    .flat()
-    .filter((value): value is number => value !== null && value !== 0)
-    .map(Math.abs)
-    .sort((a, b) => a - b)
   const kind = SIGNED.includes(statistic) ? 'signed' : 'magnitude'
-  const smallest = sizes.at(0)
-  const largest = sizes.at(-1)
-  if (smallest === undefined || largest === undefined) return { kind, low: 0.1, high: 1, isCut: false }
-  const at = (share: number) => sizes[Math.round(share * (sizes.length - 1))] ?? largest
-  const middle = at(0.5)
-  const high = Math.min(at(WITHIN), middle * 10 ** DECADES)
-  const low = Math.max(at(1 - WITHIN), middle / 10 ** DECADES)
-  const ends = low < high ? { low, high } : { low: high / 10, high }
-  return { kind, ...ends, isCut: ends.high < largest || ends.low > smallest }
+  if (!scale) return { kind, low: 0.1, high: 1, isCut: false }
+  return { kind, low: scale.low, high: scale.high, isCut: scale.is_cut }
 }
 
 /** Return the position of a value on the scale: 0 to 1, or −1 to 1 on a signed scale. */

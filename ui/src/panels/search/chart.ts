@@ -27,9 +27,6 @@ export interface Words {
   trial: (number: number) => string
 }
 
-/** Marks a missing value, which has no position on the axis. */
-const MISSING = '-'
-
 /** Return a function that ranks a trial from 0 (worst value) to 1 (best); null without a value. */
 function ranks(result: SearchResult, target: number): (trial: Trial) => number | null {
   const values = valuesOf(result, target).sort((a, b) => a - b)
@@ -115,23 +112,41 @@ export function parallelOption(
           .map((trial) => ({ trial, rank: rankOf(trial) }))
           // The best trials are drawn on top.
           .sort((a, b) => (a.rank ?? -1) - (b.rank ?? -1))
-          .map(({ trial, rank }) => ({
-            name: words.trial(trial.number),
-            value: [
-              ...result.parameters.map(({ name, kind }) => {
-                const value = trial.params[name]
-                return value === undefined ? MISSING : kind === 'choice' ? String(value) : value
-              }),
-              ...result.targets.map((_, index) => trial.values[index] ?? MISSING),
-            ],
-            lineStyle:
-              rank === null
-                ? { color: ink.quiet, type: 'dashed', width: 1, opacity: 0.45 }
-                : { color: colourOf(rank, theme), width: 1 + rank, opacity: 0.9 },
-          })),
+          .flatMap(({ trial, rank }) =>
+            unbroken(coordinates(result, trial)).map((value) => ({
+              name: words.trial(trial.number),
+              value,
+              lineStyle:
+                rank === null
+                  ? { color: ink.quiet, type: 'dashed', width: 1, opacity: 0.45 }
+                  : { color: colourOf(rank, theme), width: 1 + rank, opacity: 0.9 },
+            })),
+          ),
       },
     ],
   }
+}
+
+type Coordinate = string | number | null
+
+/** Return the values of a trial on the axes; null where it has none. */
+function coordinates(result: SearchResult, trial: Trial): Coordinate[] {
+  const given = result.parameters.map(({ name, kind }) => {
+    const value = trial.params[name]
+    return value === undefined ? null : kind === 'choice' ? String(value) : Number(value)
+  })
+  return [...given, ...result.targets.map((_, index) => trial.values[index] ?? null)]
+}
+
+/** Split the line of a trial where it has no value: across an axis, it would show a value that the trial does not have. */
+export function unbroken(values: readonly Coordinate[]): Coordinate[][] {
+  const starts = values.flatMap((value, index) =>
+    value !== null && (values[index - 1] ?? null) === null ? index : [],
+  )
+  return starts.map((start) => {
+    const end = values.indexOf(null, start)
+    return values.map((value, index) => (index < start || (end >= 0 && index >= end) ? null : value))
+  })
 }
 
 function axisText(value: number | string): string {

@@ -2,7 +2,8 @@ import type { Timeline } from '~/api/types'
 import { roundDistance } from '~/panels/overview/geometry'
 import { INKS, type Ink } from '~/panels/overview/inks'
 import { INFINITE, NAN, type Theme } from '~/panels/overview/scale'
-import { short } from '~/parts/numbers'
+import { gapsOf } from '~/parts/gaps'
+import { digitsBetween, short } from '~/parts/numbers'
 
 const LEFT = 62
 const RIGHT = 12
@@ -178,32 +179,33 @@ function drawLoss(
   const yOf = (value: number) => bottom - ((value - low) / range) * (bottom - top)
   canvas.fillStyle = ink.quiet
   if (losses.length && bottom - top > 30) {
-    canvas.fillText(short(high), LEFT - 6, top + 2)
-    canvas.fillText(short(low), LEFT - 6, bottom - 2)
+    const digits = digitsBetween(low, high)
+    canvas.fillText(short(high, digits), LEFT - 6, top + 2)
+    if (low < high) canvas.fillText(short(low, digits), LEFT - 6, bottom - 2)
   }
   canvas.fillText(words.loss, LEFT - 6, (top + bottom) / 2)
   canvas.strokeStyle = KEPT[theme].loss
   canvas.lineWidth = 1.5
   canvas.lineJoin = 'round'
   canvas.beginPath()
-  let before = -1
-  data.loss.values.forEach((value, index) => {
-    if (value === null) return
+  const points = data.loss.values.flatMap((value, index) => (value === null ? [] : [{ value, index }]))
+  const isGap = gapsOf(points.map(({ index }) => index))
+  points.forEach(({ value, index }, number) => {
     const x = xOf(index) + per / 2
-    if (before < 0) canvas.moveTo(x, yOf(value))
+    const before = points[number - 1]
+    if (before === undefined || isGap(before.index, index)) canvas.moveTo(x, yOf(value))
     else canvas.lineTo(x, yOf(value))
-    before = index
   })
   canvas.stroke()
-  if (losses.length <= 60) {
-    canvas.fillStyle = KEPT[theme].loss
-    data.loss.values.forEach((value, index) => {
-      if (value === null) return
-      canvas.beginPath()
-      canvas.arc(xOf(index) + per / 2, yOf(value), 2, 0, 2 * Math.PI)
-      canvas.fill()
-    })
-  }
+  canvas.fillStyle = KEPT[theme].loss
+  points.forEach(({ value, index }, number) => {
+    const [before, after] = [points[number - 1], points[number + 1]]
+    const isAlone = (!before || isGap(before.index, index)) && (!after || isGap(index, after.index))
+    if (points.length > 60 && !isAlone) return
+    canvas.beginPath()
+    canvas.arc(xOf(index) + per / 2, yOf(value), 2, 0, 2 * Math.PI)
+    canvas.fill()
+  })
   canvas.strokeStyle = ink.hit
   canvas.lineWidth = 1.6
   let last = -Infinity
