@@ -1,4 +1,4 @@
-"""A few numbers of a training, watched or not: its loss, its learning rates, its gradient norm.
+"""A few numbers of a training, watched or not: its loss, its learning rates, its gradient norms.
 
 They are read in some steps only, so rarely that this costs no more than a hundredth of the training's time; the loss of
 a step at which a watchpoint stops is always read.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,26 @@ _ROUNDING = 1e-9
 
 MOST_SLOTS = 8
 """Maximum number of backward passes of a step, or of parameter groups, that are distinguished."""
+
+_SAME = 1e-6
+"""Relative difference of two gradient norms between which nothing was clipped."""
+
+
+class _Update(NamedTuple):
+    """An update of an optimizer.
+
+    Attributes
+    ----------
+    rates : list of float
+    squares : float or None
+        Sum of the squares of all gradients that it reads.
+    before : float or None
+        The same when the backward pass had ended, before gradients were clipped; None if unknown.
+    """
+
+    rates: list[float]
+    squares: float | None
+    before: float | None
 
 
 class Scalars:
@@ -67,7 +87,9 @@ class Scalars:
         self._losses: list[Any] = []
         self._highest = math.inf
         self._least, self._greatest = math.inf, -math.inf
-        self._updates: dict[int, tuple[list[float], float | None]] = {}
+        self._updates: dict[int, _Update] = {}
+        self._backward: dict[int, float] = {}
+        self._clips = False
         self._began_s = time.monotonic()
         self._next_s = self._next_loss_s = self._cost_s = 0.0
 
@@ -90,6 +112,7 @@ class Scalars:
         self._losses.clear()
         self._updates.clear()
         self._highest = math.inf
+        self._backward.clear()
         self._cost_s = 0.0
 
     def loss(self, tensor: Any) -> None:
@@ -109,6 +132,22 @@ class Scalars:
         self._least, self._greatest = min([self._least, *values]), max([self._greatest, *values])
         return values
 
+    def backward(self, optimizer: int, gradients: Iterable[Any], scale: float) -> None:
+        """Note that a backward pass has ended.
+
+        Parameters
+        ----------
+        optimizer : int
+            Identity of an optimizer.
+        gradients : iterable of object
+            Of all its weights, read now.
+        scale : float
+            The factor of the loss scaler, by which they are divided before the update.
+        """
+        began = time.monotonic()
+        self._backward[optimizer] = self._sum_of_squares(gradients) / scale**2
+        self._cost_s += time.monotonic() - began
+
     def update(self, optimizer: int, rates: Iterable[float], gradients: Iterable[Any] | None) -> None:
         """Note that an optimizer is about to update; its earlier update in this step no longer counts.
 
@@ -122,7 +161,8 @@ class Scalars:
             Of all its weights, read now; None if they are not visible.
         """
         began = time.monotonic()
-        self._updates[optimizer] = list(rates), None if gradients is None else self._sum_of_squares(gradients)
+        squares = None if gradients is None else self._sum_of_squares(gradients)
+        self._updates[optimizer] = _Update(list(rates), squares, self._backward.get(optimizer))
         self._cost_s += time.monotonic() - began
 
     def _sum_of_squares(self, gradients: Iterable[Any]) -> float:
@@ -172,12 +212,26 @@ class Scalars:
             self._next_loss_s = now + max(self._losses_every_s, (now - began) * (1 / _SHARE - 1))
         if not self.is_wanted:
             return scalars
-        rates = [rate for rates, _ in self._updates.values() for rate in rates]
+        rates = [rate for update in self._updates.values() for rate in update.rates]
         scalars += [Scalar("learning_rate", slot, rate) for slot, rate in enumerate(rates[:MOST_SLOTS])]
-        squares = [squares for _, squares in self._updates.values() if squares is not None]
-        if squares and len(squares) == len(self._updates):
-            scalars.append(Scalar("gradient_norm", 0, math.sqrt(sum(squares))))
+        scalars += self._gradient_norms()
         now = time.monotonic()
         cost_s = self._cost_s + now - began
         self._next_s = now + max(EVERY_S, (now - self._began_s) / _SPARSER, cost_s * (1 / _SHARE - 1))
         return scalars
+
+    def _gradient_norms(self) -> list[Scalar]:
+        """Return the norm of the gradients that the updates read; if the training clips, also the norm before."""
+        after = [update.squares for update in self._updates.values() if update.squares is not None]
+        before = [update.before for update in self._updates.values() if update.before is not None]
+        if not after or len(after) < len(self._updates):
+            return []
+        norm = math.sqrt(sum(after))
+        norms = [Scalar("gradient_norm", 0, norm)]
+        if len(before) == len(after):
+            unclipped = math.sqrt(sum(before))
+            # A training that clips does not do so in every step: the curves of both must not have gaps.
+            self._clips |= math.isfinite(unclipped) and not math.isclose(unclipped, norm, rel_tol=_SAME)
+            if self._clips:
+                norms.append(Scalar("gradient_norm_before_clipping", 0, unclipped))
+        return norms

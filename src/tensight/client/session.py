@@ -195,7 +195,7 @@ class Session(Running, Watching, GraphReading):
         return Rows.of(self._get(list[OriginRecord], "origins"), ORIGINS)
 
     def curves(self, *, rank: int = 0, points: int = 400) -> Curves:
-        """Return loss, learning rates and gradient norm over the steps, as far as known.
+        """Return loss, learning rates and gradient norms over the steps, as far as known.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class Session(Running, Watching, GraphReading):
         Examples
         --------
         >>> names = {curve.name for curve in session.curves().curves}
-        >>> names <= {"loss", "learning_rate", "gradient_norm"}
+        >>> names <= {"loss", "learning_rate", "gradient_norm", "gradient_norm_before_clipping"}
         True
         """
         return self._get(Curves, "curves", rank=rank, points=points)

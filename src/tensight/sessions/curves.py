@@ -12,7 +12,7 @@ from tensight.sessions.records import Curve, Curves
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_ORDER = ("loss", "learning_rate", "gradient_norm")
+_ORDER = ("loss", "learning_rate", "gradient_norm_before_clipping", "gradient_norm")
 
 
 def curves(

@@ -34,7 +34,7 @@ class Scalar(NamedTuple):
     Attributes
     ----------
     name : str
-        ``loss``, ``learning_rate``, ``gradient_norm``.
+        ``loss``, ``learning_rate``, ``gradient_norm``, ``gradient_norm_before_clipping``.
     slot : int
         Index among several: backward passes of a step, parameter groups.
     value : float

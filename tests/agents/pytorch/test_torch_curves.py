@@ -19,6 +19,7 @@ from tensight.sessions.records import State
 from tests.server.running import RunningServer
 
 PATIENCE_S = 60.0
+MOST = 0.25
 
 
 @dataclass
@@ -28,11 +29,14 @@ class Training:
     Attributes
     ----------
     told : dict of int to tuple of float
-        Of each step: loss, both learning rates, norm of the gradients.
+        Of each step: loss, both learning rates, norm of the gradients before clipping, if any.
+    clip : {"", "norm", "value"}
+        How gradients are clipped; "value" through ``.data``, as many scripts of reinforcement learning do.
     """
 
     scaler: torch.amp.GradScaler | None = None
     nan_at: int = 0
+    clip: str = ""
     told: dict[int, tuple[float, float, float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -53,6 +57,10 @@ class Training:
                 self.scaler.unscale_(self.optimizer)
             norm = math.sqrt(sum(float(one.grad.square().sum()) for one in self.model.parameters()))
             self.told[step] = (loss.item(), *(group["lr"] for group in self.optimizer.param_groups), norm)
+            if self.clip == "norm":
+                nn.utils.clip_grad_norm_(self.model.parameters(), MOST)
+            for one in self.model.parameters() if self.clip == "value" else ():
+                one.grad.data.clamp_(-1e-3, 1e-3)
             if self.scaler is None:
                 self.optimizer.step()
             else:
@@ -115,6 +123,30 @@ def test_the_loss_the_learning_rates_and_the_norm_of_the_gradients_are_those_of_
             told = found[name][step]
             assert told is None if math.isnan(value) else told == pytest.approx(value, rel=1e-5), (name, step)
     assert not any("detach" in name or "norm" in name for name in nodes), "what is read leaves no trace in the graph"
+
+
+@pytest.mark.parametrize(("clip", "is_scaled"), [("norm", False), ("norm", True), ("value", False)])
+def test_norms_of_gradients_are_told_before_and_after_clipping(
+    torch_server: RunningServer, clip: str, is_scaled: bool
+) -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0) if is_scaled else None
+    training = Training(scaler, clip=clip)
+
+    def look(session: Session) -> dict[str, dict[int, float | None]]:
+        for _ in range(3):
+            session.step().wait(PATIENCE_S)
+        return curves_of(torch_server, session)
+
+    found = debugged(torch_server, f"clipped-{clip}-{is_scaled}", training, 4, look)
+    before, after = found["gradient_norm_before_clipping 0"], found["gradient_norm 0"]
+    for step in range(1, 4):
+        unclipped = training.told[step][3]
+        assert before[step] == pytest.approx(unclipped, rel=1e-5)
+        told = after[step]
+        assert told is not None
+        if clip == "norm":
+            assert told == pytest.approx(min(unclipped, MOST), rel=1e-5)
+        assert told < unclipped
 
 
 def test_the_loss_of_the_step_at_which_a_watchpoint_stops_is_told(torch_server: RunningServer) -> None:

@@ -410,12 +410,17 @@ class Debugger(TrainingDebugger):
         """Note the tensors from which a backward pass begins, and its end."""
         self._boundary.call(self._before_backward, tensors)
         result = original(tensors, *arguments, **named)
-        self._boundary.call(self._after_backward)
+        self._boundary.call(self._after_backward, tensors)
         return result
 
-    def _after_backward(self) -> None:
-        if self._steps is not None and not self._is_over and threading.get_ident() == self._thread:
-            self._gradients.backward_ends()
+    def _after_backward(self, tensors: Any) -> None:
+        if self._steps is None or self._is_over or threading.get_ident() != self._thread:
+            return
+        self._gradients.backward_ends()
+        if self._agent is not None and self._agent.scalars.is_wanted:
+            scale = self._steps.scale_of((tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors))
+            if scale:
+                self._parameters.backward_ended(scale)
 
     def _before_backward(self, tensors: Any) -> None:
         if self._steps is None:

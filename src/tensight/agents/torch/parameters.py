@@ -68,10 +68,24 @@ class Parameters(PersistentTensors):
         """
         self._elsewhere.update(map(id, self.weights_of(optimizer)))
 
+    def backward_ended(self, scale: float) -> None:
+        """Read the norm of the gradients as a backward pass has left them.
+
+        Parameters
+        ----------
+        scale : float
+            The factor of the loss scaler.
+        """
+        for optimizer in self.optimizers:
+            if not any(map(self._is_trained_elsewhere, self.weights_of(optimizer))):
+                self._agent.scalars.backward(id(optimizer), self._gradients_of(optimizer), scale)
+
     def _tell_scalars(self, optimizer: torch.optim.Optimizer) -> None:
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
-        gradients = [weight.grad for weight in self.weights_of(optimizer) if weight.grad is not None]
-        self._agent.scalars.update(id(optimizer), rates, gradients)
+        self._agent.scalars.update(id(optimizer), rates, self._gradients_of(optimizer))
+
+    def _gradients_of(self, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+        return [weight.grad for weight in self.weights_of(optimizer) if weight.grad is not None]
 
     def _extent(self, optimizer: torch.optim.Optimizer) -> tuple[int, ...]:
         states, groups = optimizer.state, optimizer.param_groups

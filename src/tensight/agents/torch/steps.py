@@ -15,7 +15,7 @@ from tensight.agents.replacing import Replacements
 from tensight.agents.torch.inner_modules import weights_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
     from tensight.agents.oversights import Oversights
@@ -83,6 +83,7 @@ class Steps:
         self._running: list[FrameType] = []
         self._evaluations = 0
         self._scaled: tuple[Callable[[], torch.Tensor | None], Callable[[], torch.Tensor | None]] | None = None
+        self._scaled_by: Callable[[], Any] = lambda: None
         self._update_count = 0
         self._scaler = Replacements()
 
@@ -213,6 +214,7 @@ class Steps:
             return
         is_known = len(arguments) == 1 and isinstance(arguments[0], torch.Tensor) and isinstance(scaled, torch.Tensor)
         self._scaled = (weakref.ref(scaled), weakref.ref(arguments[0])) if is_known else _UNKNOWN_LOSS
+        self._scaled_by = weakref.ref(scaler)
 
     def unscaled(self, loss: torch.Tensor) -> torch.Tensor | None:
         """Return a loss before it was scaled; None if that is unknown."""
@@ -220,6 +222,13 @@ class Steps:
             return loss
         scaled, before = self._scaled
         return before() if scaled() is loss else None
+
+    def scale_of(self, roots: Sequence[torch.Tensor]) -> float | None:
+        """Return the factor by which a loss scaler has multiplied the roots of a backward pass; None if unknown."""
+        if self._scaled is None:
+            return 1.0
+        scaler = self._scaled_by() if len(roots) == 1 and self._scaled[0]() is roots[0] else None
+        return None if scaler is None else float(scaler.get_scale())
 
     def _before_scaling(self, scaler: Any) -> None:
         if self._is_active and scaler.is_enabled() and threading.get_ident() == self._thread:

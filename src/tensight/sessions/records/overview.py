@@ -129,7 +129,8 @@ class Curve(Record):
     """A scalar of a training over its steps."""
 
     name: str
-    """``loss``, ``learning_rate``, ``gradient_norm``."""
+    """``loss``, ``learning_rate``, ``gradient_norm``: of the gradients that updates read; for a training that clips
+    them also ``gradient_norm_before_clipping``: as the backward pass left them, without the factor of a loss scaler."""
     slot: int = 0
     """Index of several: backward passes of a step, groups of parameters."""
     address: str = ""

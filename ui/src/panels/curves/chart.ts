@@ -109,7 +109,9 @@ export function optionOf(shown: Shown): Option {
       borderColor: ink.line,
       textStyle: { color: ink.text, fontSize: 12 },
       formatter: (parameters) => {
-        const points = Array.isArray(parameters) ? parameters : [parameters]
+        const all = Array.isArray(parameters) ? parameters : [parameters]
+        // The lines of gaps have no name.
+        const points = all.filter(({ seriesName }) => seriesName)
         const at = Array.isArray(points[0]?.value) ? Number(points[0].value[0]) : 0
         const lines = points.map(({ seriesName, value }) => {
           const [, number, mark] = Array.isArray(value) ? value : []
@@ -149,6 +151,24 @@ function pointsOf(
     ]
     const before = steps[index - 1]
     return before !== undefined && isGap(before, step) ? [[(before + step) / 2, null], point] : [point]
+  })
+}
+
+/** Return the lines across the gaps of a curve. */
+function gapsIn(
+  { steps, values }: Series,
+  isGap: (from: number, to: number) => boolean,
+  isLogarithmic: boolean,
+): [number, number | null][] {
+  const isDrawn = (value: number | null | undefined) => value != null && !(isLogarithmic && value <= 0)
+  return steps.flatMap((step, index): [number, number | null][] => {
+    const [before, from, to] = [steps[index - 1], values[index - 1], values[index]]
+    if (before === undefined || !isGap(before, step) || !isDrawn(from) || !isDrawn(to)) return []
+    return [
+      [before, from ?? null],
+      [step, to ?? null],
+      [step, null],
+    ]
   })
 }
 
@@ -200,5 +220,15 @@ function drawn(curve: Series, gridIndex: number, shown: Shown): (LineSeriesOptio
     // A step without a number has no height: mark it at the top.
     data: curve.sick.map((at) => [at.step, top, at.isNan ? words.nan : words.infinite]),
   }
-  return curve.sick.length ? [line, sick] : [line]
+  const gaps: LineSeriesOption = {
+    type: 'line',
+    name: '',
+    silent: true,
+    xAxisIndex: gridIndex,
+    yAxisIndex: gridIndex,
+    data: gapsIn(curve, isGap, isLogarithmic),
+    showSymbol: false,
+    lineStyle: { width: 1, color: colour, type: 'dashed', opacity: 0.5 },
+  }
+  return [line, ...(gaps.data?.length ? [gaps] : []), ...(curve.sick.length ? [sick] : [])]
 }

@@ -24,17 +24,22 @@ export interface AddedTensor {
   statistic: StatisticName
 }
 
+const BEFORE_CLIPPING = 'gradient_norm_before_clipping'
+
 /** Return the curves reported by a training; `nameOf` names a kind. */
 export function seriesOf(
   curves: readonly Curve[],
   nameOf: (kind: string, index: number | null) => string,
 ): Series[] {
+  const clips = curves.some(({ name }) => name === BEFORE_CLIPPING)
   return curves.map((curve) => {
     const several = curves.filter((other) => other.name === curve.name).length > 1
+    const isClipped = clips && curve.name === 'gradient_norm'
     return {
       key: `${curve.name}.${curve.slot}`,
-      name: nameOf(curve.name, several ? curve.slot + 1 : null),
-      kind: curve.name,
+      name: nameOf(isClipped ? 'gradient_norm_after_clipping' : curve.name, several ? curve.slot + 1 : null),
+      // Before and after clipping have one scale.
+      kind: curve.name === BEFORE_CLIPPING ? 'gradient_norm' : curve.name,
       steps: curve.steps,
       values: curve.values,
       sick: curve.steps.flatMap((step, index) =>

@@ -197,6 +197,18 @@ function drawLoss(
     else canvas.lineTo(x, yOf(value))
   })
   canvas.stroke()
+  // Between the ends of a gap nothing is known.
+  canvas.setLineDash([2, 4])
+  canvas.lineWidth = 1
+  canvas.beginPath()
+  points.forEach(({ value, index }, number) => {
+    const before = points[number - 1]
+    if (before === undefined || !isGap(before.index, index)) return
+    canvas.moveTo(xOf(before.index) + per / 2, yOf(before.value))
+    canvas.lineTo(xOf(index) + per / 2, yOf(value))
+  })
+  canvas.stroke()
+  canvas.setLineDash([])
   canvas.fillStyle = KEPT[theme].loss
   points.forEach(({ value, index }, number) => {
     const [before, after] = [points[number - 1], points[number + 1]]
