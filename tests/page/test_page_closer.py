@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,11 +56,11 @@ with tensight.torch.debug(network, optimizer, port=int(sys.argv[1]), job=sys.arg
 LINE = next(number for number, line in enumerate(SCRIPT.splitlines(), 1) if line.endswith("# here"))
 
 
-@pytest.fixture
-def stopped(page_server: RunningServer, tmp_path: Path) -> Iterator[Session]:
-    """A training that has stopped at a range of lines."""
+@contextmanager
+def stopped_training(page_server: RunningServer, tmp_path: Path, text: str = SCRIPT) -> Iterator[Session]:
+    """Give a training that has stopped at a range of lines."""
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
+    script.write_text(text)
     port = str(page_server.debugger).rpartition(":")[2]
     training = subprocess.Popen([sys.executable, str(script), port, tmp_path.name], stdout=subprocess.DEVNULL)
     try:
@@ -72,6 +73,26 @@ def stopped(page_server: RunningServer, tmp_path: Path) -> Iterator[Session]:
     finally:
         training.kill()
         training.wait()
+
+
+@pytest.fixture
+def stopped(page_server: RunningServer, tmp_path: Path) -> Iterator[Session]:
+    """A training that has stopped at a range of lines, and whose weights are finite."""
+    with stopped_training(page_server, tmp_path) as session:
+        yield session
+
+
+def test_another_run_is_offered_where_the_weights_are_lost(
+    page: Page, page_server: RunningServer, tmp_path: Path
+) -> None:
+    with stopped_training(page_server, tmp_path, SCRIPT.replace("if not loss.isfinite():", "if False:")) as session:
+        visit(page, page_server, run=session.id)
+        banner = page.get_by_test_id("origin-banner")
+        command = banner.get_by_test_id("origin-command")
+        expect(command).to_have_text(session.summary.closer_command)
+        expect(command).to_contain_text("TENSIGHT_CAPTURE=ops")
+        expect(banner.get_by_role("button", name="Look closer")).to_have_count(0)
+        expect(banner.get_by_role("button", name="Copy the command")).to_be_visible()
 
 
 def test_the_operator_is_named_at_the_next_stop(page: Page, page_server: RunningServer, stopped: Session) -> None:

@@ -229,7 +229,8 @@ def test_an_import_is_noticed_where_the_program_imports() -> None:
 REPLACED = """\
 import os, sys
 installed = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
-environment = sorted((name, text) for name, text in os.environ.items() if name != "TENSIGHT_RUN")
+changing = ("TENSIGHT_RUN", "TENSIGHT_COMMAND")
+environment = sorted((name, text) for name, text in os.environ.items() if name not in changing)
 print(sys.argv, sys.orig_argv, sys.path, __name__, __file__, sorted(installed), environment)
 print(sys.stdout, sys.stdin.read(), os.environ["TENSIGHT_RUN"].startswith(f"{os.getpid()}-"))
 print([type(finder) for finder in sys.meta_path if "fork" not in repr(finder)])

@@ -312,6 +312,13 @@ def test_a_pruner_whose_trials_have_no_loss_waits_for_five(tmp_path: Path) -> No
     assert report_all(asked, [9.0, 9.0]) == 1
 
 
+def test_trials_that_still_run_have_not_ended(tmp_path: Path) -> None:
+    study = open_study(tmp_path, RANDOM)
+    first, _ = begun(study), begun(study)
+    study.tell(first, Outcome((1.0,)))
+    assert (study.ended(), study.counted()) == (1, 2)
+
+
 def test_the_steps_of_a_whole_trial_are_those_of_complete_ones(tmp_path: Path) -> None:
     study = open_study(tmp_path, RANDOM)
     assert study.whole_steps() is None

@@ -73,6 +73,8 @@ class AgentSettings:
         Name of the run, if the user has chosen one; ranks with the same name form one session.
     run : str
         Distinguishes this run from others of the same name; processes with the same value form one session.
+    command : str
+        The command line by which a user started it; empty for that of the process.
     losses_every_s : float or None
         Interval at which the loss is read, unless this costs more than a hundredth of the training's time, and sent
         soon; None to send it with the other numbers, some times a second.
@@ -107,6 +109,7 @@ class AgentSettings:
     partial_memory: bool = False
     job: str = ""
     run: str = ""
+    command: str = ""
     losses_every_s: float | None = None
     quiet: bool = False
 
@@ -215,6 +218,7 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "partial_memory": ("TENSIGHT_PARTIAL_MEMORY", "MS_DEBUGGER_PARTIAL_MEM"),
     "job": ("TENSIGHT_JOB",),
     "run": ("TENSIGHT_RUN",),
+    "command": ("TENSIGHT_COMMAND",),
     "losses_every_s": ("TENSIGHT_LOSSES_EVERY_S",),
     "quiet": ("TENSIGHT_QUIET",),
 }

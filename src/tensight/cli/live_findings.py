@@ -65,8 +65,12 @@ def _print_origin(out: Console, session: Session, origin: OriginRecord) -> None:
         out.print(f"    [yellow]It may have begun in any of:[/] {escape(', '.join(origin.candidates))}")
     if origin.line is not None:
         print_source(out, origin.line)
-        if origin.line.end_line is not None and session.summary.capabilities.can_look_closer:
+        record = session.summary
+        if origin.line.end_line is not None and record.capabilities.can_look_closer:
             out.print("    [dim]session.look_closer() captures every operator, and the next stop names the one[/]")
+        elif origin.line.end_line is not None and record.closer_command:
+            out.print("    [dim]to find the operator, run it again with every operator captured:[/]")
+            out.print(f"    {escape(record.closer_command)}", soft_wrap=True)
     out.print()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import site
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -59,6 +60,7 @@ def start_training(command: Sequence[str], chosen: Mapping[str, Any], *, module:
     from tensight.agents.settings import AgentSettings, as_variables
 
     command = list(command)
+    chosen = {**chosen, "command": shlex.join(["tensight", *sys.argv[1:]])}
     # All processes of the run share this id, which no other run has.
     chosen = {**chosen, "run": None if _is_one_of_several() else f"{os.getpid()}-{os.uname().nodename}"}
     if chosen.get("against"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import shlex
 import sys
 import threading
 import weakref
@@ -145,7 +146,7 @@ class Debugger(TrainingDebugger):
                 settings,
                 current_framework,
                 self._reader,
-                script=" ".join(sys.orig_argv),
+                script=settings.command or shlex.join(sys.orig_argv),
                 stops_at_nodes=True,
                 cursor=True,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import shlex
 import sys
 import threading
 from functools import partial
@@ -207,7 +208,9 @@ class Debugger(TrainingDebugger):
         names = Names(FRAMEWORK)
         framework = _framework(first)
         settings = as_one_run(self._settings, framework, (("MASTER_ADDR", "MASTER_PORT"),))
-        agent = self._agent = self._agent_of(settings, framework, TorchReader(), script=" ".join(sys.orig_argv))
+        agent = self._agent = self._agent_of(
+            settings, framework, TorchReader(), script=settings.command or shlex.join(sys.orig_argv)
+        )
         agent.columns.team = team = threads_of_torch()
         SEARCH.team = team or ALONE
         agent.columns.read_where_they_lie(*READ_WHERE_THEY_LIE)

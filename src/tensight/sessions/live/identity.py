@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,8 @@ class Identity:
         Name of its machine.
     script : str
         The script that it runs: name of a file, without extension, or of a module.
+    command : str
+        The command line by which a user started it.
     abilities : Abilities
     run_at_start : bool
         Whether its training starts without waiting for a user.
@@ -88,6 +91,7 @@ class Identity:
     process_id: int | None = None
     machine: str = ""
     script: str = ""
+    command: str = ""
     abilities: Abilities = field(default_factory=Abilities)
     run_at_start: bool = False
     recommended: bool = False
@@ -156,6 +160,7 @@ def identity_of(caller: Caller, message: Metadata) -> Identity:
         version = wire.text(message.ms_version, _LONGEST_NAME)
         return Identity(caller.host, device, backend, framework_version=version, key=caller.process_key)
     process = message.process
+    command = wire.text(process.script, _LONGEST_COMMAND)
     called, _, job = wire.text(process.job, _LONGEST_COMMAND).partition("\n")
     return Identity(
         host=caller.host,
@@ -170,11 +175,36 @@ def identity_of(caller: Caller, message: Metadata) -> Identity:
         framework_version=wire.text(process.framework_version or message.ms_version, _LONGEST_NAME),
         process_id=process.process_id or None,
         machine=wire.text(process.host, _LONGEST_NAME),
-        script=_script_of(wire.text(process.script, _LONGEST_COMMAND)),
+        script=_script_of(command),
+        command=command,
         abilities=Abilities.of(process.abilities),
         run_at_start=process.run_at_start,
         recommended=process.recommended,
     )
+
+
+def closer_command(command_line: str) -> str:
+    """Return the command of another run of a training in which every operator is captured; empty if it is unknown."""
+    try:
+        words = shlex.split(command_line)
+    except ValueError:
+        return ""
+    if not words or len(command_line) >= _LONGEST_COMMAND:
+        return ""
+    if words[:2] != ["tensight", "run"]:
+        return f"TENSIGHT_CAPTURE=ops {command_line}"
+    options = words[2:]
+    for position, word in enumerate(options):
+        # What follows the script is its own.
+        if word.endswith(".py"):
+            break
+        if word in ("--capture=modules", "--capture=ops"):
+            del options[position]
+            break
+        if options[position : position + 2] == ["--capture", "modules"]:
+            del options[position : position + 2]
+            break
+    return shlex.join(["tensight", "run", "--capture", "ops", *options])
 
 
 def _script_of(command_line: str) -> str:

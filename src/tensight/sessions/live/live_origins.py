@@ -132,7 +132,7 @@ def _is_within(frame: SourceFrame, lines: SourceFrame) -> bool:
     return lines.line <= frame.line <= (lines.end_line or lines.line)
 
 
-def lost_weights(store: StatisticsStore, rank: int, iteration: int, graphs: RankGraphs) -> list[str]:
+def lost_weights(store: StatisticsStore, rank: int, iteration: int, graphs: RankGraphs) -> tuple[str, ...]:
     """Return the names of weights that contain NaN or Inf after an iteration.
 
     Parameters
@@ -152,7 +152,7 @@ def lost_weights(store: StatisticsStore, rank: int, iteration: int, graphs: Rank
     amounts, _ = steps.bounds("non_finite_count")
     weights = {name for graph in graphs.graphs for name in parameter_roles(graph).trainable}
     names = (tensor.node for tensor, amount in zip(steps.tensors, amounts.tolist(), strict=True) if amount)
-    return sorted({name for name in names if name in weights})
+    return tuple(sorted({name for name in names if name in weights}))
 
 
 def _first(

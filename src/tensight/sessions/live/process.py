@@ -18,7 +18,8 @@ from tensight.sessions.errors import UnavailableError
 from tensight.sessions.live.executions import Executions
 from tensight.sessions.live.graph_stream import GraphStream
 from tensight.sessions.live.heartbeat import Watchdog
-from tensight.sessions.live.identity import root_graph_of
+from tensight.sessions.live.identity import closer_command, root_graph_of
+from tensight.sessions.live.live_origins import lost_weights
 from tensight.sessions.live.orders import StopState
 from tensight.sessions.live.pending_requests import PendingRequests
 from tensight.sessions.live.presence import Presence
@@ -212,6 +213,7 @@ class TrainingProcess:
         self.root_id: int | None = None
         self._oldest: int | None = None
         self.closer_since: int | None = None
+        self.lost_weights: tuple[str, ...] = ()
         self.hashes: dict[ComparedTensor, int] = {}
         self.graphs = RankGraphs(recorder.graphs, recorder.order)
         self.graph_bytes: dict[str, int] = {}
@@ -343,6 +345,12 @@ class TrainingProcess:
         self.graphs = RankGraphs()
         self.recorder.forget_graphs()
 
+    @property
+    def closer_command(self) -> str:
+        """The command of another run that captures every operator, if this one does not and cannot find more itself."""
+        is_over = self.lost_weights or not self.is_live
+        return closer_command(self.identity.command) if self.identity.abilities.closer and is_over else ""
+
     def capture_operators(self) -> None:
         """Queue the command to capture every operator from the next step on."""
         abilities = replace(self.identity.abilities, nodes=True, run_to_node=True, closer=False)
@@ -430,6 +438,9 @@ class TrainingProcess:
         if root_id is not None:
             self.executions.note(self.iteration, root_id)
         hits, self._hits = self._hits, []
+        if self.identity.abilities.closer:
+            store = self.session.recording.statistics
+            self.lost_weights = await asyncio.to_thread(lost_weights, store, self.rank, self.iteration, self.graphs)
         await self.session.reported.take(self, hits)
 
     def _move(self, step: int) -> None:

@@ -174,9 +174,12 @@ class RunController:
 
     @property
     def can_capture_operators(self) -> bool:
-        """Whether all processes capture only module calls, and can capture every operator from the next step on."""
+        """Whether all processes capture only module calls, and can capture every operator from the next step on.
+
+        Once weights are NaN or Inf, so is all that follows, and no further step shows where it began.
+        """
         live = self._session.live
-        return bool(live) and all(process.identity.abilities.closer for process in live)
+        return bool(live) and all(process.identity.abilities.closer and not process.lost_weights for process in live)
 
     # --- advancing ---
 
@@ -503,10 +506,14 @@ class RunController:
 
     def _capture_operators(self, command: Command) -> None:
         if not self.can_capture_operators:
+            lost = next((process for process in self._session.live if process.lost_weights), None)
+            if self.can_stop_at_nodes:
+                raise StateError("every operator is captured already")
+            if lost is None:
+                raise StateError("this training cannot capture every operator from a step on")
             raise StateError(
-                "every operator is captured already"
-                if self.can_stop_at_nodes
-                else "this training cannot capture every operator from a step on"
+                f"after step {lost.step} {lost.lost_weights[0]} contains NaN or Inf, and so does all that follows:"
+                f" going on hides where it began; run it again with every operator captured: {lost.closer_command}"
             )
         for process in self._session.live:
             process.capture_operators()

@@ -15,7 +15,7 @@ from tensight.sessions.graph_steps import GraphSteps
 from tensight.sessions.live.executions import execution_page
 from tensight.sessions.live.graph_stream import MOST_GRAPHS
 from tensight.sessions.live.inspection import Inspection
-from tensight.sessions.live.live_origins import live_origins, lost_weights, refined_origins
+from tensight.sessions.live.live_origins import live_origins, refined_origins
 from tensight.sessions.live.overview import ReportedSource, known_steps, live_curves
 from tensight.sessions.live.rank_graphs import RankGraphs
 from tensight.sessions.live.recording import SESSION, SOURCES, JsonStateFile, storing
@@ -395,8 +395,6 @@ class LiveSession(Session):
                 await self.shown.obey(command)
             else:
                 self.run_controller.obey(command)
-            if command.action == "look_closer":
-                await self._warn_of_lost_weights()
             self.announce(news=True)
             return self.record()
 
@@ -406,20 +404,6 @@ class LiveSession(Session):
         end = loop.time() + _SENT_WITHIN_S
         while self.state is State.SENDING and not self.run_controller.trains and (left := end - loop.time()) > 0:
             await self.events.wait_after(self.events.last, left)
-
-    async def _warn_of_lost_weights(self) -> None:
-        """Warn of weights that are not finite: they make later steps non-finite, which hides the original cause."""
-        for rank, process in sorted(self.processes.items()):
-            names = await asyncio.to_thread(
-                lost_weights, self.recording.statistics, rank, process.iteration, process.graphs
-            )
-            if names:
-                more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-                self.warn(
-                    f"rank {rank}: after step {process.step} {names[0]}{more} contain NaN or Inf; all later results"
-                    " will, too, which hides the original cause. To find the operator, run the training again with"
-                    " every operator captured (--capture ops)"
-                )
 
     def editable(self) -> None:
         """Raise StateError if watchpoints cannot be changed now.

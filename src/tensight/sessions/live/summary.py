@@ -69,6 +69,7 @@ def session_summary(session: SummarizedSession) -> SessionRecord:
         ongoing=session.reported.ongoing,
         outdated=session.hit_list.outdated,
         recommended_offered=session.watchpoint_list.recommended_offered,
+        closer_command=next(filter(None, (process.closer_command for process in session.processes.values())), ""),
         last_event=session.events.last,
         dump=session.recording.name,
     )

@@ -194,6 +194,8 @@ class Terminal:
         speaker.tell(f"{who}{where} by {self._finding(first, origin)}")
         line = first.line if origin is None else origin.line
         code = "" if line is None or line.line is None else f"{line.file}:{line.lines}"
+        if line is not None and line.end_line is not None and speaker.closer_command:
+            speaker.tell(f"to find the operator, run it again with every operator captured: {speaker.closer_command}")
         if waits:
             speaker.tell(f"{code}; {waiting}" if code else waiting)
         elif code:

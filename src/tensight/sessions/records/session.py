@@ -57,7 +57,8 @@ class Capabilities(Record):
     """Watchpoints can be changed now."""
     can_recheck: bool = False
     can_look_closer: bool = False
-    """Only module calls are captured; every operator can be captured from the next step on."""
+    """Only module calls are captured; every operator can be captured from the next step on, which may show where an
+    anomaly began: no weight contains NaN or Inf yet."""
     can_draw_graph: bool = False
     """False if a graph has more nodes than ``--max-graph-node-size``; it can still be listed and searched."""
     has_previous_values: bool = False
@@ -137,6 +138,9 @@ class SessionRecord(Record):
     """Hits that continue after a stop at an earlier step, without stopping the training."""
     outdated: bool = False
     """Watchpoints changed since the step was checked; recheck."""
+    closer_command: str = ""
+    """The command of another run with every operator captured; empty if this run captures every operator, or still can
+    (``can_look_closer``)."""
     recommended_offered: bool = False
     """The recommended watchpoints were accepted or declined."""
     last_event: int = 0

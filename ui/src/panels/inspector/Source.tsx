@@ -3,6 +3,9 @@ import { IconListSearch } from '~/parts/icons'
 import { useState } from 'react'
 import { useTranslation } from 'react-i18next'
 import type { Frame, NodeRecord } from '~/api/types'
+import { nodeOf } from '~/panels/origin/findings'
+import { lineOf } from '~/panels/origin/SourceLine'
+import { useFindings } from '~/panels/origin/useFindings'
 import { codeOf, linesOf } from '~/parts/lines'
 import { useView } from '~/state/store'
 import styles from './inspector.module.css'
@@ -12,9 +15,10 @@ import { inspectorTexts } from './texts'
 export function Source({ node }: { node: NodeRecord }) {
   const { t } = useTranslation(inspectorTexts)
   const [isAll, setAll] = useState(false)
+  const finding = useFindingOf(node)
   const userFrames = node.stack.filter((frame) => frame.is_user_code)
   const few = userFrames.length > 0 ? userFrames : node.stack.slice(0, 1)
-  const frames = isAll ? node.stack : few
+  const frames = finding ? [finding.line] : isAll ? node.stack : few
   return (
     <section data-testid="node-source">
       <div className={styles.sectionHead}>
@@ -33,7 +37,7 @@ export function Source({ node }: { node: NodeRecord }) {
       </div>
       {node.stack.length === 0 && (
         <p className={styles.note}>
-          {t('noSource')} {t('noSourceMade')}
+          {finding ? t(finding.isRead ? 'readHere' : 'beganHere') : `${t('noSource')} ${t('noSourceMade')}`}
         </p>
       )}
       <ol className={styles.stack}>
@@ -43,6 +47,19 @@ export function Source({ node }: { node: NodeRecord }) {
       </ol>
     </section>
   )
+}
+
+/** The line that the banner names for a node of which no line was recorded; null if there is none. */
+function useFindingOf(node: NodeRecord): { line: Frame; isRead: boolean } | null {
+  const { all } = useFindings()
+  if (node.stack.length > 0) return null
+  for (const finding of all) {
+    const { name, rank } = nodeOf(finding)
+    const line = lineOf(finding)
+    if (line && name === node.name && rank === node.rank)
+      return { line, isRead: finding.kind === 'origin' && finding.origin.arrived }
+  }
+  return null
 }
 
 function FrameRow({ frame }: { frame: Frame }) {

@@ -17,6 +17,7 @@ import { useTranslation } from 'react-i18next'
 import { useSession } from '~/api/queries'
 import { ActionButton } from '~/parts/ActionButton'
 import { conditionTexts } from '~/parts/conditionTexts'
+import { CopyButton } from '~/parts/CopyButton'
 import { useConditionWords } from '~/parts/conditionWords'
 import { HitMeasures } from '~/parts/HitMeasures'
 import { arriving } from '~/state/address'
@@ -189,7 +190,21 @@ function Reason({ finding, tensors }: { finding: Finding; tensors: number }) {
 
 function NextStep({ finding }: { finding: Finding }) {
   const { t } = useTranslation(originTexts)
+  const { data: session } = useSession()
   const next = useNextStep(finding)
+  const command = isVague(finding) ? session?.closer_command : ''
+  if (command) {
+    return (
+      <div className={classes['next']} data-testid="origin-next">
+        <IconBulb size={15} aria-label={t('next')} role="img" />
+        <span>{t(session?.state === 'paused' ? 'againLost' : 'again')}</span>
+        <code className={classes['command']} title={command} data-testid="origin-command">
+          {command}
+        </code>
+        <CopyButton text={command} label={t('copyCommand')} />
+      </div>
+    )
+  }
   if (!next) return null
   return (
     <div className={classes['next']} data-testid="origin-next">
