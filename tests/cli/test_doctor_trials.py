@@ -73,6 +73,9 @@ TRAININGS = {
     + DESCENT.replace(
         "F.mse_loss(model(inputs), inputs.sum(1, keepdim=True))", "model(inputs).mean() - model(inputs + 1).mean()"
     ),
+    "optimizer that waits": PLAIN
+    + "generator = nn.Linear(8, 8)\nlater = torch.optim.Adam(generator.parameters())\n"
+    + DESCENT.replace("model(inputs)", "model(generator(inputs).detach())"),
     "learning rate of 0": PLAIN + DESCENT.replace("3e-3", "0.0"),
     "gradient penalty": PLAIN
     + """
@@ -133,6 +136,7 @@ def examined(name: str, mode: str, folder: Path, steps: int = STEPS) -> Examined
         ("critic", "ok", "ok", "3 of 4; 1 of 4: a gradient of 0, which is right for a bias"),
         ("gradient penalty", "ok", "ok", "3 of 4; 1 of 4: no gradient, which is right where"),
         ("learning rate of 0", "ok", "not checked", "all 4"),
+        ("optimizer that waits", "not checked", "not checked", "2 of 6: not updated by their optimizer yet"),
         ("spawned", "ok", "ok", "all 4"),
     ],
 )

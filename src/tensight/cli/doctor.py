@@ -328,6 +328,8 @@ def _course(parameter: dict[str, Any]) -> str:
     if not parameter["is_owned"]:
         # A network none of whose parameters is trained may be used as a fixed function.
         return "outside" if gradient == "some" and parameter["has_siblings_owned"] else "frozen"
+    if parameter["is_waiting"]:
+        return "waiting"
     if gradient == "none" and not parameter["is_used"]:
         return "moves unused" if parameter["has_moved"] else "unused"
     if gradient != "none" and not parameter["is_updated"]:
@@ -343,6 +345,7 @@ _VECTOR = "vector "
 _OF_GRADIENTS: dict[str, tuple[State, str]] = {
     "none": ("wrong", "no gradient"),
     "zero": ("wrong", "a gradient of 0"),
+    "waiting": ("not checked", "not updated by their optimizer yet; try more --steps"),
     "unused": ("not checked", "not used in {steps} steps; more --steps tell whether they ever are"),
     "cleared": ("ok", "a gradient that the script clears before the update"),
     "vector none": ("ok", "no gradient, which is right where the loss does not depend on it, as on a last bias"),
@@ -354,6 +357,7 @@ _OF_MOVES: dict[str, tuple[State, str]] = {
     "outside": ("wrong", "in no optimizer, with a gradient; freeze what shall stay as it is"),
     "still": ("wrong", "did not change in {steps} steps, with a gradient; is each update smaller than rounding?"),
     "no rate": ("not checked", "the learning rate is 0 in {steps} steps, as at the start of a warm-up"),
+    "waiting": ("not checked", "not updated by their optimizer yet"),
     "unused": ("not checked", "not used in {steps} steps"),
     "cleared": ("ok", "did not change, because the script clears the gradient before the update"),
     "vector none": ("ok", "did not change, without a gradient"),

@@ -31,6 +31,7 @@ class TrainedParameters:
         - ``gradient``: "none", "zero" or "some", of all backward passes so far;
         - ``is_updated``: whether an optimizer has had a gradient for it;
         - ``is_owned``: whether it belongs to an optimizer;
+        - ``is_waiting``: whether that has not updated yet;
         - ``has_siblings_owned``: whether another parameter of its model does;
         - ``has_moved``: whether its values have changed;
         - ``has_rate``: whether its learning rate was not 0 in one of the steps.
@@ -85,6 +86,7 @@ class TrainedParameters:
             self._follow(group["params"])
             for tensor in group["params"]:
                 parameter = self._parameters[id(tensor)]
+                parameter.is_waiting = False
                 parameter.is_updated |= tensor.grad is not None
                 parameter.has_rate |= bool(group.get("lr", 1) != 0)
                 parameter.note_gradient()
@@ -111,6 +113,7 @@ class TrainedParameters:
                     "gradient": parameter.gradient,
                     "is_updated": parameter.is_updated,
                     "is_owned": id(tensor) in owned,
+                    "is_waiting": parameter.is_waiting,
                     "has_siblings_owned": not owned.isdisjoint(siblings),
                     "has_moved": parameter.has_moved,
                     "has_rate": parameter.has_rate,
@@ -124,6 +127,7 @@ class _Parameter:
 
     def __init__(self, tensor: torch.nn.Parameter) -> None:
         self.is_used = self.is_updated = self.has_rate = False
+        self.is_waiting = True
         self.gradient = "none"
         self._tensor = tensor
         self._first = tensor.detach().clone()
