@@ -121,7 +121,14 @@ def node_rule(selector: Selector, layers: Layers) -> NodeRule:
 
 
 def matcher(selector: Selector, layers: Layers) -> Callable[[NodeFacts], bool]:
-    """Return a predicate that decides whether a selector includes a node; see `node_rule`."""
+    """Return a predicate that decides whether a selector includes a node; see `node_rule`.
+
+    Parameters
+    ----------
+    selector : Selector
+    layers : Layers
+        The layers of the network, for selectors that depend on them (`needs_layers`).
+    """
     rule = node_rule(selector, layers)
     return lambda node: (
         rule.includes_name(node.name) and rule.includes(node.type, node.kind, layers.is_backward(node.name))
