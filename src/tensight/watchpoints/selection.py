@@ -126,6 +126,7 @@ def matcher(selector: Selector, layers: Layers) -> Callable[[NodeFacts], bool]:
     Parameters
     ----------
     selector : Selector
+        The selector.
     layers : Layers
         The layers of the network, for selectors that depend on them (`needs_layers`).
     """
