@@ -95,6 +95,7 @@ def test_a_session_at_a_glance(dump_210: Path) -> None:
         "hits": 0,
         "ongoing": None,
         "outdated": False,
+        "closer_command": "",
         "recommended_offered": False,
         "dump": "sick",
     }

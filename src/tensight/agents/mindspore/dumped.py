@@ -194,8 +194,8 @@ class DumpedReader:
         return layout.name, layout.shape, layout.end - layout.begin
 
     def hold(self, tensor: DumpedTensor) -> tuple[DumpedTensor, int, int]:
-        """Return the tensor, its identity, and the bytes that it takes in the ring."""
-        layout = tensor.layout
+        """Return the tensor, its identity, and the bytes that it takes in the ring, 0 once it is gone."""
+        layout = None if tensor.is_gone else tensor.layout
         return tensor, id(tensor), tensor.size_on_disk() if layout is None else layout.end
 
     def version(self, tensor: DumpedTensor) -> int:
