@@ -70,19 +70,28 @@ def accumulation_32() -> None:
     report(losses, model, optimizer, steps=12)
 
 
+class Scaled(nn.Module):
+    """Many small parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales = nn.ParameterList(nn.Parameter(torch.full((2,), 0.1)) for _ in range(20_000))
+
+    def forward(self, factor: torch.Tensor) -> torch.Tensor:
+        return torch.stack(list(self.scales)) * factor
+
+
 def many_parameters() -> None:
     """Twenty thousand parameters, each small."""
-    scales = nn.ParameterList(nn.Parameter(torch.full((2,), 0.1)) for _ in range(20_000))
-    optimizer, losses = torch.optim.SGD(scales.parameters(), 0.1), []
+    model, losses = Scaled(), []
+    optimizer = torch.optim.SGD(model.parameters(), 2e4)
     for _ in range(4):
         optimizer.zero_grad()
-        loss = (torch.stack(list(scales)) - 1).square().sum(1).mean() * 100
+        loss = (model(torch.ones(1)) - 1).square().mean()
         loss.backward()
-        for scale in scales:
-            scale.grad *= 200
         optimizer.step()
         losses.append(loss.item())
-    report(losses, scales)
+    report(losses, model)
 
 
 def small_linears() -> None:
@@ -173,15 +182,14 @@ def wgan_gp() -> None:
     distances = []
     for step in range(30):
         real = batch(step)[0]
-        for _ in range(2):
-            fake = generator(torch.randn(32, 8)).detach()
-            share = torch.rand(32, 1)
-            between = (share * real + (1 - share) * fake).requires_grad_()
-            (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
-            loss = critic(fake).mean() - critic(real).mean() + 10 * (slope.norm(dim=1) - 1).square().mean()
-            fast.zero_grad()
-            loss.backward()
-            fast.step()
+        fake = generator(torch.randn(32, 8)).detach()
+        share = torch.rand(32, 1)
+        between = (share * real + (1 - share) * fake).requires_grad_()
+        (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
+        loss = critic(fake).mean() - critic(real).mean() + 10 * (slope.norm(dim=1) - 1).square().mean()
+        fast.zero_grad()
+        loss.backward()
+        fast.step()
         slow.zero_grad()
         made = generator(torch.randn(32, 8))
         (-critic(made).mean()).backward()

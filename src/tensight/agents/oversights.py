@@ -53,7 +53,7 @@ class Oversights:
         self._strangers: dict[str, int] = {}
         self._elsewhere: dict[tuple[str, str], int] = {}
         self._backward_passes = 0
-        self._calls = 0
+        self._calls: dict[int, int] = {}
         self._is_updating = False
         self._empty_steps = self._untrained_steps = self._checkpointed_steps = self._skipped_steps = 0
         self._reported: dict[str, str] = {}
@@ -175,13 +175,16 @@ class Oversights:
                 " the parameters, end steps with dbg.step() or step_on='forward'",
             )
 
-    def call(self) -> None:
+    def call(self, model: object) -> None:
         """Note a call of a model that was not made by another model."""
-        self._calls += not self._is_updating
-        if self._calls == CALLS and not (self._step() or self._backward_passes or self._strangers or self._elsewhere):
+        if self._is_updating or self._step():
+            return
+        # Many layers may be called one after another, without a model around them.
+        self._calls[id(model)] = calls = self._calls.get(id(model), 0) + 1
+        if calls == CALLS and not (self._backward_passes or self._strangers or self._elsewhere):
             self._once(
                 "calls",
-                f"{self._calls} calls of a model were seen, and no backward pass and no update by an optimizer: no step"
+                f"{calls} calls of a model were seen, and no backward pass and no update by an optimizer: no step"
                 " is counted, and nothing is checked, until there is one. Where nothing is trained, end steps with"
                 " step_on='forward' (TENSIGHT_STEP_ON=forward) or dbg.step()",
             )

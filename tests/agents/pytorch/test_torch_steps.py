@@ -521,6 +521,20 @@ def test_calls_that_no_step_ends_are_reported_until_there_is_a_step(capture: str
 
 
 @pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_many_layers_that_are_called_one_after_another_are_one_forward_pass(capture: str) -> None:
+    layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(80))
+    optimizer = torch.optim.SGD(layers.parameters(), 0.1)
+    with Seen(layers, capture=capture) as seen:
+        hidden = batch()
+        for layer in layers:
+            hidden = layer(hidden)
+        assert seen.agent.reports == []
+        hidden.sum().backward()
+        optimizer.step()
+    assert len(seen.steps) == 1
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_the_call_at_which_the_debugger_attaches_is_one_call_of_one_model(capture: str) -> None:
     model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(70)))
     with Seen(capture=capture, step_on="forward") as seen, torch.no_grad():

@@ -346,7 +346,7 @@ class Debugger(TrainingDebugger):
         if self._agent is not None:
             self._agent.watches.loss_scaled = True
 
-    def _forward_done(self) -> None:
+    def _forward_done(self, _: nn.Module) -> None:
         self._end_step(False)
 
     def _report_step(self, agent: Agent, skipped: bool) -> None:
@@ -484,8 +484,8 @@ def _why_unseen(names: Names) -> str:
     if any(inner._compiled_call_impl is not None for module in modules for _, inner in inner_modules(module)):
         return "it was compiled in place (model.compile()), and PyTorch calls no hooks of what it compiled"
     return (
-        "it is called in another thread, or something else is called in its place: a compiled, scripted or exported"
-        " form, or a copy of it"
+        "it is called in another thread, its parameters are used without calling it, or something else is called in its"
+        " place: a compiled, scripted or exported form, or a copy of it"
     )
 
 

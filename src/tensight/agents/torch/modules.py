@@ -58,7 +58,7 @@ class ModuleCapture:
     boundary : Boundary
     passes_over : callable (module) -> bool
         Whether a call of an outermost module does not belong to a step, such as an evaluation.
-    on_outermost : callable () -> None
+    on_outermost : callable (Module) -> None
         Called when a call of an outermost module has ended.
     """
 
@@ -69,7 +69,7 @@ class ModuleCapture:
         boundary: Boundary,
         *,
         passes_over: Callable[[torch.nn.Module], bool],
-        on_outermost: Callable[[], None] | None = None,
+        on_outermost: Callable[[torch.nn.Module], None] | None = None,
     ) -> None:
         self._agent = agent
         self._observe = agent.observe
@@ -249,7 +249,7 @@ class ModuleCapture:
         if call is None or call.record is not record or not self._walk(call, arguments, named, output):
             self._leave(record, module, arguments, named, output)
         if not stack and self._on_outermost is not None:
-            self._on_outermost()
+            self._on_outermost(module)
 
     def before_backward(self, roots: Sequence[torch.Tensor]) -> None:
         """Note that a backward pass begins."""

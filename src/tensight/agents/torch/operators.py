@@ -76,7 +76,7 @@ class OperatorCapture:
         names: Names,
         boundary: Boundary,
         passes_over: Callable[[nn.Module], bool] | None = None,
-        on_outermost: Callable[[], None] | None = None,
+        on_outermost: Callable[[nn.Module], None] | None = None,
     ) -> None:
         self._agent = agent
         self._names = names
@@ -258,7 +258,7 @@ class OperatorCapture:
         elif self._passed_over:
             self._pass_over(begins=False)
         elif self._on_outermost is not None:
-            self._on_outermost()
+            self._on_outermost(module)
 
     def _pass_over(self, *, begins: bool) -> None:
         if begins and not self._loading and not self._repeats:
