@@ -84,6 +84,16 @@ def test_nobody_waits_for_an_optimizer_that_was_replaced_by_another_one_of_the_s
     assert ends(multi_optimizer, one, one) == [True, True]
 
 
+def test_one_that_takes_over_weights_of_another_in_the_middle_makes_steps_at_once() -> None:
+    multi_optimizer, before = new_rounds(), Optimizer()
+    multi_optimizer.learn((before,))
+    assert ends(multi_optimizer, before, before) == [True, True]
+    after = Optimizer(like=before)
+    after.weights = [*before.weights, object()]
+    multi_optimizer.learn((before, after))
+    assert ends(multi_optimizer, after, after, after) == [True, True, True]
+
+
 def test_a_step_was_over_before_what_has_updated_in_it_runs_again_if_others_have_never_updated() -> None:
     multi_optimizer, one, two, idle = new_rounds(), Optimizer(), Optimizer(), Optimizer()
     multi_optimizer.learn((one, two, idle))

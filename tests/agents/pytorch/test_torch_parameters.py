@@ -85,6 +85,23 @@ def test_what_no_gradient_reaches_and_no_optimizer_has_is_not_trained_until_one_
     assert seen.debugger._parameters.idle == set()
 
 
+def test_a_weight_whose_optimizer_is_gone_is_idle_and_one_that_no_optimizer_ever_had_is_not() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 1))
+    with Seen(model) as seen:
+        for trained in ([*model[0].parameters(), *model[2].parameters()], model[2].parameters()):
+            optimizer = torch.optim.Adam(trained, 0.1)
+            for _ in range(5):
+                optimizer.zero_grad()
+                model(torch.ones(4, 2)).sum().backward()
+                optimizer.step()
+            # The next one may get its identity.
+            del optimizer
+    assert len(seen.steps) == 10
+    assert seen.debugger._parameters.idle == {"0.weight", "0.bias"}
+    assert roles(seen.steps[-1])["1.weight"] == "weight"
+    assert seen.agent.reports == []
+
+
 def test_gradients_are_what_the_optimizer_reads_clipped_as_they_are() -> None:
     model = nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

@@ -59,6 +59,10 @@ class MultiOptimizerSteps:
             reference = self._optimizers.get(id(optimizer))
             if reference is None or reference() is not optimizer:
                 self._optimizers[id(optimizer)] = weakref.ref(optimizer)
+                if reference is not None:
+                    # The identity is that of one that is gone.
+                    for numbers in (self._updated, self._ever, self._idle):
+                        numbers.discard(id(optimizer))
         if uncalled is not None:
             self._uncalled = {id(weight) for optimizer in uncalled for weight in self._weights_of(optimizer)}
 
@@ -134,12 +138,19 @@ class MultiOptimizerSteps:
         return {identity for identity, optimizer in self._optimizers.items() if optimizer() is not None}
 
     def _replaced(self, live: set[int], updating: frozenset[int]) -> set[int]:
-        """Return the optimizers that have never updated, and have the same weights as one that does."""
+        """Return the optimizers that have never updated, and have the same weights as one that does.
+
+        Also those that have made earlier steps, if one that has never updated takes over some of their weights.
+        """
         new = live - self._ever - updating - self._idle
-        if not new:
-            return set()
-        updated = [self._weights(number) for number in updating & live]
-        return {number for number in new if self._weights(number) in updated}
+        updated = [self._weights(number) for number in updating & live] if new else []
+        replaced = {number for number in new if self._weights(number) in updated}
+        begins = set() if self._is_first else updating & live - self._ever
+        if begins:
+            taken = {weight for number in begins for weight in self._weights(number)}
+            others = (live & self._ever) - updating - self._updated - self._idle
+            replaced |= {number for number in others if not taken.isdisjoint(self._weights(number))}
+        return replaced
 
     def _weights(self, number: int) -> frozenset[int]:
         optimizer = self._optimizers[number]()

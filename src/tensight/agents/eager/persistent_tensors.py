@@ -90,6 +90,7 @@ class PersistentTensors(ABC):
         self._updating: set[int] = set()
         self._stacks: dict[int, tuple[StackFrame, ...]] = {}
         self._owned: set[int] = set()
+        self._released: set[int] = set()
         self._trained: set[str] = set()
         self._reached: set[str] = set()
         self._passed_over: set[str] = set()
@@ -163,6 +164,9 @@ class PersistentTensors(ABC):
         if not any(named.is_parameter and id(named.tensor()) in updated for named in self._names.entries()):
             return False
         self._optimizers.append(weakref.ref(optimizer))
+        # The identity may be that of one that is gone.
+        for of_optimizers in (self._updated, self._written, self._stacks):
+            of_optimizers.pop(id(optimizer), None)
         self._seen = (-1, ())
         return True
 
@@ -346,7 +350,9 @@ class PersistentTensors(ABC):
         self._seen = now
         self.generation += 1
         named = {id(tensor): entry for entry in self._names.entries() if (tensor := entry.tensor()) is not None}
-        self._owned = {id(weight) for optimizer in optimizers for weight in self.weights_of(optimizer)}
+        owned = {id(weight) for optimizer in optimizers for weight in self.weights_of(optimizer)}
+        self._released = ((self._released | self._owned) & named.keys()) - owned
+        self._owned = owned
         tensors = [self._held(entry) for entry in named.values()]
         self._tensors = sorted(tensors, key=lambda held: _ORDER.index(held.role))
         self._states, self._updated, self._written = [], {}, {}
@@ -376,7 +382,7 @@ class PersistentTensors(ABC):
                 continue
             if self._is_trained_elsewhere(tensor):
                 elsewhere.add(held.name)
-            elif id(tensor) not in self._owned and held.name not in self._reached and self._holds_gradient(tensor):
+            elif self._never_owned(tensor) and held.name not in self._reached and self._holds_gradient(tensor):
                 self._reached.add(held.name)
                 self._trained.add(held.name)
             role = self._role(tensor, held.name)
@@ -409,6 +415,10 @@ class PersistentTensors(ABC):
         feeds = feeding(self._reached)
         self.idle -= {name for name in self._passed_over if name in feeds and name not in without_gradients}
         self.idle.difference_update(cut_off)
+
+    def _never_owned(self, weight: Any) -> bool:
+        """Whether no optimizer was ever given a weight. One whose optimizer is gone stands still on purpose."""
+        return id(weight) not in self._owned and id(weight) not in self._released
 
     def _role(self, weight: Any, name: str) -> Role:
         """Return whether a weight is trained or frozen, as far as that is known."""
