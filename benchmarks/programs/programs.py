@@ -69,7 +69,7 @@ PROGRAMS: tuple[Program, ...] = (
     *_family("tables", "missing-data", "recommender", "graph", "tied", "frozen", "unfreezing", "contrastive"),
     *_family("loops", "lightning", "trainer", "accelerate"),
     *(
-        Program(name, "transformed.py", (name,), notices=("is compiled: what happens within it cannot be seen",))
+        Program(name, "transformed.py", (name,), notices=("is compiled: ",))
         for name in ("compiled", "compiled-step")
     ),
     *_family(
