@@ -29,7 +29,7 @@ class Coverage:
     without_node : int
         How many of them belong to no node.
     steps, ranks : tuple of int
-        Steps and ranks that they are from; step 0 stands for values before the first step.
+        Their steps and ranks; step 0 means values before the first step.
     unreadable : int
         Number of further tensors whose files cannot be read, or whose recorded statistics cannot be used.
     undecided : int

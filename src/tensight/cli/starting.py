@@ -14,22 +14,9 @@ if TYPE_CHECKING:
 
 SCRIPT_SUFFIXES = (".py", ".pyw", ".pyc", ".pyz")
 LAUNCHERS = (
-    *("bash", "sh", "zsh", "env", "nice", "nohup", "numactl", "setsid", "stdbuf", "strace", "sudo", "taskset", "time"),
-    *(
-        "timeout",
-        "mpiexec",
-        "mpirun",
-        "msrun",
-        "orterun",
-        "prun",
-        "srun",
-        "apptainer",
-        "conda",
-        "docker",
-        "nsys",
-        "pixi",
-    ),
-    *("singularity", "torchrun", "uv", "xvfb-run"),
+    *("apptainer", "bash", "conda", "docker", "env", "mpiexec", "mpirun", "msrun", "nice", "nohup", "nsys", "numactl"),
+    *("orterun", "pixi", "prun", "setsid", "sh", "singularity", "srun", "stdbuf", "strace", "sudo", "taskset", "time"),
+    *("timeout", "torchrun", "uv", "xvfb-run", "zsh"),
 )
 """Programs that start other programs, and that are not written in Python."""
 _ENTRY_POINT_BYTES = 512

@@ -25,7 +25,7 @@ MOST_IDLE_OF_A_HOST = 500
 class IdleConnections:
     """The connections without a complete request, the oldest first.
 
-    If there are too many, the oldest is closed, so that silent connections keep nobody from being answered.
+    If there are too many, the oldest is closed, so that new connections are answered whatever the silent ones do.
     """
 
     def __init__(self) -> None:

@@ -417,7 +417,7 @@ class PersistentTensors(ABC):
         self.idle.difference_update(cut_off)
 
     def _never_owned(self, weight: Any) -> bool:
-        """Whether no optimizer was ever given a weight. One whose optimizer is gone stands still on purpose."""
+        """Whether no optimizer was ever given a weight. A weight whose optimizer is gone is not expected to change."""
         return id(weight) not in self._owned and id(weight) not in self._released
 
     def _role(self, weight: Any, name: str) -> Role:

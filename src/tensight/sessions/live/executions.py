@@ -18,7 +18,7 @@ MOST_STRETCHES = 100_000
 """Maximum number of known changes of the graph; later ones are not recorded."""
 
 MOST_LISTED = 1_000_000
-"""Iterations of a rank that are recorded; nothing is recorded of a longer training, whose list nobody could read."""
+"""Maximum number of recorded iterations of a rank; a longer training has no list, because it would be too large."""
 
 _LISTED_AT_FIRST = 100_000
 _LISTED_PER_REPORT = 1_000

@@ -184,7 +184,7 @@ class TrainingProcess:
     prepared : int or None
         Version of the session's watchpoints for which it has all changes, or has them in its queue.
     knows_held : bool
-        Whether it was told that a user or a hit keeps it stopped where it is.
+        Whether the process knows that it is stopped by a user or at a hit, and not only waiting for commands.
     preparing : Task or None
         Determines the changes of watchpoints to send.
     has_unchecked : bool
