@@ -84,6 +84,8 @@ class Retention:
     Attributes
     ----------
     budget_bytes : int
+    before_reading : callable
+        Called before a value of this step is read, so that an observer may add those that it has not kept yet.
     books : Kept or None
         Lets an observer keep values without a call of Python; None without compiled kernels.
     """
@@ -92,6 +94,7 @@ class Retention:
         self, reader: TensorReader, budget_bytes: int | None = None, wants_copies: Callable[[int], bool] | None = None
     ) -> None:
         self.budget_bytes = int(free_bytes() * SHARE_OF_FREE) if budget_bytes is None else budget_bytes
+        self.before_reading: Callable[[], None] = lambda: None
         self._reader = reader
         self._wants_copies = wants_copies
         self._version_of = reader.version
@@ -182,6 +185,7 @@ class Retention:
 
     def current(self, slot_id: int) -> Any | None:
         """Return the value of a slot in this step; None if it is not kept, or was written to since."""
+        self.before_reading()
         return self._value(self._current, slot_id)
 
     def previous(self, slot_id: int) -> Any | None:

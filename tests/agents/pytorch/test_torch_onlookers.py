@@ -14,6 +14,7 @@ from torch.nn.modules import module as global_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import tensight
 from tensight.agents.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger
 from tests.processes.ports import kept_port
@@ -21,6 +22,8 @@ from tests.processes.ports import kept_port
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
+
+    from tests.server.running import RunningServer
 
 STEPS = 4
 
@@ -125,3 +128,16 @@ def test_an_onlooker_sees_what_it_sees_without_the_debugger(
     settings = AgentSettings(port=kept_port(), capture=capture, record="ring:2", record_folder=tmp_path / "recording")
     assert train(onlooker, Debugger([], settings)) == train(onlooker, nullcontext())
     assert (tmp_path / "recording").exists()
+
+
+@pytest.mark.parametrize("capture", ["modules", "ops"])
+@pytest.mark.parametrize("onlooker", ONLOOKERS, ids=lambda onlooker: onlooker.__name__)
+def test_an_onlooker_of_a_watched_training_sees_what_it_sees_without_the_debugger(
+    onlooker: Callable[..., Any], capture: str, torch_server: RunningServer
+) -> None:
+    host, _, port = torch_server.debugger.rpartition(":")
+    job = f"{onlooker.__name__}-{capture}"
+    settings = AgentSettings(host=host, port=int(port), capture=capture, recommended=True, job=job)
+    assert train(onlooker, Debugger([], settings)) == train(onlooker, nullcontext())
+    with tensight.connect(torch_server.url) as server:
+        assert server.session(job).summary.step == STEPS

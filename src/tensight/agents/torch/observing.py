@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from tensight.agents.finite import has_non_finite_at
 from tensight.agents.slots import Need
 from tensight.agents.torch.arrays import TorchReader, content_key, is_in_memory, version_of
+from tensight.agents.torch.boundary import unseen
 from tensight.agents.torch.operator_schemas import NEVER, argument_name, declaration, tensors_in
 from tensight.agents.torch.operator_steps import Content, tensor_at
 
@@ -103,6 +105,7 @@ class OperatorObserver:
         self._reader = TorchReader()
         self._shown = ShownContents()
         self.waiting: list[_Waiting] = []
+        agent.retention.before_reading = partial(unseen, self._keep_now)
 
     def forget_contents(self) -> None:
         """Treat every tensor as not yet observed."""
@@ -139,8 +142,7 @@ class OperatorObserver:
                 need |= _SHOWN
             if need & _VALUE:
                 self.waiting.append(_Waiting(output.slot_id, weakref.ref(tensor), not operator.reads))
-                if not (need & _NOW or self._agent.stops_at_nodes):
-                    need &= ~_VALUE
+                need &= ~_VALUE
             if need & _ROW and output.content is Content.WRITTEN:
                 # PyTorch increments the version only afterwards; by version it would still be the old contents.
                 self._reader.scan(tensor, self._agent.columns, output.slot_id)
@@ -156,6 +158,13 @@ class OperatorObserver:
         """Keep the values of the waiting tensors."""
         waiting = self.waiting[:]
         self.waiting.clear()
+        self._keep(waiting)
+
+    def _keep_now(self) -> None:
+        """Keep the values of the waiting tensors as they are now, because one is read; `keep` keeps them again."""
+        self._keep(self.waiting[:])
+
+    def _keep(self, waiting: list[_Waiting]) -> None:
         for slot_id, reference, _ in waiting:
             tensor = reference()
             if tensor is None:
