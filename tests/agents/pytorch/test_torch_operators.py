@@ -224,6 +224,24 @@ def test_a_step_that_goes_another_way_in_the_middle_is_linked_to_how_it_began() 
     assert [node.name for node in trace.inputs] == ["input0"]
 
 
+def test_a_weight_in_the_place_of_a_tensor_from_outside_is_another_input() -> None:
+    model, _, _ = training()
+    average = copy.deepcopy(model.layers[0])
+
+    def step(*, is_first: bool) -> None:
+        for weight, averaged in zip(model.layers[0].parameters(), average.parameters(), strict=True):
+            averaged.detach()
+            if is_first:
+                averaged.detach().copy_(weight)
+            weight.detach()
+
+    with captured(model) as seen:
+        seen.step(lambda: step(is_first=True))
+        trace = seen.step(lambda: step(is_first=False))
+    inputs = [node.inputs[0][0] for node in operators(trace).values() if node.type == "detach"]
+    assert inputs == ["input0", "layers.0.weight", "input1", "layers.0.bias"]
+
+
 def test_operators_of_the_same_kind_in_another_module_make_another_step() -> None:
     branches = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
     with captured(branches) as seen:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tensight.agents.torch.operator_steps import Operator
+from tensight.agents.torch.operator_steps import FROM_OUTSIDE, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -107,6 +107,8 @@ class OperatorMode(BottomMode):
         The thread whose operators are expected; 0 while none is.
     seen : list
         Identities of the results, by position.
+    outside : dict of str to int
+        Identities of the tensors from outside the step that operators have received so far, by name.
     stops : bool
         Whether the training may stop after each operator.
     """
@@ -127,6 +129,7 @@ class OperatorMode(BottomMode):
         self.scope = ""
         self.thread = 0
         self.seen: list[Any] = []
+        self.outside: dict[str, int] = {}
         self.stops = False
         self._needs = needs
         self._unexpected = unexpected
@@ -186,10 +189,12 @@ class OperatorMode(BottomMode):
         """Whether the operator at this position receives other tensors than the last time."""
         position, seen = self.position, self.seen
         try:
-            for argument, distance, number, _ in links:
+            for argument, distance, number, source in links:
                 at = position - distance
                 if not distance:
                     expected = number
+                elif distance == FROM_OUTSIDE:
+                    expected = self.outside.get(source[0], id(args[argument]))
                 elif at < 0:
                     continue
                 else:

@@ -78,6 +78,10 @@ class External(NamedTuple):
     is_read: bool
 
 
+FROM_OUTSIDE = -1
+"""Used as the distance of a tensor that no operator of the step has made."""
+
+
 class Link(NamedTuple):
     """An argument of an operator of the forward pass whose identity shows where it came from.
 
@@ -86,7 +90,8 @@ class Link(NamedTuple):
     argument : int
         Position of the argument.
     distance : int
-        How many operators before this one it was made; 0 for a persistent tensor.
+        How many operators before this one it was made; 0 for a persistent tensor, `FROM_OUTSIDE` for a tensor from
+        outside the step that an earlier operator has received, too.
     number : int
         Index among that operator's results, -1 if it is the only one; for a persistent tensor its identity.
     source : Source

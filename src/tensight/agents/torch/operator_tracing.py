@@ -24,7 +24,7 @@ from tensight.agents.torch.operator_schemas import (
     settings,
     tensors_in,
 )
-from tensight.agents.torch.operator_steps import Content, External, Link, Operator, Output
+from tensight.agents.torch.operator_steps import FROM_OUTSIDE, Content, External, Link, Operator, Output
 from tensight.agents.torch.pairing import AutogradPairs, Forward
 from tensight.agents.torch.scopes import ROOT_SCOPE
 from tensight.agents.torch.tensor_sources import TensorSources, storage_of
@@ -111,6 +111,7 @@ class StepTracer:
         self._pairs = AutogradPairs()
         self._counts: defaultdict[str, int] = defaultdict(int)
         self._inputs = 0
+        self._outside: set[str] = set()
         self._optimizer: torch.optim.Optimizer | None = None
         self._owners: dict[str, str] = {}
         self._gradients: dict[int, str] = {}
@@ -255,6 +256,7 @@ class StepTracer:
             is_room = started.is_room
             self._sources.put(read.tensor, (external.node.name, 0), written=is_room, unset=is_room)
             self._show(external.output, (external.node.name, 0))
+            self._outside.add(external.node.name)
             self._inputs += 1
         self._mark_uncertain(declared, (read.source for read in started.inputs))
         counter = f"{origin.scope}/{declared.type}"
@@ -377,6 +379,8 @@ class StepTracer:
                 position, made = self._made[name]
                 number = slot if isinstance(made, list) else -1
                 yield Link(read.path[1], len(self.operators) - position, number, read.source)
+            elif name in self._outside and self._sources.is_object(read.tensor, read.source):
+                yield Link(read.path[1], FROM_OUTSIDE, 0, read.source)
 
     def _is_result(self, read: _Input) -> bool:
         """Whether a tensor is the same object that an operator returned; autograd may wrap views in new ones."""

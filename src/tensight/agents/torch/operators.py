@@ -139,6 +139,7 @@ class OperatorCapture:
             return
         self._tracer = None
         self._externals.clear()
+        self._mode.outside.clear()
         self._aliases.clear()
         self._first_sequence = torch.autograd._get_sequence_nr()
         self._loading, self._mark = 0, None
@@ -465,7 +466,9 @@ class OperatorCapture:
 
     def _reads(self, externals: tuple[External, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
         for output, node, _ in externals:
-            self._externals[id(tensor_at(output.path, None, args, kwargs))] = (node.name, 0)
+            identity = id(tensor_at(output.path, None, args, kwargs))
+            self._externals[identity] = (node.name, 0)
+            self._mode.outside[node.name] = identity
         self._observer.reads(externals, args, kwargs)
 
     # --- steps ---
