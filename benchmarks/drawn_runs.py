@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 MODULES: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh, "silu": nn.SiLU}
 VISIBLE = 1e-4
 """Relative difference of the losses or weights above which no verdict may say that two runs are the same."""
+VISIBLE_MIXED = 16 * 2.0**-8
+"""The same of the losses for runs in bfloat16, which are said to be the same up to rounding to that."""
 
 
 class Shifted(nn.Module):
@@ -105,6 +107,10 @@ class Spec:
     clip : bool
     averages : bool
         Whether a moving average of the weights is kept.
+    parts : int
+        Number of parts of a batch, whose gradients are accumulated.
+    is_mixed : bool
+        Whether products are computed in bfloat16.
     steps : int
     seed : int
     """
@@ -118,6 +124,8 @@ class Spec:
     lr: float
     clip: bool
     averages: bool
+    parts: int
+    is_mixed: bool
     steps: int
     seed: int
 
@@ -243,8 +251,17 @@ class Run:
         Whether gradients are set to zero before a step.
     decay : float
         Of the moving average.
-    frozen : list of str
-        Names of layers without a gradient.
+    clip_gradients : callable or None
+        Called with the parameters before an update.
+    rate : callable
+        Returns the factor of the learning rate in a step.
+    is_mixed : bool
+    share : float
+        Factor of the loss of a part of a batch.
+    options : dict of str to object
+        Of the optimizer.
+    decays_vectors : bool
+        Whether weight decay applies to biases and norms, too.
     """
 
     spec: Spec
@@ -255,7 +272,12 @@ class Run:
     after_step: Callable[[Network, int], None] = lambda _network, _step: None
     zeroes: Callable[[int], bool] = lambda _: True
     decay: float = 0.9
+    clip_gradients: Callable[[Iterable[nn.Parameter]], object] | None = None
+    rate: Callable[[int], float] = lambda _: 1.0
+    is_mixed: bool = False
+    share: float = 1.0
     options: dict[str, Any] = field(default_factory=dict)
+    decays_vectors: bool = True
     losses: list[float] = field(default_factory=list)
     state: list[torch.Tensor] = field(default_factory=list)
 
@@ -265,29 +287,53 @@ class Run:
         optimizer = self._optimizer()
         average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(self.decay)) if spec.averages else None
         models = [network] if average is None else [network, average.module]
-        with tensight.torch.debug(network, optimizer, trace=str(folder), capture=capture, quiet=True, port=1):
-            for step, (inputs, targets) in enumerate(self.batches):
+        # Operators that update averages are recorded anyhow; by calls of modules they are only seen if they are known.
+        subjects = [network, average] if average is not None and capture == "modules" else [network]
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self.rate)
+        with tensight.torch.debug(*subjects, optimizer, trace=str(folder), capture=capture, quiet=True, port=1):
+            for step, batch in enumerate(self.batches):
                 if self.zeroes(step):
                     optimizer.zero_grad()
-                loss = self.loss(network(inputs), targets)
-                loss.backward()
-                if spec.clip or self.options.get("clips"):
-                    nn.utils.clip_grad_norm_(network.parameters(), 0.5)
+                losses = [self._pass(network, *part) for part in self._parts(batch)]
+                if self.clip_gradients is not None:
+                    self.clip_gradients(network.parameters())
                 optimizer.step()
+                schedule.step()
                 if average is not None:
                     average.update_parameters(network)
                 self.after_step(network, step)
-                self.losses.append(loss.item())
+                self.losses.append(sum(losses))
         layers = [getattr(model, name) for model in models for name in network.order if name not in network.calls]
         self.state = [value.detach().clone() for layer in layers for value in layer.state_dict().values()]
 
+    def _parts(self, batch: tuple[torch.Tensor, torch.Tensor]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        inputs, targets = (tensor.chunk(self.spec.parts) for tensor in batch)
+        return zip(inputs, targets, strict=True)
+
+    def _pass(self, network: Network, inputs: torch.Tensor, targets: torch.Tensor) -> float:
+        """Run forward and backward pass of a part of a batch, and return its loss."""
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.is_mixed):
+            loss = self.loss(network(inputs), targets)
+        if self.spec.parts > 1:
+            loss = loss * self.share
+        loss.backward()
+        return loss.item()
+
     def _optimizer(self) -> torch.optim.Optimizer:
         parameters = [p for _, layer in self.layers for p in layer.parameters() if p.requires_grad]
-        options = {"lr": self.spec.lr, **{k: v for k, v in self.options.items() if k != "clips"}}
+        options = {"lr": self.spec.lr, **self.options}
+        groups: list[Any] = parameters
+        if not self.decays_vectors:
+            vectors = [p for p in parameters if p.ndim < 2]
+            groups = [{"params": [p for p in parameters if p.ndim > 1]}, {"params": vectors, "weight_decay": 0.0}]
         if self.spec.optimizer == "sgd":
-            return torch.optim.SGD(parameters, **{"momentum": 0.9, **options})
+            return torch.optim.SGD(groups, **{"momentum": 0.9, **options})
         kind = torch.optim.Adam if self.spec.optimizer == "adam" else torch.optim.AdamW
-        return kind(parameters, **options)
+        return kind(groups, **options)
+
+
+def clip_norm(parameters: Iterable[nn.Parameter]) -> object:
+    return nn.utils.clip_grad_norm_(parameters, 0.5)
 
 
 @dataclass(frozen=True)
@@ -331,10 +377,54 @@ def betas(rng: random.Random, run: Run) -> Truth:
 
 
 def clipping(_: random.Random, run: Run) -> Truth | None:
-    if run.spec.clip or run.spec.optimizer != "sgd":
+    if run.clip_gradients is not None or run.spec.optimizer != "sgd":
         return None
-    run.options["clips"] = True
+    run.clip_gradients = clip_norm
     return Truth((UPDATE, BACKWARD))
+
+
+def clipping_of_values(rng: random.Random, run: Run) -> Truth | None:
+    if run.clip_gradients is not None or run.spec.optimizer != "sgd":
+        return None
+    bound = rng.choice([1e-3, 1e-2])
+    run.clip_gradients = lambda parameters: nn.utils.clip_grad_value_(parameters, bound)
+    return Truth((UPDATE, BACKWARD))
+
+
+def decay_of_vectors(_: random.Random, run: Run) -> Truth | None:
+    if not run.options.get("weight_decay"):
+        return None
+    run.decays_vectors = False
+    return Truth((UPDATE,))
+
+
+def schedule(rng: random.Random, run: Run) -> Truth:
+    first, factor = rng.randrange(run.spec.steps), rng.choice([0.1, 0.5, 0.95])
+    run.rate = lambda step: factor if step >= first else 1.0
+    return Truth((UPDATE,))
+
+
+def average_decay(_: random.Random, run: Run) -> Truth | None:
+    if not run.spec.averages:
+        return None
+    run.decay = 0.5
+    return Truth((UPDATE, FORWARD, Finding.BETWEEN_STEPS))
+
+
+def share_of_part(_: random.Random, run: Run) -> Truth | None:
+    if run.spec.parts == 1:
+        return None
+    run.share = 1.0
+    return Truth((FORWARD, BACKWARD))
+
+
+def hooked_gradient(rng: random.Random, run: Run) -> Truth | None:
+    number = _pick(rng, run, "lin", "conv", "attn", "words", "stem", "head")
+    if number is None:
+        return None
+    factor = rng.choice([0.0, 0.5, 2.0])
+    next(run.layers[number][1].parameters()).register_hook(lambda gradient: gradient * factor)
+    return Truth((BACKWARD, UPDATE), (number,))
 
 
 def activation(rng: random.Random, run: Run) -> Truth | None:
@@ -450,6 +540,8 @@ PLANTS: dict[str, Plant] = {
     "activation": activation, "epsilon": epsilon, "batch momentum": batch_momentum, "permuted": permuted,
     "scale": scale, "initial": initial, "another batch": another_batch, "smoothing": smoothing, "clamped": clamped,
     "decayed by hand": decayed_by_hand, "reloaded": reloaded, "no zeroing": no_zeroing, "frozen": frozen,
+    "clipping of values": clipping_of_values, "decay of vectors": decay_of_vectors, "schedule": schedule,
+    "average decay": average_decay, "share of part": share_of_part, "hooked gradient": hooked_gradient,
 }  # fmt: skip
 
 
@@ -458,7 +550,8 @@ def draw(rng: random.Random, folder: Path) -> Drawn:
         family=rng.choice(["points", "pictures", "rows", "words"]), width=rng.choice([8, 16, 24]),
         depth=rng.choice([1, 2, 3]), activation=rng.choice(list(MODULES)), norm=rng.choice(["batch", "layer"]),
         optimizer=rng.choice(["sgd", "adam", "adamw"]), lr=rng.choice([1e-3, 1e-2]), clip=rng.random() < 0.25,
-        averages=rng.random() < 0.25, steps=rng.choice([3, 4, 6]), seed=rng.randrange(10**6),
+        averages=rng.random() < 0.25, parts=2 if rng.random() < 0.2 else 1, is_mixed=rng.random() < 0.15,
+        steps=rng.choice([3, 4, 6]), seed=rng.randrange(10**6),
     )  # fmt: skip
     capture = rng.choice(["modules", "ops"])
     other = Style()
@@ -470,6 +563,12 @@ def draw(rng: random.Random, folder: Path) -> Drawn:
     torch.manual_seed(spec.seed)
     a = Run(spec, Style(), layers_of(spec, Style()), batches_of(spec))
     b = Run(spec, other, layers_of(spec, other), batches_of(spec))
+    decays = rng.random() < 0.3
+    for run in (a, b):
+        run.is_mixed, run.share = spec.is_mixed, 1 / spec.parts
+        run.clip_gradients = clip_norm if spec.clip else None
+        if decays:
+            run.options["weight_decay"] = 0.2
     for (_, ours), (_, theirs) in zip(a.layers, b.layers, strict=True):
         theirs.load_state_dict(ours.state_dict())
     truth, name = None, "none"
@@ -499,7 +598,8 @@ def _judge(a: Run, b: Run, truth: Truth | None, folder: Path, capture: str) -> J
         return Judgement(Outcome.RIGHT if is_right else Outcome.FALSE, "nothing was planted", said)
     if result.verdict is Verdict.SAME:
         visible = _visible(a, b)
-        return Judgement(Outcome.FALSE if visible > VISIBLE else Outcome.UNDECIDED, f"differs by {visible:.2g}", said)
+        is_visible = visible > (VISIBLE_MIXED if a.is_mixed else VISIBLE)
+        return Judgement(Outcome.FALSE if is_visible else Outcome.UNDECIDED, f"differs by {visible:.2g}", said)
     if result.finding is Finding.LOSSES:
         return Judgement(Outcome.UNDECIDED, "only the losses are known to differ", said)
     is_named = result.finding in truth.findings and _names_one(result, truth)
@@ -518,13 +618,14 @@ def _names_one(result: RunComparison, truth: Truth) -> bool:
     if result.first is not None:
         names += [result.first.pair.a.name, *(operator.name for operator in result.first.through)]
     parts = [part for name in names for part in name.replace(".", "/").split("/")]
-    return any(f"layer{number}" in parts for number in truth.layers)
+    return any(part == f"layer{number}" or part.endswith(f"_{number}") for part in parts for number in truth.layers)
 
 
 def _visible(a: Run, b: Run) -> float:
-    """Return the largest relative difference of losses and of final values."""
+    """Return the largest relative difference of losses and of final values; in bfloat16, Adam may give these any."""
     values = [(torch.tensor(a.losses), torch.tensor(b.losses))]
-    values += [pair for pair in zip(a.state, b.state, strict=True) if pair[0].shape == pair[1].shape]
+    if not a.is_mixed:
+        values += [pair for pair in zip(a.state, b.state, strict=True) if pair[0].shape == pair[1].shape]
     largest = 0.0
     for ours, theirs in values:
         norm = float(ours.double().norm())

@@ -1,4 +1,4 @@
-"""Of drawn pairs of logs and checkpoints, nothing false is said (benchmarks/drawn_pairs.py)."""
+"""Of drawn pairs of logs, checkpoints and runs, nothing false is said (benchmarks/drawn_pairs.py)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import drawn_checkpoints
 import drawn_logs
+import drawn_runs
 from drawn import Kind, Outcome
 
 
@@ -20,14 +21,18 @@ from drawn import Kind, Outcome
     [
         (drawn_logs.draw, 60),
         (drawn_checkpoints.draw, 30),
+        (drawn_runs.draw, 10),
         pytest.param(drawn_logs.draw, 300, marks=pytest.mark.long),
         pytest.param(drawn_checkpoints.draw, 150, marks=pytest.mark.long),
+        pytest.param(drawn_runs.draw, 60, marks=pytest.mark.long),
     ],
 )
 def test_no_verdict_on_a_drawn_pair_is_false(tmp_path: Path, kind: Kind, amount: int) -> None:
     outcomes = []
     for number in range(amount):
-        drawn = kind(random.Random(f"tests {number}"), tmp_path)  # noqa: S311
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        drawn = kind(random.Random(f"tests {number}"), folder)  # noqa: S311
         judgement = drawn.judge()
         assert judgement.outcome is not Outcome.FALSE, (number, drawn.description, judgement)
         outcomes.append(judgement.outcome)

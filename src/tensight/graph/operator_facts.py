@@ -252,6 +252,11 @@ def activation_name(kind: str) -> str:
     return "relu" if kind.endswith("ReluFusion") else ""
 
 
+def is_rounded_once(kind: str) -> bool:
+    """Return whether operators of a type compute narrow elements in float32, and round only the result."""
+    return applies_matrix(kind) or normalizes(kind) or "attention" in kind.lower() or bool(activation_name(kind))
+
+
 _BACKWARD_TYPES = ("Grad", "GradExt", "GradV2")
 
 

@@ -10,6 +10,7 @@ from tensight.compare.runs.divergence import StepComparer, fused_difference
 from tensight.compare.runs.matching import (
     Rule,
     accumulated_parameter,
+    copied_from,
     is_anonymous,
     match_steps,
     precisions,
@@ -19,7 +20,7 @@ from tensight.compare.runs.measures import difference
 from tensight.compare.runs.ranks import across_ranks
 from tensight.compare.runs.result import ComparedTensor, Finding, RunComparison
 from tensight.compare.runs.splitting import keep_what_adds_up, parts_of_batches
-from tensight.compare.runs.steps import NO_ROW, Phase, RunToCompare
+from tensight.compare.runs.steps import NO_ROW, Operation, Phase, RunToCompare
 from tensight.compare.runs.tolerance import AMPLIFICATION, ROUNDING, Tolerance
 from tensight.compare.verdict import Verdict
 from tensight.errors import InputError
@@ -27,7 +28,7 @@ from tensight.graph.optimizers import is_gathered
 from tensight.graph.steps import step_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tensight.analysis import Analysis
     from tensight.compare.runs.divergence import StepComparison
@@ -203,16 +204,22 @@ class _Comparer:
                 self._tolerance,
                 is_first=count == 0,
                 is_split=result.parts is not None,
+                amplified=result.steps[-1].amplified if result.steps else (),
             )
             comparison = comparer.compare(self._progress.report)
             result.steps.append(comparison)
             if comparison.first_bit is not None and result.first_bit is None:
                 result.first_bit, result.first_bit_step = comparison.first_bit, step_of(iteration)
             first = comparison.first_bit if self._exact and comparison.first_bit is not None else comparison.first
+            different = [] if first is not None else self._after(result, a, step_a, b, step_b)
+            if different or (first is not None and _follows_gradients(first.pair.a)):
+                read_once = _read_by_updates_of_one_run(matching, (a, b), (step_a, step_b))
+                if read_once:
+                    result.tensors = read_once
+                    return _end(result, Verdict.DIFFERENT, Finding.UPDATE)
             if first is not None:
                 result.first = first
                 return _end(result, Verdict.DIFFERENT, _OF_PHASE[first.pair.a.phase])
-            different = self._after(result, a, step_a, b, step_b)
             if different:
                 result.tensors = different
                 are_gathered = all(is_gathered(tensor.name_a) for tensor in different)
@@ -242,7 +249,8 @@ class _Comparer:
         data = self._tensors(result.matching, a, step_a.data, b, step_b.data)
         different = [tensor for tensor in data if not tensor.agrees and result.parts is None]
         if not is_first:
-            changed = self._changed_between(result.matching, a, step_a, b, step_b)
+            amplified = result.steps[-1].amplified if result.steps else ()
+            changed = self._changed_between(result.matching, a, step_a, b, step_b, amplified)
             if changed:
                 result.tensors = changed
                 _end(result, Verdict.DIFFERENT, Finding.BETWEEN_STEPS)
@@ -266,11 +274,18 @@ class _Comparer:
         return True
 
     def _changed_between(
-        self, matching: Matching, a: RunToCompare, step_a: Step, b: RunToCompare, step_b: Step
+        self,
+        matching: Matching,
+        a: RunToCompare,
+        step_a: Step,
+        b: RunToCompare,
+        step_b: Step,
+        amplified: Collection[str],
     ) -> list[ComparedTensor]:
         """Return weights and states that the runs read with a difference that they did not have after the last step.
 
-        Operators that ran in both before anything was read, such as a clamp, are compared like all others.
+        Operators that ran in both before anything was read, such as a clamp, are compared like all others. What both
+        runs have changed may follow from the weights that it is a copy or an average of.
         """
         before_a, before_b = a.before(step_a.iteration), b.before(step_b.iteration)
         by_pairs = {name for pair in matching.pairs for name in pair.a.written_beforehand}
@@ -293,13 +308,16 @@ class _Comparer:
                 changed.append(ComparedTensor(name, other, _rule(matching, name), diff, agrees=False))
             if old is None or not old.is_comparable:
                 continue
+            changes = (difference(a, old_row, a, row), difference(b, old_row_b, b, row_b))
+            runs = tuple(run for run, change in zip("AB", changes, strict=True) if change and not change.is_bit_equal)
+            origin = copied_from(matching, name) if len(runs) > 1 else None
+            if origin in amplified:
+                continue
+            inherited = None if origin is None else _weights_apart(matching, origin, a, step_a, b, step_b)
+            error = max((each.relative for each in (old, inherited) if each is not None), default=0.0)
             growth = AMPLIFICATION if old.from_values else 4 * AMPLIFICATION
-            limit = self._limit(name, diff) + growth * old.relative
+            limit = self._limit(name, diff) + growth * error
             if diff.absolute > limit * diff.norm + self._tolerance.atol:
-                changes = (difference(a, old_row, a, row), difference(b, old_row_b, b, row_b))
-                runs = tuple(
-                    run for run, change in zip("AB", changes, strict=True) if change and not change.is_bit_equal
-                )
                 changed.append(ComparedTensor(name, other, _rule(matching, name), diff, agrees=False, changed_in=runs))
         return changed
 
@@ -316,10 +334,13 @@ class _Comparer:
         different = []
         for name, row in rows_a.items():
             other = matching.parameter_in_b(name)
-            if other is None or name in written or name in step_a.data:
+            if other is None or name in written or name in step_a.data or name in step_a.unseen:
                 continue
             diff = difference(a, row, b, rows_b.get(other, NO_ROW))
             if diff is None or not diff.is_comparable or diff.is_bit_equal:
+                continue
+            origin = copied_from(matching, name)
+            if origin in result.steps[-1].amplified:
                 continue
             gradient = gradients.get(name) or gradients.get(name.partition(".")[2])
             carried, scale = 0.0, diff.norm
@@ -327,6 +348,10 @@ class _Comparer:
                 carried = gradient.worst[1].relative
             elif is_gathered(name):
                 carried, scale = of_forward, scale + _deviation(a, name, rows_a)
+            else:
+                # It may have differed before, or be a copy or an average of what did.
+                before = [_weights_apart(matching, read, a, step_a, b, step_b) for read in (name, origin) if read]
+                carried = max((each.relative for each in before if each is not None), default=0.0)
             chosen = self._tolerance.chosen(name)
             limit = chosen if chosen is not None else ROUNDING * diff.roundoff + 2 * AMPLIFICATION * carried
             if carried < _MOST_CARRIED and diff.absolute > limit * scale + self._tolerance.atol:
@@ -390,6 +415,46 @@ class _Comparer:
         """Return the relative error of a weight or an input that counts as equal."""
         chosen = self._tolerance.chosen(name)
         return chosen if chosen is not None else ROUNDING * diff.roundoff + 4 * self._tolerance.noise.get(name, 0.0)
+
+
+def _weights_apart(
+    matching: Matching, name: str, a: RunToCompare, step_a: Step, b: RunToCompare, step_b: Step
+) -> TensorDifference | None:
+    """Return the difference of a weight as both runs read it."""
+    other = str(matching.parameter_in_b(name))
+    return difference(a, step_a.weights.get(name, NO_ROW), b, step_b.weights.get(other, NO_ROW))
+
+
+def _follows_gradients(op: Operation) -> bool:
+    """Return whether an operator reads the gradients of weights, or their norm, as an update or clipping does.
+
+    The gradient of a weight is recorded as the update reads it: after clipping, which scales all by their common norm.
+    """
+    return op.phase is Phase.UPDATE or accumulated_parameter(op) is not None
+
+
+def _read_by_updates_of_one_run(
+    matching: Matching, runs: tuple[RunToCompare, RunToCompare], steps: tuple[Step, Step]
+) -> list[ComparedTensor]:
+    """Return weights that have a gradient other than zero in the updates of one run, and none in those of the other.
+
+    None if the other run also has gradients of weights that do not match.
+    """
+    rows = [
+        {name: op.outputs[0].row for op in step.operations if op.outputs and (name := accumulated_parameter(op))}
+        for step in steps
+    ]
+    in_b = {name: matching.parameter_in_b(name) for name in rows[0]}
+    in_a = {other: name for name, (other, _) in matching.parameters.items()}
+    if any(name is None for name in in_b.values()) or any(name not in in_a for name in rows[1]):
+        return []
+    names = [(name, str(other), 0) for name, other in in_b.items() if other not in rows[1]]
+    names += [(in_a[other], other, 1) for other in rows[1] if in_a[other] not in rows[0]]
+    return [
+        ComparedTensor(name, other, _rule(matching, name), None, agrees=False, changed_in=("AB"[side],))
+        for name, other, side in names
+        if runs[side].is_known(row := rows[side][(name, other)[side]]) and runs[side].statistics(row)["l2_norm"] > 0
+    ]
 
 
 def _deviation(run: RunToCompare, name: str, rows: Mapping[str, int]) -> float:

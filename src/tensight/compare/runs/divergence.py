@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensight.compare.renaming import plain_name
-from tensight.compare.runs.matching import Rule, accumulated_parameter, precisions
-from tensight.compare.runs.measures import TensorDifference, difference, difference_of_fused
+from tensight.compare.runs.amplification import divides_by_magnitude, keeps_signs_only, may_hold_rounding_alone
+from tensight.compare.runs.matching import Rule, accumulated_parameter, is_anonymous, precisions
+from tensight.compare.runs.measures import UNIT_ROUNDOFF, TensorDifference, difference, difference_of_fused
 from tensight.compare.runs.steps import NO_ROW, Operation, Phase, Slot
 from tensight.compare.runs.tolerance import AMPLIFICATION, ROUNDING, allowed_error
-from tensight.graph.operator_facts import comparable_type, plain_type
+from tensight.graph.operator_facts import VIEWS, comparable_type, plain_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -46,6 +47,9 @@ _SPLIT_OF_LARGEST = 1e-6
 
 _MASKED_ABOVE = 1e-3
 """Relative error of an element of a gradient or a state above which its update is not compared."""
+
+_SAME_FACTOR = 1e-3
+"""Relative difference of the factors by which gradients of two weights were scaled, if that is one factor."""
 
 _UNSEEN = 4
 """Factor by which an error may exceed its lower bound from statistics."""
@@ -115,6 +119,9 @@ class StepComparison:
         Later operators that also diverge although their inputs agree.
     first_bit : Compared or None
         The first operator whose inputs are bit-equal and whose output is not.
+    amplified : tuple of str
+        Weights of A whose updates differed so far, and were not judged: their optimizer may have made full steps of
+        elements of the gradient that are rounding errors alone. Also the running means that follow from them.
     """
 
     iteration: int
@@ -122,6 +129,7 @@ class StepComparison:
     first: Compared | None = None
     also: list[Compared] = field(default_factory=list)
     first_bit: Compared | None = None
+    amplified: tuple[str, ...] = ()
 
 
 class StepComparer:
@@ -138,6 +146,8 @@ class StepComparer:
         because each run may have trained them differently.
     is_split : bool
         Whether the runs split a batch into different numbers of parts.
+    amplified : iterable of str
+        Those of the steps before.
     """
 
     def __init__(
@@ -151,6 +161,7 @@ class StepComparer:
         *,
         is_first: bool = True,
         is_split: bool = False,
+        amplified: Iterable[str] = (),
     ) -> None:
         self._is_split = is_split
         self._is_first = is_first
@@ -163,6 +174,8 @@ class StepComparer:
         self._b_paired = {pair.b.name for pair in matching.pairs}
         self._precisions = precisions(run_a, run_b, matching.pairs)
         self._rows_b = {**step_b.unseen, **step_b.data, **step_b.weights}
+        self._amplified = list(amplified)
+        self._indices_in_b: dict[str, dict[int, int]] = {}
 
     def compare(self, progress: Callable[[int, int], None] | None = None) -> StepComparison:
         """Compare all pairs of the step.
@@ -192,6 +205,8 @@ class StepComparer:
                 result.first_bit = entry
         if result.first is not None:
             result.first = _reordered_before(result.first, result.compared)
+            result.first = _not_only_scaled(result.first, result.compared)
+        result.amplified = tuple(self._amplified)
         return result
 
     def _in_order(self) -> list[Pair]:
@@ -240,10 +255,8 @@ class StepComparer:
         )
 
     def _is_counterpart(self, slot_a: Slot, slot_b: Slot) -> bool:
-        if slot_a.is_parameter:
-            return self._matching.parameter_in_b(slot_a.name) == slot_b.name
-        op = self._counterpart.get(slot_a.name)
-        return op is not None and (op.name, self._index_in_b(slot_a)) == (slot_b.name, slot_b.index)
+        key = self._input_in_b(slot_a, is_of_b=False)
+        return key is not None and key == self._input_in_b(slot_b, is_of_b=True)
 
     @cached_property
     def _types(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -344,6 +357,7 @@ class StepComparer:
     def _separate(self, pair: Pair) -> None:
         """Treat a pair as two operators without a counterpart."""
         del self._counterpart[pair.a.name]
+        self._indices_in_b.clear()
         self._b_paired.discard(pair.b.name)
         self._matching.pairs.remove(pair)
         self._matching.only_a.append(pair.a)
@@ -359,13 +373,36 @@ class StepComparer:
         outputs = tuple(self._outputs(pair))
         inputs, through = self._inputs(pair)
         if pair.a.phase is Phase.UPDATE:
-            return self._compare_update(pair, outputs, inputs)
+            return self._compare_update(pair, outputs, inputs, through)
         input_diffs = [diff for _, diff in inputs]
         verdicts = [
-            self._judge(pair, self._as_inputs_are_known(pair, slot, diff, input_diffs), input_diffs, through)
+            (False, math.inf)
+            if self._follows_amplified(pair.a, slot)
+            else self._judge(pair, self._as_inputs_are_known(pair, slot, diff, input_diffs), input_diffs, through)
             for slot, diff in outputs
         ]
         return _compared(pair, outputs, inputs, verdicts, through)
+
+    def _follows_amplified(self, op: Operation, slot: Slot) -> bool:
+        """Return whether an output reads a weight whose update was not judged, so that its error is unknown.
+
+        A running mean reads it through the layer before. Gradients do not depend on biases.
+        """
+        if op.phase is not Phase.FORWARD or not self._amplified:
+            return False
+        readers = [op]
+        if slot.is_parameter:
+            readers = [source for given in op.inputs if (source := self._by_name.get(given.name)) is not None]
+        follows = any(
+            _parameter_shown(given, self._by_name) in self._amplified for reader in readers for given in reader.inputs
+        )
+        if follows and slot.is_parameter:
+            self._note_amplified(slot.name)
+        return follows
+
+    def _note_amplified(self, name: str) -> None:
+        if name not in self._amplified:
+            self._amplified.append(name)
 
     def _judge(
         self, pair: Pair, diff: TensorDifference, inputs: list[TensorDifference], through: tuple[Operation, ...]
@@ -466,11 +503,12 @@ class StepComparer:
         pair: Pair,
         outputs: tuple[tuple[Slot, TensorDifference], ...],
         inputs: tuple[tuple[Slot, TensorDifference], ...],
+        through: tuple[Operation, ...],
     ) -> Compared:
         """Compare an optimizer's outputs by element, except elements whose gradient or state is too inexact."""
         if not inputs and any(slot.is_parameter for slot in pair.a.inputs):
             # Traces do not contain the states of every step; the weight that they update tells whether they differ.
-            return _compared(pair, outputs, inputs, [(False, math.inf)] * len(outputs), ())
+            return _compared(pair, outputs, inputs, [(False, math.inf)] * len(outputs), through)
         verdicts = []
         for slot, diff in outputs:
             if diff.is_comparable:
@@ -478,7 +516,7 @@ class StepComparer:
                 verdicts.append((excess > limit, limit))
             else:
                 verdicts.append(self._judge(pair, diff, [input_diff for _, input_diff in inputs], ()))
-        return _compared(pair, outputs, inputs, verdicts, ())
+        return _compared(pair, outputs, inputs, verdicts, through)
 
     def _update_error(
         self,
@@ -499,10 +537,76 @@ class StepComparer:
         diff = self._as_inputs_are_known(pair, slot, diff, input_diffs)
         if update is None:
             allowed = (ROUNDING * unit + AMPLIFICATION * _worst(input_diffs)) * diff.norm
-            return diff.absolute, allowed + _cancelled(pair, slot, inputs)
+            allowed += _cancelled(pair, slot, inputs)
+            if diff.absolute > allowed and self._may_be_amplified(pair, slot, input_diffs):
+                return diff.absolute, math.inf
+            return diff.absolute, allowed
         rounding = 2 * unit * update.size + ROUNDING * unit * update.moved
         apart = update.apart if diff.from_values else min(update.apart, diff.absolute)
         return apart, rounding + AMPLIFICATION * update.carried + self._tolerance.atol
+
+    def _may_be_amplified(self, pair: Pair, slot: Slot, inputs: list[TensorDifference]) -> bool:
+        """Return whether an optimizer may have made full steps of rounding errors; for tensors without elements."""
+        weight = None if all(diff.is_bit_equal for diff in inputs) else self._updated(pair.a, slot)
+        other = None if weight is None else self._matching.parameter_in_b(weight)
+        if weight is None or other is None:
+            return False
+        if not (divides_by_magnitude(self._runs[0], weight) or keeps_signs_only(pair.a.type)):
+            return False
+        names = zip(self._runs, (weight, other), self._steps, strict=True)
+        may_be = self._is_rounding_alone(weight) or any(
+            may_hold_rounding_alone(run, name, step.iteration) for run, name, step in names
+        )
+        if may_be:
+            self._note_amplified(weight)
+        return may_be
+
+    def _updated(self, op: Operation, slot: Slot) -> str | None:
+        """Return the weight that an output of an optimizer's operator is, or is computed for; None if it is a state."""
+        while not slot.is_parameter and op.type.endswith("_") and op.inputs:
+            slot = next(iter(self._elementwise_inputs(op, slot)), op.inputs[0])
+            source = self._by_name.get(slot.name)
+            if source is None:
+                break
+            op = source
+        if slot.is_parameter:
+            return None if slot.name in self._runs[0].states else slot.name
+        waiting, seen = [(op, slot)], set[str]()
+        while waiting:
+            op, slot = waiting.pop(0)
+            weight = accumulated_parameter(op)
+            if weight is not None:
+                return weight
+            for given in self._elementwise_inputs(op, slot):
+                source = self._by_name.get(given.name)
+                if source is not None and source.name not in seen and source.phase is not Phase.FORWARD:
+                    seen.add(source.name)
+                    waiting.append((source, given))
+        return None
+
+    def _is_rounding_alone(self, weight: str) -> bool:
+        """Return whether the gradient of a vector is so small a sum that its elements are rounding errors alone."""
+        run, op = self._runs[0], self._gradients.get(weight)
+        slot = None if op is None or not op.outputs else op.outputs[0]
+        if slot is None or not run.is_known(slot.row) or len(run.shape(slot.row)) > 1:
+            return False
+        amount = run.statistics(slot.row)["count"]
+        while op is not None and slot is not None:
+            given = [entry for entry in self._elementwise_inputs(op, slot) if run.is_known(entry.row)]
+            norm = run.statistics(slot.row)["l2_norm"]
+            terms = next((entry for entry in given if run.statistics(entry.row)["count"] > amount), None)
+            if terms is not None:
+                unit = max(UNIT_ROUNDOFF.get(run.dtype(entry.row), 0.0) for entry in (slot, terms))
+                return norm <= ROUNDING * unit * run.statistics(terms.row)["l2_norm"]
+            slot = next((entry for entry in given if run.statistics(entry.row)["count"] == amount), None)
+            op = None if slot is None else self._by_name.get(slot.name)
+        return False
+
+    def _elementwise_inputs(self, op: Operation, slot: Slot) -> tuple[Slot, ...]:
+        """Return the inputs of an operator that belong to an output: of lists of tensors, one of each list."""
+        if plain_type(op.type).startswith("foreach") and slot.index < len(op.outputs):
+            return _of_list(op, slot.index)
+        return op.inputs
 
     def _masked_update(self, pair: Pair, slot: Slot) -> _Update | None:
         """Measure an update over the elements whose inputs agree; return None if that is not possible.
@@ -558,16 +662,47 @@ class StepComparer:
         """Return which output of an operator of B corresponds to an output of its counterpart.
 
         Operators on lists of tensors have an output for each, and parameters may be registered in another order. None
-        if the tensor is not in B's list.
+        if that of B is not known.
         """
         op, other = self._by_name.get(slot.name), self._counterpart.get(slot.name)
         if op is None or other is None or not plain_type(op.type).startswith("foreach") or slot.index >= len(op.inputs):
             return slot.index
-        given = op.inputs[slot.index]
-        for index, input_b in enumerate(other.inputs):
-            if self._is_counterpart(given, input_b):
-                return index
-        return None
+        if op.name not in self._indices_in_b:
+            self._indices_in_b[op.name] = self._indices_of_list(op, other)
+        return self._indices_in_b[op.name].get(slot.index)
+
+    def _indices_of_list(self, op: Operation, other: Operation) -> dict[int, int]:
+        """Return the index in B of each output of an operator on lists of tensors: by weights, then by other inputs."""
+        indices: dict[int, int] = {}
+        left = set(range(len(other.outputs)))
+        for key_of in (self._weight_in_b, self._input_in_b):
+            of_b = {key_of(slot, is_of_b=True): index for index in left for slot in _of_list(other, index)}
+            of_b.pop(None, None)
+            for index in range(len(op.outputs)):
+                keys = () if index in indices else (key_of(slot, is_of_b=False) for slot in _of_list(op, index))
+                index_b = next((of_b[key] for key in keys if of_b.get(key) in left), None)
+                if index_b is not None:
+                    indices[index] = index_b
+                    left.remove(index_b)
+        without = [index for index in range(len(op.outputs)) if index not in indices]
+        if len(without) == len(left) == 1:
+            # Behind an operator that only one run has, such as the hook of one gradient.
+            indices[without[0]] = left.pop()
+        return indices
+
+    def _weight_in_b(self, slot: Slot, *, is_of_b: bool) -> Hashable:
+        """Return B's name of the parameter that an input shows; None if it has none."""
+        name = _parameter_shown(slot, self._b_by_name if is_of_b else self._by_name)
+        if name is None or is_anonymous(name):
+            return None
+        return name if is_of_b else self._matching.parameter_in_b(name)
+
+    def _input_in_b(self, slot: Slot, *, is_of_b: bool) -> Hashable:
+        """Return B's name of an input, with its index; None if it has no counterpart."""
+        if slot.is_parameter:
+            return slot.name if is_of_b else self._matching.parameter_in_b(slot.name)
+        op = self._b_by_name.get(slot.name) if is_of_b else self._counterpart.get(slot.name)
+        return None if op is None else (op.name, slot.index if is_of_b else self._index_in_b(slot))
 
     def _counter_row(self, slot: Slot) -> int:
         if slot.is_parameter:
@@ -575,6 +710,22 @@ class StepComparer:
             return NO_ROW if name is None else self._row_b(name)
         other = self._counterpart.get(slot.name)
         return NO_ROW if other is None else self._row_of(other.outputs, slot)
+
+
+def _of_list(op: Operation, index: int) -> tuple[Slot, ...]:
+    """Return the inputs of an operator on lists of tensors that belong to one output; a factor belongs to none."""
+    amount = len(op.outputs)
+    return op.inputs[index : len(op.inputs) // amount * amount : amount]
+
+
+def _parameter_shown(slot: Slot, operations: Mapping[str, Operation]) -> str | None:
+    """Return the parameter whose elements an input is, also as a view; None for all others."""
+    while not slot.is_parameter:
+        source = operations.get(slot.name)
+        if source is None or plain_type(source.type) not in VIEWS or not source.inputs:
+            return None
+        slot = source.inputs[0]
+    return slot.name
 
 
 def _reordered_before(first: Compared, compared: list[Compared]) -> Compared:
@@ -595,6 +746,31 @@ def _reordered_before(first: Compared, compared: list[Compared]) -> Compared:
             else:
                 waiting.append(source)
     return min(sources, key=lambda entry: entry.pair.a.position, default=first)
+
+
+def _not_only_scaled(first: Compared, compared: list[Compared]) -> Compared:
+    """Return the first gradient of a weight that differs by more than the factor by which most of them differ.
+
+    Gradients are recorded as updates read them. If they were clipped by their common norm, a difference of one of them
+    scales all others.
+    """
+    if accumulated_parameter(first.pair.a) is None:
+        return first
+    gradients = [
+        (entry, entry.worst[1].norm_ratio)
+        for entry in compared
+        if accumulated_parameter(entry.pair.a) is not None
+        and entry.worst is not None
+        and entry.worst[1].norm_ratio >= 0
+    ]
+    factor = sorted(ratio for _, ratio in gradients)[len(gradients) // 2] if gradients else 1.0
+    others = [
+        entry
+        for entry, ratio in gradients
+        if abs(ratio - factor) > factor * max(_SAME_FACTOR, AMPLIFICATION * entry.allowed)
+    ]
+    is_factor_of_most = len(others) * 2 < len(gradients)
+    return others[0] if others and is_factor_of_most else first
 
 
 def fused_difference(

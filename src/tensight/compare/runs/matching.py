@@ -153,6 +153,24 @@ def match_steps(
     return _Matcher((run_a, run_b), (step_a, step_b), mapping or {}, last).match()
 
 
+def copied_from(matching: Matching, name: str) -> str | None:
+    """Return the matched parameter of A that another one is a copy or an average of, by the end of its name.
+
+    Parameters
+    ----------
+    matching : Matching
+    name : str
+        ``AveragedModel.module.layer1.weight``.
+
+    Returns
+    -------
+    str or None
+        ``layer1.weight``; None if there is none.
+    """
+    ends = (name.split(".", amount)[-1] for amount in range(1, name.count(".") + 1))
+    return next((end for end in ends if end in matching.parameters), None)
+
+
 def unknown_names(step: Step, names: Iterable[str]) -> set[str]:
     """Return those of some names that are no operator, scope or parameter of a step, nor begin one of these.
 
@@ -200,6 +218,7 @@ class _Matcher:
         self._match_phase(Phase.FORWARD)
         self._match_losses()
         self._match_parameters_by_readers()
+        self._match_copies()
         _by_key(self._left_a, self._left_b, _structure_key, self._runs, self._take, Rule.STRUCTURE)
         self._match_states()
         self._match_phase(Phase.BACKWARD)
@@ -225,7 +244,10 @@ class _Matcher:
             if _same_size(run_a, left_a[name], run_b, left_b[name]):
                 self._take(name, name, Rule.NAME)
         _by_key(left_a, left_b, _name_key, self._runs, self._take, Rule.MODULE)
-        _by_key(left_a, left_b, _value_key, self._runs, self._take, Rule.VALUES)
+        _by_key(left_a, left_b, _content_key, self._runs, self._take, Rule.VALUES)
+        _by_key(
+            left_a, left_b, _value_key, self._runs, self._take, Rule.VALUES, is_ordered=lambda n: not is_anonymous(n)
+        )
         for name in [name for name in left_a if name in left_b and not is_anonymous(name)]:
             self._take(name, name, Rule.NAME)
         self._match_fused(is_of_b=False)
@@ -283,6 +305,14 @@ class _Matcher:
                 if are_unmatched and self._is_same_size(slot_a.name, slot_b.name):
                     self._take(slot_a.name, slot_b.name, Rule.MODULE)
 
+    def _match_copies(self) -> None:
+        """Match copies and averages of weights in other modules, by the weights of which their names contain that."""
+        for name in list(self._left_a):
+            origin = copied_from(self._result, name)
+            other = None if origin is None else name.removesuffix(origin) + self._result.parameters[origin][0]
+            if other in self._left_b and self._is_same_size(name, other):
+                self._take(name, other, Rule.MODULE)
+
     def _is_same_size(self, a: str, b: str) -> bool:
         return _same_size(self._runs[0], self._left_a[a], self._runs[1], self._left_b[b])
 
@@ -336,8 +366,10 @@ def _by_key(
     runs: tuple[RunToCompare, RunToCompare],
     take: Callable[[str, str, Rule], None],
     rule: Rule,
+    *,
+    is_ordered: Callable[[str], bool] = lambda _: True,
 ) -> None:
-    """Match parameters with the same key, in order, if both runs have equally many of them."""
+    """Match parameters with the same key if both runs have equally many of them: several only if they are ordered."""
     groups: dict[Hashable, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for side, (run, left) in enumerate(zip(runs, (left_a, left_b), strict=True)):
         for name, row in left.items():
@@ -345,7 +377,7 @@ def _by_key(
             if group_key is not None:
                 groups[group_key][side].append(name)
     for names_a, names_b in groups.values():
-        if len(names_a) == len(names_b):
+        if len(names_a) == len(names_b) and (len(names_a) == 1 or all(map(is_ordered, names_a))):
             for a, b in zip(names_a, names_b, strict=True):
                 if _same_size(runs[0], left_a[a], runs[1], left_b[b]):
                     take(a, b, rule)
@@ -361,7 +393,13 @@ def _same_size(run_a: RunToCompare, row_a: int, run_b: RunToCompare, row_b: int)
 
 
 def _name_key(_run: RunToCompare, name: str, _row: int) -> Hashable | None:
-    return plain_name(name)
+    return None if is_anonymous(name) else plain_name(name)
+
+
+def _content_key(run: RunToCompare, name: str, row: int) -> Hashable | None:
+    """Return a key that only bit-equal tensors share; None for constant tensors that are not anonymous."""
+    content = run.content_hash(row)
+    return (run.shape(row), content) if content and _value_key(run, name, row) is not None else None
 
 
 def _value_key(run: RunToCompare, name: str, row: int) -> Hashable | None:

@@ -43,7 +43,8 @@ class ComparedTensor:
     agrees : bool
         Whether the two are equal up to rounding to the narrower element type.
     changed_in : tuple of str
-        The runs, ``A`` and ``B``, that changed it between the updates of two steps, if that is the finding.
+        If that is the finding, the runs, ``A`` and ``B``, that changed it between the updates of two steps, or the run
+        in which alone an update reads a gradient of it.
     """
 
     name_a: str

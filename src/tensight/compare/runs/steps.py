@@ -12,7 +12,7 @@ from tensight.analysis.statistics_table import KNOWN, RECORDED, STATISTICS
 from tensight.dumps import read_tensor
 from tensight.errors import TensightError
 from tensight.graph.layer_node import READS_UNSEEN
-from tensight.graph.operator_facts import VIEWS, plain_type
+from tensight.graph.operator_facts import VIEWS, normalizes, plain_type
 from tensight.graph.optimizers import (
     OPTIMIZER_SIGNATURES,
     is_gathered,
@@ -116,7 +116,7 @@ class Step:
     data : mapping of str to int
         Row of each input of the network.
     unseen : mapping of str to int
-        Row of each value that operators of the step read and that unobserved code may have computed.
+        Row of each value that operators of the step read and that unobserved code, or an earlier step, has computed.
     """
 
     iteration: int
@@ -227,6 +227,35 @@ class RunToCompare:
             names |= roles.trainable | roles.states
         return frozenset(names)
 
+    @cached_property
+    def states(self) -> frozenset[str]:
+        """Optimizer states."""
+        return frozenset().union(*(parameter_roles(graph).states for graph in self.graphs.values()))
+
+    @cached_property
+    def states_of(self) -> Mapping[str, Sequence[str]]:
+        """Names of the optimizer states of each weight."""
+        states: dict[str, list[str]] = {}
+        for name in sorted(self.states):
+            states.setdefault(name.partition(".")[2], []).append(name)
+        return states
+
+    def rows_of(self, name: str, iteration: int) -> Iterator[int]:
+        """Yield the known rows of a parameter after each step up to an iteration."""
+        rows = (self.after(step).get(name, NO_ROW) for step in self.iterations if step <= iteration)
+        yield from filter(self.is_known, rows)
+
+    def was_made_before(self, iteration: int, row: int) -> bool:
+        """Return whether an operator of an earlier step made the content of a row: a state of the script, not data."""
+        content = self.content_hash(row)
+        files = self.table.files
+        return bool(content) and any(
+            self.content_hash(other) == content and files[other].io == "output" and files[other].op_type != "Parameter"
+            for step in self.iterations
+            if step < iteration
+            for other in self._rows[step]
+        )
+
     def before(self, iteration: int) -> Mapping[str, int]:
         """Return the row of each parameter after the previous iteration; empty if that was not recorded."""
         return self.after(iteration - 1)
@@ -291,11 +320,13 @@ class _StepReader:
         ]
         graphs = tuple(sorted(self._names))
         data = self._data(graphs)
-        unseen = {name: row for name, row in data.items() if self._may_be_computed(graphs, name)}
+        unseen = {name: row for name, row in data.items() if self._may_be_computed(graphs, name, row)}
         data = {name: row for name, row in data.items() if name not in unseen}
         return Step(self._iteration, graphs, tuple(operations), self._weights(graphs), data, unseen)
 
-    def _may_be_computed(self, graphs: Iterable[str], name: str) -> bool:
+    def _may_be_computed(self, graphs: Iterable[str], name: str, row: int) -> bool:
+        if self._run.was_made_before(self._iteration, row):
+            return True
         nodes = (self._run.graphs[graph_name].get(name) for graph_name in graphs if graph_name in self._run.graphs)
         return any(node is not None and node.attributes.get(READS_UNSEEN) for node in nodes)
 
@@ -320,7 +351,8 @@ class _StepReader:
             return
         for index in sorted(output_rows):
             yield Slot(node.name, index, output_rows[index])
-        if phase_of(node) is Phase.FORWARD:
+        may_gather = node.type[:1].isupper() or node.type.endswith("_") or normalizes(node.type)
+        if phase_of(node) is Phase.FORWARD and may_gather:
             # Running means and variances are outputs of a normalisation, too.
             for producer in graph.flat_producers(node):
                 if producer is not None and producer[0].is_parameter and is_gathered(producer[0].name):

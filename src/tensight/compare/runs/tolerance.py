@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tensight.compare.runs.measures import UNIT_ROUNDOFF
 from tensight.compare.runs.steps import Phase
-from tensight.graph.operator_facts import ELEMENTWISE_PRODUCTS, LINEAR, comparable_type, normalizes
+from tensight.graph.operator_facts import ELEMENTWISE_PRODUCTS, LINEAR, comparable_type, is_rounded_once, normalizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,12 @@ ROUNDING = 16.0
 
 ROUNDING_BACKWARD = 64.0
 """The same for operators of the backward pass, which add up several gradients."""
+
+ROUNDING_ONCE = 4.0
+"""The same for an operator that reads bit-equal inputs, and rounds to a narrower type what it computes in float32."""
+
+_WIDE = UNIT_ROUNDOFF["float32"]
+"""Unit roundoff of the type in which sums of narrower elements are added up."""
 
 AMPLIFICATION = 8.0
 """Factor by which the error of an output may exceed that of the inputs."""
@@ -102,6 +108,11 @@ def allowed_error(
     carried = max((_carried(op, given) for given in inputs), default=0.0)
     roundings = ROUNDING_BACKWARD if op.phase is Phase.BACKWARD else ROUNDING
     rounding = roundings * unit * max(scale, summed)
+    if unit > _WIDE and inputs and all(given.is_bit_equal for given in inputs):
+        if op.phase is Phase.BACKWARD:
+            rounding = ROUNDING * unit * output.norm + roundings * _WIDE * max(scale, summed)
+        elif is_rounded_once(op.type):
+            rounding = ROUNDING_ONCE * unit * output.norm + roundings * _WIDE * max(scale, summed)
     noise = 4 * tolerance.noise.get(op.name, 0.0) * output.norm
     if comparable_type(op.type) in _SUMS or _is_normalisation(comparable_type(op.type)):
         scale = max(scale, summed)
@@ -141,7 +152,7 @@ def _sum_scale(op: Operation, output: TensorDifference, inputs: Sequence[TensorD
     rows = math.sqrt(gradient.count / max(output.count, 1))
     if kind in _SUMS or _is_normalisation(kind):
         return gradient.norm * (rows if kind == "sum" else 1 / rows)
-    if not kind.endswith("grad"):
+    if not kind.endswith(("grad", "backward")):
         return 0.0
     others = [given.norm for given in larger[1:] if given.roundoff]
     if len(output.shapes[0]) >= 2 and others:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from tensight.compare.runs.measures import UNIT_ROUNDOFF
 from tensight.compare.runs.result import Finding
 from tensight.compare.runs.steps import Operation, Phase
 from tensight.compare.verdict import Verdict
 from tensight.graph import user_frame
+from tensight.graph.optimizers import is_gathered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,6 +73,20 @@ def _limits(result: RunComparison) -> Iterator[str]:
             f"Most matrix products are {of_a} in A and {of_b} in B: differences that rounding to the narrower type"
             " explains are not reported."
         )
+    yield from _amplified(result)
+
+
+def _amplified(result: RunComparison) -> Iterator[str]:
+    """Yield the weights whose updates differ and were not judged, with the step in which the first did."""
+    first = next((step for step in result.steps if step.amplified), None)
+    if first is None:
+        return
+    weights = [name for name in result.steps[-1].amplified if not is_gathered(name)]
+    yield (
+        f"From step {first.iteration + 1} on, updates of {_joined(weights)} differ and were not judged: elements of the"
+        " gradients may be rounding errors alone, of which the optimizer makes full steps, and only statistics were"
+        " recorded."
+    )
 
 
 def _first_bit(result: RunComparison) -> Iterator[str]:
@@ -244,10 +260,19 @@ def _nothing(result: RunComparison) -> str:
         of_both = f"In the {steps} that were compared, "
         if result.is_bit_equal:
             return f"{of_both}all tensors that both recorded are bit-equal."
-        return f"{of_both}the runs are the same up to rounding{_by_statistics(result)}."
+        return f"{of_both}the runs are the same up to rounding{_to_type(result)}{_by_statistics(result)}."
     if result.is_bit_equal:
         return f"The runs are the same: all tensors of {steps} that both recorded are bit-equal."
-    return f"The runs are the same up to rounding in {steps}{_by_statistics(result)}."
+    return f"The runs are the same up to rounding{_to_type(result)} in {steps}{_by_statistics(result)}."
+
+
+def _to_type(result: RunComparison) -> str:
+    """Return to which element type rounding is, if it is to one narrower than float32."""
+    types = {
+        dtype for step in result.steps for entry in step.compared for _, diff in entry.outputs for dtype in diff.dtypes
+    }
+    narrowest = max(types, key=lambda dtype: UNIT_ROUNDOFF.get(dtype, 0.0), default="float32")
+    return f" to {narrowest}" if UNIT_ROUNDOFF.get(narrowest, 0.0) > UNIT_ROUNDOFF["float32"] else ""
 
 
 def _by_statistics(result: RunComparison) -> str:
@@ -306,6 +331,8 @@ def _writers_beforehand(result: RunComparison) -> list[str]:
 
 def _diverges(result: RunComparison) -> str:
     first = result.first
+    if first is None and any(tensor.changed_in for tensor in result.tensors):
+        return f"Step {result.step}, update: {_read_in_one_run(result.tensors)}"
     if first is None:
         return (
             f"Step {result.step}, {result.finding.value}: {_names(result.tensors)} after the step, although all that"
@@ -321,6 +348,16 @@ def _diverges(result: RunComparison) -> str:
     operator = f"{first.pair.a.phase.value}: {operator_text(first.pair.a)}{other}"
     how = f"whose inputs {agree} and {what}" if first.inputs else "that differs"
     return f"Step {result.step}, {operator} is the first operator {how}: {_output_text(first)}."
+
+
+def _read_in_one_run(tensors: list[ComparedTensor]) -> str:
+    """Return which weights have a gradient in the updates of one run only."""
+    parts = []
+    for run in "AB":
+        names = [tensor.name_a if run == "A" else tensor.name_b for tensor in tensors if run in tensor.changed_in]
+        if names:
+            parts.append(f"only in {run} do updates read gradients of {_joined(names)}")
+    return f"{', and '.join(parts)}: in the other run they are frozen, in no optimizer, or not reached."
 
 
 def _losses(result: RunComparison) -> str:
