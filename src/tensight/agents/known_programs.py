@@ -20,6 +20,10 @@ MOST_PROGRAMS = 256
 """A training that computes something else in every step would send graphs for ever."""
 
 
+_PREVIEW = 0
+"""Number of the program that is known before anything has run; the first that runs replaces it, usually."""
+
+
 class KnownPrograms:
     """Reports each new program to the server, the watchpoints and the writers of steps.
 
@@ -72,6 +76,9 @@ class KnownPrograms:
         if previous is None and len(self._programs) >= MOST_PROGRAMS:
             log_once(f"the steps run more than {MOST_PROGRAMS} different programs; no more graphs are shown")
             return False
+        preview = self._programs.get(_PREVIEW)
+        if preview is not None and program.number != _PREVIEW and preview.name == program.name:
+            del self._programs[_PREVIEW], self._nodes_of[_PREVIEW]
         self._programs[program.number] = program
         # A program replaces an earlier one with the same name.
         self._introduction.programs[:] = {reported.name: reported for reported in self._programs.values()}.values()

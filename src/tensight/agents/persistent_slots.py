@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensight.garbage_collection import without_garbage_collection
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -53,6 +55,7 @@ class PersistentSlots:
             self.weights += [tensor_slot.slot_id for tensor_slot in new if tensor_slot.node.role in _WEIGHTS]
             self.states += [tensor_slot.slot_id for tensor_slot in new if tensor_slot.node.role == "state"]
 
+    @without_garbage_collection()
     def choose_copies(self, wants: Callable[[int], bool]) -> None:
         """Copy the values of slots that will be inspected, including their current values."""
         for slot_id in self.slot_ids.tolist():

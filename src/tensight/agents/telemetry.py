@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tensight.agents.rows import NO_TYPE
+from tensight.garbage_collection import without_garbage_collection
 from tensight.tensors.elements import ELEMENT_NAMES
 from tensight.wire import BlockTensor, block_message, data_type_of
 from tensight.wire.scalars import Scalar, scalars_message
@@ -125,6 +126,7 @@ class Telemetry:
         if stream is not None:
             stream.give_up()
 
+    @without_garbage_collection()
     def _send(self, connection: Connection, rows: StepRows) -> None:
         stream = self._open_stream(connection)
         for message in self._messages(rows, stream.declared):

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from tensight.graph.dominators import passed_by_all
 from tensight.graph.operator_facts import SUMS, applies_matrix, plain_type
-from tensight.graph.zero_provenance import find_masks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 
     from tensight.graph.layer_node import LayerNode
 
@@ -31,6 +30,8 @@ class Bottlenecks:
         Weights, and views of them.
     fed : collection of str
         Operators whose results depend on weights.
+    masks : set of str
+        From `find_masks`.
 
     Attributes
     ----------
@@ -44,6 +45,7 @@ class Bottlenecks:
         forward: Sequence[LayerNode],
         of_weights: Collection[str],
         fed: Collection[str],
+        masks: Set[str],
     ) -> None:
         self._forward = forward
         self._weights = {node.name: node for node in nodes if node.kind in ("weight", "frozen")}
@@ -59,7 +61,6 @@ class Bottlenecks:
         for node in reversed(forward):
             if node.name in self._layers or node.name in goes_on:
                 goes_on.update(node.inputs)
-        masks = find_masks(nodes)
         data = {node.name for node in nodes if node.kind == "data"} - masks | {""}
         self._parts = _made_of(forward, data, {*fed, *of_weights, *masks})
         self._single = {

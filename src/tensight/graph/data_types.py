@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _PLAIN = ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FLOAT16", "FLOAT32", "FLOAT64")
 _LISTS = tuple(re.sub(r"(\d+)", r"S\1", name) for name in _PLAIN)
@@ -76,9 +77,13 @@ class OutputSlot:
     dtype: str
     shape: tuple[int, ...] | None
 
-    @classmethod
-    def of_tensor(cls, data_type: int, shape: tuple[int, ...] | None) -> OutputSlot:
-        """Describe a tensor; an invalid shape is treated as unknown."""
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def of_tensor(data_type: int, shape: tuple[int, ...] | None) -> OutputSlot:
+        """Describe a tensor; an invalid shape is treated as unknown.
+
+        The many tensors of a network have few shapes, so each description is kept and shared.
+        """
         if shape is not None and (len(shape) > _MOST_DIMENSIONS or min(shape, default=0) < -1):
             shape = None
-        return cls(data_type, numpy_dtype_name(data_type), shape)
+        return OutputSlot(data_type, numpy_dtype_name(data_type), shape)

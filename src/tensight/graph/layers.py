@@ -22,7 +22,12 @@ from tensight.graph.operator_facts import (
     takes_only_form,
 )
 from tensight.graph.optimizers import is_gradient_scope, is_optimizer, parameter_roles
-from tensight.graph.zero_provenance import ZeroProvenance, find_zero_provenances, gradient_zero_provenances
+from tensight.graph.zero_provenance import (
+    ZeroProvenance,
+    find_masks,
+    find_zero_provenances,
+    gradient_zero_provenances,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -179,7 +184,8 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
     use = _use_of_weights(every, forward)
     trained = {node.name for node in every if node.kind == "weight"}
     matrices = {name for name in trained if _is_matrix(by_name[name].shape)}
-    bottlenecks = Bottlenecks(every, forward, use.of_weights, use.fed)
+    masks = find_masks(every)
+    bottlenecks = Bottlenecks(every, forward, use.of_weights, use.fed, masks)
     left = _left_frozen(every, by_name, bottlenecks)
     gradients = _gradients(every, by_name, matrices)
     return Layers(
@@ -190,7 +196,7 @@ def find_layers(nodes: Iterable[LayerNode]) -> Layers:
         _depths(every, use.depths, gradients),
         frozenset(_masks(every, later)),
         {
-            **find_zero_provenances(every, use.of_weights, use.fed),
+            **find_zero_provenances(by_name, use.of_weights, use.fed, masks),
             **gradient_zero_provenances(forward, bottlenecks.weights_in, gradients),
         },
         frozenset(backward),
@@ -269,19 +275,20 @@ def _passes(nodes: Iterable[LayerNode]) -> tuple[set[str], set[str]]:
     backward: set[str] = set()
     optimizing: set[str] = set()
     for node in nodes:
+        name = node.name
         if node.kind != "operator":
             continue
-        reads_gradient = not backward.isdisjoint(node.inputs)
-        expanded = node.name.startswith(_EXPANSION_SCOPE)
-        named_backward = is_named_backward(node.type) and (reads_gradient or not node.inputs)
-        if is_gradient_scope(node.name):
-            backward.add(node.name)
+        if is_gradient_scope(name):
+            backward.add(name)
         elif _optimizes(node):
-            optimizing.add(node.name)
-        elif named_backward or (expanded and reads_gradient):
-            backward.add(node.name)
-        elif expanded and not optimizing.isdisjoint(node.inputs):
-            optimizing.add(node.name)
+            optimizing.add(name)
+        elif (expanded := name.startswith(_EXPANSION_SCOPE)) or is_named_backward(node.type):
+            reads_gradient = not backward.isdisjoint(node.inputs)
+            named_backward = is_named_backward(node.type) and (reads_gradient or not node.inputs)
+            if named_backward or (expanded and reads_gradient):
+                backward.add(name)
+            elif expanded and not optimizing.isdisjoint(node.inputs):
+                optimizing.add(name)
     return backward, optimizing
 
 

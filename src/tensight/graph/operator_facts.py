@@ -7,6 +7,10 @@ operator may belong to several sets, so check all of them.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+
+_by_type = lru_cache(maxsize=4096)
+"""Keeps what is said of a type, of which a graph has few, and a hundred thousand nodes."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -53,6 +57,7 @@ _ALIKE = {
 }
 
 
+@_by_type
 def plain_type(kind: str) -> str:
     """Return the normalized type of operators, in lower case without underscores: ``add`` for ``Add`` and ``add_``.
 
@@ -106,6 +111,7 @@ PREDICATES = _words(
 _FORM_TAKERS = ("like", "newzeros", "newones", "newfull", "newempty")
 
 
+@_by_type
 def takes_only_form(kind: str) -> bool:
     """Whether operators of a type use only shape and dtype of their input: ``zeros_like``, ``new_zeros``."""
     return plain_type(kind).endswith(_FORM_TAKERS)
@@ -203,6 +209,7 @@ def may_write_inputs(kind: str) -> bool:
 _LAYER = re.compile("linear|dense|conv|embedding|gather|mm$|matmul|mv$|bilinear|einsum")
 
 
+@_by_type
 def applies_matrix(kind: str) -> bool:
     """Whether operators of a type apply a single matrix; how others use a matrix is unknown."""
     return _LAYER.search(kind.lower()) is not None
@@ -236,6 +243,7 @@ _PREFIXES = ("inplace", "npu")
 _SUFFIXES = ("ext", "v2", "forward")
 
 
+@_by_type
 def activation_name(kind: str) -> str:
     """Return the activation function that operators of a type compute, in lower case; empty if none.
 
@@ -260,6 +268,7 @@ def is_rounded_once(kind: str) -> bool:
 _BACKWARD_TYPES = ("Grad", "GradExt", "GradV2")
 
 
+@_by_type
 def is_named_backward(kind: str) -> bool:
     """Whether a type has the name of an operator of the backward pass."""
     return kind.endswith(_BACKWARD_TYPES)

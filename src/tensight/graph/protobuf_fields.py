@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ def fields(data: bytes | memoryview) -> Iterator[tuple[int, int, int | memoryvie
 
 def varint(view: memoryview, position: int, end: int) -> tuple[int, int]:
     """Read a variable-length number; return it and the position of its end."""
+    if position < end and view[position] < 0x80:
+        # As most are: tags, and lengths of names.
+        return view[position], position + 1
     value = 0
     for index, byte in enumerate(view[position : min(end, position + _LONGEST_VARINT)]):
         value |= (byte & 0x7F) << (7 * index)
@@ -95,6 +99,7 @@ def length_delimited(number: int, content: bytes) -> bytes:
     return _varint_bytes(number << 3 | LENGTH_DELIMITED) + _varint_bytes(len(content)) + content
 
 
+@lru_cache(maxsize=4096)
 def _varint_bytes(value: int) -> bytes:
     written = bytearray()
     while value > 0x7F:

@@ -41,22 +41,26 @@ class ZeroProvenance(NamedTuple):
         return None if None in states else not decisive
 
 
+_INTENDED = ZeroProvenance()
+
+
 def find_zero_provenances(
-    nodes: Sequence[LayerNode], of_weights: Collection[str], fed: Collection[str]
+    by_name: Mapping[str, LayerNode], of_weights: Collection[str], fed: Collection[str], masks: Collection[str]
 ) -> dict[str, ZeroProvenance]:
     """Return the zero provenance of each operator.
 
     Parameters
     ----------
-    nodes : sequence of LayerNode
+    by_name : mapping of str to LayerNode
         All nodes, with operators in execution order.
     of_weights : collection of str
         Weights, and views of them.
     fed : collection of str
         Operators whose results depend on weights.
+    masks : collection of str
+        From `find_masks`.
     """
-    by_name = {node.name: node for node in nodes}
-    masks = find_masks(nodes)
+    nodes = by_name.values()
     absorbed = _absorbed(nodes, fed)
     return {
         node.name: _zero_provenance(node, by_name, of_weights, fed, masks, node.name in absorbed)
@@ -108,24 +112,25 @@ def _zero_provenance(
     masks: Collection[str],
     is_absorbed: bool,
 ) -> ZeroProvenance:
-    slots = node.slots or (0,) * len(node.inputs)
-    if "" in node.inputs or plain_type(node.type) in PREDICATES:
-        return ZeroProvenance()
-    inputs = [
-        (name, slot)
-        for name, slot in zip(node.inputs, slots, strict=True)
-        if name in by_name and by_name[name].kind != "constant"
-    ]
-    is_gate = plain_type(node.type) in GATES and (len(inputs) == 1 or any(name in masks for name, _ in inputs))
-    if is_gate and is_absorbed:
-        return ZeroProvenance()
-    has_signal = any(name in fed for name, _ in inputs)
+    kind = plain_type(node.type)
+    if "" in node.inputs or kind in PREDICATES:
+        return _INTENDED
+    inputs: list[tuple[str, int]] = []
+    has_signal = has_mask = False
+    for source in zip(node.inputs, node.slots or (0,) * len(node.inputs), strict=True):
+        name = source[0]
+        if name in by_name and by_name[name].kind != "constant":
+            inputs.append(source)
+            has_signal = has_signal or name in fed
+            has_mask = has_mask or name in masks
+    if is_absorbed and kind in GATES and (len(inputs) == 1 or has_mask):
+        return _INTENDED
     sources = dict.fromkeys(
-        _weight_of(by_name, of_weights, source)
+        _weight_of(by_name, of_weights, source) if source[0] in of_weights else source
         for source in inputs
         if not by_name[source[0]].is_integer and not (has_signal and source[0] in masks)
     )
-    return ZeroProvenance(tuple(sources), plain_type(node.type) in SUMS)
+    return ZeroProvenance(tuple(sources), kind in SUMS)
 
 
 def _weight_of(
@@ -150,7 +155,7 @@ def find_masks(nodes: Sequence[LayerNode]) -> set[str]:
     return masks
 
 
-def _absorbed(nodes: Sequence[LayerNode], fed: Collection[str]) -> set[str]:
+def _absorbed(nodes: Iterable[LayerNode], fed: Collection[str]) -> set[str]:
     """Return the nodes that are added to, or joined with, another signal of the network."""
     absorbed: set[str] = set()
     for node in nodes:

@@ -192,6 +192,7 @@ class PersistentTensors(ABC):
 
     # --- values ---
 
+    @without_garbage_collection()
     def observe(
         self,
         feeding: Callable[[Set[str]], Container[str]] | None = None,

@@ -9,6 +9,7 @@ from tensight.agents.eager.traced_programs import Trace
 from tensight.agents.notices import log_once
 from tensight.agents.program import StackFrame, TracedNode
 from tensight.agents.slots import NO_SLOT
+from tensight.garbage_collection import without_garbage_collection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,6 +71,7 @@ class TraceCount:
         return True
 
 
+@without_garbage_collection()
 def trace_of(executions: Iterable[Execution]) -> Trace:
     """Return the trace of a step."""
     inputs: dict[str, TracedNode] = {}
@@ -98,6 +100,7 @@ def trace_of(executions: Iterable[Execution]) -> Trace:
     return Trace(tuple(inputs.values()), tuple(operators), gradient_sources)
 
 
+@without_garbage_collection()
 def preview_of(names: Names) -> Trace:
     """Return the leaves of the models with their weights, as far as they are known before the first step."""
     operators: dict[str, TracedNode] = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -77,6 +78,7 @@ class ModuleCapture:
         self._needs = agent.slot_table.needs
         self._names = names
         self._boundary = boundary
+        self._on_gradient = boundary.hook(self._see_gradient)
         self._passes_over = passes_over
         self._on_outermost = on_outermost
         self._thread = _thread()
@@ -463,7 +465,7 @@ class ModuleCapture:
     def _await_gradient(self, slot: Slot, tensor: torch.Tensor) -> None:
         """Observe the whole gradient of a tensor when the backward pass has computed it."""
         if slot.on_gradient is None:
-            slot.on_gradient = self._gradient_seer(slot)
+            slot.on_gradient = partial(self._on_gradient, slot)
         function, before = tensor.grad_fn, slot.hook
         if function is None:
             hook = slot.hook = tensor.register_hook(slot.on_gradient)
@@ -474,23 +476,18 @@ class ModuleCapture:
             # The tensor is that of an earlier step, and still has that step's hook.
             before.remove()
 
-    def _gradient_seer(self, slot: Slot) -> Callable[[Any], None]:
-        agent, needs, observe = self._agent, self._needs, self._observe
-
-        def see(gradients: Any) -> None:
-            gradient = gradients[slot.function_output] if type(gradients) is tuple else gradients
-            if gradient is None or not self._is_started:
-                return
-            slot_id = slot.gradient_slot_id
-            if slot_id < 0:
-                slot_id = self._declare_gradient(slot, gradient)
-            need = needs[slot_id]
-            if need:
-                observe(slot_id, gradient, need)
-            if agent.stops_at_nodes:
-                agent.node_done(agent.slot_table[slot_id].node)
-
-        return self._boundary.hook(see)
+    def _see_gradient(self, slot: Slot, gradients: Any) -> None:
+        gradient = gradients[slot.function_output] if type(gradients) is tuple else gradients
+        if gradient is None or not self._is_started:
+            return
+        slot_id = slot.gradient_slot_id
+        if slot_id < 0:
+            slot_id = self._declare_gradient(slot, gradient)
+        need = self._needs[slot_id]
+        if need:
+            self._observe(slot_id, gradient, need)
+        if self._agent.stops_at_nodes:
+            self._agent.node_done(self._slot_table[slot_id].node)
 
     def _declare_gradient(self, slot: Slot, gradient: torch.Tensor) -> int:
         slot_id = slot.gradient_slot_id = slot_id_of_gradient(slot, self._slot_table)
