@@ -211,6 +211,24 @@ def test_nan_of_missing_data_that_is_filled_is_no_origin(analyse: Analyse, tmp_p
     assert (found.operator, found.address.step, found.arrived) == ("Default/Log-op2", 2, False)
 
 
+def test_nan_that_goes_no_further_is_named_if_there_is_no_other_or_if_a_watchpoint_hit_one(
+    analyse: Analyse, tmp_path: Path
+) -> None:
+    writer = DumpWriter(tmp_path / "dump")
+    graph = GraphWriter().parameter("x").parameter("c").operator("Default/Sqrt-op1", inputs=("x",))
+    writer.graph(graph.operator("Default/Select-op2", inputs=("c", "1", "c")))
+    writer.tensor(0, "Parameter.x", [-1.0, 2.0])
+    writer.tensor(0, "Sqrt.Sqrt-op1", [np.nan, 2.0])
+    writer.tensor(0, "Select.Select-op2", [-1.0, 2.0])
+    analysis = analyse(writer.root)
+    (found,) = origins(analysis, [Anomaly.NAN, Anomaly.INF])
+    assert (found.operator, found.address.step, found.is_left_out) == ("Default/Sqrt-op1", 1, True)
+    assert "it went no further" in found.sentence
+    name = found.address.graph
+    assert origins(analysis, hits={Anomaly.ALL_ZERO: [Effect(0, name, "Default/Select-op2", 0)]}) == []
+    assert origins(analysis, hits={Anomaly.NAN: [Effect(0, name, "Default/Sqrt-op1", 0)]}) == [found]
+
+
 def test_nan_that_a_later_operator_shows_was_not_left_out_by_one_that_nobody_saw(
     analyse: Analyse, tmp_path: Path
 ) -> None:

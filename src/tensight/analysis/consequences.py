@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 _HITS_OF = {
+    Anomaly.NAN: re.compile(r"overflow|^nan$"),
+    Anomaly.INF: re.compile(r"overflow|^inf$"),
     Anomaly.ALL_ZERO: re.compile(r"zero|dead_units|vanishing|^weight_not_changed$|^gradient_imbalance$"),
     Anomaly.EXPLOSION: re.compile(r"too_large|growth|range|^(max|min|mean|sd|max_min)_[gl]t$"),
 }
@@ -126,7 +128,7 @@ NO_EFFECTS = Effects((), lambda _rank, _name: None)
 
 
 def explains(anomaly: Anomaly, condition: str) -> bool:
-    """Return whether an anomaly other than NaN and Inf may be the reason why a condition of that name is met."""
+    """Return whether an anomaly may be the reason why a condition of that name is met."""
     pattern = _HITS_OF.get(anomaly)
     return pattern is not None and pattern.search(condition) is not None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -78,7 +78,8 @@ def origins(
     -------
     list of Origin
         At most one for each kind and rank, the first in iteration and execution order. NaN, Inf and explosions that led
-        to them come first, in this order.
+        to them come first, in this order. NaN and Inf that every reader leaves out, such as missing data, count only
+        on a rank with no others.
 
     Raises
     ------
@@ -165,7 +166,8 @@ def origins_among(
         The first iteration to search; earlier ones provide only the parameters that they left.
     hits : mapping of Anomaly to sequence of Effect, optional
         Hits of watchpoints, by the anomaly that may explain them. Zeros and explosions that caused none of these hits,
-        and no NaN or Inf either, are left out. By default none are left out.
+        and no NaN or Inf either, are left out, as are NaN and Inf that do not spread if none of these hits is one. By
+        default none are left out.
 
     Returns
     -------
@@ -175,15 +177,41 @@ def origins_among(
     steps, all_origins = ObservedSteps(observed), []
     for rank in ranks:
 
-        def find(anomaly: Anomaly, effects: Effects, begin: int, rank: int = rank) -> Origin | None:
-            return _first_origin(shows[anomaly], steps.that_show(shows[anomaly], rank, begin), effects)
+        def find(
+            anomaly: Anomaly, effects: Effects, begin: int, *, left_out: bool = False, rank: int = rank
+        ) -> Origin | None:
+            showing = steps.that_show(shows[anomaly], rank, begin)
+            return _first_origin(shows[anomaly], showing, effects, left_out=left_out)
 
         all_origins += origins_of_rank(tuple(shows), rank, find, observed.graph, since, hits)
     return in_causal_order(across_ranks(all_origins))
 
 
+class Find(Protocol):
+    """Finds the first origin of a kind on a rank."""
+
+    def __call__(self, anomaly: Anomaly, effects: Effects, begin: int, *, left_out: bool = False) -> Origin | None:
+        """Return the first origin from iteration `begin` on; None if there is none.
+
+        Parameters
+        ----------
+        anomaly : Anomaly
+        effects : Effects
+            Of several origins in an iteration, the first one that caused an effect is returned.
+        begin : int
+        left_out : bool
+            Whether NaN and Inf count that every operator that reads them leaves out.
+        """
+
+
 def first_origin(
-    observed: Observations, shows: Shown, rank: int, effects: Effects = NO_EFFECTS, since: int = 0
+    observed: Observations,
+    shows: Shown,
+    rank: int,
+    effects: Effects = NO_EFFECTS,
+    since: int = 0,
+    *,
+    left_out: bool = False,
 ) -> Origin | None:
     """Return where an anomaly began on a rank.
 
@@ -197,14 +225,16 @@ def first_origin(
         Of several origins in an iteration, the first one that caused an effect is returned.
     since : int
         The first iteration to search.
+    left_out : bool
+        Whether NaN and Inf count that every operator that reads them leaves out.
     """
-    return _first_origin(shows, ObservedSteps(observed).that_show(shows, rank, since), effects)
+    return _first_origin(shows, ObservedSteps(observed).that_show(shows, rank, since), effects, left_out=left_out)
 
 
 def origins_of_rank(
     anomalies: Sequence[Anomaly],
     rank: int,
-    find: Callable[[Anomaly, Effects, int], Origin | None],
+    find: Find,
     graph: Callable[[int, str], Graph | None],
     since: int = 0,
     hits: Mapping[Anomaly, Sequence[Effect]] | None = None,
@@ -216,8 +246,7 @@ def origins_of_rank(
     anomalies : sequence of Anomaly
         The anomalies to search for; non-finite ones are searched first.
     rank : int
-    find : callable (anomaly, effects, begin) -> Origin or None
-        Returns the first origin from iteration `begin` on; of several in an iteration, the first with an effect.
+    find : Find
     graph : callable (rank, name) -> Graph or None
     since : int
         The first iteration to search.
@@ -227,7 +256,7 @@ def origins_of_rank(
     first_origins: list[Origin] = []
     lost: list[Effect] = []
     for anomaly in sorted(anomalies, key=lambda kind: kind not in NON_FINITE):
-        effects = [hit for hit in (hits or {}).get(anomaly, ()) if hit.rank == rank]
+        effects = [] if anomaly in NON_FINITE else _on_rank(hits, anomaly, rank)
         if anomaly is Anomaly.EXPLOSION:
             effects += lost
         if hits is not None and anomaly not in NON_FINITE and not effects:
@@ -239,13 +268,22 @@ def origins_of_rank(
         if anomaly in NON_FINITE:
             at = origin.address
             lost.append(Effect(rank, at.graph, origin.operator, at.iteration, is_origin=True))
+    if not lost:
+        for anomaly in NON_FINITE:
+            if anomaly in anomalies and (hits is None or _on_rank(hits, anomaly, rank)):
+                origin = find(anomaly, NO_EFFECTS, since, left_out=True)
+                first_origins += [] if origin is None else [origin]
     return first_origins
+
+
+def _on_rank(hits: Mapping[Anomaly, Sequence[Effect]] | None, anomaly: Anomaly, rank: int) -> list[Effect]:
+    return [hit for hit in (hits or {}).get(anomaly, ()) if hit.rank == rank]
 
 
 def _with_effect(
     anomaly: Anomaly,
     rank: int,
-    find: Callable[[Anomaly, Effects, int], Origin | None],
+    find: Find,
     effects: Effects,
     since: int,
 ) -> Origin | None:
@@ -285,7 +323,7 @@ def _urgency(origin: Origin) -> tuple[object, ...]:
     return (group, came, *when, kinds.index(origin.anomaly))
 
 
-def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects) -> Origin | None:
+def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects, *, left_out: bool) -> Origin | None:
     """Return the origin in the first iteration of a rank in which a node is the root cause of the anomaly.
 
     Of several, it is the first that caused effects or may have, otherwise the first that is not intended.
@@ -297,7 +335,7 @@ def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects)
             (step.when(node), at, step, cause)
             for at, step in enumerate(executions)
             for node in step.nodes
-            if (cause := _root_cause(shows, step, node)) is not None
+            if (left_out or node.name not in step.left_out) and (cause := _root_cause(shows, step, node)) is not None
         ]
         root_causes.sort(key=lambda cause: (*cause[:2], not cause[3].node.is_operator))
         chosen = next((cause for cause in root_causes if _may_lead(effects, behind[cause[1]], *cause[2:])), None)
@@ -323,6 +361,7 @@ def _first_origin(shows: Shown, steps: Iterable[ObservedStep], effects: Effects)
                 unseen=step.unseen_before,
                 may_read_unseen=first.may_read_unseen,
                 leads=_leads(effects, behind[at], step, first),
+                is_left_out=left_out,
                 calls_with_same_line=calls_with_same_line(step.graph, first.node),
             )
     return None
@@ -489,7 +528,7 @@ def _root_cause(shows: Shown, step: ObservedStep, node: Node) -> _RootCause | No
         # Biases and optimizer states start at zero.
         return None
     outputs = [output for output in step.outputs(node) if shows.certainly[output[2]]]
-    if not outputs or node.name in step.left_out:
+    if not outputs:
         return None
     sources = list(step.inputs(node))
     if anomaly is Anomaly.ALL_ZERO and _are_zeros_intended(step.graph, node, sources):

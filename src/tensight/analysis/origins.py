@@ -85,6 +85,8 @@ class Origin:
         For how many calls of a cell the operator's line was recorded; with more than 1, it may be that of another call.
     since : Since or None
         Since when it has lasted, if it was followed through several steps of which only the last is described here.
+    is_left_out : bool
+        Whether it went no further, because every operator that reads its NaN or Inf leaves them out.
     """
 
     anomaly: Anomaly
@@ -105,6 +107,7 @@ class Origin:
     leads: bool | None = None
     since: Since | None = None
     calls_with_same_line: int = 1
+    is_left_out: bool = False
 
     @property
     def certain(self) -> bool:
@@ -125,7 +128,8 @@ class Origin:
     @property
     def sentence(self) -> str:
         """The finding in one sentence."""
-        return self._finding + self._reservation + self._reservation_about_line
+        no_further = "; it went no further: what reads it leaves it out" if self.is_left_out else ""
+        return self._finding + no_further + self._reservation + self._reservation_about_line
 
     @property
     def _reservation(self) -> str:

@@ -124,7 +124,7 @@ def print_origin(out: Console, analysis: Analysis, origin: Origin, source_root: 
     from tensight.graph.layer_node import OUTSIDE
 
     rank = f" (rank {origin.address.rank})" if len(analysis.dump.ranks) > 1 else ""
-    colour = "yellow" if origin.anomaly.value == Kind.ALL_ZERO.value else "red"
+    colour = "yellow" if origin.anomaly.value == Kind.ALL_ZERO.value or origin.is_left_out else "red"
     out.print(f"[bold {colour}]● {escape(origin.sentence)}[/]{rank}")
     statistics = analysis.statistics_table
     for entry in origin.inputs:

@@ -55,8 +55,8 @@ def live_origins(
     """
     around = _around(store, rank, graphs)
 
-    def find(anomaly: Anomaly, effects: Effects, begin: int) -> Origin | None:
-        return _first(anomaly, store, rank, last, around, begin, effects)
+    def find(anomaly: Anomaly, effects: Effects, begin: int, *, left_out: bool = False) -> Origin | None:
+        return _first(anomaly, store, rank, last, around, begin, effects, left_out=left_out)
 
     origins = origins_of_rank(KINDS, rank, find, lambda _, name: graphs.graph(name), hits=hits)
     return [_with_since(with_line(origin, graphs.used), graphs, hits) for origin in origins]
@@ -163,6 +163,8 @@ def _first(
     around: Callable[[int], ReportedSteps],
     begin: int = 0,
     effects: Effects = NO_EFFECTS,
+    *,
+    left_out: bool = False,
 ) -> Origin | None:
     """Return the origin in the first iteration in which a node is the root cause of the anomaly.
 
@@ -181,7 +183,8 @@ def _first(
             if after < last and not table.has_operators(after) and around(after + 1).has_operators(after + 1):
                 # When it stops, a process reports only the parameters after this step.
                 continue
-            origin = first_origin(table, shown(anomaly, table, EXPLOSION_LIMIT), rank, effects, after)
+            shows = shown(anomaly, table, EXPLOSION_LIMIT)
+            origin = first_origin(table, shows, rank, effects, after, left_out=left_out)
             if origin is not None:
                 return after, origin
         return after, None

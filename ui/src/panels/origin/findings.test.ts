@@ -16,6 +16,7 @@ function origin(anomaly: string, more: Partial<Origin> = {}): Origin {
     arrived: false,
     unseen: null,
     is_older: false,
+    is_left_out: false,
     stack: [],
     line: null,
     excerpt: [],

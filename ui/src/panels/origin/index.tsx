@@ -169,11 +169,12 @@ function Reason({ finding, tensors }: { finding: Finding; tensors: number }) {
       </span>
     )
   }
-  const { anomaly, step, certain, arrived, line, unseen, is_older } = finding.origin
+  const { anomaly, step, certain, arrived, line, unseen, is_older, is_left_out } = finding.origin
   const reasons: string[] = []
   if (arrived) reasons.push(t(line ? 'notComputedButRead' : 'notComputed'))
   else if (!certain) reasons.push(t('leftOpen'))
   else if (!wentIn(anomaly, sideOf(data, 'input'))) reasons.push(t(`absent.${anomaly}`))
+  if (is_left_out) reasons.push(t('leftOut'))
   if (unseen) {
     const [first, last] = unseen
     const before = first === 1 ? (is_older ? 'wasBefore' : 'mayBeBefore') : 'unseen'
