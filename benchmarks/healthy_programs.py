@@ -5,8 +5,11 @@
 Each program (programs/*.py, with the arguments that programs/programs.py names) runs in a process of its own: plain,
 and then under the debugger with each capture, attached to a real server. Where it is stopped, what hit is written down,
 those watchpoints are deleted, and it goes on, so that one run tells everything. Compared are the exit code, all that is
-printed (the bits of the final parameters among it), and whether every step was seen. The processes are forked from one
-that has imported the packages, which would take most of the time; ``--fresh`` starts each with `tensight run`.
+printed (the bits of the final parameters among it), whether every step was seen, and the peak of the memory: kept
+values may raise it by their budget, 50 MB here. Where it grows by more than that and what the debugger itself takes of
+a small program (`retained_memory.py`), a further run without a budget tells how much of it is values. The processes are
+forked from one that has imported the packages, which would take most of the time; ``--fresh`` starts each with
+`tensight run`.
 
 ``--broken`` runs twins of some of them with a planted fault instead, and says how each fault is found.
 
@@ -29,8 +32,9 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from retained_memory import MB, MMAP_THRESHOLD_BYTES, MOST_OF_ITS_OWN_MB
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -55,6 +59,8 @@ if TYPE_CHECKING:
 
 CAPTURES = ("modules", "ops")
 LOOK_EVERY_S = 0.3
+BUDGET_MB = 50
+"""For the values that are kept of a program."""
 out = Console(width=None if sys.stdout.isatty() else 160)
 
 
@@ -83,6 +89,8 @@ class Outcome:
     ----------
     cpu_s : float
         Seconds of the processor, which others on the machine hardly change.
+    peak_mb : float
+        Of the resident memory; with several processes, of the one with the highest.
     exit_code : int
     output : str
         What it printed.
@@ -96,6 +104,7 @@ class Outcome:
     """
 
     cpu_s: float
+    peak_mb: float
     exit_code: int
     output: str
     errors: str
@@ -193,6 +202,7 @@ def environment() -> Mapping[str, str]:
         # What is said then is a complaint.
         "TENSIGHT_QUIET": "1",
         "OMP_NUM_THREADS": "1",
+        "MALLOC_MMAP_THRESHOLD_": str(MMAP_THRESHOLD_BYTES),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -211,6 +221,14 @@ def command_of(program: Program, fault: str = "") -> list[str]:
     return ["torchrun", "--nproc-per-node", str(program.ranks), "--master-port", str(port), *script]
 
 
+class Used(NamedTuple):
+    """The exit code of a process, the seconds of the processor, and the peak of its memory."""
+
+    exit_code: int
+    cpu_s: float
+    peak_kb: int
+
+
 class Warm:
     """A process that has imported everything, and forks the programs; the imports would take most of the time."""
 
@@ -223,12 +241,12 @@ class Warm:
             text=True,
             env=environment(),
         )
-        self._waiting: dict[str, Future[tuple[int, float]]] = {}
+        self._waiting: dict[str, Future[Used]] = {}
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
 
-    def run(self, name: str, command: list[str], variables: Mapping[str, str], folder: Path) -> tuple[int, float]:
-        """Run a script to its end; return its exit code, and the seconds of the processor that it took."""
+    def run(self, name: str, command: list[str], variables: Mapping[str, str], folder: Path) -> Used:
+        """Run a script to its end; return its exit code and what it took."""
         assert self._process.stdin
         self._waiting[name] = answer = Future()
         order = {"name": name, "command": command, "environment": dict(variables), "folder": str(folder)}
@@ -239,8 +257,8 @@ class Warm:
     def _read(self) -> None:
         assert self._process.stdout
         for line in self._process.stdout:
-            name, code, cpu_s = line.split()
-            self._waiting.pop(name).set_result((int(code), float(cpu_s)))
+            name, code, cpu_s, peak_kb = line.split()
+            self._waiting.pop(name).set_result(Used(int(code), float(cpu_s), int(peak_kb)))
 
     def close(self) -> None:
         """End the process."""
@@ -278,18 +296,20 @@ class Runner:
             return self._run(f"{program.name}-plain", [sys.executable, *command])
         return self._run(f"{program.name}-plain", command, {})
 
-    def attached(self, program: Program, capture: str, *, fault: str = "") -> Outcome:
+    def attached(self, program: Program, capture: str, *, fault: str = "", budget_mb: int = BUDGET_MB) -> Outcome:
         """Run a program under the debugger, with somebody who looks after it."""
-        job = "-".join(filter(None, (program.name, fault, capture)))
+        job = "-".join(filter(None, (program.name, fault, capture, "" if budget_mb else "without-values")))
         host, _, port = self._debugger.rpartition(":")
         person = Person(self._url, job, only_first=bool(fault))
         person.start()
         if self._fresh or program.ranks > 1:
             options = ["--recommended", "--capture", capture, "--host", host, "--port", port, "--job", job]
+            options += ["--memory-budget", f"{budget_mb}MB"]
             start = [sys.executable, "-m", "tensight", "run", *options]
             outcome = self._run(job, [*start, *command_of(program, fault)])
         else:
             chosen = {"recommended": True, "capture": capture, "host": host, "port": port, "job": job}
+            chosen["memory_budget_bytes"] = budget_mb * MB
             outcome = self._run(job, command_of(program, fault), {"TENSIGHT_DEBUG": "1", **as_variables(chosen)})
         person.leave()
         outcome.steps, outcome.watched, outcome.stops = person.steps, person.watched, person.stops
@@ -300,17 +320,17 @@ class Runner:
         folder = self._folder / name
         folder.mkdir(parents=True)
         if forked is not None:
-            code, cpu_s = self._started().run(name, command, forked, folder)
+            used = self._started().run(name, command, forked, folder)
         else:
             with (folder / "stdout").open("w") as output, (folder / "stderr").open("w") as errors:
                 process = subprocess.Popen(
                     command, stdout=output, stderr=errors, stdin=subprocess.DEVNULL, env=environment(), cwd=folder
                 )
-                _, status, used = os.wait4(process.pid, 0)
-                code = process.returncode = os.waitstatus_to_exitcode(status)
-                cpu_s = used.ru_utime + used.ru_stime
+                _, status, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+            used = Used(process.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
         read = ((folder / name).read_text(errors="replace") for name in ("stdout", "stderr"))
-        return Outcome(cpu_s, code, *read)
+        return Outcome(used.cpu_s, used.peak_kb * 1024 / MB, used.exit_code, *read)
 
     def _started(self) -> Warm:
         with self._starting:
@@ -354,6 +374,7 @@ class Row:
     name: str
     plain: Outcome
     attached: dict[str, Outcome]
+    without_values: dict[str, Outcome] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
 
     @property
@@ -375,8 +396,15 @@ class Row:
                     for stop in outcome.stops
                 ),
                 *differences(self.plain, outcome, self.steps, self.notices),
+                *self._too_large(capture),
             )
         ]
+
+    def _too_large(self, capture: str) -> list[str]:
+        """Return that kept values raise the peak of the memory by more than their budget, if they do."""
+        without = self.without_values.get(capture)
+        values_mb = 0.0 if without is None else self.attached[capture].peak_mb - without.peak_mb
+        return [f"values take {values_mb:.0f} MB at the peak, of {BUDGET_MB}"] if values_mb > BUDGET_MB else []
 
 
 def try_program(program: Program, runner: Runner, captures: Iterable[str]) -> Row:
@@ -385,7 +413,10 @@ def try_program(program: Program, runner: Runner, captures: Iterable[str]) -> Ro
     if plain.exit_code:
         return Row(program.name, plain, {})
     attached = {capture: runner.attached(program, capture) for capture in captures}
-    return Row(program.name, plain, attached, program.notices)
+    most_mb = plain.peak_mb + BUDGET_MB + MOST_OF_ITS_OWN_MB
+    large = [capture for capture, outcome in attached.items() if outcome.peak_mb > most_mb]
+    without_values = {capture: runner.attached(program, capture, budget_mb=0) for capture in large}
+    return Row(program.name, plain, attached, without_values, program.notices)
 
 
 def show(row: Row, number: int, total: int) -> None:
@@ -408,12 +439,15 @@ def table_of(rows: list[Row], captures: list[str]) -> Table:
     table.add_column("bit-identical")
     for name in ("plain", *captures):
         table.add_column(f"CPU s, {name}", justify="right")
+    for capture in captures:
+        table.add_column(f"peak, {capture}", justify="right")
     for row in rows:
         runs = [row.attached.get(capture) for capture in captures]
         stops = ["–" if outcome is None else str(len(outcome.stops)) for outcome in runs]
         same = all(outcome is not None and outcome.output == row.plain.output for outcome in runs)
         seconds = [f"{outcome.cpu_s:.1f}" if outcome else "–" for outcome in (row.plain, *runs)]
-        table.add_row(row.name, str(row.steps), *stops, "yes" if same else "[red]NO[/]", *seconds)
+        grown = [f"{row.attached[capture].peak_mb - row.plain.peak_mb:+.0f} MB" for capture in row.attached]
+        table.add_row(row.name, str(row.steps), *stops, "yes" if same else "[red]NO[/]", *seconds, *grown)
     return table
 
 

@@ -37,6 +37,8 @@ ROWS, WIDTH = 256, 4096
 """Of the activations, which take 4 MB each."""
 DEPTH, STEPS = 6, 4
 MOST_OF_ITS_OWN_MB = 48
+MMAP_THRESHOLD_BYTES = 65536
+"""Tensors from this size on are given back to the system when they are freed: a peak is then that of what is alive."""
 _M_MMAP_THRESHOLD = -3
 
 
@@ -256,8 +258,7 @@ def main() -> int:
     parser.add_argument("--captures", nargs="+", choices=["modules", "ops"], default=["modules", "ops"])
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    # Large tensors are given back to the system when they are freed, so that the peak is that of what is alive.
-    ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 65536)
+    ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
     heads = ("alone", "budget 0", f"budget {arguments.budget}", "grown by values")
     print(f"{'peak memory, MB':26}{'capture':8}" + "".join(f"{head:>17}" for head in heads), flush=True)
     is_exceeded = False

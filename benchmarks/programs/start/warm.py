@@ -1,9 +1,9 @@
 """A process that has imported everything once, and becomes one program after another in forked children.
 
-For each line on standard input, an order as JSON, it forks, and answers with the order's name, the exit code and the
-processor's seconds of the child when that has ended; it takes further orders meanwhile. The child is a process of its
-own that does what `python SCRIPT ARGUMENTS` does after the imports, and installs the debugger as the interpreter's
-start would if the environment of the order asks for it.
+For each line on standard input, an order as JSON, it forks, and answers when the child has ended: with the order's
+name, the exit code, the processor's seconds and the peak memory in kB of the child; it takes further orders meanwhile.
+The child is a process of its own that does what `python SCRIPT ARGUMENTS` does after the imports, and installs the
+debugger as the interpreter's start would if the environment of the order asks for it.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def serve() -> dict[str, Any] | None:
         if child == 0:
             return order
         _, status, used = os.wait4(child, 0)
-        answer = f"{order['name']} {os.waitstatus_to_exitcode(status)} {used.ru_utime + used.ru_stime}\n"
-        os.write(1, answer.encode())
+        code, cpu_s = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
+        os.write(1, f"{order['name']} {code} {cpu_s} {used.ru_maxrss}\n".encode())
         os._exit(0)
     return None
 
