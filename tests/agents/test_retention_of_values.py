@@ -268,6 +268,12 @@ def test_a_tenth_of_what_is_free_is_set_aside() -> None:
     assert 0.5 * free < kept.budget_bytes / SHARE_OF_FREE < 2 * free
 
 
+def test_a_device_with_little_memory_limits_what_is_set_aside() -> None:
+    kept = Retention(Reader(), device_bytes=5000)  # type: ignore[arg-type]
+    assert kept.budget_bytes == 500
+    assert Retention(Reader(), 700, device_bytes=5000).budget_bytes == 700  # type: ignore[arg-type]
+
+
 def test_the_tightest_limit_says_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_CGROUP_2", tmp_path)
     (tmp_path / "memory.max").write_text("max\n")

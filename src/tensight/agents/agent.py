@@ -130,7 +130,9 @@ class Agent:
             is_attached=lambda: self._attachment.is_attached,
             walks=cursor,
         )
-        self.retention = Retention(reader, settings.memory_budget_bytes, wants_copies=self._needs.wants_copies)
+        self.retention = Retention(
+            *(reader, settings.memory_budget_bytes, self._needs.wants_copies, framework.free_bytes)
+        )
         self.step = 0
         self.capturing = True
         self.stops_at_nodes = False

@@ -25,6 +25,8 @@ class Framework(NamedTuple):
     device : int
         Number of the device.
     rank, world_size : int
+    free_bytes : int or None
+        Memory that was free on the device when the training was found; None if it is the host's, or unknown.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Framework(NamedTuple):
     device: int = 0
     rank: int = 0
     world_size: int = 1
+    free_bytes: int | None = None
 
 
 class TensorReader(Protocol):

@@ -76,10 +76,12 @@ class Retention:
     reader : TensorReader
         Of the framework's tensors.
     budget_bytes : int, optional
-        For all values together; by default a tenth of the memory that is free now.
+        For all values together; by default a tenth of the memory that is free now, on the host and on the device.
     wants_copies : callable (slot_id) -> bool, optional
         Whether the values of a slot are copied once the training has overwritten one of them in place; by default all
         are.
+    device_bytes : int, optional
+        Memory that is free on the device of the tensors, if it has its own.
 
     Attributes
     ----------
@@ -91,9 +93,16 @@ class Retention:
     """
 
     def __init__(
-        self, reader: TensorReader, budget_bytes: int | None = None, wants_copies: Callable[[int], bool] | None = None
+        self,
+        reader: TensorReader,
+        budget_bytes: int | None = None,
+        wants_copies: Callable[[int], bool] | None = None,
+        device_bytes: int | None = None,
     ) -> None:
-        self.budget_bytes = int(free_bytes() * SHARE_OF_FREE) if budget_bytes is None else budget_bytes
+        if budget_bytes is None:
+            host_bytes = free_bytes()
+            budget_bytes = int(SHARE_OF_FREE * min(host_bytes, host_bytes if device_bytes is None else device_bytes))
+        self.budget_bytes = budget_bytes
         self.before_reading: Callable[[], None] = lambda: None
         self._reader = reader
         self._wants_copies = wants_copies

@@ -66,7 +66,8 @@ class AgentSettings:
     keep_going : bool
         Whether a compared training goes on after the first difference, which is then only reported.
     memory_budget_bytes : int or None
-        For values of this and the previous step; None means a tenth of the memory that is free at the start.
+        For values of this and the previous step; None means a tenth of the memory that is free at the start, on the
+        host or on the device.
     partial_memory : bool
         Keep only what is watched.
     job : str

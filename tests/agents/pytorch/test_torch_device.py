@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from tensight.agents.columns import StatisticsColumns
+from tensight.agents.torch import device
 from tensight.agents.torch.arrays import NUMPY_NAMES, TorchReader
-from tensight.agents.torch.device import DeviceStatistics
+from tensight.agents.torch.device import DeviceStatistics, free_bytes_of
 from tensight.tensors import TensorStatistics
 
 NAN, INF = math.nan, math.inf
@@ -104,3 +105,32 @@ def test_hashes_depend_on_the_order_of_the_elements() -> None:
     values = torch.arange(600.0).reshape(20, 30)
     first, transposed, again = by_device(values, values.t().reshape(20, 30), values.clone())
     assert first.content_hash == again.content_hash != transposed.content_hash
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.float8_e5m2, torch.int16, torch.complex64], ids=str
+)
+@pytest.mark.parametrize("is_transposed", [False, True], ids=["contiguous", "transposed"])
+def test_a_large_tensor_is_read_in_pieces(
+    dtype: torch.dtype, is_transposed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensor = (torch.randn(7, 11, 13) * 100).to(dtype)
+    if dtype.is_floating_point:
+        tensor.view(-1)[[3, 500]] = torch.tensor([math.nan, math.inf]).to(dtype)
+    tensor = tensor.transpose(0, 2) if is_transposed else tensor
+    whole = by_device(tensor)[0]
+    monkeypatch.setattr(device, "PIECE", 50)
+    sizes: list[int] = []
+    numbers_of_piece = device._numbers_of_piece
+    monkeypatch.setattr(
+        device, "_numbers_of_piece", lambda values: (sizes.append(values.numel()), numbers_of_piece(values))[1]
+    )
+    assert_same(by_device(tensor)[0], whole)
+    assert_same(whole, by_scan(tensor))
+    assert max(sizes) <= 50
+    assert sum(sizes) == tensor.numel()
+
+
+def test_free_memory_is_known_only_of_devices_with_memory_of_their_own() -> None:
+    assert free_bytes_of(torch.device("cpu")) is None
+    assert free_bytes_of(torch.device("meta")) is None

@@ -31,6 +31,7 @@ from tensight.agents.rendezvous import as_one_run
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader
 from tensight.agents.torch.boundary import Boundary, hide_warning_of_hooks, unseen
+from tensight.agents.torch.device import free_bytes_of
 from tensight.agents.torch.discovery import Discovery, is_optimizer, owners_of_weights
 from tensight.agents.torch.framework import FRAMEWORK
 from tensight.agents.torch.inner_modules import inner_modules, weights_in
@@ -496,4 +497,5 @@ def _framework(model: nn.Module) -> Framework:
         rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
     device = next((parameter.device for parameter in weights_in(model)), torch.device("cpu"))
     backend = "CPU" if device.type == "cpu" else "GPU"
-    return Framework("torch", torch.__version__, backend, device.index or 0, rank, world_size)
+    free = None if device.type == "cpu" else free_bytes_of(device)
+    return Framework("torch", torch.__version__, backend, device.index or 0, rank, world_size, free)

@@ -29,6 +29,9 @@ _SAMPLES = 16
 _SPREAD = 2_654_435_761
 """A prime, whose multiples are spread evenly over any number of elements (Knuth's multiplicative hash)."""
 
+PIECE = 2**24
+"""Elements of which the numbers are computed at a time."""
+
 _MOST_POSITIONS = 4096
 """Numbers of elements whose positions are kept, for sequences whose lengths vary."""
 
@@ -75,21 +78,46 @@ class DeviceStatistics:
 
 
 def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the numbers for `_statistics`, as a vector on the tensor's device, without waiting for it."""
+    """Return the numbers for `_statistics`, as a vector on the tensor's device, without waiting for it.
+
+    A large tensor is read in pieces, because the numbers of each element take up to 30 bytes of the device's memory.
+    """
+    if not tensor.numel():
+        return torch.zeros(11 + _SAMPLES, dtype=_DOUBLE, device=tensor.device)
+    pieces = _pieces(tensor)
+    parts = torch.stack([_numbers_of_piece(_values(piece)) for piece in pieces])
+    counts, minimum, maximum = parts[:, :5].sum(0), parts[:, 5].amin(), parts[:, 6].amax()
+    mean = parts[:, 7].sum() / (tensor.numel() - counts[:3].sum()).clamp(min=1)
+    squares = torch.stack([_squares_around(_values(piece), mean) for piece in pieces]).sum()
+    norm = torch.linalg.vector_norm(parts[:, 9])
+    numbers = torch.stack([minimum, maximum, mean, parts[:, 8].sum(), squares, norm])
+    return torch.cat((counts, numbers, _samples_of(tensor)))
+
+
+def _pieces(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Split a tensor along its longest axis until no part has too many elements."""
+    count = tensor.numel()
+    if count <= PIECE:
+        return [tensor]
+    axis = max(range(tensor.dim()), key=lambda each: tensor.shape[each])
+    length = max(PIECE * tensor.shape[axis] // count, 1)
+    return [piece for part in tensor.split(length, axis) for piece in _pieces(part)]
+
+
+def _values(tensor: torch.Tensor) -> torch.Tensor:
     values = tensor.abs() if tensor.is_complex() else tensor
     if not values.is_floating_point():
-        values = values.double()
-    elif values.itemsize == 1:
-        # PyTorch can only convert 8-bit floats.
-        values = values.float()
-    if not values.numel():
-        return torch.zeros(11 + _SAMPLES, dtype=_DOUBLE, device=values.device)
+        return values.double()
+    # PyTorch can only convert 8-bit floats.
+    return values.float() if values.itemsize == 1 else values
+
+
+def _numbers_of_piece(values: torch.Tensor) -> torch.Tensor:
+    """Return numbers of NaN, -Inf, Inf, negative, positive; minimum, maximum; sums of x and |x|; the norm."""
     finite = values.isfinite()
     finite_values = torch.where(finite, values, 0)
     double = finite_values.double()
-    mean = double.sum() / finite.sum().clamp(min=1)
-    deviations = torch.where(finite, double - mean, 0)
-    numbers = torch.stack(
+    return torch.stack(
         [
             values.isnan().sum().double(),
             values.eq(-math.inf).sum().double(),
@@ -98,13 +126,35 @@ def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
             finite_values.gt(0).sum().double(),
             torch.where(finite, values, math.inf).amin().double(),
             torch.where(finite, values, -math.inf).amax().double(),
-            mean,
+            double.sum(),
             double.abs().sum(),
-            deviations.square().sum(),
             torch.linalg.vector_norm(double),
         ]
     )
-    return torch.cat((numbers, double.reshape(-1).index_select(0, _sampled(double.numel(), double.device))))
+
+
+def _squares_around(values: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+    """Return the sum of the squares of the deviations of finite elements from the mean."""
+    return torch.where(values.isfinite(), values.double() - mean, 0).square().sum()
+
+
+def _samples_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return some elements in double precision, 0 where they are not finite."""
+    is_narrow = tensor.is_floating_point() and tensor.itemsize == 1
+    chosen = (tensor.view(torch.uint8) if is_narrow else tensor).take(_sampled(tensor.numel(), tensor.device))
+    values = _values(chosen.view(tensor.dtype) if is_narrow else chosen)
+    return torch.where(values.isfinite(), values, 0).double()
+
+
+def free_bytes_of(device: torch.device) -> int | None:
+    """Return the memory that is free on a device, or was freed by tensors and not yet given back; None if unknown."""
+    functions = getattr(torch, device.type, None)
+    try:
+        free = functions.mem_get_info(device)[0]  # type: ignore[union-attr]
+        unused = functions.memory_reserved(device) - functions.memory_allocated(device)  # type: ignore[union-attr]
+    except (AttributeError, RuntimeError, NotImplementedError, AssertionError):
+        return None
+    return int(free + unused)
 
 
 def _sampled(count: int, device: torch.device) -> torch.Tensor:
