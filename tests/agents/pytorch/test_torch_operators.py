@@ -505,6 +505,19 @@ def test_operators_of_a_compiled_model_have_the_line_that_calls_it_and_it_is_sai
     assert capfd.readouterr().err.count("CompiledOnce is compiled") == 1
 
 
+def test_it_is_said_that_a_model_is_compiled_in_place(capfd: pytest.CaptureFixture[str]) -> None:
+    class CompiledInPlace(Net):
+        """What is said of a class is said once in a process."""
+
+    model = CompiledInPlace()
+    model.compile(backend="aot_eager")
+    with captured(model) as seen:
+        for _ in range(2):
+            model(INPUTS).sum().backward()
+            seen.end()
+    assert capfd.readouterr().err.count("modules of CompiledInPlace are compiled in place") == 1
+
+
 def test_too_many_different_steps_end_the_search_for_more() -> None:
     with captured(Net()) as seen:
         for length in range(1, 80):

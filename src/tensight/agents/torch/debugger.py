@@ -31,10 +31,11 @@ from tensight.agents.rendezvous import as_one_run
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader
 from tensight.agents.torch.boundary import Boundary, hide_warning_of_hooks, unseen
+from tensight.agents.torch.compiled import is_compiled_in_place
 from tensight.agents.torch.device import free_bytes_of
 from tensight.agents.torch.discovery import Discovery, is_optimizer, owners_of_weights
 from tensight.agents.torch.framework import FRAMEWORK
-from tensight.agents.torch.inner_modules import inner_modules, weights_in
+from tensight.agents.torch.inner_modules import weights_in
 from tensight.agents.torch.kept_gradients import KeptGradients, adds_up
 from tensight.agents.torch.modules import ModuleCapture, is_compiled_somewhere
 from tensight.agents.torch.parameters import Parameters
@@ -482,7 +483,7 @@ class Debugger(TrainingDebugger):
 def _why_unseen(names: Names) -> str:
     """Return a possible reason why no call of a model was seen."""
     modules = [module for root in names.roots if (module := root.module()) is not None]
-    if any(inner._compiled_call_impl is not None for module in modules for _, inner in inner_modules(module)):
+    if any(map(is_compiled_in_place, modules)):
         return "it was compiled in place (model.compile()), and PyTorch calls no hooks of what it compiled"
     return (
         "it is called in another thread, its parameters are used without calling it, or something else is called in its"

@@ -26,8 +26,7 @@ from tensight.agents.torch.between import Begun
 from tensight.agents.torch.boundary import hide_warning_of_hooks
 from tensight.agents.torch.branches import Branch
 from tensight.agents.torch.calls import Call, Record, Slot, executions, tensors_in
-from tensight.agents.torch.compiled import report_compiled
-from tensight.agents.torch.inner_modules import inner_modules
+from tensight.agents.torch.compiled import report_compiled, report_compiled_in_place
 from tensight.agents.torch.scopes import EnteredScopes
 
 if TYPE_CHECKING:
@@ -119,13 +118,7 @@ class ModuleCapture:
     def start(self) -> None:
         """Install the hooks."""
         self._thread = _thread()
-        for root in self._names.roots:
-            model = root.module()
-            if model is not None and any(module._compiled_call_impl is not None for _, module in inner_modules(model)):
-                log_once(
-                    f"modules of {type(model).__name__} are compiled in place: they cannot be seen, only their weights"
-                    " and their gradients"
-                )
+        report_compiled_in_place(self._names, "they cannot be seen, only their weights and their gradients")
         self._is_started = True
         self.begin_step()
 

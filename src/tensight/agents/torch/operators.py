@@ -18,6 +18,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from tensight.agents.notices import log_once
 from tensight.agents.torch.boundary import unseen
+from tensight.agents.torch.compiled import OBSERVED_OPERATORS, report_compiled_in_place
 from tensight.agents.torch.framework_frames import loads_data
 from tensight.agents.torch.known_tensors import KnownTensors
 from tensight.agents.torch.observing import OperatorObserver
@@ -120,6 +121,7 @@ class OperatorCapture:
     def start(self) -> None:
         """Capture the step that begins now, and those that follow."""
         self._is_started = True
+        report_compiled_in_place(self._names, f"inside them, {OBSERVED_OPERATORS}")
         if not self._follows_optimizers:
             self._follows_optimizers = True
             self._boundary.follow_steps(self._begin_optimizer, self._end_optimizer)

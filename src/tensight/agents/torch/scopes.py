@@ -9,7 +9,7 @@ import torch
 from torch.nn.modules import module as global_hooks
 
 from tensight.agents.torch.boundary import hide_warning_of_hooks
-from tensight.agents.torch.compiled import report_compiled
+from tensight.agents.torch.compiled import OBSERVED_OPERATORS, report_compiled
 from tensight.agents.torch.framework import is_compiled
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class ModuleScopes:
                 # The step has ended in this call, and captures nothing any more.
                 return
         if is_compiled(module):
-            report_compiled(module, "inside it, only operators can be observed that the compiler has not fused")
+            report_compiled(module, f"inside it, {OBSERVED_OPERATORS}")
         scope = self._scope_of(module) or self.scope
         scope = self._known.setdefault(scope, scope)
         self._entered_scopes.add(scope)
