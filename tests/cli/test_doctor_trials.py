@@ -92,6 +92,14 @@ for _ in range(40):
     + "import copy\nteacher = copy.deepcopy(Net()).requires_grad_(False)\n"
     + DESCENT.replace("inputs.sum(1, keepdim=True)", "9 * teacher(inputs)")
     + "    with torch.no_grad():\n        for p in teacher.parameters(): p.mul_(1.1)\n",
+    "odd methods": PLAIN
+    + """
+    def odd(self, *_, **__):
+        raise LookupError
+    modules = named_modules = children = named_children = odd
+    parameters = named_parameters = buffers = named_buffers = odd
+"""
+    + DESCENT.replace("model.parameters()", "[*model.first.parameters(), *model.last.parameters()]"),
     "spawned": PLAIN
     + "def train(rank):\n"
     + "".join(f"    {line}\n" for line in DESCENT.splitlines())
@@ -180,6 +188,17 @@ def test_a_training_is_resumed_whose_model_keeps_a_tensor_with_its_graph(tmp_pat
     trial = examined("keeps what has a graph", "resume", tmp_path)
     assert trial.code == 0, trial.errors
     assert "error" not in trial.report
+
+
+@pytest.mark.parametrize("mode", ["reload", "evaluate", "one-batch", "resume"])
+def test_methods_of_a_model_that_raise_do_not_end_the_training(tmp_path: Path, mode: str) -> None:
+    trial = examined("odd methods", mode, tmp_path)
+    assert trial.code == 0, trial.errors
+    assert trial.report
+
+
+def test_parameters_of_a_model_whose_methods_raise_are_checked(tmp_path: Path) -> None:
+    assert [state for state, _ in examined("odd methods", "evaluate", tmp_path).parameters()] == ["ok", "ok"]
 
 
 def test_a_loss_that_depends_on_gradients_of_its_inputs_is_not_replayed(tmp_path: Path) -> None:

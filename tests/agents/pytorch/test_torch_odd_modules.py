@@ -93,3 +93,34 @@ def test_a_module_that_cannot_be_read_is_left_out_and_said_once(said: list[str])
     assert len(seen.steps) == 2
     assert {"Default/0/Linear-op0", "Default/2/Linear-op0"} <= set(seen.steps[-1].names("Default/"))
     assert len([line for line in said if "Unreadable is not debugged" in line]) == 1
+
+
+@pytest.mark.parametrize("is_outermost", [False, True], ids=["inside", "outermost"])
+def test_a_mode_that_cannot_be_read_does_not_end_debugging(is_outermost: bool, said: list[str]) -> None:
+    class Modeless(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        @property
+        def training(self) -> bool:
+            raise OddError
+
+        @training.setter
+        def training(self, value: bool) -> None:
+            pass
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden: torch.Tensor = self.inner(x)
+            return hidden.relu()
+
+    model = Modeless() if is_outermost else nn.Sequential(nn.Linear(4, 4), Modeless())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Seen(model, optimizer) as seen:
+        for _ in range(2):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).square().mean().backward()
+            optimizer.step()
+    assert len(seen.steps) == 2
+    assert any(name.endswith("inner/Linear-op0") for name in seen.steps[-1].names("Default/"))
+    assert not [line for line in said if "internal error" in line]

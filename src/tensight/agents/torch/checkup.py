@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from tensight.agents.call_stack import user_stack
 from tensight.agents.replacing import Replacements
+from tensight.agents.torch.inner_modules import inner_modules, weights_in
 from tensight.agents.torch.kept_states import Generators, copied, is_equal
 from tensight.agents.torch.resuming import state_of_modules
 from tensight.agents.torch.trial import owners_of, versions_kept
@@ -116,7 +117,7 @@ class _Evaluation(_AtStep):
         Replacements().put(torch.nn.Module, "__call__", self._called)
 
     def _called(self, original: Any, module: Any, *arguments: Any, **named: Any) -> Any:
-        if self._is_called or not torch.is_grad_enabled() or not any(True for _ in module.parameters()):
+        if self._is_called or not torch.is_grad_enabled() or not any(True for _ in weights_in(module)):
             return original(module, *arguments, **named)
         # The call may change what it is given, such as a cache.
         with contextlib.suppress(Exception):
@@ -131,7 +132,7 @@ class _Evaluation(_AtStep):
         if self._call is None:
             return {"error": "no call of a module with parameters was seen whose inputs can be copied"}
         module, given = self._call
-        modes = [(submodule, submodule.training) for submodule in module.modules()]
+        modes = [(submodule, submodule.training) for _, submodule in inner_modules(module)]
         module.eval()
         try:
             return self._evaluated(module, given)

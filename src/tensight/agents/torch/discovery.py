@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tensight.agents.live_instances import live_instances
-from tensight.agents.torch.inner_modules import weights_in
+from tensight.agents.torch.inner_modules import is_in_training, weights_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,13 +73,13 @@ class Discovery:
         names = self._names
         models = [model for root in names.roots if root.has_parameters and (model := root.module()) is not None]
         shapes = {_shapes(model) for model in models}
-        weights = {id(weight) for model in models for weight in model.parameters()}
+        weights = {id(weight) for model in models for weight in weights_in(model)}
         modules = live_instances(nn.Module)
         inner = {id(child) for module in modules for child in vars(module).get("_modules", {}).values()}
         copies: dict[type, list[nn.Module]] = {}
         for module in modules:
             is_other = id(module) not in inner and id(module) not in names.modules
-            if is_other and _shapes(module) in shapes and weights.isdisjoint(map(id, module.parameters())):
+            if is_other and _shapes(module) in shapes and weights.isdisjoint(map(id, weights_in(module))):
                 copies.setdefault(type(module), []).append(module)
         for of_class in copies.values():
             if len(of_class) == 1:
@@ -108,12 +108,12 @@ class Discovery:
 
     def is_evaluation(self, module: nn.Module) -> bool:
         """Whether a call of an outermost module looks like an evaluation, which does not belong to a step."""
-        return not module.training and not torch.is_grad_enabled()
+        return not is_in_training(module) and not torch.is_grad_enabled()
 
 
 def _shapes(module: nn.Module) -> tuple[torch.Size, ...]:
     is_complete = "_parameters" in vars(module)
-    return tuple(weight.shape for weight in module.parameters()) if is_complete else ()
+    return tuple(weight.shape for weight in weights_in(module)) if is_complete else ()
 
 
 def outermost_owner(module: nn.Module, alive: Iterable[object] | None = None) -> nn.Module:

@@ -34,6 +34,14 @@ def inner_modules(model: nn.Module, *, each_once: bool = True) -> Iterator[tuple
     return inside("", model)
 
 
+def is_in_training(module: nn.Module) -> bool:
+    """Whether a module is in training mode, as it is at first; also if a script's own ``training`` cannot be read."""
+    try:
+        return bool(module.training)
+    except Exception:
+        return True
+
+
 def has_children(module: nn.Module) -> bool:
     """Whether there are modules in a module."""
     return any(child is not None for child in module._modules.values())

@@ -14,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
 from tensight.agents.replacing import Replacements
+from tensight.agents.torch.inner_modules import weights_in
 from tensight.agents.torch.kept_states import Generators, copied
 from tensight.agents.torch.trial import outermost_modules
 
@@ -97,7 +98,7 @@ class OneBatch:
             id(held) for optimizer in self._optimizers for group in optimizer.param_groups for held in group["params"]
         }
         for module in outermost_modules():
-            yield from (parameter for parameter in module.parameters() if id(parameter) not in owned)
+            yield from (parameter for parameter in weights_in(module) if id(parameter) not in owned)
 
     @property
     def _has_followers(self) -> bool:

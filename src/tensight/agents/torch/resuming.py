@@ -16,6 +16,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from tensight.agents.torch.inner_modules import held_tensors, inner_modules, weights_in
 from tensight.agents.torch.kept_states import Generators, copied, is_equal
 from tensight.agents.torch.trial import owners_of, versions_kept
 
@@ -144,14 +145,14 @@ class _Model(_Part):
 
     def __init__(self, subject: Any, modules: Mapping[int, _Module]) -> None:
         super().__init__(subject)
-        self._modules = [modules.get(id(module)) or _Module(module) for module in subject.modules()]
-        self._parameters = [parameter.detach().clone() for parameter in subject.parameters()]
+        self._modules = [modules.get(id(module)) or _Module(module) for _, module in inner_modules(subject)]
+        self._parameters = [parameter.detach().clone() for parameter in weights_in(subject)]
 
     def reset(self) -> None:
         for module in self._modules:
             module.reset()
         with torch.no_grad():
-            for parameter, first in zip(self.subject.parameters(), self._parameters, strict=True):
+            for parameter, first in zip(weights_in(self.subject), self._parameters, strict=True):
                 parameter.copy_(first)
 
     def named_state(self) -> Iterator[tuple[str, Any]]:
@@ -165,11 +166,11 @@ class _Module(_Part):
 
     def __init__(self, subject: Any) -> None:
         super().__init__(subject)
-        self._buffers = [(name, held.detach().clone()) for name, held in subject.named_buffers(recurse=False)]
+        self._buffers = [(name, held.detach().clone()) for name, held in _buffers(subject)]
 
     def reset(self) -> None:
         super().reset()
-        held = dict(self.subject.named_buffers(recurse=False))
+        held = dict(_buffers(self.subject))
         for name, first in self._buffers:
             if name in held and held[name].shape == first.shape:
                 held[name].copy_(first)
@@ -229,11 +230,15 @@ def _others(optimizer: Any) -> Iterator[_Part]:
 
 def state_of_modules(model: torch.nn.Module) -> Iterator[tuple[str, Any]]:
     """Yield copies of the plain attributes, parameters and buffers of a model, with their names."""
-    for path, module in model.named_modules():
+    for path, module in inner_modules(model):
         for name, value in _plain_attributes(module, _OF_MODULES):
             yield f"{path or type(model).__name__}.{name}", value
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+    for name, tensor in (*held_tensors(model, "_parameters"), *held_tensors(model, "_buffers")):
         yield name, tensor.detach().clone()
+
+
+def _buffers(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [(name, buffer) for name, buffer in module._buffers.items() if buffer is not None]
 
 
 def _plain_attributes(subject: Any, left_out: frozenset[str]) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from tensight.agents.setup import attempt, digest, plain
 from tensight.agents.torch.arrays import TorchReader
-from tensight.agents.torch.inner_modules import held_tensors, inner_modules
+from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training
 from tensight.tensors import statistics
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def _model(model: nn.Module) -> dict[str, object]:
     amount = 0
     for name, module in inner_modules(model):
         amount += 1
-        modes[bool(module.training)] += 1
+        modes[is_in_training(module)] += 1
         if amount > MOST_MODULES:
             continue
         attributes = _plain_attributes(vars(module))
@@ -260,11 +260,11 @@ def _model(model: nn.Module) -> dict[str, object]:
         if layer is not None:
             random_layers.append(layer)
         if "batchnorm" in type(module).__name__.lower() or attributes.get("track_running_stats") is True:
-            batch_norms.append({"name": name, "class": type(module).__name__, "training": bool(module.training)})
+            batch_norms.append({"name": name, "class": type(module).__name__, "training": is_in_training(module)})
     config = vars(model).get("config")
     return {
         "class": type(model).__name__,
-        "training": bool(model.training),
+        "training": is_in_training(model),
         "modules_in_training": modes[True],
         "modules_in_evaluation": modes[False],
         "modules": modules,
@@ -288,7 +288,7 @@ def _random_layer(name: str, module: nn.Module, attributes: Mapping[str, object]
         }
     if not rates and not any(word in kind for word in _RANDOM_WORDS):
         return None
-    return {"name": name, "class": type(module).__name__, "training": bool(module.training), **rates}
+    return {"name": name, "class": type(module).__name__, "training": is_in_training(module), **rates}
 
 
 def _state(model: nn.Module) -> dict[str, object]:

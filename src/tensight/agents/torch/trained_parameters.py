@@ -10,6 +10,8 @@ from torch.nn.modules import module as module_hooks
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
+from tensight.agents.torch.framework import is_compiled
+from tensight.agents.torch.inner_modules import held_tensors, inner_modules, weights_in
 from tensight.agents.torch.trial import outermost_modules
 
 if TYPE_CHECKING:
@@ -52,9 +54,9 @@ class TrainedParameters:
         self._depth += 1
         if self._depth > 1:
             return
-        self._follow(module.parameters())
+        self._follow(weights_in(module))
         if _is_compiled(module):
-            for parameter in module.parameters():
+            for parameter in weights_in(module):
                 self._parameters[id(parameter)].is_used = True
         elif torch.is_grad_enabled():
             self._reads.__enter__()
@@ -186,22 +188,21 @@ def _flat(values: Iterable[Any], depth: int = 0) -> Iterator[Any]:
 
 def _is_compiled(module: torch.nn.Module) -> bool:
     return any(
-        hasattr(submodule, "_orig_mod") or getattr(submodule, "_compiled_call_impl", None) is not None
-        for submodule in module.modules()
+        is_compiled(submodule) or submodule._compiled_call_impl is not None for _, submodule in inner_modules(module)
     )
 
 
 def _named_parameters() -> Iterator[tuple[str, torch.nn.Parameter, set[int]]]:
     """Yield each parameter of a model, with a unique name and the identities of all parameters of its model."""
-    models = [module for module in outermost_modules() if any(True for _ in module.parameters())]
+    models = [module for module in outermost_modules() if any(True for _ in weights_in(module))]
     counts: dict[str, int] = {}
     seen: set[int] = set()
     for model in models:
         kind = type(model).__name__
         counts[kind] = number = counts.get(kind, 0) + 1
         prefix = "" if len(models) == 1 else f"{kind}." if number == 1 else f"{kind} ({number})."
-        siblings = {id(parameter) for parameter in model.parameters()}
-        for name, parameter in model.named_parameters():
+        siblings = {id(parameter) for parameter in weights_in(model)}
+        for name, parameter in held_tensors(model, "_parameters"):
             if id(parameter) not in seen:
                 seen.add(id(parameter))
                 yield f"{prefix}{name}", parameter, siblings

@@ -11,6 +11,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tensight.agents.replacing import Replacements
+from tensight.agents.torch.inner_modules import held_tensors, inner_modules
 from tensight.agents.trial import Training
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _state(optimizers: Sequence[Any]) -> Iterator[tuple[str, Any]]:
                 if isinstance(value, torch.Tensor):
                     yield f"{key}.{name}", value
     for position, owner in enumerate(owners.values()):
-        for name, buffer in owner.named_buffers():
+        for name, buffer in held_tensors(owner, "_buffers"):
             yield (name if len(owners) == 1 else f"{position}.{name}"), buffer
 
 
@@ -107,7 +108,9 @@ def versions_kept(modules: Sequence[Any]) -> contextlib.AbstractContextManager[N
     The values written must be the same as those that autograd has saved.
     """
     keep = getattr(torch.autograd, "_unsafe_preserve_version_counter", None)
-    tensors = tuple(tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))
+    tensors = tuple(
+        tensor for module in modules for kind in ("_parameters", "_buffers") for _, tensor in held_tensors(module, kind)
+    )
     if keep is None or not tensors:
         return contextlib.nullcontext()
     kept: contextlib.AbstractContextManager[None] = keep(tensors)
@@ -118,7 +121,7 @@ def _names_of_parameters() -> dict[int, tuple[str, Any]]:
     """Return name and outermost module of each parameter, by the identity of the parameter."""
     names: dict[int, tuple[str, Any]] = {}
     for module in outermost_modules():
-        for name, parameter in module.named_parameters():
+        for name, parameter in held_tensors(module, "_parameters"):
             names.setdefault(id(parameter), (name, module))
     return names
 
@@ -127,7 +130,9 @@ def outermost_modules() -> list[torch.nn.Module]:
     """Return the modules that are in no other module."""
     # By the type, because `isinstance` would evaluate `__class__`, which may run code of lazy objects.
     modules = [instance for instance in gc.get_objects() if issubclass(type(instance), torch.nn.Module)]
-    inside = {id(child) for module in modules for child in module.modules() if child is not module}
+    # Others have not been initialized yet.
+    modules = [module for module in modules if "_modules" in vars(module)]
+    inside = {id(child) for module in modules for _, child in inner_modules(module) if child is not module}
     return [module for module in modules if id(module) not in inside]
 
 
