@@ -71,7 +71,7 @@ stop_on, record, record_folder, trace, trace_steps, against, keep_going, memory_
     from tensight.agents.mindspore.debugger import Debugger
     from tensight.agents.settings import AgentSettings
 
-    settings = AgentSettings.from_environment(
+    settings = AgentSettings.of_script(
         host=host,
         port=port,
         token=token,

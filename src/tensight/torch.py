@@ -76,7 +76,7 @@ job, quiet
     from tensight.agents.settings import AgentSettings
     from tensight.agents.torch.debugger import Debugger
 
-    settings = AgentSettings.from_environment(
+    settings = AgentSettings.of_script(
         host=host,
         port=port,
         token=token,

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
+from tensight.agents.notices import log_once
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
@@ -183,6 +184,27 @@ class AgentSettings:
         if wants_original_debugger(variables) and "break_at_start" not in values:
             values["break_at_start"] = True
         return replace(cls(), **{**values, **{name: value for name, value in chosen.items() if value is not None}})
+
+    @classmethod
+    def of_script(cls, **chosen: Any) -> AgentSettings:
+        """Return the settings that a script has chosen, and otherwise those of the environment.
+
+        That another `capture` is requested by the environment, as in a second run that is to capture every operator, is
+        logged: it has no effect.
+
+        Parameters
+        ----------
+        **chosen
+            As for `from_environment`, which also says what is raised.
+        """
+        settings = cls.from_environment(**chosen)
+        requested = os.environ.get("TENSIGHT_CAPTURE", "")
+        if requested not in ("", settings.capture):
+            log_once(
+                f'the script chooses capture="{settings.capture}", so that "{requested}" from --capture or'
+                " TENSIGHT_CAPTURE has no effect: change it in the script"
+            )
+        return settings
 
 
 def as_variables(chosen: Mapping[str, Any]) -> dict[str, str]:

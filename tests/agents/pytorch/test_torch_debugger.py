@@ -296,3 +296,12 @@ def test_a_training_that_nobody_watches_keeps_no_value_longer_than_without_us(
         assert debugger.agent.step == 3
         assert debugger.agent.retention.kept_bytes == 0
         assert [output() for output in outputs] == [None] * 3
+
+
+@pytest.mark.parametrize(("requested", "says"), [("ops", True), ("modules", False), ("", False)])
+def test_a_capture_that_the_script_overrides_is_reported(
+    requested: str, says: bool, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSIGHT_CAPTURE", requested)
+    tensight.torch.debug(nn.Linear(1, 1), capture="modules")
+    assert any("change it in the script" in line for line in said) == says

@@ -32,7 +32,7 @@ class MindSporeDebugger(Callback):
 
     def __init__(self, **settings: Any) -> None:
         # Invalid settings are refused where the script gives them.
-        self._settings = AgentSettings.from_environment(**settings)
+        self._settings = AgentSettings.of_script(**settings)
         self._debugger: Debugger | None = None
         self._depth = 0
 

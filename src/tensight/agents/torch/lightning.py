@@ -37,7 +37,7 @@ class LightningDebugger(Callback):
 
     def __init__(self, **settings: Any) -> None:
         # Invalid settings are refused here, at the line of the script with them.
-        self._settings = AgentSettings.from_environment(**settings)
+        self._settings = AgentSettings.of_script(**settings)
         self._debugger: Debugger | None = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:

@@ -33,7 +33,7 @@ class TransformersDebugger(TrainerCallback):
 
     def __init__(self, **settings: Any) -> None:
         # Invalid settings are refused here, at the line of the script with them.
-        self._settings = AgentSettings.from_environment(**settings)
+        self._settings = AgentSettings.of_script(**settings)
         self._debugger: Debugger | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
