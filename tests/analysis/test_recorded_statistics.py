@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensight.analysis import Analysis, Anomaly, CheckRequest, InputState, check, origins, undecided
+from tensight.analysis import Analysis, Anomaly, CheckRequest, InputState, check, origins, unplaced
 from tensight.analysis.recorded_statistics import BOUNDED, MEASURES, recorded_statistics
 from tensight.dumps import StatisticRow
 from tensight.tensors import statistics
@@ -187,8 +187,8 @@ def test_anomalies_that_were_not_recorded_are_counted(analyse: Analyse, dump_cop
     record_dump(dump, ("md5",))
     analysis = analyse(dump)
     assert origins(analysis) == []
-    assert set(undecided(analysis, tuple(Anomaly))) == set(Anomaly)
-    assert undecided(analysis, tuple(Anomaly), ranks=[7]) == {}
+    assert set(unplaced(analysis, tuple(Anomaly)).undecided) == set(Anomaly)
+    assert unplaced(analysis, tuple(Anomaly), ranks=[7]).undecided == {}
 
 
 def row(array: Any, columns: tuple[str, ...], *, skip: bool = False, **fields: Any) -> StatisticRow:

@@ -52,7 +52,7 @@ class Oversights:
         self._step = step
         self._strangers: dict[str, int] = {}
         self._elsewhere: dict[tuple[str, str], int] = {}
-        self._backward_passes = 0
+        self._backward_passes = self._accumulates_to = 0
         self._calls: dict[int, int] = {}
         self._is_updating = False
         self._empty_steps = self._untrained_steps = self._checkpointed_steps = self._skipped_steps = 0
@@ -149,7 +149,7 @@ class Oversights:
     def update_begins(self) -> None:
         """Note an update by an optimizer that trains the models; it may run backward passes itself."""
         self._is_updating = True
-        self._backward_passes = 0
+        self._backward_passes = self._accumulates_to = 0
 
     def update_ends(self) -> None:
         """Note that the update is done."""
@@ -164,9 +164,12 @@ class Oversights:
             Returns whether it adds to gradients of earlier backward passes.
         """
         self._backward_passes += not self._is_updating
-        if self._backward_passes <= BACKWARD_PASSES or "backward" in self._reported:
+        if self._backward_passes <= max(BACKWARD_PASSES, self._accumulates_to) or "backward" in self._reported:
             return
         is_accumulation = self._backward_passes <= ACCUMULATED and adds_up()
+        if is_accumulation:
+            # Gradients are read again only after twice as many passes.
+            self._accumulates_to = min(2 * self._backward_passes, ACCUMULATED)
         if not (is_accumulation or self._strangers or self._elsewhere):
             self._once(
                 "backward",
@@ -200,7 +203,7 @@ class Oversights:
             The possible reason if not, as a sentence.
         """
         self._strangers.clear()
-        self._backward_passes = 0
+        self._backward_passes = self._accumulates_to = 0
         for what in _UNTIL_A_STEP & self._reported.keys() - self._withdrawn:
             self._withdrawn.add(what)
             self._withdraw(self._reported[what])

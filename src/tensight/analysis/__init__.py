@@ -7,7 +7,7 @@ from tensight.analysis.anomalies import Anomaly, InputState
 from tensight.analysis.check import CheckResult, check, coverage_of, natural_selector
 from tensight.analysis.coverage import Coverage
 from tensight.analysis.engine import Engine, Progress, ThreadEngine
-from tensight.analysis.origin import in_nodes, origins, undecided, unlocated
+from tensight.analysis.origin import Unplaced, in_nodes, origins, unplaced
 from tensight.analysis.origins import Origin, OriginInput
 from tensight.analysis.query import query
 from tensight.analysis.statistics_table import StatisticsTable, file_key
@@ -26,6 +26,7 @@ __all__ = [
     "Progress",
     "StatisticsTable",
     "ThreadEngine",
+    "Unplaced",
     "check",
     "coverage_of",
     "file_key",
@@ -33,7 +34,6 @@ __all__ = [
     "natural_selector",
     "origins",
     "query",
-    "undecided",
-    "unlocated",
+    "unplaced",
     "user_frame",
 ]

@@ -402,54 +402,44 @@ def _zeros_behind_gradients(shows: Shown, step: ObservedStep, effects: Effects) 
     return behind
 
 
-def undecided(
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """Numbers of tensors whose anomalies `origins` cannot place, by anomaly; those without such tensors are left out.
+
+    Attributes
+    ----------
+    undecided : dict of Anomaly to int
+        Tensors whose recorded statistics leave open whether they show it.
+    unlocated : dict of Anomaly to int
+        Tensors that show it and belong to no node.
+    """
+
+    undecided: dict[Anomaly, int]
+    unlocated: dict[Anomaly, int]
+
+
+def unplaced(
     analysis: Analysis,
     anomalies: Sequence[Anomaly],
     *,
     ranks: Sequence[int] | None = None,
     explosion_limit: float = EXPLOSION_LIMIT,
-) -> dict[Anomaly, int]:
-    """Count the tensors whose recorded statistics leave open whether they show an anomaly.
+) -> Unplaced:
+    """Count the tensors whose anomalies have no origin that can be found.
 
     Parameters
     ----------
     analysis, anomalies, ranks, explosion_limit
         As for `origins`.
-
-    Returns
-    -------
-    dict of Anomaly to int
-        Number of tensors; anomalies without such tensors are left out.
     """
     table = analysis.statistics()
     in_ranks = _rows_where(table, lambda file: ranks is None or file.rank in ranks)
-    return _counts({anomaly: shown(anomaly, table, explosion_limit).perhaps & in_ranks for anomaly in anomalies})
-
-
-def unlocated(
-    analysis: Analysis,
-    anomalies: Sequence[Anomaly],
-    *,
-    ranks: Sequence[int] | None = None,
-    explosion_limit: float = EXPLOSION_LIMIT,
-) -> dict[Anomaly, int]:
-    """Count the tensors that show an anomaly and belong to no node, so that their origin cannot be found.
-
-    Parameters
-    ----------
-    analysis, anomalies, ranks, explosion_limit
-        As for `origins`.
-
-    Returns
-    -------
-    dict of Anomaly to int
-        Number of tensors; anomalies without such tensors are left out.
-    """
-    table = analysis.statistics()
-    rows = _rows_where(
-        table, lambda file: file.node is None and not file.is_constant and (ranks is None or file.rank in ranks)
+    without_node = in_ranks & _rows_where(table, lambda file: file.node is None and not file.is_constant)
+    shows = {anomaly: shown(anomaly, table, explosion_limit) for anomaly in anomalies}
+    return Unplaced(
+        _counts({anomaly: each.perhaps & in_ranks for anomaly, each in shows.items()}),
+        _counts({anomaly: each.certainly & without_node for anomaly, each in shows.items()}),
     )
-    return _counts({anomaly: shown(anomaly, table, explosion_limit).certainly & rows for anomaly in anomalies})
 
 
 def in_nodes(analysis: Analysis, ranks: Sequence[int] | None = None) -> Coverage:

@@ -72,15 +72,15 @@ def origin(
     threads: Threads = None,
 ) -> None:
     """Name the operator and the line of code where NaN, Inf, an explosion or all-zero values began."""
-    from tensight.analysis import Anomaly, in_nodes, origins, undecided, unlocated
+    from tensight.analysis import Anomaly, in_nodes, origins, unplaced
 
     analysis = open_analysis(dump, cache_dir, threads)
     selected_kinds = kind or (*DEFAULT, *((Kind.OVERFLOW,) if analysis.dump.overflows() else ()))
     kinds, chosen = [Anomaly(selected.value) for selected in selected_kinds], numbers(ranks, "--ranks")
     with progress(analysis, quiet=quiet):
         entries = origins(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
-        unknown = undecided(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
-        elsewhere = unlocated(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
+        others = unplaced(analysis, kinds, ranks=chosen, explosion_limit=explosion_limit)
+    unknown, elsewhere = others.undecided, others.unlocated
     inspected = in_nodes(analysis, chosen)
     if json:
         print_json(origins_data(analysis, entries, inspected, unknown, elsewhere))
