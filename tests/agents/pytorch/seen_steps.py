@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tensight.agents.columns import StatisticsColumns
+from tensight.agents.retention import Retention
 from tensight.agents.scalars import Scalars
 from tensight.agents.settings import AgentSettings
 from tensight.agents.slots import DeclaredNode, Need, SlotTable
@@ -78,6 +79,7 @@ class SeeingAgent:
     def __post_init__(self) -> None:
         self.slot_table.decide_needs(lambda _: self.need)
         self.scalars = Scalars(self.reader, self.columns)
+        self.retention = Retention(self.reader)
 
     def attach(self, program: Program) -> None:
         self.initial = self._seen(program, False)
