@@ -29,7 +29,7 @@ _SAMPLES = 16
 _SPREAD = 2_654_435_761
 """A prime, whose multiples are spread evenly over any number of elements (Knuth's multiplicative hash)."""
 
-PIECE = 2**24
+PIECE = 2**23
 """Elements of which the numbers are computed at a time."""
 
 _MOST_POSITIONS = 4096
@@ -80,18 +80,26 @@ class DeviceStatistics:
 def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return the numbers for `_statistics`, as a vector on the tensor's device, without waiting for it.
 
-    A large tensor is read in pieces, because the numbers of each element take up to 30 bytes of the device's memory.
+    These are the numbers of NaN, -Inf, Inf, negative and positive elements; then of the finite ones the minimum, the
+    maximum, the sums of x, |x| and (x - p)², and the norm, where p is the sum divided by the number of all elements.
+    Each reduction is a kernel, and most tensors are so small that their number is what it costs. A large tensor is read
+    in pieces, because each element takes up to 30 bytes of the device's memory.
     """
     if not tensor.numel():
         return torch.zeros(11 + _SAMPLES, dtype=_DOUBLE, device=tensor.device)
     pieces = _pieces(tensor)
-    parts = torch.stack([_numbers_of_piece(_values(piece)) for piece in pieces])
-    counts, minimum, maximum = parts[:, :5].sum(0), parts[:, 5].amin(), parts[:, 6].amax()
-    mean = parts[:, 7].sum() / (tensor.numel() - counts[:3].sum()).clamp(min=1)
-    squares = torch.stack([_squares_around(_values(piece), mean) for piece in pieces]).sum()
-    norm = torch.linalg.vector_norm(parts[:, 9])
-    numbers = torch.stack([minimum, maximum, mean, parts[:, 8].sum(), squares, norm])
-    return torch.cat((counts, numbers, _samples_of(tensor)))
+    if len(pieces) == 1:
+        double = _doubles(tensor)
+        numbers, samples = _numbers_of_piece(double), double.index_select(0, _sampled(len(double), double.device))
+        squares = _squares_around(double, numbers[7] / tensor.numel())
+    else:
+        parts = torch.stack([_numbers_of_piece(_doubles(piece)) for piece in pieces])
+        extremes, norm = (parts[:, 5].amin(), parts[:, 6].amax()), torch.linalg.vector_norm(parts[:, 9])
+        numbers = torch.cat((parts[:, :5].sum(0), torch.stack((*extremes, *parts[:, 7:9].sum(0), norm))))
+        pivot = numbers[7] / tensor.numel()
+        squares = torch.stack([_squares_around(_doubles(piece), pivot) for piece in pieces]).sum()
+        samples = _samples_of(tensor)
+    return torch.cat((numbers[:9], squares.reshape(1), numbers[9:], samples.nan_to_num(0, 0, 0)))
 
 
 def _pieces(tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -104,46 +112,35 @@ def _pieces(tensor: torch.Tensor) -> list[torch.Tensor]:
     return [piece for part in tensor.split(length, axis) for piece in _pieces(part)]
 
 
-def _values(tensor: torch.Tensor) -> torch.Tensor:
-    values = tensor.abs() if tensor.is_complex() else tensor
-    if not values.is_floating_point():
-        return values.double()
-    # PyTorch can only convert 8-bit floats.
-    return values.float() if values.itemsize == 1 else values
+def _doubles(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the elements in double precision, in their order; of complex ones the absolute values."""
+    return (tensor.abs() if tensor.is_complex() else tensor).double().reshape(-1)
 
 
-def _numbers_of_piece(values: torch.Tensor) -> torch.Tensor:
-    """Return numbers of NaN, -Inf, Inf, negative, positive; minimum, maximum; sums of x and |x|; the norm."""
-    finite = values.isfinite()
-    finite_values = torch.where(finite, values, 0)
-    double = finite_values.double()
-    return torch.stack(
-        [
-            values.isnan().sum().double(),
-            values.eq(-math.inf).sum().double(),
-            values.eq(math.inf).sum().double(),
-            finite_values.lt(0).sum().double(),
-            finite_values.gt(0).sum().double(),
-            torch.where(finite, values, math.inf).amin().double(),
-            torch.where(finite, values, -math.inf).amax().double(),
-            double.sum(),
-            double.abs().sum(),
-            torch.linalg.vector_norm(double),
-        ]
+def _numbers_of_piece(double: torch.Tensor) -> torch.Tensor:
+    finite = double.nan_to_num(0, 0, 0)
+    counted = (double != double, double == -math.inf, double == math.inf, finite < 0, finite > 0)
+    measured = (
+        double.nan_to_num(math.inf, math.inf, math.inf).amin(),
+        double.nan_to_num(-math.inf, -math.inf, -math.inf).amax(),
+        finite.sum(),
+        torch.linalg.vector_norm(finite, 1),
+        torch.linalg.vector_norm(finite),
     )
+    return torch.cat((torch.stack(counted).sum(1, dtype=_DOUBLE), torch.stack(measured)))
 
 
-def _squares_around(values: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-    """Return the sum of the squares of the deviations of finite elements from the mean."""
-    return torch.where(values.isfinite(), values.double() - mean, 0).square().sum()
+def _squares_around(double: torch.Tensor, pivot: torch.Tensor) -> torch.Tensor:
+    """Return the sum of the squares of the distances of finite elements from a number."""
+    return (double - pivot).nan_to_num(0, 0, 0).square().sum()
 
 
 def _samples_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Return some elements in double precision, 0 where they are not finite."""
+    """Return some elements in double precision."""
+    # PyTorch cannot choose among 8-bit floats, only convert them.
     is_narrow = tensor.is_floating_point() and tensor.itemsize == 1
     chosen = (tensor.view(torch.uint8) if is_narrow else tensor).take(_sampled(tensor.numel(), tensor.device))
-    values = _values(chosen.view(tensor.dtype) if is_narrow else chosen)
-    return torch.where(values.isfinite(), values, 0).double()
+    return _doubles(chosen.view(tensor.dtype) if is_narrow else chosen)
 
 
 def free_bytes_of(device: torch.device) -> int | None:
@@ -170,9 +167,14 @@ def _sampled(count: int, device: torch.device) -> torch.Tensor:
 
 def _statistics(numbers: Sequence[float], dtype: str, shape: tuple[int, ...], size_bytes: int) -> TensorStatistics:
     nan, negative_infinite, positive_infinite, negative, positive = map(int, numbers[:5])
-    minimum, maximum, mean, absolute, squares, norm = numbers[5:11]
+    minimum, maximum, total, absolute, squares, norm = numbers[5:11]
     count = math.prod(shape)
     finite = count - nan - negative_infinite - positive_infinite
+    mean = total / max(finite, 1)
+    if not math.isfinite(total):
+        squares = math.inf
+    elif finite < count:
+        squares = max(squares - finite * (mean - total / count) ** 2, 0)
     digest = hashlib.blake2b(repr((dtype, list(numbers))).encode(), digest_size=8).digest()
     others = finite - 1 if finite > 1 else math.inf
     moments = Moments(finite, others, minimum, maximum, mean, absolute, squares, math.sqrt)
