@@ -19,6 +19,9 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.flop_counter import FlopCounterMode
 
+import tensight.torch
+from tensight.analysis import Analysis
+from tensight.dumps import open_dump
 from tests.agents.pytorch.captured_operators import captured, operators
 
 if TYPE_CHECKING:
@@ -282,6 +285,23 @@ class Noise(Dataset[torch.Tensor]):
         for _ in range(random.randrange(4)):  # noqa: S311 - only to differ
             sample = sample + 1
         return sample
+
+
+def test_a_gradient_that_the_update_overwrites_is_recorded_as_the_update_read_it(tmp_path: Path) -> None:
+    model, optimizer, step = training(momentum=0.9, nesterov=True, foreach=True)
+    norms = []
+    optimizer.register_step_pre_hook(lambda *_: norms.append(float(model.head.weight.grad.norm())))  # type: ignore[union-attr]
+    where = {"record": "full", "record_folder": str(tmp_path / "run")}
+    with tensight.torch.debug(model, optimizer, capture="ops", quiet=True, port=1, **where):
+        for _ in range(3):
+            step()
+    table = Analysis(open_dump(str(tmp_path / "run")), cache_dir=tmp_path / "cache").statistics()
+    recorded = {
+        file.iteration: float(table.rows["l2_norm"][row])
+        for row, file in enumerate(table.files)
+        if file.node == "Gradients/Default/head/weight/AccumulateGrad-op0" and file.io == "output"
+    }
+    assert [recorded[iteration] for iteration in range(3)] == pytest.approx(norms)
 
 
 @pytest.mark.parametrize("workers", [0, 1])

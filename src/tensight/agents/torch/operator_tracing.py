@@ -138,7 +138,12 @@ class StepTracer:
                 source = self._sources.find(weight.grad) if is_known else self._find(weight.grad)
                 if source is not None and source not in self.gradient_sources.get(name, ()):
                     self.gradient_sources[name] = (source,)
-                self._sources.put(weight.grad, (f"Gradients/{ROOT_SCOPE}/{path}/AccumulateGrad-op0", 0), written=True)
+                gradient = f"Gradients/{ROOT_SCOPE}/{path}/AccumulateGrad-op0", 0
+                self._sources.put(weight.grad, gradient, written=True)
+                # An update may overwrite the gradients that it reads.
+                slot_id = self._slot_id(self._roots, gradient)
+                if slot_id >= 0:
+                    self._showing[slot_id].append(slot_id)
 
     def end_optimizer(self) -> None:
         """Note that the optimizer is done."""
