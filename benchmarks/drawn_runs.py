@@ -144,12 +144,21 @@ class Style:
         Whether attention is one operator.
     is_backwards : bool
         Whether modules are registered in the opposite order.
+    is_foreach : bool
+        Whether the optimizer updates lists of weights at once.
+    keeps_zeroes : bool
+        Whether gradients are set to zero instead of None.
+    is_split : bool
+        Whether each part of a batch is split once more.
     """
 
     names: str = "numbers"
     is_functional: bool = False
     is_fused: bool = True
     is_backwards: bool = False
+    is_foreach: bool = False
+    keeps_zeroes: bool = False
+    is_split: bool = False
 
 
 class Network(nn.Module):
@@ -220,6 +229,10 @@ def layers_of(spec: Spec, style: Style) -> list[tuple[str, nn.Module]]:
     return [*layers, ("head", nn.Linear(width, CLASSES))]
 
 
+def has_batch_norm(spec: Spec) -> bool:
+    return spec.norm == "batch" and spec.family in ("points", "pictures")
+
+
 def batches_of(spec: Spec) -> list[tuple[torch.Tensor, torch.Tensor]]:
     generator = torch.Generator().manual_seed(spec.seed)
     shapes = {"pictures": (8, 3, 12, 12), "rows": (8, 6, 12), "words": (8, 7), "points": (16, 12)}
@@ -279,21 +292,22 @@ class Run:
     options: dict[str, Any] = field(default_factory=dict)
     decays_vectors: bool = True
     losses: list[float] = field(default_factory=list)
-    state: list[torch.Tensor] = field(default_factory=list)
+    state: dict[str, torch.Tensor] = field(default_factory=dict)
 
-    def train(self, folder: Path, capture: str) -> None:
-        """Train and record."""
+    def train(self, folder: Path, capture: str, *, has_values: bool) -> None:
+        """Train and record, with values or only statistics."""
         spec, network = self.spec, Network(self.layers, self.style)
         optimizer = self._optimizer()
         average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(self.decay)) if spec.averages else None
         models = [network] if average is None else [network, average.module]
         # Operators that update averages are recorded anyhow; by calls of modules they are only seen if they are known.
         subjects = [network, average] if average is not None and capture == "modules" else [network]
+        where = {"record": "full", "record_folder": str(folder)} if has_values else {"trace": str(folder)}
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self.rate)
-        with tensight.torch.debug(*subjects, optimizer, trace=str(folder), capture=capture, quiet=True, port=1):
+        with tensight.torch.debug(*subjects, optimizer, capture=capture, quiet=True, port=1, **where):
             for step, batch in enumerate(self.batches):
                 if self.zeroes(step):
-                    optimizer.zero_grad()
+                    optimizer.zero_grad(set_to_none=not self.style.keeps_zeroes)
                 losses = [self._pass(network, *part) for part in self._parts(batch)]
                 if self.clip_gradients is not None:
                     self.clip_gradients(network.parameters())
@@ -303,25 +317,35 @@ class Run:
                     average.update_parameters(network)
                 self.after_step(network, step)
                 self.losses.append(sum(losses))
-        layers = [getattr(model, name) for model in models for name in network.order if name not in network.calls]
-        self.state = [value.detach().clone() for layer in layers for value in layer.state_dict().values()]
+        self.state = {
+            f"{path}layer{number}.{key}": value.detach().clone()
+            for model, path in zip(models, ("", "AveragedModel.module."), strict=False)
+            for number, name in enumerate(network.order)
+            if name not in network.calls
+            for key, value in getattr(model, name).state_dict().items()
+        }
+
+    @property
+    def amount(self) -> int:
+        """Number of parts of a batch."""
+        return self.spec.parts * (2 if self.style.is_split else 1)
 
     def _parts(self, batch: tuple[torch.Tensor, torch.Tensor]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        inputs, targets = (tensor.chunk(self.spec.parts) for tensor in batch)
+        inputs, targets = (tensor.chunk(self.amount) for tensor in batch)
         return zip(inputs, targets, strict=True)
 
     def _pass(self, network: Network, inputs: torch.Tensor, targets: torch.Tensor) -> float:
         """Run forward and backward pass of a part of a batch, and return its loss."""
         with torch.autocast("cpu", torch.bfloat16, enabled=self.is_mixed):
             loss = self.loss(network(inputs), targets)
-        if self.spec.parts > 1:
+        if self.amount > 1:
             loss = loss * self.share
         loss.backward()
         return loss.item()
 
     def _optimizer(self) -> torch.optim.Optimizer:
         parameters = [p for _, layer in self.layers for p in layer.parameters() if p.requires_grad]
-        options = {"lr": self.spec.lr, **self.options}
+        options = {"lr": self.spec.lr, "foreach": self.style.is_foreach, **self.options}
         groups: list[Any] = parameters
         if not self.decays_vectors:
             vectors = [p for p in parameters if p.ndim < 2]
@@ -402,6 +426,39 @@ def schedule(rng: random.Random, run: Run) -> Truth:
     first, factor = rng.randrange(run.spec.steps), rng.choice([0.1, 0.5, 0.95])
     run.rate = lambda step: factor if step >= first else 1.0
     return Truth((UPDATE,))
+
+
+def epsilon_of_adam(rng: random.Random, run: Run) -> Truth | None:
+    if run.spec.optimizer == "sgd":
+        return None
+    run.options["eps"] = rng.choice([1e-6, 1e-4, 1e-2])
+    return Truth((UPDATE,))
+
+
+def variant(_: random.Random, run: Run) -> Truth:
+    run.options["nesterov" if run.spec.optimizer == "sgd" else "amsgrad"] = True
+    return Truth((UPDATE,))
+
+
+def frozen_later(rng: random.Random, run: Run) -> Truth | None:
+    number, chosen = _pick(rng, run, "lin", "conv", "attn", "words", "stem"), rng.randrange(run.spec.steps - 1)
+    if number is None:
+        return None
+    layer = run.layers[number][1]
+
+    def freeze(_network: Network, step: int) -> None:
+        if step == chosen:
+            layer.requires_grad_(False)
+
+    run.after_step = freeze
+    return Truth((UPDATE, BACKWARD), (number,))
+
+
+def mixed_in_one(_: random.Random, run: Run) -> Truth | None:
+    if run.is_mixed:
+        return None
+    run.is_mixed = True
+    return Truth((FORWARD, BACKWARD))
 
 
 def average_decay(_: random.Random, run: Run) -> Truth | None:
@@ -541,6 +598,7 @@ PLANTS: dict[str, Plant] = {
     "scale": scale, "initial": initial, "another batch": another_batch, "smoothing": smoothing, "clamped": clamped,
     "decayed by hand": decayed_by_hand, "reloaded": reloaded, "no zeroing": no_zeroing, "frozen": frozen,
     "clipping of values": clipping_of_values, "decay of vectors": decay_of_vectors, "schedule": schedule,
+    "epsilon of Adam": epsilon_of_adam, "variant": variant, "frozen later": frozen_later, "mixed in one": mixed_in_one,
     "average decay": average_decay, "share of part": share_of_part, "hooked gradient": hooked_gradient,
 }  # fmt: skip
 
@@ -553,19 +611,20 @@ def draw(rng: random.Random, folder: Path) -> Drawn:
         averages=rng.random() < 0.25, parts=2 if rng.random() < 0.2 else 1, is_mixed=rng.random() < 0.15,
         steps=rng.choice([3, 4, 6]), seed=rng.randrange(10**6),
     )  # fmt: skip
-    capture = rng.choice(["modules", "ops"])
+    capture, has_values = rng.choice(["modules", "ops"]), rng.random() < 0.25
     other = Style()
     if rng.random() < 0.6:
         other = Style(
             names=rng.choice(["numbers", "my", "net"]), is_functional=rng.random() < 0.4,
-            is_fused=rng.random() < 0.5, is_backwards=rng.random() < 0.4,
+            is_fused=rng.random() < 0.5, is_backwards=rng.random() < 0.4, is_foreach=rng.random() < 0.2,
+            keeps_zeroes=rng.random() < 0.2, is_split=rng.random() < 0.1 and not has_batch_norm(spec),
         )  # fmt: skip
     torch.manual_seed(spec.seed)
     a = Run(spec, Style(), layers_of(spec, Style()), batches_of(spec))
     b = Run(spec, other, layers_of(spec, other), batches_of(spec))
     decays = rng.random() < 0.3
     for run in (a, b):
-        run.is_mixed, run.share = spec.is_mixed, 1 / spec.parts
+        run.is_mixed, run.share = spec.is_mixed, 1 / run.amount
         run.clip_gradients = clip_norm if spec.clip else None
         if decays:
             run.options["weight_decay"] = 0.2
@@ -576,29 +635,34 @@ def draw(rng: random.Random, folder: Path) -> Drawn:
         while truth is None:
             name = rng.choice(list(PLANTS))
             truth = PLANTS[name](rng, b)
-    description = f"{name} {truth}\n    {capture} {spec}\n    B {other}"
-    return Drawn(name, description, lambda: _judge(a, b, truth, folder, capture))
+    if truth is not None and other.is_split:
+        # Only gradients and updates are compared.
+        truth = Truth((*truth.findings, BACKWARD, UPDATE))
+    description = f"{name} {truth}\n    {capture}{' with values' * has_values} {spec}\n    B {other}"
+    return Drawn(name, description, lambda: _judge(a, b, truth, folder, capture, has_values=has_values))
 
 
-def _judge(a: Run, b: Run, truth: Truth | None, folder: Path, capture: str) -> Judgement:
+def _judge(a: Run, b: Run, truth: Truth | None, folder: Path, capture: str, *, has_values: bool) -> Judgement:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for name, run in (("a", a), ("b", b)):
             torch.manual_seed(1)
-            run.train(folder / name, capture)
+            run.train(folder / name, capture, has_values=has_values)
     finally:
         torch.set_num_threads(threads)
     (result,) = compare_runs(*(Analysis(open_dump(folder / name)) for name in ("a", "b")))
     said = list(_said(result))
     if result.verdict is Verdict.NOT_COMPARABLE:
         return Judgement(Outcome.UNDECIDED, "not compared", said)
+    if b.style.is_split and result.first is not None and "split" in result.first.pair.a.name:
+        return Judgement(Outcome.RIGHT, "one run splits the batch", said)
     if truth is None:
         is_right = result.verdict is Verdict.SAME
         return Judgement(Outcome.RIGHT if is_right else Outcome.FALSE, "nothing was planted", said)
     if result.verdict is Verdict.SAME:
-        visible = _visible(a, b)
-        is_visible = visible > (VISIBLE_MIXED if a.is_mixed else VISIBLE)
+        visible = _visible(a, b, result)
+        is_visible = visible > (VISIBLE_MIXED if a.is_mixed or b.is_mixed else VISIBLE)
         return Judgement(Outcome.FALSE if is_visible else Outcome.UNDECIDED, f"differs by {visible:.2g}", said)
     if result.finding is Finding.LOSSES:
         return Judgement(Outcome.UNDECIDED, "only the losses are known to differ", said)
@@ -621,11 +685,16 @@ def _names_one(result: RunComparison, truth: Truth) -> bool:
     return any(part == f"layer{number}" or part.endswith(f"_{number}") for part in parts for number in truth.layers)
 
 
-def _visible(a: Run, b: Run) -> float:
-    """Return the largest relative difference of losses and of final values; in bfloat16, Adam may give these any."""
+def _visible(a: Run, b: Run, result: RunComparison) -> float:
+    """Return the largest relative difference of losses and of final values.
+
+    Not of the values that the verdict says it did not judge; nor of any in bfloat16, because Adam amplifies rounding.
+    """
     values = [(torch.tensor(a.losses), torch.tensor(b.losses))]
-    if not a.is_mixed:
-        values += [pair for pair in zip(a.state, b.state, strict=True) if pair[0].shape == pair[1].shape]
+    unjudged = tuple(result.steps[-1].amplified) if result.steps else ()
+    if not (a.is_mixed or b.is_mixed):
+        both = ((name, value, b.state.get(name)) for name, value in a.state.items() if not name.endswith(unjudged))
+        values += [(ours, theirs) for _, ours, theirs in both if theirs is not None and ours.shape == theirs.shape]
     largest = 0.0
     for ours, theirs in values:
         norm = float(ours.double().norm())

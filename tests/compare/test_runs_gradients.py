@@ -67,27 +67,35 @@ def adam(network: nn.Module, rate: float = 1e-2) -> torch.optim.Optimizer:
 
 def train(
     folder: Path,
-    network: nn.Module,
+    network: Network,
     capture: str,
     optimizer_of: Callable[[nn.Module], torch.optim.Optimizer] = adam,
     *,
     max_norm: float | None = None,
     averages: bool = False,
+    has_values: bool = False,
+    parts: int = 1,
+    frozen_after: int | None = None,
+    steps: int = STEPS,
 ) -> Analysis:
-    """Trace some steps; gradients are clipped to a norm if one is given."""
+    """Trace or record some steps; gradients are clipped to a norm if one is given."""
     generator = torch.Generator().manual_seed(3)
     optimizer = optimizer_of(network)
     average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(0.9)) if averages else None
-    with tensight.torch.debug(network, optimizer, trace=str(folder), capture=capture, quiet=True, port=1):
-        for _ in range(STEPS):
+    where = {"record": "full", "record_folder": str(folder)} if has_values else {"trace": str(folder)}
+    with tensight.torch.debug(network, optimizer, capture=capture, quiet=True, port=1, **where):
+        for step in range(steps):
             inputs, targets = torch.randn(6, 5, WIDTH, generator=generator), torch.arange(6) % 4
             optimizer.zero_grad()
-            nn.functional.cross_entropy(network(inputs), targets).backward()
+            for part, wanted in zip(inputs.chunk(parts), targets.chunk(parts), strict=True):
+                (nn.functional.cross_entropy(network(part), wanted) / parts).backward()
             if max_norm is not None:
                 nn.utils.clip_grad_norm_(network.parameters(), max_norm)
             optimizer.step()
             if average is not None:
                 average.update_parameters(network)
+            if step == frozen_after:
+                network.middle.requires_grad_(False)
     return Analysis(open_dump(str(folder)), cache_dir=folder.parent / f"{folder.name}-cache")
 
 
@@ -161,3 +169,68 @@ def test_the_hook_of_a_gradient_is_noted_before_the_norm_that_it_changes(tmp_pat
     result = compare(a, train(tmp_path / "b", hooked, "ops", max_norm=0.01))
     assert (result.verdict, result.step) == (Verdict.DIFFERENT, 1), sentence(result)
     assert any("middle/weight/mul" in note for note in notes(result)), (sentence(result), notes(result))
+
+
+def test_norms_of_gradients_are_the_same_in_another_order(tmp_path: Path) -> None:
+    def backwards(network: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(reversed(list(network.parameters())), 1e-2)
+
+    other = Network()
+    other._modules = dict(reversed(other._modules.items()))
+    a = train(tmp_path / "a", Network(), "ops", backwards, max_norm=0.01, has_values=True)
+    result = compare(a, train(tmp_path / "b", other, "ops", backwards, max_norm=0.01, has_values=True))
+    assert result.verdict is Verdict.SAME, sentence(result)
+
+
+def test_a_weight_that_is_frozen_later_agrees_before(tmp_path: Path) -> None:
+    a = train(tmp_path / "a", Network(), "modules", has_values=True, steps=6)
+    result = compare(a, train(tmp_path / "b", Network(), "modules", has_values=True, steps=6, frozen_after=1))
+    assert (result.finding, result.step) == (Finding.UPDATE, 3), sentence(result)
+    assert "only in A do updates read gradients of middle.weight, middle.bias" in sentence(result)
+
+
+class Plain(Network):
+    """No layer of it depends on the other rows of a batch; the first may have another name."""
+
+    def __init__(self, name: str = "stem") -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)  # type: ignore[assignment]
+        self.first = name
+        self._modules = {name if key == "stem" else key: module for key, module in self._modules.items()}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.attention(getattr(self, self.first)(x)).mean(1)
+        return self.head(torch.tanh(self.norm(self.middle(hidden))))
+
+
+def test_a_batch_in_two_parts_is_known_under_another_name_of_the_layer(tmp_path: Path) -> None:
+    a = train(tmp_path / "a", Plain(), "modules")
+    result = compare(a, train(tmp_path / "b", Plain("entry"), "modules", parts=2))
+    assert (result.verdict, result.parts) == (Verdict.SAME, (1, 2)), sentence(result)
+
+
+class Mixed(Plain):
+    """Computes its products in bfloat16."""
+
+    def __init__(self, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.norm.eps = eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().forward(x).float()
+
+
+def test_rounding_to_bfloat16_is_named_and_hides_no_other_epsilon(tmp_path: Path) -> None:
+    a = train(tmp_path / "a", Mixed(), "modules")
+    result = compare(a, train(tmp_path / "same", Mixed(), "modules"))
+    assert result.verdict is Verdict.SAME, sentence(result)
+    fused = Mixed()
+    fused.attention.is_fused = False
+    result = compare(a, train(tmp_path / "written_out", fused, "modules"))
+    assert result.verdict is Verdict.SAME, sentence(result)
+    assert "up to rounding to bfloat16" in sentence(result)
+    result = compare(a, train(tmp_path / "epsilon", Mixed(eps=1e-2), "modules"))
+    assert result.finding is Finding.FORWARD, sentence(result)
+    assert result.first is not None
+    assert "norm" in result.first.pair.a.name

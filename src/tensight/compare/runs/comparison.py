@@ -9,7 +9,6 @@ from tensight.compare.losses import RTOL
 from tensight.compare.runs.divergence import StepComparer, fused_difference
 from tensight.compare.runs.matching import (
     Rule,
-    accumulated_parameter,
     copied_from,
     is_anonymous,
     match_steps,
@@ -20,7 +19,7 @@ from tensight.compare.runs.measures import difference
 from tensight.compare.runs.ranks import across_ranks
 from tensight.compare.runs.result import ComparedTensor, Finding, RunComparison
 from tensight.compare.runs.splitting import keep_what_adds_up, parts_of_batches
-from tensight.compare.runs.steps import NO_ROW, Operation, Phase, RunToCompare
+from tensight.compare.runs.steps import NO_ROW, Operation, Phase, RunToCompare, accumulated_parameter
 from tensight.compare.runs.tolerance import AMPLIFICATION, ROUNDING, Tolerance
 from tensight.compare.verdict import Verdict
 from tensight.errors import InputError
@@ -327,7 +326,9 @@ class _Comparer:
         """Return weights and states that differ after a step but were not written by a matched operator."""
         matching, compared = result.matching, result.steps[-1].compared
         written = {slot.name for entry in compared for slot, _ in entry.outputs if slot.is_parameter}
-        gradients = {name: entry for entry in compared if (name := accumulated_parameter(entry.pair.a)) is not None}
+        gradients = {
+            name: entry for entry in compared if (name := accumulated_parameter(entry.pair.a.node)) is not None
+        }
         forward = (entry.worst for entry in compared if entry.pair.a.phase is Phase.FORWARD)
         of_forward = max((worst[1].relative for worst in forward if worst and worst[1].is_comparable), default=0.0)
         rows_a, rows_b = a.after(step_a.iteration), b.after(step_b.iteration)
@@ -430,7 +431,7 @@ def _follows_gradients(op: Operation) -> bool:
 
     The gradient of a weight is recorded as the update reads it: after clipping, which scales all by their common norm.
     """
-    return op.phase is Phase.UPDATE or accumulated_parameter(op) is not None
+    return op.phase is Phase.UPDATE or accumulated_parameter(op.node) is not None
 
 
 def _read_by_updates_of_one_run(
@@ -441,7 +442,7 @@ def _read_by_updates_of_one_run(
     None if the other run also has gradients of weights that do not match.
     """
     rows = [
-        {name: op.outputs[0].row for op in step.operations if op.outputs and (name := accumulated_parameter(op))}
+        {name: op.outputs[0].row for op in step.operations if op.outputs and (name := accumulated_parameter(op.node))}
         for step in steps
     ]
     in_b = {name: matching.parameter_in_b(name) for name in rows[0]}

@@ -7,6 +7,7 @@ matched operator on every path back from the reader.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,9 +16,9 @@ import numpy as np
 
 from tensight.compare.renaming import plain_name
 from tensight.compare.runs.amplification import divides_by_magnitude, keeps_signs_only, may_hold_rounding_alone
-from tensight.compare.runs.matching import Rule, accumulated_parameter, is_anonymous, precisions
+from tensight.compare.runs.matching import Rule, is_anonymous, precisions
 from tensight.compare.runs.measures import UNIT_ROUNDOFF, TensorDifference, difference, difference_of_fused
-from tensight.compare.runs.steps import NO_ROW, Operation, Phase, Slot
+from tensight.compare.runs.steps import NO_ROW, Operation, Phase, Slot, accumulated_parameter
 from tensight.compare.runs.tolerance import AMPLIFICATION, ROUNDING, allowed_error
 from tensight.graph.operator_facts import VIEWS, comparable_type, plain_type
 
@@ -53,6 +54,9 @@ _SAME_FACTOR = 1e-3
 
 _UNSEEN = 4
 """Factor by which an error may exceed its lower bound from statistics."""
+
+_JOINS = frozenset({"stack", "cat", "concat"})
+"""Operators that join tensors."""
 
 _AVERAGES = frozenset({"exp_avg", "momentum_buffer"})
 """States of optimizers to which gradients are added."""
@@ -122,6 +126,8 @@ class StepComparison:
     amplified : tuple of str
         Weights of A whose updates differed so far, and were not judged: their optimizer may have made full steps of
         elements of the gradient that are rounding errors alone. Also the running means that follow from them.
+    narrowest : str
+        The floating-point type with the largest roundoff that operators of the step return, in either run.
     """
 
     iteration: int
@@ -130,6 +136,7 @@ class StepComparison:
     also: list[Compared] = field(default_factory=list)
     first_bit: Compared | None = None
     amplified: tuple[str, ...] = ()
+    narrowest: str = "float32"
 
 
 class StepComparer:
@@ -206,7 +213,7 @@ class StepComparer:
         if result.first is not None:
             result.first = _reordered_before(result.first, result.compared)
             result.first = _not_only_scaled(result.first, result.compared)
-        result.amplified = tuple(self._amplified)
+        result.amplified, result.narrowest = tuple(self._amplified), self._narrowest
         return result
 
     def _in_order(self) -> list[Pair]:
@@ -221,6 +228,14 @@ class StepComparer:
         run = self._runs[0]
         rows = (slot.row for accumulation in self._gradients.values() for slot in accumulation.outputs)
         return max((run.statistics(row)["l2_norm"] for row in rows if run.is_known(row)), default=0.0)
+
+    @cached_property
+    def _narrowest(self) -> str:
+        """The floating-point type with the largest roundoff that operators of the step return."""
+        pairs = zip(self._runs, self._steps, strict=True)
+        slots = ((run, slot) for run, step in pairs for op in step.operations for slot in op.outputs)
+        types = {run.dtype(slot.row) for run, slot in slots if slot.row != NO_ROW}
+        return max(types, key=lambda dtype: UNIT_ROUNDOFF.get(dtype, 0.0), default="float32")
 
     def _may_be_mistaken(self, entry: Compared) -> bool:
         """Return whether the operators of a pair that differs may be unrelated."""
@@ -321,7 +336,7 @@ class StepComparer:
     def _gradients(self) -> dict[str, Operation]:
         """The operators of A that accumulate the gradient of a parameter, where they have a counterpart."""
         pairs = self._matching.pairs
-        return {name: pair.a for pair in pairs if (name := accumulated_parameter(pair.a)) is not None}
+        return {name: pair.a for pair in pairs if (name := accumulated_parameter(pair.a.node)) is not None}
 
     def _is_hidden_in(self, reader: Operation, differing: list[Slot]) -> bool:
         """Return whether a difference is added to a tensor whose rounding error is larger."""
@@ -413,10 +428,8 @@ class StepComparer:
             reads_as_many = len(pair.a.inputs) == len(pair.b.inputs)
             return reads_as_many and diff.shapes[0] != diff.shapes[1] and all(map(_agrees, inputs)), 0.0
         if self._is_split and pair.a.phase is not Phase.UPDATE:
-            return (
-                diff.absolute > _SPLIT * diff.norm + _SPLIT_OF_LARGEST * self._largest_gradient,
-                _SPLIT * diff.norm,
-            )
+            share = max(_SPLIT, ROUNDING * UNIT_ROUNDOFF.get(self._narrowest, 0.0))
+            return diff.absolute > share * diff.norm + _SPLIT_OF_LARGEST * self._largest_gradient, share * diff.norm
         limit = allowed_error(pair.a, diff, inputs, self._tolerance, is_mixed=self._precisions is not None)
         if through and not self._is_first and self._read_unmatched_parameters(through):
             return False, math.inf
@@ -439,10 +452,22 @@ class StepComparer:
         return any(slot.name in left for op in through for slot in op.inputs)
 
     def _outputs(self, pair: Pair) -> Iterator[tuple[Slot, TensorDifference]]:
+        is_permuted = self._joins_in_another_order(pair)
         for slot in pair.a.outputs:
-            diff = self._difference(slot.row, self._row_of(pair.b.outputs, slot))
+            row_b = self._row_of(pair.b.outputs, slot)
+            diff = self._difference(slot.row, row_b)
+            if is_permuted:
+                diff = difference(self._runs[0], slot.row, self._runs[1], row_b, only_statistics=True)
             if diff is not None:
                 yield slot, diff
+
+    def _joins_in_another_order(self, pair: Pair) -> bool:
+        """Return whether an operator joins the same tensors in another order, such as norms of gradients."""
+        if plain_type(pair.a.type) not in _JOINS:
+            return False
+        keys_a = [self._input_in_b(slot, is_of_b=False) for slot in pair.a.inputs]
+        keys_b = [self._input_in_b(slot, is_of_b=True) for slot in pair.b.inputs]
+        return keys_a != keys_b and None not in keys_a and Counter(keys_a) == Counter(keys_b)
 
     def _parameter_of(self, slot: Slot, others: tuple[Slot, ...]) -> Slot | None:
         name = self._matching.parameter_in_b(slot.name)
@@ -574,7 +599,7 @@ class StepComparer:
         waiting, seen = [(op, slot)], set[str]()
         while waiting:
             op, slot = waiting.pop(0)
-            weight = accumulated_parameter(op)
+            weight = accumulated_parameter(op.node)
             if weight is not None:
                 return weight
             for given in self._elementwise_inputs(op, slot):
@@ -754,12 +779,12 @@ def _not_only_scaled(first: Compared, compared: list[Compared]) -> Compared:
     Gradients are recorded as updates read them. If they were clipped by their common norm, a difference of one of them
     scales all others.
     """
-    if accumulated_parameter(first.pair.a) is None:
+    if accumulated_parameter(first.pair.a.node) is None:
         return first
     gradients = [
         (entry, entry.worst[1].norm_ratio)
         for entry in compared
-        if accumulated_parameter(entry.pair.a) is not None
+        if accumulated_parameter(entry.pair.a.node) is not None
         and entry.worst is not None
         and entry.worst[1].norm_ratio >= 0
     ]

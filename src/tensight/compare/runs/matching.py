@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tensight.compare.fused import fused_parts, is_fused
 from tensight.compare.renaming import paths_in_b, plain_name
 from tensight.compare.runs.measures import UNIT_ROUNDOFF, difference
-from tensight.compare.runs.steps import NO_ROW, Operation, Phase
+from tensight.compare.runs.steps import NO_ROW, Operation, Phase, scope_in_program
 from tensight.graph.operator_facts import MIXED_PRECISION_PRODUCTS, comparable_type
 
 if TYPE_CHECKING:
@@ -466,20 +466,6 @@ def _scopes_matched(pairs: Sequence[Pair], steps: tuple[Step, Step]) -> list[tup
     sizes = [Counter(op.node.scope for op in step.operations) for step in steps]
     together = Counter((pair.a.node.scope, pair.b.node.scope) for pair in pairs)
     return [(a, b) for (a, b), amount in together.items() if amount > _MOST_OF * max(sizes[0][a], sizes[1][b])]
-
-
-def scope_in_program(scope: str) -> tuple[str, str]:
-    """Split a scope into the prefix that every run has (``Gradients/Default/``) and the module's path."""
-    lead = ""
-    for word in ("Gradients/", "Optimizer/", "Default/"):
-        if scope.startswith(word):
-            lead, scope = lead + word, scope[len(word) :]
-    return lead, scope
-
-
-def accumulated_parameter(op: Operation) -> str | None:
-    """Return the parameter whose gradient an operator accumulates; None for all other operators."""
-    return scope_in_program(op.node.scope)[1].replace("/", ".") if op.type == "AccumulateGrad" else None
 
 
 class _Aligner:

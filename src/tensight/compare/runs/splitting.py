@@ -40,8 +40,10 @@ def parts_of_batches(run_a: RunToCompare, step_a: Step, run_b: RunToCompare, ste
     """
     calls_a, calls_b = _calls(step_a.data), _calls(step_b.data)
     counts = None
-    for name in calls_a.keys() & calls_b.keys():
-        of_a, of_b = calls_a[name], calls_b[name]
+    for name, of_a in calls_a.items():
+        same = (of_b for of_b in calls_b.values() if _is_same_batch(run_a, of_a, run_b, of_b))
+        # A module may have another name in B.
+        of_b = calls_b[name] if name in calls_b else next(same, of_a)
         if len(of_a) == len(of_b):
             continue
         if _is_same_batch(run_a, of_a, run_b, of_b):

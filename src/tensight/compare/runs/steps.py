@@ -220,11 +220,14 @@ class RunToCompare:
 
     @cached_property
     def trained(self) -> frozenset[str]:
-        """Parameters that an optimizer writes, and their optimizer states."""
+        """Parameters that an optimizer writes, and their optimizer states; also those that are frozen later."""
         names: set[str] = set()
         for graph in self.graphs.values():
             roles = parameter_roles(graph)
+            gradients = {accumulated_parameter(node) for node in graph.operators}
+            once = gradients | {state.partition(".")[2] for state in roles.states}
             names |= roles.trainable | roles.states
+            names |= {node.name for node in graph.parameters if node.name in once}
         return frozenset(names)
 
     @cached_property
@@ -463,3 +466,17 @@ def phase_of(node: Node) -> Phase:
 def is_data(parameter: Node, trained: frozenset[str]) -> bool:
     """Return whether a parameter is an input of the network: not trained, and a name without dots."""
     return parameter.is_parameter and "." not in parameter.name and parameter.name not in trained
+
+
+def scope_in_program(scope: str) -> tuple[str, str]:
+    """Split a scope into the prefix that every run has (``Gradients/Default/``) and the module's path."""
+    lead = ""
+    for word in ("Gradients/", "Optimizer/", "Default/"):
+        if scope.startswith(word):
+            lead, scope = lead + word, scope[len(word) :]
+    return lead, scope
+
+
+def accumulated_parameter(node: Node) -> str | None:
+    """Return the parameter whose gradient an operator accumulates; None for all other operators."""
+    return scope_in_program(node.scope)[1].replace("/", ".") if node.type == "AccumulateGrad" else None

@@ -268,9 +268,7 @@ def _nothing(result: RunComparison) -> str:
 
 def _to_type(result: RunComparison) -> str:
     """Return to which element type rounding is, if it is to one narrower than float32."""
-    types = {
-        dtype for step in result.steps for entry in step.compared for _, diff in entry.outputs for dtype in diff.dtypes
-    }
+    types = {step.narrowest for step in result.steps}
     narrowest = max(types, key=lambda dtype: UNIT_ROUNDOFF.get(dtype, 0.0), default="float32")
     return f" to {narrowest}" if UNIT_ROUNDOFF.get(narrowest, 0.0) > UNIT_ROUNDOFF["float32"] else ""
 
