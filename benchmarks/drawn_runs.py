@@ -688,10 +688,11 @@ def _names_one(result: RunComparison, truth: Truth) -> bool:
 def _visible(a: Run, b: Run, result: RunComparison) -> float:
     """Return the largest relative difference of losses and of final values.
 
-    Not of the values that the verdict says it did not judge; nor of any in bfloat16, because Adam amplifies rounding.
+    Not of the values that the verdict says it did not judge, or that have no effect; nor of any in bfloat16, because
+    Adam amplifies rounding.
     """
     values = [(torch.tensor(a.losses), torch.tensor(b.losses))]
-    unjudged = tuple(result.steps[-1].amplified) if result.steps else ()
+    unjudged = (*_without_effect(a), *(result.steps[-1].amplified if result.steps else ()))
     if not (a.is_mixed or b.is_mixed):
         both = ((name, value, b.state.get(name)) for name, value in a.state.items() if not name.endswith(unjudged))
         values += [(ours, theirs) for _, ours, theirs in both if theirs is not None and ours.shape == theirs.shape]
@@ -700,3 +701,14 @@ def _visible(a: Run, b: Run, result: RunComparison) -> float:
         norm = float(ours.double().norm())
         largest = max(largest, float((ours.double() - theirs.double()).norm()) / max(norm, 1e-12))
     return largest
+
+
+def _without_effect(run: Run) -> Iterator[str]:
+    """Yield biases whose gradients are zero up to rounding, of which Adam makes full steps, and means that follow."""
+    if run.spec.optimizer == "sgd":
+        return
+    for number, (kind, layer) in enumerate(run.layers):
+        if kind == "attn":
+            yield f"layer{number}.qkv.bias"
+        if isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            yield from (f"layer{number - 1}.bias", f"layer{number}.running_mean")

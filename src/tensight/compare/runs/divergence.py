@@ -199,7 +199,7 @@ class StepComparer:
             if progress is not None:
                 progress(done, len(pairs))
             entry = self._compare(pair)
-            if entry.is_divergent and self._may_be_mistaken(entry) and not self._is_confirmed(entry):
+            if entry.is_divergent and self._is_mistaken(entry):
                 self._separate(pair)
                 continue
             result.compared.append(entry)
@@ -237,6 +237,10 @@ class StepComparer:
         types = {run.dtype(slot.row) for run, slot in slots if slot.row != NO_ROW}
         return max(types, key=lambda dtype: UNIT_ROUNDOFF.get(dtype, 0.0), default="float32")
 
+    @property
+    def _is_narrow(self) -> bool:
+        return UNIT_ROUNDOFF.get(self._narrowest, 0.0) > UNIT_ROUNDOFF["float32"]
+
     def _may_be_mistaken(self, entry: Compared) -> bool:
         """Return whether the operators of a pair that differs may be unrelated."""
         pair, worst = entry.pair, entry.worst
@@ -251,6 +255,24 @@ class StepComparer:
             return True
         of_a, of_b = (types.get(op.node.scope) for types, op in zip(self._types, (pair.a, pair.b), strict=True))
         return of_a != of_b
+
+    def _is_mistaken(self, entry: Compared) -> bool:
+        """Return whether a pair whose output differs is one of unrelated operators."""
+        may_be = self._may_be_mistaken(entry) and not self._is_confirmed(entry)
+        return may_be or self._is_unread_and_of_others(entry.pair)
+
+    def _is_unread_and_of_others(self, pair: Pair) -> bool:
+        """Return whether nothing reads the output of a pair whose inputs do not belong together.
+
+        Names of operators outside of modules are only numbers, which nothing confirms for copies of weights.
+        """
+        if pair.a.phase is not Phase.FORWARD or any(
+            self._readers.get((slot.name, slot.index)) for slot in pair.a.outputs
+        ):
+            return False
+        keys_a = [self._input_in_b(slot, is_of_b=False) for slot in pair.a.inputs]
+        keys_b = [self._input_in_b(slot, is_of_b=True) for slot in pair.b.inputs]
+        return None not in keys_a and len(keys_a) == len(keys_b) and Counter(keys_a) != Counter(keys_b)
 
     def _is_certainly_own(self, entry: Compared) -> bool:
         """Return whether a difference surely arises in the operator: a reliable match whose inputs agree."""
@@ -428,6 +450,9 @@ class StepComparer:
             reads_as_many = len(pair.a.inputs) == len(pair.b.inputs)
             return reads_as_many and diff.shapes[0] != diff.shapes[1] and all(map(_agrees, inputs)), 0.0
         if self._is_split and pair.a.phase is not Phase.UPDATE:
+            if self._is_narrow and not self._is_first:
+                # Adam amplifies the differences of the first step.
+                return False, math.inf
             share = max(_SPLIT, ROUNDING * UNIT_ROUNDOFF.get(self._narrowest, 0.0))
             return diff.absolute > share * diff.norm + _SPLIT_OF_LARGEST * self._largest_gradient, share * diff.norm
         limit = allowed_error(pair.a, diff, inputs, self._tolerance, is_mixed=self._precisions is not None)
@@ -563,6 +588,9 @@ class StepComparer:
         if update is None:
             allowed = (ROUNDING * unit + AMPLIFICATION * _worst(input_diffs)) * diff.norm
             allowed += _cancelled(pair, slot, inputs)
+            if self._is_narrow and not all(input_diff.is_bit_equal for input_diff in input_diffs):
+                # Statistics of gradients may agree by chance, although each element is rounded to the narrower type.
+                allowed += ROUNDING * UNIT_ROUNDOFF[self._narrowest] * diff.norm
             if diff.absolute > allowed and self._may_be_amplified(pair, slot, input_diffs):
                 return diff.absolute, math.inf
             return diff.absolute, allowed
@@ -579,8 +607,12 @@ class StepComparer:
         if not (divides_by_magnitude(self._runs[0], weight) or keeps_signs_only(pair.a.type)):
             return False
         names = zip(self._runs, (weight, other), self._steps, strict=True)
-        may_be = self._is_rounding_alone(weight) or any(
-            may_hold_rounding_alone(run, name, step.iteration) for run, name, step in names
+        # The steps of a vector that begins at zero are all that it is.
+        is_vector = slot.row != NO_ROW and len(self._runs[0].shape(slot.row)) <= 1
+        may_be = (
+            (is_vector and self._is_narrow)
+            or self._is_rounding_alone(weight)
+            or any(may_hold_rounding_alone(run, name, step.iteration) for run, name, step in names)
         )
         if may_be:
             self._note_amplified(weight)

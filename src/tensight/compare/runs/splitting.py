@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.compare.runs.steps import Phase
+from tensight.compare.runs.matching import Rule
+from tensight.compare.runs.steps import Phase, accumulated_parameter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,17 +55,28 @@ def parts_of_batches(run_a: RunToCompare, step_a: Step, run_b: RunToCompare, ste
 
 
 def keep_what_adds_up(matching: Matching) -> None:
-    """Keep only pairs of weight gradients and of updates in a matching."""
-    kept = [pair for pair in matching.pairs if _adds_up(pair)]
-    left = [pair for pair in matching.pairs if not _adds_up(pair)]
+    """Keep only pairs of weight gradients and of updates in a matching, of weights that are known to belong together.
+
+    Without the forward pass, nothing confirms those that are matched by their shapes and order alone.
+    """
+    for name, (other, rule) in list(matching.parameters.items()):
+        if rule is Rule.STRUCTURE:
+            del matching.parameters[name]
+            matching.parameters_only_a.append(name)
+            matching.parameters_only_b.append(other)
+    kept = [pair for pair in matching.pairs if _adds_up(pair, matching)]
+    left = [pair for pair in matching.pairs if not _adds_up(pair, matching)]
     matching.pairs[:] = kept
     matching.only_a += [pair.a for pair in left]
     matching.only_b += [pair.b for pair in left]
     matching.losses = None
 
 
-def _adds_up(pair: Pair) -> bool:
-    return pair.a.phase is Phase.UPDATE or pair.a.type == "AccumulateGrad"
+def _adds_up(pair: Pair, matching: Matching) -> bool:
+    weight = accumulated_parameter(pair.a.node)
+    weights = [slot.name for slot in pair.a.outputs if slot.is_parameter] if weight is None else [weight]
+    is_of_weights = weight is not None or pair.a.phase is Phase.UPDATE
+    return is_of_weights and all(matching.parameter_in_b(name) is not None for name in weights)
 
 
 def _calls(data: Mapping[str, int]) -> dict[str, list[int]]:
