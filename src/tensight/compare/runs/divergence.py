@@ -55,6 +55,8 @@ _SAME_FACTOR = 1e-3
 _UNSEEN = 4
 """Factor by which an error may exceed its lower bound from statistics."""
 
+_BY_NAME = (Rule.NAME, Rule.NAME_WITHOUT_COUNTERS)
+
 _JOINS = frozenset({"stack", "cat", "concat"})
 """Operators that join tensors."""
 
@@ -266,9 +268,9 @@ class StepComparer:
 
         Names of operators outside of modules are only numbers, which nothing confirms for copies of weights.
         """
-        if pair.a.phase is not Phase.FORWARD or any(
-            self._readers.get((slot.name, slot.index)) for slot in pair.a.outputs
-        ):
+        is_read = any(self._readers.get((slot.name, slot.index)) for slot in pair.a.outputs)
+        is_by_number = pair.rule in _BY_NAME and not plain_type(pair.a.type).startswith("foreach")
+        if pair.a.phase is not Phase.FORWARD or is_read or not is_by_number or pair is self._matching.losses:
             return False
         keys_a = [self._input_in_b(slot, is_of_b=False) for slot in pair.a.inputs]
         keys_b = [self._input_in_b(slot, is_of_b=True) for slot in pair.b.inputs]
@@ -676,6 +678,7 @@ class StepComparer:
             return None
         counts = np.ones(a.shape, np.bool_)
         before, errors, unseen = None, [], 0.0
+        is_elementwise = False
         for index, given in enumerate(pair.a.inputs):
             row_b = self._counter_row(given)
             input_a, input_b = self._runs[0].values(given.row), self._runs[1].values(row_b)
@@ -688,6 +691,7 @@ class StepComparer:
                 continue
             if input_a.shape != a.shape or input_b.shape != a.shape:
                 continue
+            is_elementwise = True
             larger = np.maximum(np.abs(input_a), np.abs(input_b))
             error = np.divide(np.abs(input_a - input_b), larger, out=np.zeros_like(larger), where=larger > 0)
             counts &= error <= _MASKED_ABOVE
@@ -695,6 +699,8 @@ class StepComparer:
                 before = input_a, error
             else:
                 errors.append(error)
+        if not is_elementwise:
+            return None
         was, error_before = before if before is not None else (np.zeros_like(a), np.zeros_like(a))
         with np.errstate(all="ignore"):
             moved = np.abs(a - was)
