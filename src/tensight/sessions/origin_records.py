@@ -91,6 +91,7 @@ def _origin_record(origin: Origin, texts: Mapping[str, str]) -> OriginRecord:
         arrived=origin.arrived,
         unseen=None if origin.unseen is None else (step_of(origin.unseen[0]), step_of(origin.unseen[1])),
         is_older=origin.is_older,
+        changed=origin.changed,
         is_left_out=origin.is_left_out,
         stack=frames,
         line=line,

@@ -86,7 +86,7 @@ def test_a_weight_that_was_changed_between_two_updates_is_where_it_began(
     assert (origin.certain, origin.arrived) == (True, True)
     # Where operators are captured nobody has looked at the weight of the norm before.
     known = capture == "modules"
-    assert known == ("changed since the last update, outside of the optimizer" in origin.sentence)
+    assert known == origin.changed == ("changed since the last update, outside of the optimizer" in origin.sentence)
 
 
 def test_an_explosion_of_a_weight_is_not_laid_at_the_module_that_has_it(torch_server: RunningServer) -> None:

@@ -150,6 +150,8 @@ class OriginRecord(Record):
     """First and last of the directly preceding steps without data, in which it may have begun."""
     is_older: bool = False
     """Whether it is known to have existed before the step."""
+    changed: bool = False
+    """Whether it came in with a parameter that was written to after the last update, other than by the optimizer."""
     is_left_out: bool = False
     """Whether it went no further, because every operator that reads its NaN or Inf leaves them out."""
     stack: tuple[Frame, ...] = ()

@@ -16,6 +16,7 @@ function origin(anomaly: string, more: Partial<Origin> = {}): Origin {
     arrived: false,
     unseen: null,
     is_older: false,
+    changed: false,
     is_left_out: false,
     stack: [],
     line: null,
@@ -102,6 +103,7 @@ describe('what to do', () => {
   it('differs for NaN from infinities, for anomalies in the inputs, and for uncertain origins', () => {
     expect(remedy('nan', 'Sub')).toBe('infinities')
     expect(remedy('nan', 'Parameter', { arrived: true })).toBe('arrived')
+    expect(remedy('nan', 'Parameter', { arrived: true, changed: true })).toBe('changed')
     expect(remedy('nan', 'log', { certain: false })).toBe('uncertain')
     expect(remedy('nan', 'Parameter', { arrived: true, unseen: [1, 99] })).toBe('unseen')
     expect(remedy('explosion', 'mul')).toBe('explosion')

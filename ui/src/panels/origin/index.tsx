@@ -169,9 +169,10 @@ function Reason({ finding, tensors }: { finding: Finding; tensors: number }) {
       </span>
     )
   }
-  const { anomaly, step, certain, arrived, line, unseen, is_older, is_left_out } = finding.origin
+  const { anomaly, step, certain, arrived, line, unseen, is_older, is_left_out, changed } = finding.origin
   const reasons: string[] = []
-  if (arrived) reasons.push(t(line ? 'notComputedButRead' : 'notComputed'))
+  if (changed) reasons.push(t(line ? 'changedAndRead' : 'changed'))
+  else if (arrived) reasons.push(t(line ? 'notComputedButRead' : 'notComputed'))
   else if (!certain) reasons.push(t('leftOpen'))
   else if (!wentIn(anomaly, sideOf(data, 'input'))) reasons.push(t(`absent.${anomaly}`))
   if (is_left_out) reasons.push(t('leftOut'))

@@ -28,6 +28,7 @@ export function remedyOf(finding: Finding): string {
   if (finding.kind === 'hit') return 'advice'
   const { origin } = finding
   if (origin.unseen) return 'unseen'
+  if (origin.changed) return 'changed'
   if (origin.arrived) return 'arrived'
   if (!origin.certain) return 'uncertain'
   if (origin.anomaly === 'explosion' || origin.anomaly === 'all_zero') return origin.anomaly
