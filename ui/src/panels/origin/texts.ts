@@ -27,7 +27,8 @@ export const originTexts = texts(
     },
     notComputed: 'nothing observed in this step computed it',
     changed: 'it was written to since the last update, outside of the optimizer',
-    changedAndRead: 'it was written to since the last update, outside of the optimizer; the line shown reads it',
+    changedAndRead:
+      'it was written to since the last update, outside of the optimizer; the line shown reads it',
     notComputedButRead: 'nothing observed in this step computed it; the line shown reads it',
     leftOpen: 'not all inputs are known',
     leftOut: 'it went no further: what reads it leaves it out',
@@ -148,7 +149,8 @@ export const originTexts = texts(
       infinities: '两个无穷大相遇，或 0 与无穷大相乘：请查找输入中的 Inf 从何而来。',
       explosion: '对比输入与输出：查找过大的系数、缺少的归一化，或过大的一次更新。',
       all_zero: '在这一行中查找掩码、被关闭的神经元，或与 0 相乘。',
-      changed: '请查找在上次更新与所示代码行之间改写该参数的代码，例如 load_state_dict、copy_ 或对 .data 的赋值。',
+      changed:
+        '请查找在上次更新与所示代码行之间改写该参数的代码，例如 load_state_dict、copy_ 或对 .data 的赋值。',
       arrived: '请检查数据批次、脚本在此处读取之前对它所做的计算，或该参数在上一步的更新。',
       uncertain: '请从第一个可疑算子开始逐个查看；捕获所有算子（--capture ops）即可确定起源。',
       uncertainMindSpore:
