@@ -384,4 +384,5 @@ def test_what_is_watched_is_decided_over_columns_whatever_the_number_of_tensors(
         assert all(need & Need.ROW for need in process.slot_table.needs)
         return decisions
 
+    calls(1)  # What is said of a type is asked once.
     assert calls(1000) == calls(10)

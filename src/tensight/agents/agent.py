@@ -49,6 +49,9 @@ __all__ = ["Agent", "Terminated"]
 
 _FINITE, _ROW, _VALUE, _HASH = int(Need.FINITE), int(Need.ROW), int(Need.VALUE), int(Need.HASH)
 
+_GROWTH = 1.25
+"""Factor by which a step grows until what it has run is learned again."""
+
 
 class Agent:
     """Observes, watches, keeps and reports what an adapter sees of a training.
@@ -144,6 +147,8 @@ class Agent:
         self._is_over = False
         self._has_values = True
         self._hits_within: list[AgentHit] = []
+        self._hits_put_off: list[AgentHit] = []
+        self._nodes_done = self._nodes_learned = 0
         self._anomalies = self._anomalies_before = np.zeros(0, np.bool_)
         self._anomalies_at = -1
         self._learned_at = -1
@@ -280,12 +285,14 @@ class Agent:
         try:
             self._reader.settle(self.columns)
             differs = self._compare(node.name) is not None
-            hits = self.watches.check_node(self.columns, node, self.step, self.retention)
-            if hits:
-                self._learn_running(node.name)
-                hits = self.watches.with_held_back(self.columns, hits, self.step, self.retention)
-                hits = self.watches.marked(hits, self.columns, self.running_program)
+            self._nodes_done += 1
             stops_here = self._stops.stops_at(node.name)
+            hits = self.watches.check_node(self.columns, node, self.step, self.retention)
+            if hits and not self._learn_of(node.name, is_urgent=stops_here):
+                self._hits_put_off += hits
+                hits = []
+            if hits:
+                hits = self._marked_within([*self._hits_put_off, *hits])
             # Other ranks may wait for this one within the step, and would never reach its end.
             stops = self.framework.world_size == 1 and any(hit.is_new for hit in hits)
             if not (stops or stops_here) or self.framework.world_size > 1:
@@ -302,6 +309,25 @@ class Agent:
         except KeyboardInterrupt:
             self._interrupted()
             raise
+
+    def _learn_of(self, node: str, *, is_urgent: bool) -> bool:
+        """Learn what has run so far, if a hit on a node needs it; return False if that is put off.
+
+        After a NaN every operator of the step hits. To learn at each of them what has run would take the square of
+        their number, so that after the first time the step must have grown.
+        """
+        is_first = self._learned_at != self.step
+        is_known = self._programs.is_in_latest(node) and not self._hits_put_off
+        if not (is_first or is_urgent or is_known) and self._nodes_done < _GROWTH * self._nodes_learned:
+            return False
+        self._learn_running(node)
+        return True
+
+    def _marked_within(self, hits: list[AgentHit]) -> list[AgentHit]:
+        """Return hits on nodes of this step, with those in which they originate, each marked as a reason to stop."""
+        self._hits_put_off = []
+        hits = self.watches.with_held_back(self.columns, hits, self.columns.current_iteration, self.retention)
+        return self.watches.marked(hits, self.columns, self.running_program)
 
     def diverges(self, *, is_known: bool) -> None:
         """Note that the step differs from what its beginning let expect: it goes on as an earlier one, or as none.
@@ -417,6 +443,8 @@ class Agent:
         if captured:
             self._reader.settle(self.columns)
             differs = self._compare(is_done=True) is not None
+            if self._hits_put_off:
+                self._hits_within += self._marked_within(self._hits_put_off)
             hits = self._check(scaled_skip=scaled_skip) if self._attachment.is_attached else []
             hits += self._hits_within
             self._record(program)
@@ -515,6 +543,8 @@ class Agent:
             self.retention.clear()
             self._has_values = False
         self._seen.clear()
+        self._hits_put_off = []
+        self._nodes_done = 0
         self.watches.runs_anew = False
         self.columns.current_iteration = self.step
 
@@ -558,7 +588,7 @@ class Agent:
         """Learn what runs in a step that is not over, unless what was learned in it already contains the node."""
         if self.running_program is None or (self._learned_at == self.step and self._programs.is_in_latest(node)):
             return
-        self._learned_at = self.step
+        self._learned_at, self._nodes_learned = self.step, self._nodes_done
         self._programs.learn(self.running_program())
 
     def _stop_state(self, node: str = "") -> StopState:

@@ -113,6 +113,9 @@ class Causes:
         self._new: set[tuple[int, Hashable]] = set()
         self._latest_new: set[tuple[int, Hashable]] = set()
         self._sick: set[str] = set()
+        # Whether one of these is of the forward pass is asked at every hit: those of which it is not known yet.
+        self._unasked: list[str] = []
+        self._is_forward_sick = False
         self._poisoned: set[str] = set()
         self._is_poisoned = False
 
@@ -140,15 +143,16 @@ class Causes:
         running : callable, optional
             Returns the inputs for a step in progress, whose operators may differ from those of earlier steps.
         """
-        self._inputs = inputs
+        self._follow(inputs)
         for hit in hits:
             self._now[hit.key] = hit
-            if hit.is_non_finite:
+            if hit.is_non_finite and hit.node not in self._sick:
                 self._sick.add(hit.node)
+                self._unasked.append(hit.node)
         marks = list(map(self._is_new, hits))
         is_unsure = any(marks) or any(hit.node not in inputs for hit in hits)
         if running is not None and len(self._sick) > 1 and is_unsure:
-            self._inputs = running()
+            self._follow(running())
             marks = list(map(self._is_new, hits))
         reported = {key: self._now[key] for key in self._new}
         if reported:
@@ -183,6 +187,7 @@ class Causes:
         self._is_poisoned = bool(sick)
         self._latest_new, self._new = self._new, set()
         self._now, self._sick = {}, set()
+        self._unasked, self._is_forward_sick = [], False
 
     def _note_reported(self) -> None:
         """Store the hits that were reasons in the step that ends, and which earlier reasons recurred."""
@@ -218,7 +223,7 @@ class Causes:
     def _inherits(self, name: str) -> bool:
         """Whether a reported NaN or Inf went into an operator, directly or through operators without a hit."""
         inputs, checked = self._inputs, self._checked()
-        if is_after_forward(name) and any(map(self._is_sick_in_forward, self._sick)):
+        if is_after_forward(name) and self._any_sick_in_forward():
             return True
         waiting, visited = list(inputs[name]), {name}
         while waiting:
@@ -234,6 +239,16 @@ class Causes:
             elif at not in checked or self._passes_on(at):
                 waiting += inputs[at]
         return False
+
+    def _follow(self, inputs: Mapping[str, Sequence[str]]) -> None:
+        if inputs is not self._inputs:
+            self._inputs = inputs
+            self._unasked, self._is_forward_sick = list(self._sick), False
+
+    def _any_sick_in_forward(self) -> bool:
+        while self._unasked and not self._is_forward_sick:
+            self._is_forward_sick = self._is_sick_in_forward(self._unasked.pop())
+        return self._is_forward_sick
 
     def _is_sick_in_forward(self, name: str) -> bool:
         """Whether an operator with a hit is of the forward pass; those that check or clip gradients read gradients."""

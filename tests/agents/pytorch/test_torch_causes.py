@@ -9,10 +9,13 @@ import pytest
 import torch
 from torch import nn
 
+from tensight.agents.eager.traced_programs import Programs
 from tests.agents.pytorch.trainings import Training
 from tests.agents.pytorch.watched_training import PATIENCE_S, Finding, Person, debug
 
 if TYPE_CHECKING:
+    from tensight.agents.eager.traced_programs import Trace
+    from tensight.agents.program import Program
     from tensight.client import Session
     from tensight.sessions.records import SessionRecord
     from tests.server.running import RunningServer
@@ -79,3 +82,50 @@ def test_a_nan_that_poisons_the_weights_stops_a_training_once(
     ((stopped_at, hits),) = person.stops
     assert stopped_at == SICK_STEP
     assert hits[0].startswith(node)
+
+
+class Unrolled(nn.Module):
+    """A loop whose state becomes NaN in the middle of a step that runs one more operator than the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.RNNCell(4, 4)
+        self.step = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = torch.zeros(2, 4)
+        for number in range(60):
+            state = self.cell(x, state)
+            if self.step == SICK_STEP and number == 5:
+                state = torch.sqrt(state - 2)
+        return state
+
+
+def test_what_has_run_is_not_learnt_again_at_each_of_the_operators_that_a_nan_reaches(
+    torch_server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = Unrolled()
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
+    learnt: list[int] = []
+    running = Programs.running
+
+    def counted(programs: Programs, trace: Trace) -> Program:
+        learnt.append(network.step)
+        return running(programs, trace)
+
+    def step(number: int) -> torch.Tensor:
+        network.step = number + 1
+        optimizer.zero_grad()
+        loss = network(torch.randn(2, 4)).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    monkeypatch.setattr(Programs, "running", counted)
+    person = GoingOn()
+    finding = debug(torch_server, Training((network,), (optimizer,), step), STEPS, person=person, capture="ops")
+    assert finding.step == STEPS
+    assert [stopped_at for stopped_at, _ in person.stops] == [SICK_STEP]
+    assert "Default/sqrt-op0" in person.stops[0][1]
+    # Hundreds of operators follow the first one with NaN.
+    assert learnt.count(SICK_STEP) < 20
