@@ -413,14 +413,24 @@ class StepComparer:
         inputs, through = self._inputs(pair)
         if pair.a.phase is Phase.UPDATE:
             return self._compare_update(pair, outputs, inputs, through)
-        input_diffs = [diff for _, diff in inputs]
         verdicts = [
             (False, math.inf)
             if self._follows_amplified(pair.a, slot)
-            else self._judge(pair, self._as_inputs_are_known(pair, slot, diff, input_diffs), input_diffs, through)
+            else self._judge(pair, self._as_inputs_are_known(pair, slot, diff, given), given, through)
             for slot, diff in outputs
+            for given in [self._inputs_of_output(pair.a, slot, inputs)]
         ]
         return _compared(pair, outputs, inputs, verdicts, through)
+
+    def _inputs_of_output(
+        self, op: Operation, slot: Slot, inputs: tuple[tuple[Slot, TensorDifference], ...]
+    ) -> list[TensorDifference]:
+        """Return the differences of the inputs on which an output depends: of lists, those of its own tensors."""
+        of_list = [(given.name, given.index) for given in self._elementwise_inputs(op, slot)]
+        diffs = {(given.name, given.index): diff for given, diff in inputs}
+        if len(of_list) == len(op.inputs) or any(key not in diffs for key in of_list):
+            return list(diffs.values())
+        return [diffs[key] for key in of_list]
 
     def _follows_amplified(self, op: Operation, slot: Slot) -> bool:
         """Return whether an output reads a weight whose update was not judged, so that its error is unknown.
@@ -433,7 +443,9 @@ class StepComparer:
         if slot.is_parameter:
             readers = [source for given in op.inputs if (source := self._by_name.get(given.name)) is not None]
         follows = any(
-            _parameter_shown(given, self._by_name) in self._amplified for reader in readers for given in reader.inputs
+            _parameter_shown(given, self._by_name) in self._amplified
+            for reader in readers
+            for given in (self._elementwise_inputs(op, slot) if reader is op else reader.inputs)
         )
         if follows and slot.is_parameter:
             self._note_amplified(slot.name)
