@@ -840,9 +840,7 @@ def _not_only_scaled(first: Compared, compared: list[Compared]) -> Compared:
     ]
     factor = sorted(ratio for _, ratio in gradients)[len(gradients) // 2] if gradients else 1.0
     others = [
-        entry
-        for entry, ratio in gradients
-        if abs(ratio - factor) > factor * max(_SAME_FACTOR, AMPLIFICATION * entry.allowed)
+        entry for entry, ratio in gradients if abs(ratio - factor) > factor * max(_SAME_FACTOR, 2 * entry.allowed)
     ]
     is_factor_of_most = len(others) * 2 < len(gradients)
     return others[0] if others and is_factor_of_most else first
