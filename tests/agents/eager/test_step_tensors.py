@@ -10,9 +10,10 @@ import pytest
 from minigrad_agent.framework import MinigradFramework
 
 from tensight.agents.eager.adapter import GradientEdge
-from tensight.agents.eager.calls import Reading, Slot
+from tensight.agents.eager.calls import Operation, Reading, Slot, slot_id_of_gradient
 from tensight.agents.eager.names import Names
 from tensight.agents.eager.step_tensors import StepTensors
+from tensight.agents.slots import SlotTable
 from tensight.graph import OutputSlot
 
 
@@ -102,3 +103,20 @@ def test_a_tensor_that_was_written_to_is_another_one(weight: minigrad.Tensor, te
     assert tensors.find(output) is None
     assert tensors.find(output, written=True) is first
     assert tensors.is_written(output)
+
+
+def test_the_gradient_of_an_output_that_no_node_reads_has_a_place_of_its_own_among_the_inputs() -> None:
+    slot_table = SlotTable()
+    operation, reader = (Operation[Slot](slot_table.node(f"Default/{name}-op0", name)) for name in ("Pair", "Loss"))
+    for number in range(3):
+        slot = Slot(number, (operation.node.name, number), OutputSlot.of_tensor(43, (2,)))
+        operation.outputs.append(slot)
+    _, middle, last = operation.outputs
+    middle.consumer = last.consumer = (reader, 0)
+    last.gradient_slot_id = slot_id_of_gradient(last, slot_table)
+    assert operation.gradient_sources() == [("Gradients/Default/LossGrad-op0", 0)]
+    middle.consumer = None
+    middle.gradient_slot_id = slot_id_of_gradient(middle, slot_table)
+    seen = slot_table[middle.gradient_slot_id]
+    assert (seen.node.name, seen.slot, seen.io) == ("Gradients/Default/PairGrad-op0", 1, "input")
+    assert operation.gradient_sources() == [None, None, ("Gradients/Default/LossGrad-op0", 0)]

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensight.agents.columns import StatisticsColumns
-from tensight.agents.torch.arrays import NUMPY_NAMES, READ_WHERE_THEY_LIE, TorchReader, outline
+from tensight.agents.torch.arrays import HOLDING_BYTES, NUMPY_NAMES, READ_WHERE_THEY_LIE, TorchReader, outline
 from tensight.agents.torch.threads import threads_of_torch
 from tensight.tensors import statistics
 
@@ -134,7 +134,7 @@ def test_sparse_tensors_are_what_they_store() -> None:
     assert scanned(coo).count == 2
     assert scanned(coo).max == 5.0
     assert scanned(torch.eye(3).to_sparse_csr()).count == 3
-    assert (READER.hold(coo) or (None, 0, 0))[2] == 3 * (4 + 2 * 8)
+    assert (READER.hold(coo) or (None, 0, 0))[2] == 3 * (4 + 2 * 8) + HOLDING_BYTES
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensight.agents.retention import Retention
 from tensight.agents.settings import AgentSettings
-from tensight.agents.torch.arrays import TorchReader
+from tensight.agents.torch.arrays import HOLDING_BYTES, TorchReader
 from tensight.agents.torch.debugger import Debugger
 from tests.processes.ports import kept_port
 
@@ -142,20 +142,20 @@ def test_weights_may_change_their_shapes_in_place(
 
 
 def test_views_count_with_the_memory_that_they_keep_alive_and_only_once() -> None:
-    kept = Retention(TorchReader(), 10_000)
+    kept = Retention(TorchReader(), 10_000 + 2 * HOLDING_BYTES)
     whole = torch.zeros(1000)
     kept.keep(0, whole[:1])
-    assert kept.kept_bytes == 4000
+    assert kept.kept_bytes == 4000 + HOLDING_BYTES
     kept.keep(1, whole[10:20])
     kept.keep(2, whole.view(10, 100).T)
-    assert kept.kept_bytes == 4000
+    assert kept.kept_bytes == 4000 + HOLDING_BYTES
     kept.turn_over()
     kept.keep(0, whole)
-    assert kept.kept_bytes == 4000
+    assert kept.kept_bytes == 4000 + HOLDING_BYTES
     kept.keep(1, torch.zeros(1600))
     kept.keep(2, torch.zeros(100))
     assert kept.previous(0) is kept.previous(1) is None  # the oldest gave way
-    assert kept.kept_bytes <= 10_000
+    assert kept.kept_bytes <= kept.budget_bytes
     for _ in range(2):
         kept.turn_over()
     assert kept.kept_bytes == 0
@@ -185,18 +185,18 @@ def test_what_is_written_over_is_missing_wherever_it_was_kept(mode: Any) -> None
 
 def test_memory_of_earlier_copies_counts_until_it_is_used_again() -> None:
     kept = Retention(TorchReader(), 10_000)
-    tensors = [torch.zeros(100), torch.zeros(100)]
+    tensors, one = [torch.zeros(100), torch.zeros(100)], 400 + HOLDING_BYTES
     for slot_id in (0, 1):
         kept.copy_values(slot_id)
     for _ in range(3):
         for slot_id, tensor in enumerate(tensors):
             kept.keep(slot_id, tensor)
         kept.turn_over()
-    assert kept.kept_bytes == 2 * 800  # those of the last step, and those that the next ones are written to
+    assert kept.kept_bytes == 4 * one  # those of the last step, and those that the next ones are written to
     kept.keep(0, tensors[0])
-    assert kept.kept_bytes == 2 * 800
+    assert kept.kept_bytes == 4 * one
     kept.turn_over()
-    assert kept.kept_bytes == 400 + 800
+    assert kept.kept_bytes == 3 * one
 
 
 def test_versions_are_shared_also_where_a_dispatch_mode_keeps_a_value() -> None:
@@ -246,3 +246,14 @@ def test_slots_that_appear_late_are_observed_as_those_before(
             model(torch.ones(2, 2)).sum().backward()
             optimizer.step()
     assert "not observed" not in capfd.readouterr().err
+
+
+def test_many_small_values_take_no_more_than_the_budget() -> None:
+    kept = Retention(TorchReader(), 10**6)
+    tensors = [torch.ones(2) for _ in range(5000)]
+    for slot_id, tensor in enumerate(tensors):
+        kept.keep(slot_id, tensor)
+    held = [slot_id for slot_id in range(len(tensors)) if kept.current(slot_id) is not None]
+    # The objects that hold 8 bytes take a hundred times as much.
+    assert 0 < len(held) < 1000
+    assert held[-1] == len(tensors) - 1

@@ -19,7 +19,7 @@ from tensight.agents.reader import Framework
 from tensight.agents.retention import Retention
 from tensight.agents.settings import AgentSettings
 from tensight.agents.slots import Need
-from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader, is_in_memory
+from tensight.agents.torch.arrays import HOLDING_BYTES, READ_WHERE_THEY_LIE, TorchReader, is_in_memory
 from tensight.tensors import native, statistics
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def test_the_memory_of_a_value_is_kept_until_the_end_of_the_next_step() -> None:
     kept, tensor = Kept(), torch.arange(6.0)
     assert kept.show(1, tensor)
     assert same_memory(kept.retention.current(1), tensor)
-    assert kept.retention.kept_bytes == 24
+    assert kept.retention.kept_bytes == 24 + HOLDING_BYTES
     (row,) = kept.observed.columns.take([1]).statistics()
     assert row == dataclasses.replace(statistics(tensor.numpy()), content_hash=0)
     kept.turn_over()
@@ -206,7 +206,7 @@ def test_the_memory_of_a_value_is_kept_until_the_end_of_the_next_step() -> None:
 
 
 def test_what_is_known_copied_or_too_large_is_handed_on() -> None:
-    kept, tensor = Kept(budget=1000), torch.ones(10)
+    kept, tensor = Kept(budget=1000 + 3 * HOLDING_BYTES), torch.ones(10)
     assert kept.show(0, tensor)
     assert not kept.show(1, tensor)  # it is there
     assert not kept.show(0, torch.zeros(10))  # its slot is taken

@@ -93,10 +93,17 @@ class Operation(Generic[AnySlot]):
         self.gradient_type = f"{node.type}Grad"
         self.outputs: list[AnySlot] = []
 
-    def gradient_sources(self) -> list[Source]:
-        """Return the sources of the gradients of the outputs, as far as gradients have arrived."""
-        read = [slot.consumer for slot in self.outputs if slot.gradient_slot_id != NO_SLOT]
-        return [(reader[0].gradient_name, reader[1]) for reader in read if reader is not None]
+    def gradient_sources(self) -> list[Source | None]:
+        """Return the sources of the gradients of the outputs, as far as gradients have arrived.
+
+        The gradient of an output that no node has read is observed as an input, whose number is that of the output
+        (`slot_id_of_gradient`). If there is one, the list therefore has an entry for each output up to the last.
+        """
+        arrived = [at for at, slot in enumerate(self.outputs) if slot.gradient_slot_id != NO_SLOT]
+        if any(self.outputs[at].consumer is None for at in arrived):
+            arrived = list(range(arrived[-1] + 1))
+        read = [self.outputs[at].consumer for at in arrived]
+        return [None if reader is None else (reader[0].gradient_name, reader[1]) for reader in read]
 
     def input_name(self, index: int) -> str:
         """Return the name of an input that was computed outside the program."""

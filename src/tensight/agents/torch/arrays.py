@@ -91,6 +91,10 @@ def content_key(tensor: torch.Tensor) -> Hashable | None:
         return None
 
 
+HOLDING_BYTES = 1024
+"""What the objects take that hold the memory of a tensor, beside that: measured, for tensors of some bytes."""
+
+
 class TorchReader:
     """A `TensorReader` of PyTorch's tensors.
 
@@ -115,7 +119,7 @@ class TorchReader:
             return NUMPY_NAMES.get(stored.dtype, ""), tuple(stored.shape), stored.nbytes
 
     def hold(self, tensor: torch.Tensor) -> tuple[torch.Tensor, int, int] | None:
-        """Return a detached tensor with the same memory, its storage, and the size of that; None if it has none.
+        """Return a detached tensor with the same memory, its storage, and what both take; None if it has no memory.
 
         Its version is that of the tensor. Autograd's functions, which would keep alive all that they have saved, and
         whose expectations of a weight's shape would hold for its next shape, do not belong to it.
@@ -124,7 +128,7 @@ class TorchReader:
             if type(tensor) in _PLAIN and not (_count_of_modes() or _shares_no_versions()):
                 memory = tensor.detach()
                 storage = memory.untyped_storage()
-                return memory, storage._cdata, storage.nbytes()
+                return memory, storage._cdata, storage.nbytes() + HOLDING_BYTES
         except (RuntimeError, NotImplementedError):
             # Sparse tensors consist of others; within functorch's transforms, those detached are wrapped.
             pass
@@ -284,7 +288,7 @@ def _hold_unusual(tensor: torch.Tensor) -> tuple[torch.Tensor, int, int] | None:
     except (RuntimeError, NotImplementedError):
         pass
     else:
-        return tensor, storage._cdata, storage.nbytes()
+        return tensor, storage._cdata, storage.nbytes() + HOLDING_BYTES
     if tensor.layout is torch.sparse_coo:
         parts = [tensor._values(), tensor._indices()]
     elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
@@ -292,10 +296,10 @@ def _hold_unusual(tensor: torch.Tensor) -> tuple[torch.Tensor, int, int] | None:
     elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
         parts = [tensor.values(), tensor.ccol_indices(), tensor.row_indices()]
     elif tensor.layout is torch._mkldnn:
-        return tensor, id(tensor), tensor.nbytes
+        return tensor, id(tensor), tensor.nbytes + HOLDING_BYTES
     else:
         return None
-    return tensor, id(tensor), sum(part.untyped_storage().nbytes() for part in parts)
+    return tensor, id(tensor), sum(part.untyped_storage().nbytes() for part in parts) + HOLDING_BYTES
 
 
 def _held(tensor: torch.Tensor) -> torch.Tensor | None:
