@@ -622,6 +622,8 @@ class Result:
     other_s : float
         The longest answer that another client waited for.
     peak_mb, disk_mb : float
+    largest : (float, str)
+        By how many MB the peak grew with one message at most, and the message.
     problems : list of str
         Calls that failed, or that the server could not answer.
     """
@@ -632,6 +634,7 @@ class Result:
     other_s: float
     peak_mb: float
     disk_mb: float
+    largest: tuple[float, str]
     problems: list[str]
 
 
@@ -665,7 +668,7 @@ def attack(server: Server, *, messages: int | None, seed: int, minutes: float = 
     calls, requests, other = Calls(server.debugger, rng), Requests(server.url, rng), OtherClient(server.url)
     worst: list[tuple[float, float, str]] = []
     problems: list[str] = []
-    busiest = 0.0, ""
+    busiest, largest, peak_mb = (0.0, ""), (0.0, ""), server.peak_mb
     sent, end = 0, time.monotonic() + 60 * minutes
     once = every_number(calls) if messages is None else None
     try:
@@ -695,6 +698,11 @@ def attack(server: Server, *, messages: int | None, seed: int, minutes: float = 
             sent += 1
             worst.append((took, server.processor_s - processor, text))
             busiest = max(busiest, (worst[-1][1], text))
+            with suppress(FileNotFoundError, StopIteration):  # the process may have ended
+                before_mb, peak_mb = peak_mb, server.peak_mb
+                largest = max(largest, (peak_mb - before_mb, text))
+                if report and peak_mb - before_mb > 200:
+                    print(f"the peak grew by {peak_mb - before_mb:,.0f} MB with {text}", flush=True)
             if problem:
                 problems.append(f"{text}: {problem}")
             if server.process.poll() is not None:
@@ -717,6 +725,7 @@ def attack(server: Server, *, messages: int | None, seed: int, minutes: float = 
         other_s=max(other.waits, default=math.inf),
         peak_mb=peak_mb,
         disk_mb=disk_mb,
+        largest=largest,
         problems=problems + other.problems,
     )
 
@@ -748,6 +757,7 @@ def main() -> int:
     print(f"worst answer          {result.worst[0][0]:8.3f} s    bar {WITHIN_S} s")
     print(f"worst of another      {result.other_s:8.3f} s    bar {WITHIN_S} s    {'yes' if is_quick else 'NO'}")
     print(f"worst of its processor{result.busiest[0]:8.3f} s    {result.busiest[1][:100]}")
+    print(f"largest growth of its peak {result.largest[0]:,.0f} MB    {result.largest[1][:300]}")
     print(f"peak memory           {result.peak_mb:8.0f} MB   bar {MOST_MB} MB   {'yes' if is_small else 'NO'}")
     print(f"on its disk           {result.disk_mb:8.0f} MB")
     print(f"failed calls          {len(result.problems):8}      bar 0         {'NO' if result.problems else 'yes'}")

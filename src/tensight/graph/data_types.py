@@ -78,7 +78,6 @@ class OutputSlot:
     shape: tuple[int, ...] | None
 
     @staticmethod
-    @lru_cache(maxsize=4096)
     def of_tensor(data_type: int, shape: tuple[int, ...] | None) -> OutputSlot:
         """Describe a tensor; an invalid shape is treated as unknown.
 
@@ -86,4 +85,9 @@ class OutputSlot:
         """
         if shape is not None and (len(shape) > _MOST_DIMENSIONS or min(shape, default=0) < -1):
             shape = None
-        return OutputSlot(data_type, numpy_dtype_name(data_type), shape)
+        return _output_slot(data_type, shape)
+
+
+@lru_cache(maxsize=4096)
+def _output_slot(data_type: int, shape: tuple[int, ...] | None) -> OutputSlot:
+    return OutputSlot(data_type, numpy_dtype_name(data_type), shape)

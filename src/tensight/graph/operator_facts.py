@@ -7,10 +7,26 @@ operator may belong to several sets, so check all of them.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, TypeVar
 
-_by_type = lru_cache(maxsize=4096)
-"""Keeps what is said of a type, of which a graph has few, and a hundred thousand nodes."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Fact = TypeVar("_Fact")
+_LONGEST_KEPT = 256
+"""A graph may come from anywhere, and must not fill the memory with long names."""
+
+
+def kept_if_short(function: Callable[[str], _Fact]) -> Callable[[str], _Fact]:
+    """Return a function that keeps what it says of a text, as of the few types of a hundred thousand nodes."""
+    kept = lru_cache(maxsize=4096)(function)
+
+    @wraps(function)
+    def of(text: str) -> _Fact:
+        return kept(text) if len(text) <= _LONGEST_KEPT else function(text)
+
+    return of
 
 
 def _words(text: str) -> frozenset[str]:
@@ -57,7 +73,7 @@ _ALIKE = {
 }
 
 
-@_by_type
+@kept_if_short
 def plain_type(kind: str) -> str:
     """Return the normalized type of operators, in lower case without underscores: ``add`` for ``Add`` and ``add_``.
 
@@ -111,7 +127,7 @@ PREDICATES = _words(
 _FORM_TAKERS = ("like", "newzeros", "newones", "newfull", "newempty")
 
 
-@_by_type
+@kept_if_short
 def takes_only_form(kind: str) -> bool:
     """Whether operators of a type use only shape and dtype of their input: ``zeros_like``, ``new_zeros``."""
     return plain_type(kind).endswith(_FORM_TAKERS)
@@ -209,7 +225,7 @@ def may_write_inputs(kind: str) -> bool:
 _LAYER = re.compile("linear|dense|conv|embedding|gather|mm$|matmul|mv$|bilinear|einsum")
 
 
-@_by_type
+@kept_if_short
 def applies_matrix(kind: str) -> bool:
     """Whether operators of a type apply a single matrix; how others use a matrix is unknown."""
     return _LAYER.search(kind.lower()) is not None
@@ -243,7 +259,7 @@ _PREFIXES = ("inplace", "npu")
 _SUFFIXES = ("ext", "v2", "forward")
 
 
-@_by_type
+@kept_if_short
 def activation_name(kind: str) -> str:
     """Return the activation function that operators of a type compute, in lower case; empty if none.
 
@@ -268,7 +284,7 @@ def is_rounded_once(kind: str) -> bool:
 _BACKWARD_TYPES = ("Grad", "GradExt", "GradV2")
 
 
-@_by_type
+@kept_if_short
 def is_named_backward(kind: str) -> bool:
     """Whether a type has the name of an operator of the backward pass."""
     return kind.endswith(_BACKWARD_TYPES)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.graph.declared import ParameterRoles
-from tensight.graph.operator_facts import CONVERSIONS, plain_type
+from tensight.graph.operator_facts import CONVERSIONS, kept_if_short, plain_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -280,7 +279,7 @@ def _is_weight(graph: Graph, name: str, *, forward: set[str]) -> bool:
     return bool(_WEIGHT_NAME.search(name)) or ("." in name and name in forward)
 
 
-@lru_cache(maxsize=4096)
+@kept_if_short
 def _in_optimizer_scope(scope: str) -> bool:
     return _OPTIMIZER_SCOPE.search(scope) is not None
 
