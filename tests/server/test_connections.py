@@ -81,7 +81,9 @@ def test_a_malformed_request_is_answered_with_400_and_a_line_in_the_log(
     # Its answer comes after everything that the server logs of the request before it.
     assert httpx.get(f"{server.url}/api/v1/server").status_code == 200
     assert "Traceback" not in server.errors
-    assert len(server.errors[before:].splitlines()) <= 1
+    # The log is written by another thread: that the server is ready may be in it only now.
+    logged = [line for line in server.errors[before:].splitlines() if " ready " not in line]
+    assert len(logged) <= 1
 
 
 def test_headers_of_64_kib_pass(server: RunningServer) -> None:

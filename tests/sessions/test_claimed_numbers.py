@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tensight.analysis import Analysis, Anomaly, origins
 from tensight.dumps import open_dump
+from tensight.errors import TensightError
 from tensight.sessions.live.executions import MOST_LISTED, Executions
 from tensight.sessions.records import State
 from tensight.wire import debugger_pb2 as pb
@@ -81,6 +84,26 @@ def test_values_that_a_process_claims_to_have_are_not_counted_one_by_one(on_stag
         await command(session, "step_back")
         assert session.step == LARGEST - 6
         asking.cancel()
+
+    on_stage(scene)
+
+
+def test_steps_that_another_process_claims_are_not_counted_one_by_one(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        first = stage.agent(rank=0, world_size=2)
+        other = stage.agent(rank=1, world_size=2, abilities=("history",))
+        session = await first.attach()
+        assert await other.attach() is session
+        waiting = [await first.stand(2_000_000), await other.stand(3, oldest_iteration=0)]
+        tracemalloc.start()
+        try:
+            with pytest.raises(TensightError, match="nothing is known of step 2000"):
+                await command(session, "go_to_step", steps=2000)
+            assert tracemalloc.get_traced_memory()[1] < 10 * 2**20
+        finally:
+            tracemalloc.stop()
+        for asking in waiting:
+            asking.cancel()
 
     on_stage(scene)
 

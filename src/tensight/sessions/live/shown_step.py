@@ -139,5 +139,7 @@ class ShownStep:
         )
         for process in session.live:
             if process.oldest is not None:
-                steps.update(range(step_of(process.oldest) + process.offset, present))
+                # Another process may be, or claim to be, millions of steps ahead.
+                end = min(step_of(process.iteration) + process.offset + 1, present)
+                steps.update(range(step_of(process.oldest) + process.offset, end))
         return sorted({step for step in steps if 0 <= step < present} | {present})
