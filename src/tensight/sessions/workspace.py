@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -54,7 +55,9 @@ class Workspace:
         for path in (self.folder, self.watchpoints, self.runs):
             _make_folder(path)
         self._empty_tempdata()
-        self._ids = threading.Lock()
+        self._ids, self._syncs = threading.Lock(), threading.Lock()
+        self._unsynced: set[Path] = set()
+        self._syncing = ThreadPoolExecutor(1, "workspace")
         self._last_id = self._find_last_id()
 
     def __repr__(self) -> str:
@@ -93,14 +96,32 @@ class Workspace:
             with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
                 temporary = file.name
                 file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
             os.replace(temporary, path)
         except OSError as error:
             # The error of the write is reported; a leftover .part file is harmless.
             with suppress(OSError):
                 os.unlink(temporary)
             raise _storage_error(path, "cannot be written", error) from error
+        self._sync_soon(path)
+
+    def _sync_soon(self, path: Path) -> None:
+        """Let the system write a file to its disk, in another thread.
+
+        That may take a second, for which a training would wait. Until then a power failure may lose the new content;
+        the end of the server does not.
+        """
+        with self._syncs:
+            if path in self._unsynced:
+                return
+            self._unsynced.add(path)
+        with suppress(RuntimeError):  # the interpreter exits
+            self._syncing.submit(self._sync, path)
+
+    def _sync(self, path: Path) -> None:
+        with self._syncs:
+            self._unsynced.discard(path)
+        with suppress(OSError), path.open("rb") as file:
+            os.fsync(file.fileno())
 
     def read_json(self, relative: str) -> Any:
         """Return the data that `write_json` wrote; None if there is no such file.
