@@ -52,6 +52,16 @@ def weights(module: nn.Module) -> list[torch.Tensor]:
     return [*(weight for weight in module._parameters.values() if weight is not None), *inner]
 
 
+def seen_twice(model: nn.Module, optimizer: torch.optim.Optimizer) -> Seen:
+    """Return what is seen of two steps."""
+    with Seen(model, optimizer) as seen:
+        for _ in range(2):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).square().mean().backward()
+            optimizer.step()
+    return seen
+
+
 @pytest.mark.parametrize("is_outermost", [False, True], ids=["inside", "outermost"])
 @pytest.mark.parametrize("method", [*METHODS, "__getattr__"])
 def test_a_method_of_a_module_that_raises_does_not_end_debugging(
@@ -60,11 +70,7 @@ def test_a_method_of_a_module_that_raises_does_not_end_debugging(
     part = odd(method)()
     model = part if is_outermost else nn.Sequential(nn.Linear(4, 4), part)
     optimizer = torch.optim.SGD(weights(model), lr=0.1)
-    with Seen(model, optimizer) as seen:
-        for _ in range(2):
-            optimizer.zero_grad()
-            model(torch.ones(2, 4)).square().mean().backward()
-            optimizer.step()
+    seen = seen_twice(model, optimizer)
     assert len(seen.steps) == 2
     assert any(name.endswith("inner/Linear-op0") for name in seen.steps[-1].names("Default/"))
     assert not [line for line in said if "internal error" in line]
@@ -85,11 +91,7 @@ def test_a_module_that_cannot_be_read_is_left_out_and_said_once(said: list[str])
 
     model = nn.Sequential(nn.Linear(4, 4), Unreadable(), nn.Linear(4, 4))
     optimizer = torch.optim.SGD([*model[0].parameters(), *model[2].parameters()], lr=0.1)
-    with Seen(model, optimizer) as seen:
-        for _ in range(2):
-            optimizer.zero_grad()
-            model(torch.ones(2, 4)).square().mean().backward()
-            optimizer.step()
+    seen = seen_twice(model, optimizer)
     assert len(seen.steps) == 2
     assert {"Default/0/Linear-op0", "Default/2/Linear-op0"} <= set(seen.steps[-1].names("Default/"))
     assert len([line for line in said if "Unreadable is not debugged" in line]) == 1
@@ -116,11 +118,7 @@ def test_a_mode_that_cannot_be_read_does_not_end_debugging(is_outermost: bool, s
 
     model = Modeless() if is_outermost else nn.Sequential(nn.Linear(4, 4), Modeless())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with Seen(model, optimizer) as seen:
-        for _ in range(2):
-            optimizer.zero_grad()
-            model(torch.ones(2, 4)).square().mean().backward()
-            optimizer.step()
+    seen = seen_twice(model, optimizer)
     assert len(seen.steps) == 2
     assert any(name.endswith("inner/Linear-op0") for name in seen.steps[-1].names("Default/"))
     assert not [line for line in said if "internal error" in line]

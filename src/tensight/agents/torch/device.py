@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -145,10 +145,10 @@ def _samples_of(tensor: torch.Tensor) -> torch.Tensor:
 
 def free_bytes_of(device: torch.device) -> int | None:
     """Return the memory that is free on a device, or was freed by tensors and not yet given back; None if unknown."""
-    functions = getattr(torch, device.type, None)
+    functions: Any = getattr(torch, device.type, None)
     try:
-        free = functions.mem_get_info(device)[0]  # type: ignore[union-attr]
-        unused = functions.memory_reserved(device) - functions.memory_allocated(device)  # type: ignore[union-attr]
+        free = functions.mem_get_info(device)[0]
+        unused = functions.memory_reserved(device) - functions.memory_allocated(device)
     except (AttributeError, RuntimeError, NotImplementedError, AssertionError):
         return None
     return int(free + unused)

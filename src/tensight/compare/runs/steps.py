@@ -250,14 +250,18 @@ class RunToCompare:
 
     def was_made_before(self, iteration: int, row: int) -> bool:
         """Return whether an operator of an earlier step made the content of a row: a state of the script, not data."""
-        content = self.content_hash(row)
+        return self._made_first.get(self.content_hash(row), iteration) < iteration
+
+    @cached_property
+    def _made_first(self) -> Mapping[int, int]:
+        """The first iteration in which an operator made a content, by its hash."""
         files = self.table.files
-        return bool(content) and any(
-            self.content_hash(other) == content and files[other].io == "output" and files[other].op_type != "Parameter"
-            for step in self.iterations
-            if step < iteration
-            for other in self._rows[step]
-        )
+        first: dict[int, int] = {}
+        for step in self.iterations:
+            for row in self._rows[step]:
+                if files[row].io == "output" and files[row].op_type != "Parameter" and (made := self.content_hash(row)):
+                    first.setdefault(made, step)
+        return first
 
     def before(self, iteration: int) -> Mapping[str, int]:
         """Return the row of each parameter after the previous iteration; empty if that was not recorded."""
