@@ -1,0 +1,593 @@
+"""Which programs there are, what is wrong with each, and where.
+
+`CASES` have a planted fault each; `HEALTHY` have none, though some look as if they had.
+``python benchmarks/diagnosis.py`` runs them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CATEGORIES = (
+    "gradient-cut", "gradient-zero", "not-in-optimizer", "optimizer", "learning-rate", "clipping", "scaling",
+    "precision", "undone", "frozen", "loss", "output-and-loss", "targets", "broadcasting", "accumulated-gradients", "ranks", "mode",
+    "normalisation", "tied-weights", "averages", "initialization", "data",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program with a fault.
+
+    Attributes
+    ----------
+    script : str
+        In this folder, without its suffix.
+    program : str
+        The first argument of the script.
+    fault : str
+        What follows ``--fault``.
+    categories : tuple of str
+        Those that may be named for it, the most fitting first.
+    places : tuple of str
+        One of them, in lower case, must appear in what the finding names or tells.
+    line : str
+        A part of the faulty line that is unique in the script; empty where the fault is no single line.
+    from_step : int
+        The step at which it can be known first; 0 is before or in the first.
+    report : str
+        Where somebody had this trouble, where it was taken from there.
+    unsure : str
+        Why the category or the place may be argued about; empty where they may not.
+    """
+
+    script: str
+    program: str
+    fault: str
+    categories: tuple[str, ...]
+    places: tuple[str, ...]
+    line: str = ""
+    from_step: int = 0
+    report: str = ""
+    unsure: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.script}/{self.program}/{self.fault}"
+
+    @property
+    def family(self) -> str:
+        return self.script
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return (self.program, "--fault", self.fault)
+
+
+@dataclass(frozen=True)
+class Healthy:
+    """A program without a fault.
+
+    Attributes
+    ----------
+    script : str
+        In this folder, without its suffix.
+    program : str
+        The first argument of the script.
+    resembles : str
+        The category of a fault that it looks like; empty for the twin of a faulty program.
+    """
+
+    script: str
+    program: str
+    resembles: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.script}/{self.program}"
+
+    @property
+    def family(self) -> str:
+        return self.script
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return (self.program,)
+
+
+_GRAPHS = (
+    Case(
+        "graphs",
+        "regression",
+        "new-tensor",
+        ("gradient-cut",),
+        ("0.weight", "4.weight", "tensor", "loss", "all"),
+        "torch.tensor(loss.item()",
+    ),
+    Case("graphs", "autoencoder", "detached", ("gradient-cut",), ("encoder", "detach"), "z = z.detach()"),
+    Case("graphs", "pooling", "numpy", ("gradient-cut",), ("features", "detach", "numpy"), "a = maps.detach().numpy()"),
+    Case(
+        "graphs", "residual", "data", ("gradient-cut",), ("blocks.2", "data", "detach"), "self.mlp(self.norm(x)).data"
+    ),
+    Case(
+        "graphs",
+        "checkpointed",
+        "reentrant",
+        ("gradient-cut",),
+        ("blocks", "checkpoint"),
+        "checkpoint(block, x, use_reentrant",
+        report="https://github.com/huggingface/transformers/issues/21381",
+    ),
+    Case(
+        "graphs", "seq2seq", "no-grad-method", ("gradient-cut",), ("encoder", "no_grad"), "state = self.extract(source)"
+    ),
+    Case(
+        "graphs",
+        "vq",
+        "hard-lookup",
+        ("gradient-cut",),
+        ("down", "argmin", "argmax", "codes"),
+        "return self.up(q), codebook",
+    ),
+)
+
+_OPTIMIZERS = (
+    Case("optimizers", "stack", "python-list", ("not-in-optimizer",), ("linear", "hidden"), "self.hidden = layers"),
+    Case(
+        "optimizers",
+        "lazy",
+        "built-in-forward",
+        ("not-in-optimizer",),
+        ("projection",),
+        "self.projection = nn.Linear(x.shape[1], 32)",
+    ),
+    Case("optimizers", "groups", "exhausted", ("not-in-optimizer",), ("bias", "norm"), "params = model.parameters()"),
+    Case(
+        "optimizers",
+        "best-copy",
+        "of-the-copy",
+        ("not-in-optimizer", "optimizer"),
+        ("rmsprop", "0.weight", "conv", "optimizer"),
+        "optimizer = optim.RMSprop(",
+    ),
+    Case(
+        "optimizers",
+        "reinstantiated",
+        "made-again",
+        ("not-in-optimizer", "optimizer"),
+        ("adam", "gru", "weight_ih", "linear", "optimizer"),
+        "rnn, head = nn.GRU(4, 24, batch_first=True), nn.Linear",
+        report="https://github.com/spro/practical-pytorch/issues/9",
+    ),
+    Case(
+        "optimizers",
+        "query",
+        "no-parameter",
+        ("not-in-optimizer",),
+        ("query", "mul", "[1, 16]", "tensor"),
+        "self.query = torch.zeros(1, 16, requires_grad=True)",
+    ),
+    Case(
+        "optimizers",
+        "two",
+        "both-on-encoder",
+        ("optimizer",),
+        ("0.0", "encoder", "sgd", "adamw"),
+        "opt_head = optim.SGD(model.parameters(), lr=0.05)",
+    ),
+    Case(
+        "optimizers",
+        "listed",
+        "listed-twice",
+        ("optimizer",),
+        ("backbone", "sgd"),
+        "list(net.backbone.parameters()) + list(net.parameters())",
+    ),
+    Case(
+        "optimizers",
+        "rebuilt",
+        "every-batch",
+        ("optimizer",),
+        ("adam", "optimizer"),
+        "optimizer = optim.Adam(net.parameters(), lr=2e-3)",
+        from_step=1,
+    ),
+    Case(
+        "optimizers",
+        "reloaded",
+        "model-replaced",
+        ("not-in-optimizer", "optimizer"),
+        ("adam", "0.weight", "linear", "optimizer"),
+        "model = build().train()",
+        from_step=30,
+    ),
+    Case(
+        "optimizers",
+        "resized",
+        "after-the-optimizer",
+        ("not-in-optimizer", "optimizer"),
+        ("embedding",),
+        "layer.weight = nn.Parameter(wider)",
+    ),
+    Case(
+        "optimizers",
+        "adversaries",
+        "wrong-network",
+        ("optimizer", "not-in-optimizer"),
+        ("discriminator", "generator", "adam", "linear", "0.weight"),
+        "d_opt = optim.Adam(generator.parameters()",
+    ),
+)
+
+_ADAPTERS = (
+    Case(
+        "adapters",
+        "lora",
+        "zero-a",
+        ("gradient-zero", "initialization"),
+        ("lora_",),
+        "inject(model, r=8, alpha=32, zero_a=True)",
+    ),
+    Case(
+        "adapters", "lora", "one-matrix", ("gradient-zero", "frozen"), ("lora_",), 'p.requires_grad_("lora_A" in name)'
+    ),
+    Case(
+        "adapters",
+        "peft",
+        "optimizer-before",
+        ("not-in-optimizer", "optimizer"),
+        ("lora_", "modules_to_save", "classifier", "adamw"),
+        "get_peft_model(model, peft_config=config)",
+    ),
+    Case(
+        "adapters",
+        "controlnet",
+        "zero-after-zero",
+        ("gradient-zero", "initialization"),
+        ("zero_out",),
+        "self.zero_out = nn.Sequential(zero_conv(16), zero_conv(16))",
+    ),
+    Case(
+        "adapters",
+        "finetune",
+        "head-after",
+        ("not-in-optimizer", "optimizer"),
+        ("fc",),
+        "nn.Linear(model.fc.in_features, CLASSES)",
+    ),
+)
+
+_SCHEDULES = (
+    Case("schedules", "step-decay", "per-batch", ("learning-rate",), ("sgd", "steplr", "lr", "group"), from_step=20),
+    Case(
+        "schedules",
+        "linear-decay",
+        "ended",
+        ("learning-rate",),
+        ("adamw", "lambdalr", "lr", "group"),
+        "total = EPOCHS",
+        from_step=12,
+    ),
+    Case("schedules", "warmup", "never-stepped", ("learning-rate",), ("adamw", "lambdalr", "lr", "group")),
+    Case(
+        "schedules",
+        "noam",
+        "integer-division",
+        ("learning-rate",),
+        ("adam", "lr", "group"),
+        "scale = min(it // 400, 1)",
+    ),
+    Case(
+        "schedules",
+        "layerwise",
+        "zero-group",
+        ("learning-rate",),
+        ("sgd", "group", "0.0", "0.weight", "backbone"),
+        "lr // divide_backbone_by",
+    ),
+    Case(
+        "schedules",
+        "plateau",
+        "mode-max",
+        ("learning-rate",),
+        ("adam", "reducelronplateau", "lr", "group"),
+        'mode="max"',
+        from_step=24,
+    ),
+    Case(
+        "schedules",
+        "resumed",
+        "rate-of-the-checkpoint",
+        ("learning-rate",),
+        ("adamw", "lr", "group"),
+        'optimizer.load_state_dict(checkpoint["optimizer"])',
+        from_step=60,
+    ),
+    Case(
+        "schedules",
+        "exponential",
+        "each-iteration",
+        ("learning-rate",),
+        ("adam", "exponentiallr", "lr", "group"),
+        from_step=40,
+    ),
+    Case(
+        "schedules",
+        "epoch-warmup",
+        "stepped-per-epoch",
+        ("learning-rate",),
+        ("adamw", "lambdalr", "lr", "group"),
+        from_step=20,
+        report="https://github.com/galilai-group/stable-worldmodel/issues/280",
+    ),
+)
+
+_HEADS = (
+    Case(
+        "heads",
+        "classifier",
+        "softmax",
+        ("output-and-loss",),
+        ("softmax", "cross_entropy", "crossentropyloss"),
+        "x = F.softmax(x, dim=1)",
+    ),
+    Case(
+        "heads",
+        "classifier",
+        "sigmoid",
+        ("output-and-loss",),
+        ("sigmoid", "cross_entropy", "crossentropyloss"),
+        "x = torch.sigmoid(x)",
+    ),
+    Case(
+        "heads",
+        "binary",
+        "sigmoid-before",
+        ("output-and-loss",),
+        ("sigmoid", "binary_cross_entropy", "bcewithlogits"),
+        "layers.append(nn.Sigmoid())",
+    ),
+    Case(
+        "heads",
+        "binary",
+        "softmax-of-one",
+        ("output-and-loss", "gradient-zero"),
+        ("softmax", "0.weight", "4.weight", "linear"),
+        "layers.append(nn.Softmax(dim=1))",
+    ),
+    Case(
+        "heads",
+        "segmentation",
+        "wrong-axis",
+        ("output-and-loss",),
+        ("softmax", "nll_loss", "nllloss"),
+        "Segmenter(axis=-1)",
+    ),
+    Case(
+        "heads",
+        "batch-axis",
+        "over-the-batch",
+        ("output-and-loss",),
+        ("softmax", "nll_loss", "nllloss"),
+        "F.log_softmax(scores, dim=0)",
+    ),
+    Case(
+        "heads",
+        "tagger",
+        "probabilities",
+        ("output-and-loss",),
+        ("softmax", "nll_loss", "nllloss"),
+        "return F.softmax(tag_space, dim=-1)",
+    ),
+    Case(
+        "heads",
+        "distillation",
+        "kl-of-probabilities",
+        ("output-and-loss",),
+        ("softmax", "kl_div"),
+        "guess = F.softmax(student(x[i]) / T, dim=1)",
+    ),
+    Case(
+        "heads",
+        "multilabel",
+        "softmax-of-labels",
+        ("output-and-loss",),
+        ("softmax", "binary_cross_entropy"),
+        "F.binary_cross_entropy(torch.softmax(out, 1)",
+    ),
+)
+
+_TARGETS = (
+    Case("targets", "house-prices", "not-scaled", ("targets",), ("sigmoid", "mse_loss", "mseloss", "target")),
+    Case(
+        "targets",
+        "behaviour-cloning",
+        "outside-tanh",
+        ("targets",),
+        ("tanh", "pow", "mean", "target"),
+        "action = policy(obs[rows])",
+    ),
+    Case("targets", "temperatures", "celsius", ("targets",), ("relu", "l1_loss", "target")),
+    Case(
+        "targets",
+        "table",
+        "shuffled-apart",
+        ("targets", "loss", "data"),
+        ("cross_entropy", "loss", "target"),
+        "y = y[torch.randperm(len(y))]",
+        from_step=100,
+    ),
+    Case(
+        "targets",
+        "frames",
+        "one-behind",
+        ("targets", "loss", "data"),
+        ("cross_entropy", "loss", "target"),
+        "labels[1:]",
+        from_step=60,
+        unsure="only that nothing general is learnt can be seen",
+    ),
+    Case(
+        "targets",
+        "grades",
+        "class-by-mse",
+        ("targets",),
+        ("mse_loss", "target"),
+        "F.mse_loss(out.squeeze(1), kinds[i].float())",
+    ),
+    Case(
+        "targets",
+        "scene",
+        "real-class-ignored",
+        ("targets",),
+        ("cross_entropy", "nll_loss", "ignore", "target"),
+        "ignore_index = 1",
+    ),
+    Case(
+        "targets",
+        "named-entities",
+        "all-ignored",
+        ("targets",),
+        ("cross_entropy", "nll_loss", "ignore", "target"),
+        "labels = torch.where(first, -100, -100)",
+    ),
+    Case(
+        "targets",
+        "pairs",
+        "same-partner",
+        ("targets", "loss"),
+        ("cross_entropy", "target", "loss"),
+        "target = torch.zeros(32",
+    ),
+)
+
+_BROADCASTING = (
+    Case("broadcasting", "housing", "column", ("broadcasting",), ("mse_loss", "mseloss", "sub")),
+    Case(
+        "broadcasting",
+        "quantile",
+        "squeezed",
+        ("broadcasting",),
+        ("sub", "pinball"),
+        "pinball(net(x[i]).squeeze(-1), y[i])",
+    ),
+    Case("broadcasting", "dqn", "gathered", ("broadcasting",), ("smooth_l1", "sub"), from_step=1),
+    Case(
+        "broadcasting",
+        "weighted",
+        "weights-in-a-column",
+        ("broadcasting",),
+        ("mul", "weight"),
+        "weight = weight.unsqueeze(1)",
+    ),
+    Case(
+        "broadcasting",
+        "masked-series",
+        "last-step",
+        ("broadcasting",),
+        ("sub", "mse"),
+        "(forecast[:, -1] - series[:, -1])",
+    ),
+)
+
+_ACCUMULATION = (
+    Case(
+        "accumulation", "accumulate", "not-divided", ("scaling",), ("sgd", "backward", "accumul", "loss"), from_step=1
+    ),
+    Case(
+        "accumulation",
+        "accumulate",
+        "divided-twice",
+        ("scaling",),
+        ("sgd", "grad", "accumul", "div"),
+        "p.grad /= accumulation_steps",
+    ),
+    Case(
+        "accumulation",
+        "accumulate",
+        "cleared-each-time",
+        ("accumulated-gradients",),
+        ("sgd", "zero_grad", "grad"),
+        from_step=1,
+    ),
+    Case(
+        "accumulation",
+        "large-batch",
+        "never-reached",
+        ("accumulated-gradients", "optimizer"),
+        ("adamw", "zero_grad", "step", "grad"),
+        from_step=1,
+    ),
+    Case(
+        "accumulation",
+        "forgotten",
+        "no-zero-grad",
+        ("accumulated-gradients",),
+        ("sgd", "zero_grad", "grad"),
+        from_step=1,
+    ),
+    Case(
+        "accumulation",
+        "forgotten",
+        "zeroed-before-step",
+        ("accumulated-gradients",),
+        ("sgd", "zero_grad", "grad"),
+        "optimizer.zero_grad(set_to_none=False)",
+    ),
+    Case(
+        "accumulation",
+        "two-parts",
+        "one-part-only",
+        ("accumulated-gradients",),
+        ("linear", "weight", "grad", "[112, 32]"),
+        from_step=1,
+    ),
+    Case(
+        "accumulation",
+        "manual",
+        "by-hand",
+        ("accumulated-gradients",),
+        ("grad", "[5, 1]", "backward", "zero"),
+        from_step=1,
+        unsure="there is no optimizer",
+    ),
+    Case(
+        "accumulation",
+        "summed",
+        "sum",
+        ("scaling", "loss"),
+        ("sum", "cross_entropy", "sgd"),
+        'nn.CrossEntropyLoss(reduction="sum")',
+        unsure="a sum is no fault with a rate to match",
+    ),
+    Case("accumulation", "scaled", "without-scaler-step", ("scaling", "clipping"), ("scaler", "sgd", "scale")),
+)
+
+CASES: tuple[Case, ...] = (
+    *_GRAPHS,
+    *_OPTIMIZERS,
+    *_ADAPTERS,
+    *_SCHEDULES,
+    *_HEADS,
+    *_TARGETS,
+    *_BROADCASTING,
+    *_ACCUMULATION,
+)
+
+_RESEMBLING = (
+    Healthy("adapters", "peft-checkpointed", "gradient-cut"),
+    Healthy("adapters", "probe", "not-in-optimizer"),
+    Healthy("adapters", "probe-with-graph", "not-in-optimizer"),
+    Healthy("adapters", "frozen-norms", "frozen"),
+    Healthy("schedules", "onecycle", "learning-rate"),
+    Healthy("schedules", "restarts", "learning-rate"),
+    Healthy("schedules", "to-zero", "learning-rate"),
+    Healthy("heads", "log-twice", "output-and-loss"),
+    Healthy("heads", "log-of-softmax", "output-and-loss"),
+)
+
+HEALTHY: tuple[Healthy, ...] = (
+    *(Healthy(script, program) for script, program in dict.fromkeys((case.script, case.program) for case in CASES)),
+    *_RESEMBLING,
+)
+"""The twins first."""
