@@ -210,7 +210,7 @@ def test_what_is_known_copied_or_too_large_is_handed_on() -> None:
     assert kept.show(0, tensor)
     assert not kept.show(1, tensor)  # it is there
     assert not kept.show(0, torch.zeros(10))  # its slot is taken
-    assert not kept.show(2, torch.ones(1000))
+    assert not kept.show(2, torch.ones(10_000))
     assert kept.show(3, torch.ones(200))
     assert not kept.show(4, torch.ones(100))  # others give way
     for retention in (kept.retention, kept.called):

@@ -91,8 +91,8 @@ def content_key(tensor: torch.Tensor) -> Hashable | None:
         return None
 
 
-HOLDING_BYTES = 1024
-"""What the objects take that hold the memory of a tensor, beside that: measured, for tensors of some bytes."""
+HOLDING_BYTES = 2048
+"""What the objects take that hold the memory of a tensor, beside that: at most, as measured with 10,000 small layers."""
 
 
 class TorchReader:
