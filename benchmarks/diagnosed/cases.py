@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 CATEGORIES = (
     "gradient-cut", "gradient-zero", "not-in-optimizer", "optimizer", "learning-rate", "clipping", "scaling",
-    "precision", "undone", "frozen", "loss", "output-and-loss", "targets", "broadcasting", "accumulated-gradients", "ranks", "mode",
-    "normalisation", "tied-weights", "averages", "initialization", "data",
+    "precision", "undone", "frozen", "loss", "output-and-loss", "targets", "broadcasting",
+    "accumulated-gradients", "ranks", "mode", "normalisation", "tied-weights", "averages", "initialization",
+    "data",
 )  # fmt: skip
 
 
@@ -563,6 +564,289 @@ _ACCUMULATION = (
     Case("accumulation", "scaled", "without-scaler-step", ("scaling", "clipping"), ("scaler", "sgd", "scale")),
 )
 
+_PRECISION = (
+    Case(
+        "precision",
+        "language",
+        "tiny-rate",
+        ("precision",),
+        ("weight", "wte", "adamw", "bfloat16", "blocks"),
+        "lr = 1e-5 if fault",
+        report="https://github.com/pytorch/ao/pull/1124",
+    ),
+    Case("precision", "halved", "half", ("precision",), ("weight", "sgd", "float16"), "net.half(), images.half()"),
+    Case(
+        "precision",
+        "years",
+        "large-offset",
+        ("precision",),
+        ("adam", "[1]", "group 1", "offset", "1"),
+        "torch.tensor([16_800_100.0])",
+    ),
+    Case(
+        "precision",
+        "autocast",
+        "no-scaler",
+        ("precision", "gradient-zero", "scaling"),
+        ("weight", "layers", "first", "float16", "half"),
+        'enabled=fault != "no-scaler"',
+    ),
+    Case(
+        "precision",
+        "running-gradient",
+        "no-master",
+        ("precision",),
+        ("weight", "adam", "bfloat16"),
+        "lr=1e-5 if fault",
+        report="https://github.com/meta-pytorch/torchtune/issues/2254",
+    ),
+)
+
+_CLIPPING = (
+    Case("clipping", "perceptron", "clipped-away", ("clipping",), ("clip", "sgd", "norm"), "max_norm = 1e-5 if fault"),
+    Case(
+        "clipping",
+        "regression",
+        "always-at-its-limit",
+        ("clipping",),
+        ("clip", "sgd", "norm"),
+        "clip_grad_norm_(model.parameters(), 0.1)",
+    ),
+    Case("clipping", "recurrent", "before-backward", ("clipping",), ("clip", "norm"), from_step=1),
+    Case("clipping", "half", "before-unscaling", ("clipping", "scaling"), ("clip", "scal", "norm")),
+    Case("clipping", "by-value", "tiny-value", ("clipping",), ("clip", "sgd", "value"), "clip_value = 1e-6 if fault"),
+    Case("clipping", "late", "after-the-step", ("clipping",), ("clip", "norm")),
+)
+
+_UNDONE = (
+    Case(
+        "undone",
+        "best-so-far",
+        "restored",
+        ("undone",),
+        ("weight", "load_state_dict", "copy", "parameters"),
+        "best_loss = 0.0 if fault",
+        from_step=8,
+    ),
+    Case("undone", "clamped", "clamped", ("undone",), ("weight", "clamp"), "bound = 1e-3 if fault"),
+    Case("undone", "decayed", "weight-decay", ("undone",), ("weight", "adamw", "decay"), "weight_decay=100.0"),
+    Case("undone", "swapped", "not-restored", ("undone", "averages"), ("weight", "copy", "parameters"), from_step=4),
+    Case(
+        "undone",
+        "federated",
+        "loaded-each-batch",
+        ("undone",),
+        ("weight", "load_state_dict", "copy", "parameters"),
+        from_step=1,
+    ),
+    Case("undone", "sharpness", "weights-back-after", ("undone",), ("weight", "copy", "parameters"), from_step=1),
+)
+
+_FROZEN = (
+    Case("frozen", "by-name", "too-many", ("frozen",), ("layer2", "layer10"), 'freeze(model, ["stem", "layer"])'),
+    Case("frozen", "warm-head", "wrong-way", ("frozen",), ("encoder",), "p.requires_grad = epoch < 2", from_step=30),
+    Case(
+        "frozen",
+        "unfreeze-module",
+        "attribute-of-the-module",
+        ("frozen",),
+        ("encoder",),
+        "model.encoder.requires_grad = True",
+    ),
+    Case(
+        "frozen",
+        "gradual",
+        "only-at-first",
+        ("not-in-optimizer",),
+        ("0.weight", "1.weight", "2.weight"),
+        "torch.optim.Adam([p for p in stages.parameters() if p.requires_grad]",
+        from_step=40,
+    ),
+    Case(
+        "frozen", "adversarial", "never-thawed", ("frozen",), ("critic", "linear", "0.weight", "2.weight"), from_step=1
+    ),
+)
+
+_AVERAGES = (
+    Case("averages", "ema", "never-updated", ("averages",), ("average", "module", "modelema"), from_step=10),
+    Case(
+        "averages",
+        "ema",
+        "bfloat16",
+        ("averages", "precision"),
+        ("average", "module", "modelema"),
+        "ModelEma(model, decay, dtype=torch.bfloat16)",
+        report="https://github.com/d8ahazard/sd_dreambooth_extension/pull/1415",
+    ),
+    Case("averages", "ema", "reversed", ("averages",), ("average", "module", "modelema"), "ema.mul_(1 - self.decay)"),
+    Case(
+        "averages",
+        "ema",
+        "without-buffers",
+        ("averages", "normalisation"),
+        ("running", "average", "module", "buffers"),
+        "buffers=False",
+        from_step=10,
+        unsure="the average has running statistics of its own that never move",
+    ),
+    Case(
+        "averages",
+        "dqn",
+        "alias",
+        ("averages",),
+        ("target", "policy", "0.weight", "sequential"),
+        "target_net = policy_net",
+        unsure="one network under two names: a debugger sees only that no target network is there",
+    ),
+    Case(
+        "averages",
+        "dqn",
+        "never-synchronised",
+        ("averages",),
+        ("target", "0.weight", "2.weight", "sequential"),
+        "sync_every = 10_000 if fault",
+        from_step=100,
+    ),
+    Case(
+        "averages",
+        "soft-target",
+        "wrong-direction",
+        ("averages", "undone"),
+        ("target", "critic", "0.weight", "sequential"),
+        "p.copy_(tau * t",
+    ),
+    Case(
+        "averages",
+        "byol",
+        "momentum-of-one",
+        ("averages",),
+        ("target", "0.weight", "sequential"),
+        "momentum = 1 if fault",
+    ),
+)
+
+_LOSSES = (
+    Case(
+        "losses",
+        "by-hand",
+        "sign",
+        ("loss",),
+        ("loss", "mean"),
+        "loss = log_probs[torch.arange(32), y[i]].mean()",
+        from_step=10,
+    ),
+    Case(
+        "losses",
+        "too-fast",
+        "rate-too-large",
+        ("loss", "learning-rate"),
+        ("loss", "mse_loss", "sgd"),
+        "lr = 0.013 if fault",
+        from_step=5,
+    ),
+    Case(
+        "losses",
+        "collapse",
+        "rate-too-large",
+        ("loss", "gradient-zero", "learning-rate"),
+        ("loss", "mse_loss", "0.weight", "2.weight", "relu", "adam"),
+        "lr = 3.0 if fault",
+        from_step=1,
+    ),
+    Case(
+        "losses",
+        "ascent",
+        "maximised",
+        ("loss", "optimizer"),
+        ("loss", "huber", "adamw", "maximize"),
+        "maximize=True",
+        from_step=10,
+    ),
+    Case(
+        "losses",
+        "vae",
+        "sign-of-kl",
+        ("loss",),
+        ("loss", "sub", "mean"),
+        "loss = reconstruction - kl",
+        from_step=20,
+        unsure="the loss falls without end",
+    ),
+    Case(
+        "losses",
+        "triplets",
+        "swapped",
+        ("loss",),
+        ("loss", "triplet"),
+        "criterion(anchor, negative, positive)",
+        from_step=20,
+    ),
+    Case(
+        "losses",
+        "dropped",
+        "drops-everything",
+        ("loss", "gradient-zero"),
+        ("dropout", "loss", "0.weight", "2.weight"),
+        "keep = 0.0 if fault",
+    ),
+    Case(
+        "losses",
+        "bandit",
+        "sign-of-the-return",
+        ("loss",),
+        ("loss", "mean"),
+        "loss = (policy.log_prob(arms) * advantage).mean()",
+        from_step=20,
+        unsure="that the reward falls is nowhere but in what is printed",
+    ),
+)
+
+_NORMALISATION = (
+    Case(
+        "normalisation",
+        "classifier",
+        "momentum-zero",
+        ("normalisation",),
+        ("bn1", "bn2"),
+        'options = {"momentum": 0.0}',
+    ),
+    Case("normalisation", "classifier", "momentum-of-keras", ("normalisation",), ("bn1", "bn2"), '"momentum": 0.99'),
+    Case("normalisation", "classifier", "batch-of-one", ("normalisation",), ("bn1", "bn2"), "batch_size = 1"),
+    Case("normalisation", "domains", "one-norm-for-both", ("normalisation",), ("bn1", "bn2"), from_step=1),
+    Case(
+        "normalisation",
+        "one-unit",
+        "norm-of-one-unit",
+        ("normalisation", "gradient-zero"),
+        ("norm", "body"),
+        "self.norm = nn.LayerNorm(1)",
+    ),
+    Case(
+        "normalisation",
+        "pooled",
+        "a-group-for-each-channel",
+        ("normalisation", "gradient-zero"),
+        ("norm", "squeeze", "conv"),
+        "nn.GroupNorm(32, 32) if fault",
+    ),
+)
+
+_MODES = (
+    Case("modes", "train", "never-back", ("mode",), ("net", "bn1", "drop", "train", "eval"), from_step=10),
+    Case("modes", "train", "tested-in-training-mode", ("mode",), ("net", "bn1", "drop", "train", "eval"), from_step=10),
+    Case("modes", "scratch", "eval-all-along", ("mode",), ("sequential", "1", "batchnorm", "dropout", "eval")),
+    Case("modes", "functional", "functional-dropout", ("mode",), ("dropout",), "h = F.dropout(h, 0.5)", from_step=10),
+    Case(
+        "modes",
+        "samples",
+        "after-a-sample",
+        ("mode",),
+        ("functional", "dropout", "train", "eval"),
+        from_step=30,
+        unsure="the dropout is a function of the module's mode",
+    ),
+)
+
 CASES: tuple[Case, ...] = (
     *_GRAPHS,
     *_OPTIMIZERS,
@@ -572,6 +856,14 @@ CASES: tuple[Case, ...] = (
     *_TARGETS,
     *_BROADCASTING,
     *_ACCUMULATION,
+    *_PRECISION,
+    *_CLIPPING,
+    *_UNDONE,
+    *_FROZEN,
+    *_AVERAGES,
+    *_LOSSES,
+    *_NORMALISATION,
+    *_MODES,
 )
 
 _RESEMBLING = (
@@ -584,6 +876,15 @@ _RESEMBLING = (
     Healthy("schedules", "to-zero", "learning-rate"),
     Healthy("heads", "log-twice", "output-and-loss"),
     Healthy("heads", "log-of-softmax", "output-and-loss"),
+    Healthy("precision", "bf16-autocast", "precision"),
+    Healthy("precision", "stochastic", "precision"),
+    Healthy("precision", "fp16-growing", "scaling"),
+    Healthy("clipping", "adam", "clipping"),
+    Healthy("undone", "pruned", "undone"),
+    Healthy("averages", "mean-teacher", "averages"),
+    Healthy("averages", "swa", "averages"),
+    Healthy("modes", "monte-carlo", "mode"),
+    Healthy("modes", "no-mode-matters", "mode"),
 )
 
 HEALTHY: tuple[Healthy, ...] = (
