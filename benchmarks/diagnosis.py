@@ -1,0 +1,373 @@
+"""Trainings that do not learn although no tensor shows why: what `tensight diagnose` finds in them.
+
+    python benchmarks/diagnosis.py [NAME ...] [--seeds 1] [--jobs 1] [--json FILE] [--plain] [--list]
+
+diagnosed/cases.py declares the programs: those with a planted fault, and healthy ones, some of which look as if they
+had one. Each runs plain and under ``tensight diagnose --json``, in a process of its own that finds one thread and no
+network.
+
+Printed per family and in total is of how many faulty programs a finding of an accepted category was raised, of how many
+the first finding has an accepted category, and of how many it has and names an accepted place as well; how many healthy
+programs have any finding, and how many one that is certain, which would stop a training; and the seconds beside those
+of the plain run. Each miss is a line with the first finding's title.
+
+``--plain`` runs the programs without a diagnosis, and prints what each printed first and last.
+
+Nothing is left out: the rules have no fitted threshold yet. As soon as one has a number that was chosen on these
+programs, `judged_without` is where that number is chosen again for each family on all the others, and judged on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS_FOLDER = HERE / "diagnosed"
+DECLARING = HERE / "programs" / "start"
+"""Lets torchvision be imported beside a PyTorch for the CPU alone."""
+PACKAGES = HERE.parent / ".venvs" / "programs"
+sys.path.insert(0, str(PROGRAMS_FOLDER))
+
+from cases import CASES, HEALTHY, Case, Healthy  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+TENSIGHT = Path(sys.executable).with_name("tensight")
+LIMIT_S = 300
+FOUND_NOTHING, FOUND_SOMETHING, CANNOT_JUDGE = 0, 1, 2
+out = Console(width=None if sys.stdout.isatty() else 160)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a diagnosis found, as far as it is compared.
+
+    Attributes
+    ----------
+    category : str
+    certainty : str
+        "certain", "likely" or "possible".
+    title : str
+    text : str
+        All that it names and tells, in lower case.
+    step : int or None
+    """
+
+    category: str
+    certainty: str
+    title: str
+    text: str
+    step: int | None
+
+    @staticmethod
+    def of(found: Mapping[str, Any]) -> Finding:
+        told = [found.get(key) for key in ("where", "title", "evidence", "advice")]
+        text = " ".join(_words(told)).lower()
+        step = found.get("step")
+        return Finding(
+            str(found.get("category", "")),
+            str(found.get("certainty", "")),
+            str(found.get("title", "")),
+            text,
+            step if isinstance(step, int) else None,
+        )
+
+
+def _words(value: object) -> list[str]:
+    """Return all words in a value that came from JSON."""
+    if isinstance(value, dict):
+        return [word for key, inner in value.items() for word in (str(key), *_words(inner))]
+    if isinstance(value, list):
+        return [word for inner in value for word in _words(inner)]
+    return [] if value is None else [str(value)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of one process.
+
+    Attributes
+    ----------
+    wall_s : float
+    exit_code : int
+    output, errors : str
+    """
+
+    wall_s: float
+    exit_code: int
+    output: str
+    errors: str
+
+
+@dataclass
+class Row:
+    """A program with one seed, plain and diagnosed.
+
+    Attributes
+    ----------
+    program : Case or Healthy
+    seed : int
+    plain : Run
+    diagnosed : Run or None
+        None where only the program ran.
+    findings : list of Finding
+        By importance.
+    trouble : str
+        Why it counts for nothing: the program or the diagnosis failed. Empty where neither did.
+    """
+
+    program: Case | Healthy
+    seed: int
+    plain: Run
+    diagnosed: Run | None = None
+    findings: list[Finding] = field(default_factory=list)
+    trouble: str = ""
+
+    @property
+    def raised(self) -> bool:
+        """Whether any finding has an accepted category."""
+        return any(self._accepts(finding) for finding in self.findings)
+
+    @property
+    def first_category_right(self) -> bool:
+        return bool(self.findings) and self._accepts(self.findings[0])
+
+    @property
+    def first_right(self) -> bool:
+        """Whether the first finding has an accepted category and names an accepted place."""
+        if not self.first_category_right:
+            return False
+        assert isinstance(self.program, Case)
+        return any(place in self.findings[0].text for place in self.program.places)
+
+    @property
+    def certain(self) -> bool:
+        """Whether any finding is certain."""
+        return any(finding.certainty == "certain" for finding in self.findings)
+
+    def _accepts(self, finding: Finding) -> bool:
+        return isinstance(self.program, Case) and finding.category in self.program.categories
+
+    def miss(self) -> str:
+        """Return what is wrong in one line; empty where all is right."""
+        first = self.findings[0] if self.findings else None
+        title = "nothing found" if first is None else f"{first.category} ({first.certainty}): {first.title}"
+        if self.trouble:
+            return self.trouble
+        if isinstance(self.program, Healthy):
+            return "" if first is None else f"healthy, but {title}"
+        if self.first_right:
+            return ""
+        if self.first_category_right:
+            return f"none of {', '.join(self.program.places)} is named: {title}"
+        if self.raised:
+            return f"{self.program.categories[0]} is not first: {title}"
+        return f"{self.program.categories[0]} is missed: {title}"
+
+
+def environment() -> dict[str, str]:
+    """Return what a program finds around it: the packages, one thread, and no way to the network."""
+    paths = [str(DECLARING), str(PACKAGES), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "PYTHONHASHSEED": "0",
+        "OMP_NUM_THREADS": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "NO_COLOR": "1",
+    }
+
+
+def run(command: Sequence[str]) -> Run:
+    """Run a command to its end in a folder of its own."""
+    begin_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tensight-diagnosed-") as folder:
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                stdin=subprocess.DEVNULL,
+                env=environment(),
+                cwd=folder,
+                timeout=LIMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Run(time.monotonic() - begin_s, -1, "", f"not done after {LIMIT_S} s")
+    return Run(time.monotonic() - begin_s, done.returncode, done.stdout, done.stderr)
+
+
+def diagnosis_of(output: str) -> dict[str, Any] | None:
+    """Return the JSON object that a diagnosis printed; None if there is none."""
+    # What the training itself prints may come before it.
+    for start in (0, output.rfind("\n{") + 1):
+        try:
+            read = json.loads(output[start:])
+        except ValueError:
+            continue
+        if isinstance(read, dict) and "findings" in read:
+            return read
+    return None
+
+
+def last_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()[-1:]), "")
+
+
+def try_program(program: Case | Healthy, seed: int, *, diagnose: bool) -> Row:
+    """Run a program plain and, unless that is all, under the diagnosis."""
+    script = [str(PROGRAMS_FOLDER / f"{program.script}.py"), *program.arguments, "--seed", str(seed)]
+    plain = run([sys.executable, *script])
+    if plain.exit_code:
+        return Row(program, seed, plain, trouble=f"the program fails: {last_line(plain.errors)}")
+    if not diagnose:
+        return Row(program, seed, plain)
+    diagnosed = run([str(TENSIGHT), "diagnose", "--json", *script])
+    read = diagnosis_of(diagnosed.output)
+    if read is None or diagnosed.exit_code not in (FOUND_NOTHING, FOUND_SOMETHING):
+        why = "could not judge" if diagnosed.exit_code == CANNOT_JUDGE else f"exit code {diagnosed.exit_code}"
+        return Row(program, seed, plain, diagnosed, trouble=f"{why}: {last_line(diagnosed.errors)}")
+    findings = [Finding.of(found) for found in read["findings"]]
+    return Row(program, seed, plain, diagnosed, findings)
+
+
+def judged_without(rows: list[Row]) -> list[Row]:
+    """Return the rows as they are judged by rules that have not seen their family.
+
+    No rule has a fitted threshold, so that each row stays as it is. A number that was fitted on these programs is to be
+    fitted here, for each family on all the others.
+    """
+    return rows
+
+
+def table_of(rows: Iterable[Row]) -> Table:
+    """Return counts per family and in total."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("family")
+    for name in (
+        "faulty",
+        "raised",
+        "category first",
+        "place first",
+        "healthy",
+        "listed falsely",
+        "would stop",
+        "failed",
+    ):
+        table.add_column(name, justify="right")
+    table.add_column("s, diagnosed beside plain", justify="right")
+    families: dict[str, list[Row]] = {}
+    for row in rows:
+        families.setdefault(row.program.family, []).append(row)
+    families["in total"] = [row for family in families.values() for row in family]
+    for family, of_it in families.items():
+        faulty = [row for row in of_it if isinstance(row.program, Case)]
+        healthy = [row for row in of_it if isinstance(row.program, Healthy)]
+        plain_s = sum(row.plain.wall_s for row in of_it if row.diagnosed) / max(len(of_it), 1)
+        diagnosed_s = sum(row.diagnosed.wall_s for row in of_it if row.diagnosed) / max(len(of_it), 1)
+        table.add_row(
+            family,
+            str(len(faulty)),
+            str(sum(row.raised for row in faulty)),
+            str(sum(row.first_category_right for row in faulty)),
+            str(sum(row.first_right for row in faulty)),
+            str(len(healthy)),
+            str(sum(bool(row.findings) for row in healthy)),
+            str(sum(row.certain for row in healthy)),
+            str(sum(bool(row.trouble) for row in of_it)),
+            f"{diagnosed_s:.1f} {plain_s:.1f}",
+            style="bold" if family == "in total" else "",
+        )
+    return table
+
+
+def show(row: Row, number: int, total: int, *, plain: bool) -> None:
+    """Print a line of progress, and what is wrong."""
+    miss = row.miss()
+    mark = "[red]✗[/]" if miss else "[green]✓[/]"
+    seed = f" seed {row.seed}" if row.seed != 1 else ""
+    said = f"  {escape(miss)}" if miss else ""
+    if plain and not miss:
+        lines = row.plain.output.strip().splitlines() or [""]
+        mark, said = "•", f"  {escape(lines[0][:60])} … {escape(lines[-1][:60])}"
+    seconds = f"{row.plain.wall_s:.1f}" + (f" {row.diagnosed.wall_s:.1f}" if row.diagnosed else "")
+    out.print(f"{mark} {number:3}/{total} [bold]{row.program.name}[/]{seed}  [dim]{seconds} s[/]{said}", soft_wrap=True)
+
+
+def as_json(row: Row) -> dict[str, object]:
+    return {
+        "name": row.program.name,
+        "family": row.program.family,
+        "faulty": isinstance(row.program, Case),
+        "seed": row.seed,
+        "raised": row.raised,
+        "first_category_right": row.first_category_right,
+        "first_right": row.first_right,
+        "miss": row.miss(),
+        "findings": [asdict(finding) for finding in row.findings],
+        "plain_s": row.plain.wall_s,
+        "diagnosed_s": row.diagnosed.wall_s if row.diagnosed else None,
+        "output": row.plain.output,
+        "errors": row.diagnosed.errors if row.diagnosed else row.plain.errors,
+    }
+
+
+def main() -> int:
+    """Run what was chosen, and print a table; return 1 if anything was missed, listed falsely, or failed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only programs whose names contain one of these")
+    parser.add_argument("--only", choices=("faulty", "healthy"), help="only those with a fault, or those without")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from 1")
+    parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
+    parser.add_argument("--json", type=Path, help="write everything that was found to this file")
+    parser.add_argument("--plain", action="store_true", help="run the programs without a diagnosis")
+    parser.add_argument("--list", action="store_true", help="only name the programs")
+    options = parser.parse_args()
+    programs: list[Case | Healthy] = []
+    if options.only != "healthy":
+        programs += CASES
+    if options.only != "faulty":
+        programs += HEALTHY
+    if options.names:
+        programs = [program for program in programs if any(name in program.name for name in options.names)]
+    if options.list:
+        out.print("\n".join(program.name for program in programs))
+        return 0
+    chosen = [(program, seed) for program in programs for seed in range(1, options.seeds + 1)]
+    rows: list[Row] = []
+    with ThreadPoolExecutor(options.jobs) as threads:
+        results = threads.map(lambda each: try_program(*each, diagnose=not options.plain), chosen)
+        for number, row in enumerate(results, 1):
+            rows.append(row)
+            show(row, number, len(chosen), plain=options.plain)
+    rows = judged_without(rows)
+    if options.json:
+        options.json.write_text(json.dumps([as_json(row) for row in rows], indent=1))
+    if options.plain:
+        return 1 if any(row.trouble for row in rows) else 0
+    out.print()
+    out.print(table_of(rows))
+    return 1 if any(row.miss() for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
