@@ -302,7 +302,7 @@ def table_of(rows: Iterable[Row]) -> Table:
 
 def show(row: Row, number: int, total: int, *, plain: bool) -> None:
     """Print a line of progress, and what is wrong."""
-    miss = row.miss()
+    miss = row.trouble if plain else row.miss()
     mark = "[red]✗[/]" if miss else "[green]✓[/]"
     seed = f" seed {row.seed}" if row.seed != 1 else ""
     said = f"  {escape(miss)}" if miss else ""

@@ -76,7 +76,7 @@ class Healthy:
     program : str
         The first argument of the script.
     resembles : str
-        The category of a fault that it looks like; empty for the twin of a faulty program.
+        The category of a fault that it looks like; empty for twins of faulty programs, and where it looks like none.
     """
 
     script: str
@@ -1150,6 +1150,40 @@ _RESEMBLING = (
     Healthy("data", "one-batch", "data"),
     Healthy("ranks", "accumulate", "ranks"),
     Healthy("ranks", "local", "ranks"),
+    Healthy("selfsupervised", "dino", "averages"),
+    Healthy("selfsupervised", "moco", "averages"),
+    Healthy("selfsupervised", "simsiam", "gradient-cut"),
+    Healthy("selfsupervised", "barlow"),
+    Healthy("selfsupervised", "inpainting", "targets"),
+    Healthy("selfsupervised", "bootstrapped", "averages"),
+    Healthy("adversarial", "wgan", "undone"),
+    Healthy("adversarial", "wgan-gp", "loss"),
+    Healthy("adversarial", "domains", "loss"),
+    Healthy("adversarial", "robust", "loss"),
+    Healthy("adversarial", "actor-critic", "loss"),
+    Healthy("adversarial", "information", "loss"),
+    Healthy("objectives", "focal", "loss"),
+    Healthy("objectives", "gaussian", "loss"),
+    Healthy("objectives", "flow", "loss"),
+    Healthy("objectives", "ordinal", "output-and-loss"),
+    Healthy("objectives", "counted", "targets"),
+    Healthy("objectives", "ages", "targets"),
+    Healthy("objectives", "converged", "loss"),
+    Healthy("objectives", "decayed", "undone"),
+    Healthy("objectives", "exact", "precision"),
+    Healthy("objectives", "noisy", "loss"),
+    Healthy("objectives", "imbalanced", "targets"),
+    Healthy("objectives", "tasks", "gradient-zero"),
+    Healthy("objectives", "experts", "gradient-zero"),
+    Healthy("objectives", "rows", "gradient-zero"),
+    Healthy("objectives", "lbfgs", "optimizer"),
+    Healthy("objectives", "compiled"),
+    Healthy("objectives", "recomputed", "gradient-cut"),
+    Healthy("objectives", "functional", "not-in-optimizer"),
+    Healthy("objectives", "straight-through", "gradient-cut"),
+    Healthy("objectives", "input-optimised", "not-in-optimizer"),
+    Healthy("objectives", "diffusion", "targets"),
+    Healthy("objectives", "packed", "targets"),
 )
 
 HEALTHY: tuple[Healthy, ...] = (
