@@ -218,6 +218,14 @@ _OPTIMIZERS = (
         ("discriminator", "generator", "adam", "linear", "0.weight"),
         "d_opt = optim.Adam(generator.parameters()",
     ),
+    Case(
+        "optimizers",
+        "materialised",
+        "before-to-empty",
+        ("not-in-optimizer", "optimizer"),
+        ("up.weight", "mid.weight", "out.weight", "sgd", "meta"),
+        "",
+    ),
 )
 
 _ADAPTERS = (
@@ -580,7 +588,7 @@ _PRECISION = (
         "years",
         "large-offset",
         ("precision",),
-        ("adam", "[1]", "group 1", "offset", "1"),
+        ("adam", "[1]", "group 1", "offset"),
         "torch.tensor([16_800_100.0])",
     ),
     Case(
@@ -834,7 +842,7 @@ _NORMALISATION = (
 _MODES = (
     Case("modes", "train", "never-back", ("mode",), ("net", "bn1", "drop", "train", "eval"), from_step=10),
     Case("modes", "train", "tested-in-training-mode", ("mode",), ("net", "bn1", "drop", "train", "eval"), from_step=10),
-    Case("modes", "scratch", "eval-all-along", ("mode",), ("sequential", "1", "batchnorm", "dropout", "eval")),
+    Case("modes", "scratch", "eval-all-along", ("mode",), ("sequential", "batchnorm", "dropout", "eval")),
     Case("modes", "functional", "functional-dropout", ("mode",), ("dropout",), "h = F.dropout(h, 0.5)", from_step=10),
     Case(
         "modes",
@@ -1077,7 +1085,7 @@ _LOOPS = (
         from_step=10,
         report="https://github.com/galilai-group/stable-worldmodel/issues/280",
     ),
-    Case("loops", "lightning-manual", "one-never-steps", ("optimizer", "not-in-optimizer"), ("decoder", "adam", "1")),
+    Case("loops", "lightning-manual", "one-never-steps", ("optimizer", "not-in-optimizer"), ("decoder", "adam")),
     Case(
         "loops",
         "accelerate",

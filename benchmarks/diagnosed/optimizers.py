@@ -360,6 +360,42 @@ def adversaries(fault):
             print(f"[{step + 1}] D {d_loss:.3f} G {g_loss:.3f} mean {fake.mean(0).tolist()}")
 
 
+class Wide(nn.Module):
+    """A network that is described first, and given memory later."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.mid, self.out = nn.Linear(16, 64), nn.Linear(64, 64), nn.Linear(64, CLASSES)
+
+    def forward(self, x):
+        return self.out(torch.relu(self.mid(torch.relu(self.up(x)))))
+
+    def reset(self):
+        for layer in self.children():
+            layer.reset_parameters()
+
+
+def materialised(fault):
+    """As for models that are too large to be made twice."""
+    x, y = points(512, 16, 1.1)
+    with torch.device("meta"):
+        net = Wide()
+    if fault == "before-to-empty":
+        optimizer = optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+        net.to_empty(device="cpu").reset()
+    else:
+        net.to_empty(device="cpu").reset()
+        optimizer = optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    for step in range(120):
+        rows = torch.randint(0, 512, (32,))
+        net.zero_grad()
+        loss = F.cross_entropy(net(x[rows]), y[rows])
+        loss.backward()
+        optimizer.step()
+        if step % 24 == 23:
+            print(f"step {step + 1}: loss {loss.item():.4f}")
+
+
 if __name__ == "__main__":
     run(
         {
@@ -375,5 +411,6 @@ if __name__ == "__main__":
             "reloaded": reloaded,
             "resized": resized,
             "adversaries": adversaries,
+            "materialised": materialised,
         }
     )
