@@ -91,7 +91,7 @@ def content_key(tensor: torch.Tensor) -> Hashable | None:
         return None
 
 
-HOLDING_BYTES = 2048
+HOLDING_BYTES = 2560
 """What the objects take that hold the memory of a tensor, beside that: at most, as measured with 10,000 small layers."""
 
 
