@@ -501,7 +501,13 @@ _BROADCASTING = (
 
 _ACCUMULATION = (
     Case(
-        "accumulation", "accumulate", "not-divided", ("scaling",), ("sgd", "backward", "accumul", "loss"), from_step=1
+        "accumulation",
+        "accumulate",
+        "not-divided",
+        ("scaling",),
+        ("sgd", "backward", "accumul", "loss"),
+        from_step=1,
+        unsure="a sum over small batches is no fault with a rate to match",
     ),
     Case(
         "accumulation",
@@ -569,7 +575,14 @@ _ACCUMULATION = (
         'nn.CrossEntropyLoss(reduction="sum")',
         unsure="a sum is no fault with a rate to match",
     ),
-    Case("accumulation", "scaled", "without-scaler-step", ("scaling", "clipping"), ("scaler", "sgd", "scale")),
+    Case(
+        "accumulation",
+        "scaled",
+        "without-scaler-step",
+        ("scaling", "clipping"),
+        ("scaler", "sgd", "scale"),
+        unsure="the limit by value hides what the scale does",
+    ),
 )
 
 _PRECISION = (
@@ -620,7 +633,15 @@ _CLIPPING = (
         ("clip", "sgd", "norm"),
         "clip_grad_norm_(model.parameters(), 0.1)",
     ),
-    Case("clipping", "recurrent", "before-backward", ("clipping",), ("clip", "norm"), from_step=1),
+    Case(
+        "clipping",
+        "recurrent",
+        "before-backward",
+        ("clipping",),
+        ("clip", "norm"),
+        from_step=1,
+        unsure="the training goes well without the limit, too",
+    ),
     Case("clipping", "half", "before-unscaling", ("clipping", "scaling"), ("clip", "scal", "norm")),
     Case("clipping", "by-value", "tiny-value", ("clipping",), ("clip", "sgd", "value"), "clip_value = 1e-6 if fault"),
     Case("clipping", "late", "after-the-step", ("clipping",), ("clip", "norm")),
@@ -979,6 +1000,7 @@ _DATA = (
         ("batch", "input", "step", "data"),
         "inputs, targets = next(iter(loader))",
         from_step=1,
+        unsure="who tries whether a network can learn one batch by heart does the same",
     ),
     Case(
         "data",

@@ -53,7 +53,7 @@ def recurrent(fault):
     with torch.no_grad():
         rnn.weight_hh_l0.copy_(1.3 * nn.init.orthogonal_(torch.empty(32, 32)))
     parameters = [*rnn.parameters(), *out.parameters()]
-    optimizer = torch.optim.SGD(parameters, lr=0.12, momentum=0.9)
+    optimizer = torch.optim.SGD(parameters, lr=0.06, momentum=0.9)
     for step in range(200):
         start = torch.randint(0, 1200 - 61, (16,))
         window = torch.stack([series[s : s + 61] for s in start])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import random
 import sys
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 # The data that can be learnt, and the packages with models where `make healthy` has installed them.
 sys.path += [str(HERE.parent / "programs"), str(HERE.parents[1] / ".venvs" / "programs")]
+STARTING = HERE.parent / "programs" / "start" / "sitecustomize.py"
+"""Lets torchvision be imported beside a PyTorch for the CPU alone; Python has run it where its folder is in PYTHONPATH."""
+if not any(type(finder).__name__ == "Declaring" for finder in sys.meta_path):
+    specification = importlib.util.spec_from_file_location("torchvision_operators", STARTING)
+    assert specification
+    assert specification.loader
+    specification.loader.exec_module(importlib.util.module_from_spec(specification))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
