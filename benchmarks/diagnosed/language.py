@@ -203,13 +203,13 @@ def masked(fault):
     import transformers
 
     config = transformers.BertConfig(
-        vocab_size=WORDS, hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96,
+        vocab_size=10, hidden_size=48, num_hidden_layers=1, num_attention_heads=4, intermediate_size=96,
         max_position_embeddings=20, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
     model = transformers.BertForMaskedLM(config)
-    text = sentences(400, 14, WORDS)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    for step in range(160):
+    text = sentences(400, 14, 10)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for step in range(240):
         batch = text[torch.randint(0, 400, (32,))]
         hidden = torch.rand(batch.shape) < 0.15
         hidden[:, 3] = True
@@ -218,7 +218,7 @@ def masked(fault):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if step % 32 == 31:
+        if step % 40 == 39:
             print(f"step {step + 1} mlm {loss.item():.4f}")
 
 

@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 # The data that can be learnt, and the packages with models where `make healthy` has installed them.
 sys.path += [str(HERE.parent / "programs"), str(HERE.parents[1] / ".venvs" / "programs")]
 STARTING = HERE.parent / "programs" / "start" / "sitecustomize.py"
-"""Lets torchvision be imported beside a PyTorch for the CPU alone; Python has run it where its folder is in PYTHONPATH."""
+"""Lets torchvision be imported beside a PyTorch for the CPU alone; has been run where its folder is in PYTHONPATH."""
 if not any(type(finder).__name__ == "Declaring" for finder in sys.meta_path):
     specification = importlib.util.spec_from_file_location("torchvision_operators", STARTING)
     assert specification

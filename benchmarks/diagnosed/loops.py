@@ -134,7 +134,7 @@ def accelerate(fault):
     os.environ["ACCELERATE_USE_CPU"] = "1"
     from accelerate import Accelerator
 
-    x, y = points(512, 16, 1.8)
+    x, y = points(512, 16, 1.3)
     steps = 8
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=steps)
     model = nn.Sequential(nn.Linear(16, 48), nn.ReLU(), nn.Linear(48, CLASSES))
@@ -145,15 +145,17 @@ def accelerate(fault):
     else:
         model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     for epoch in range(6):
+        total = 0.0
         for inputs, targets in loader:
             with accelerator.accumulate(model):
                 loss = F.cross_entropy(model(inputs), targets)
+                total += loss.item() / len(loader)
                 if fault == "divided-by-hand-too":
                     loss = loss / steps
                 accelerator.backward(loss)
                 optimizer.step()
                 optimizer.zero_grad()
-        print(f"epoch {epoch} loss {loss.item():.4f}")
+        print(f"epoch {epoch} loss {total:.4f}")
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def collapse(fault):
 def ascent(fault):
     """An optimizer that was set up for a reward, and a loss."""
     x = torch.rand(512, 3) * 2 - 1
-    y = torch.sin(1.5 * x.sum(1, keepdim=True))
+    y = torch.sin(x.sum(1, keepdim=True))
     net = nn.Sequential(nn.Linear(3, 48), nn.Tanh(), nn.Linear(48, 1))
     if fault == "maximised":
         optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, maximize=True)
