@@ -2,7 +2,8 @@
 
 - ui/openapi.json, the server's description of its API, from which the page's types are generated;
 - ui/src/api/statistics.json and conditions.json, the words of statistics and the names of conditions on the page;
-- the tables of conditions in docs/reference/conditions.md, and that of error codes in docs/reference/errors.md.
+- the tables of conditions in docs/reference/conditions.md, and that of error codes in docs/reference/errors.md;
+- the tables of rules and facts in docs/reference/diagnosis.md.
 
 `make api` runs this. The files are committed, so that the page can be built without the server, and so that a change
 shows in review; a test fails when they say something else than the code.
@@ -17,6 +18,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tensight.diagnosis.catalogue import RULES
+from tensight.diagnosis.facts import SCHEMA
+from tensight.diagnosis.findings import CATEGORIES
 from tensight.error_catalogue import CATALOGUE
 from tensight.server.http import HttpSettings, create_http_app
 from tensight.sessions.registry import Sessions
@@ -28,6 +32,7 @@ from tensight.watchpoints.advice import ADVICE, BilingualText
 ROOT = Path(__file__).resolve().parent
 UI = ROOT / "ui"
 CONDITIONS_PAGE = ROOT / "docs" / "reference" / "conditions.md"
+DIAGNOSIS_PAGE = ROOT / "docs" / "reference" / "diagnosis.md"
 ERRORS_PAGE = ROOT / "docs" / "reference" / "errors.md"
 NEUTRAL = "v1"
 """Instead of the release, with which the API does not change."""
@@ -40,6 +45,7 @@ def files() -> dict[Path, str]:
         UI / "src" / "api" / "statistics.json": _json(schema.as_json()),
         UI / "src" / "api" / "conditions.json": _json(_condition_words()),
         CONDITIONS_PAGE: _with_tables(CONDITIONS_PAGE.read_text(encoding="utf-8")),
+        DIAGNOSIS_PAGE: _with_rules(DIAGNOSIS_PAGE.read_text(encoding="utf-8")),
         ERRORS_PAGE: _with_codes(ERRORS_PAGE.read_text(encoding="utf-8")),
     }
 
@@ -68,6 +74,23 @@ def _row(one: Condition) -> str:
     parameters = ", ".join(f"`{each.name}`" for each in one.parameters) or "–"
     number = f"{one.wire_number} `{one.wire_name}`"
     return f"| `{one.id}` | {one.abbreviation or '–'} | {number} | {one.target.value} | {parameters} |\n"
+
+
+def _with_rules(page: str) -> str:
+    """Return the page with its tables of rules and of facts as they are declared."""
+    rules = "".join(
+        f"| `{rule.id}` | {CATEGORIES[rule.category][0]} | {rule.summary} | {rule.silent[0] or '–'} |\n"
+        for rule in RULES.values()
+    )
+    facts = "".join(
+        f"| `{subject}.{fact.name}` | {fact.kind} | {fact.meaning} |\n"
+        for subject, schema in SCHEMA.items()
+        for fact in schema
+    )
+    for head, rows in (("Rule \\| Kind \\| Finds \\| Silent about", rules), ("Fact \\| Kind \\| Meaning", facts)):
+        pattern = rf"(\| {head} \|\n\|[-|]+\|\n)(?:\|.*\n)+"
+        page = re.sub(pattern, lambda found, rows=rows: found[1] + rows, page)
+    return page
 
 
 def _with_codes(page: str) -> str:

@@ -202,9 +202,14 @@ def test_the_architecture_is_that_of_the_code() -> None:
 
 def test_each_walk_names_the_files_in_its_way() -> None:
     walks = (ROOT / "ARCHITECTURE.md").read_text().split("\n## The walk of ")[1:]
-    assert [walk.splitlines()[0] for walk in walks] == ["a watchpoint", "a tensor to a heat map", "a dump to a hit"]
+    assert [walk.splitlines()[0] for walk in walks] == [
+        "a watchpoint",
+        "a tensor to a heat map",
+        "a dump to a hit",
+        "a fact to a finding",
+    ]
     for walk in walks:
-        steps = re.findall(r"^\d\. .*?(?=^\d\. |\n\n)", walk, re.MULTILINE | re.DOTALL)
+        steps = re.findall(r"^\d\. .*?(?=^\d\. |\n\n|\n\Z)", walk, re.MULTILINE | re.DOTALL)
         assert len(steps) >= 5
         assert all(NAMED_FILE.search(step) for step in steps)
 

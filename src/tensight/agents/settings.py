@@ -80,6 +80,11 @@ class AgentSettings:
     losses_every_s : float or None
         Interval at which the loss is read, unless this costs more than a hundredth of the training's time, and sent
         soon; None to send it with the other numbers, some times a second.
+    diagnose : str
+        Folder to which the facts of the training's steps are written for `tensight diagnose`; empty for none. Such a
+        training does not connect to a debug server. PyTorch only.
+    diagnose_steps : int or None
+        Number of steps after which a diagnosed training is ended; None means that it runs to its end.
     quiet : bool
         Whether to suppress lines on stderr about the ordinary course of debugging: attached, stopped, goes on.
 
@@ -113,6 +118,8 @@ class AgentSettings:
     run: str = ""
     command: str = ""
     losses_every_s: float | None = None
+    diagnose: str = ""
+    diagnose_steps: int | None = None
     quiet: bool = False
 
     def __post_init__(self) -> None:
@@ -131,6 +138,8 @@ class AgentSettings:
             _ = self.ring_steps
         if self.trace_steps is not None and self.trace_steps < 1:
             raise InputError(f"the number of traced steps is {self.trace_steps}; give 1 or more")
+        if self.diagnose_steps is not None and self.diagnose_steps < 1:
+            raise InputError(f"the number of diagnosed steps is {self.diagnose_steps}; give 1 or more")
         if self.perturb and not self.trace:
             raise InputError("weights are perturbed only in a run that is traced; name the folder of the trace")
         if self.losses_every_s is not None and not 0 < self.losses_every_s < math.inf:
@@ -141,7 +150,7 @@ class AgentSettings:
     @property
     def connects(self) -> bool:
         """Whether to connect to a debug server."""
-        return not self.trace
+        return not (self.trace or self.diagnose)
 
     @property
     def ring_steps(self) -> int:
@@ -243,6 +252,8 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "run": ("TENSIGHT_RUN",),
     "command": ("TENSIGHT_COMMAND",),
     "losses_every_s": ("TENSIGHT_LOSSES_EVERY_S",),
+    "diagnose": ("TENSIGHT_DIAGNOSE",),
+    "diagnose_steps": ("TENSIGHT_DIAGNOSE_STEPS",),
     "quiet": ("TENSIGHT_QUIET",),
 }
 
@@ -261,7 +272,7 @@ def wants_original_debugger(variables: Mapping[str, str]) -> bool:
 def _value(field: str, name: str, text: str) -> object:
     if field in ("break_at_start", "recommended", "partial_memory", "quiet", "keep_going", "perturb"):
         return text.strip().lower() in _YES
-    if field in ("port", "memory_budget_bytes", "trace_steps"):
+    if field in ("port", "memory_budget_bytes", "trace_steps", "diagnose_steps"):
         if not (text.isascii() and text.isdecimal() and len(text) <= 18):
             raise InputError(f"{name} is {text[:80]!r}; give a whole number")
         return int(text)

@@ -66,6 +66,17 @@ COMMANDS = {
         "Search hyper-parameters: trials run under the debugger, and trials with anomalies are pruned at once.",
         TRAININGS,
     ),
+    "diagnose": Entry(
+        "diagnose.diagnose",
+        "Run a training for a while, stop nowhere, and say why it does not learn.",
+        TRAININGS,
+        script_last=True,
+    ),
+    "explain": Entry(
+        "explain.explain",
+        "Say what a rule of `tensight diagnose` finds, what it is silent about, and what to do; or list all rules.",
+        TRAININGS,
+    ),
     "doctor": Entry(
         "doctor.doctor",
         "Run a training a few times for some steps, and tell whether it is repeatable and the usual things are right.",

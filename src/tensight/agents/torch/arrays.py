@@ -92,7 +92,7 @@ def content_key(tensor: torch.Tensor) -> Hashable | None:
 
 
 HOLDING_BYTES = 2560
-"""What the objects take that hold the memory of a tensor, beside that: at most, as measured with 10,000 small layers."""
+"""What the objects take at most that hold the memory of a tensor, beside that: measured with 10,000 small layers."""
 
 
 class TorchReader:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from tensight.agents.program import Program
     from tensight.agents.settings import AgentSettings
     from tensight.agents.torch.capture import Capture
+    from tensight.agents.torch.facts.source import FactSource
     from tensight.agents.torch.first_batches import FirstBatches
 
 _OF_NO_MODULE = (
@@ -127,6 +128,7 @@ class Debugger(TrainingDebugger):
         self._updates_unattached = self._backward_unattached = 0
         self._follows_backward = False
         self._is_worker = False
+        self._facts: FactSource | None = None
 
     # --- beginning and end ---
 
@@ -173,6 +175,8 @@ class Debugger(TrainingDebugger):
             self._attach(module)
             if self._capture is not None:
                 self._capture.enter(module, arguments)
+            if self._facts is not None:
+                self._facts.is_within_call()
 
     def _attach_before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Attach at the first update of a model whose calls were not seen, as when compiled code calls it."""
@@ -247,6 +251,8 @@ class Debugger(TrainingDebugger):
             oversights=oversights,
             gradients=gradients,
         )
+        if settings.diagnose:
+            self._facts = self._steps.facts = self._new_facts(agent)
         agent.running_program = self._running_program
         if isinstance(capture, ModuleCapture):
             agent.offer_operator_capture()
@@ -266,6 +272,14 @@ class Debugger(TrainingDebugger):
             capture.start()
             self._capture_operators_if_wanted()
             self._leave_children()
+
+    def _new_facts(self, agent: Agent) -> FactSource:
+        from tensight.agents.diagnosing import Diagnosing
+        from tensight.agents.torch.facts.source import FactSource
+
+        settings, rank = agent.settings, agent.framework.rank
+        diagnosing = Diagnosing(settings.diagnose, rank, settings.diagnose_steps)
+        return FactSource(diagnosing, self._names, self._parameters, self._boundary)
 
     def _perturb(self, first: nn.Module) -> None:
         from tensight.agents.torch.perturbing import perturb
@@ -298,6 +312,8 @@ class Debugger(TrainingDebugger):
                 parts.callback(self._capture.stop)
             if self._first_batches is not None:
                 parts.callback(self._first_batches.stop)
+            if self._facts is not None:
+                parts.callback(self._facts.stop)
             parts.callback(self._wait_no_more)
 
     def _new_capture(self, agent: Agent, kind: str) -> Capture:
@@ -376,6 +392,8 @@ class Debugger(TrainingDebugger):
                 )
             try:
                 agent.step_done(self._programs.program(trace), scaled_skip=skipped)
+                if self._facts is not None:
+                    self._facts.step_done(agent.step, skipped=skipped)
             finally:
                 agent.watches.loss_scaled = False
                 self._capture.begin_step()
@@ -422,6 +440,9 @@ class Debugger(TrainingDebugger):
         if self._steps is None or self._is_over or threading.get_ident() != self._thread:
             return
         self._gradients.backward_ends()
+        if self._facts is not None:
+            roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+            self._facts.backward_ended(self._steps.scale_of(roots))
         if self._agent is not None and self._agent.scalars.is_wanted:
             scale = self._steps.scale_of((tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors))
             if scale:
@@ -438,6 +459,8 @@ class Debugger(TrainingDebugger):
         are_tensors = isinstance(roots, (tuple, list)) and all(isinstance(root, torch.Tensor) for root in roots)
         if are_tensors and not self._is_over and threading.get_ident() == self._thread:
             self._unreached.backward_begins(roots)
+        if are_tensors and self._facts is not None and not self._is_over and threading.get_ident() == self._thread:
+            self._facts.backward_begins(roots, self._steps.unscaled)
         if are_tensors and self._agent is not None and self._agent.scalars.notes_losses:
             self._tell_loss(roots)
         if are_tensors and isinstance(capture, ModuleCapture):
@@ -453,7 +476,10 @@ class Debugger(TrainingDebugger):
         """Run a block under reentrant activation checkpointing."""
         if self._is_over or threading.get_ident() != self._thread:
             return original(function, *arguments)
-        return self._unreached.checkpoint(original, function, *arguments)
+        result = self._unreached.checkpoint(original, function, *arguments)
+        if self._facts is not None:
+            self._facts.checkpoint_line = self._unreached.checkpoint_line
+        return result
 
     def _tell_loss(self, roots: Sequence[torch.Tensor]) -> None:
         """Report the loss from which a backward pass begins, without the factor of a loss scaler."""

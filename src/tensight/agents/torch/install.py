@@ -21,6 +21,10 @@ def install(settings: AgentSettings) -> None:
     settings : AgentSettings
     """
     if not _installed:
+        if settings.diagnose:
+            from tensight.agents.torch.facts import clip_calls
+
+            clip_calls.replace()
         debugger = Debugger((), settings, is_requested=False)
         _installed.append(debugger)
         debugger.start()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tensight.agents.torch.boundary import Boundary
     from tensight.agents.torch.capture import Capture
     from tensight.agents.torch.discovery import Discovery
+    from tensight.agents.torch.facts.source import FactSource
     from tensight.agents.torch.kept_gradients import KeptGradients
     from tensight.agents.torch.parameters import Parameters
 
@@ -86,6 +87,8 @@ class Steps:
         self._scaled_by: Callable[[], Any] = lambda: None
         self._update_count = 0
         self._scaler = Replacements()
+        self.facts: FactSource | None = None
+        """Receives updates for a diagnosis."""
 
     def install(self) -> None:
         """Follow the optimizers from now on, in this thread."""
@@ -122,6 +125,8 @@ class Steps:
             return None
         if not self._updates.knows(optimizer):
             self._oversights.strange_update(type(optimizer).__name__, UNKNOWN_PARAMETERS)
+            if self.facts is not None:
+                self.facts.strange_update(optimizer)
             return None
         self._updates.end_before(self._parameters.weights_of(optimizer))
         self._evaluations = 0
@@ -130,7 +135,7 @@ class Steps:
         given_closure = _closure(arguments, named)
         if given_closure is None:
             self._gradients.update_begins(optimizer)
-            self._parameters.observe_gradients(optimizer)
+            self._note_gradients(optimizer)
             return None
         closure, replace = given_closure
         return replace(self._followed(optimizer, closure))
@@ -144,11 +149,19 @@ class Steps:
             return
         self._update_count += 1
         self._oversights.update_ends()
+        if self.facts is not None:
+            self.facts.update_ended(optimizer)
         if _closure(arguments, named) is None:
             # A closure may clear the gradients itself before it computes those for the update.
             self._gradients.update_ends(optimizer, self._parameters.updated_by(optimizer))
         skipped = getattr(optimizer, "found_inf", None)
         self._updates.updated(optimizer, skipped=skipped is not None and bool(skipped))
+
+    def _note_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note that an optimizer is about to read gradients."""
+        self._parameters.observe_gradients(optimizer)
+        if self.facts is not None:
+            self.facts.update_begins(optimizer)
 
     def note_compiled_update(self) -> None:
         """Note the update if compiled code has run an optimizer's step; called before anything else runs."""
@@ -172,7 +185,7 @@ class Steps:
         def evaluate() -> Any:
             self._boundary.call(self._begin_evaluation)
             result = closure()
-            self._boundary.call(self._parameters.observe_gradients, optimizer)
+            self._boundary.call(self._note_gradients, optimizer)
             return result
 
         return evaluate
@@ -189,7 +202,13 @@ class Steps:
     def _scaler_step(self, original: Any, scaler: Any, optimizer: Any, *arguments: Any, **named: Any) -> Any:
         """Detect when a scaler skips an update, which also ends a step."""
         before = self._update_count
-        result = original(scaler, optimizer, *arguments, **named)
+        if self.facts is not None:
+            self.facts.is_in_scaler = True
+        try:
+            result = original(scaler, optimizer, *arguments, **named)
+        finally:
+            if self.facts is not None:
+                self.facts.is_in_scaler = False
         if self._update_count == before:
             self._boundary.call(self._after_scaler, optimizer)
         return result
@@ -200,7 +219,7 @@ class Steps:
         if isinstance(optimizer, torch.optim.Optimizer) and self._updates.knows(optimizer):
             self._updates.end_before(self._parameters.weights_of(optimizer))
             self._update_count += 1
-            self._parameters.observe_gradients(optimizer)
+            self._note_gradients(optimizer)
             self._updates.updated(optimizer, skipped=True)
 
     def _scaler_scale(self, original: Any, scaler: Any, *arguments: Any, **named: Any) -> Any:

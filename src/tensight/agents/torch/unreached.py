@@ -44,6 +44,8 @@ class UnreachedWeights:
     checkpointed_scopes : set of str
         Scopes that this step has entered in blocks under reentrant checkpointing without an input that requires
         gradients.
+    checkpoint_line : str
+        Where a block was called last under reentrant checkpointing with inputs that cut it off.
     cut_off : frozenset of str
         Names of weights whose values go into trained layers, although no gradient reaches them.
     """
@@ -54,7 +56,7 @@ class UnreachedWeights:
         self._oversights = oversights
         self._boundary = boundary
         self._entered = entered
-        self._checkpoint = ""
+        self.checkpoint_line = ""
         self._new_root = ""
         self._has_backward = False
         self._suspects: frozenset[str] = frozenset()
@@ -83,7 +85,7 @@ class UnreachedWeights:
 
     def _note_checkpoint(self, before: Set[str]) -> None:
         self.checkpointed_scopes |= self._entered() - before
-        self._checkpoint = _line()
+        self.checkpoint_line = _line()
 
     # --- steps ---
 
@@ -118,7 +120,7 @@ class UnreachedWeights:
         passed_over = parameters.without_gradient
         is_untrained = bool(passed_over) and not parameters.any_gradient
         self._oversights.trained("" if not is_untrained else self._why_untrained())
-        self._oversights.checkpointed(len(passed_over & set(checkpointed)), self._checkpoint)
+        self._oversights.checkpointed(len(passed_over & set(checkpointed)), self.checkpoint_line)
         self.leave()
         suspects = frozenset(passed_over.difference(without_gradients, checkpointed))
         is_same = suspects == self._suspects

@@ -1,0 +1,63 @@
+"""The lines on which loss functions and activations are called, noted during the first steps."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from tensight.agents.call_stack import user_stack
+from tensight.agents.torch.operator_mode import BottomMode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FUNCTIONS = {
+    "_log_softmax": "log_softmax",
+    "_softmax": "softmax",
+    "sigmoid": "sigmoid",
+    "sigmoid_": "sigmoid",
+    "tanh": "tanh",
+    "tanh_": "tanh",
+    "relu": "relu",
+    "relu_": "relu",
+    "log_sigmoid_forward": "logsigmoid",
+    "nll_loss_forward": "nll_loss",
+    "nll_loss2d_forward": "nll_loss",
+    "binary_cross_entropy": "bce",
+    "binary_cross_entropy_with_logits": "bce_with_logits",
+    "mse_loss": "mse_loss",
+    "smooth_l1_loss": "smooth_l1_loss",
+    "huber_loss": "huber_loss",
+    "kl_div": "kl_div",
+    "pow": "mse_loss",
+    "abs": "l1_loss",
+}
+
+
+class FunctionLines(BottomMode):
+    """Notes where some functions were last called, while it is entered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: dict[str, str] = {}
+
+    def of(self, function: str) -> str:
+        """Return where a function was last called; empty if that is unknown."""
+        return self._lines.get("nll_loss" if function == "cross_entropy" else function, "")
+
+    def __torch_dispatch__(
+        self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run an operator."""
+        function = _FUNCTIONS.get(func._schema.name.rpartition("::")[2])
+        if function is not None:
+            line = line_of_user()
+            if line:
+                self._lines[function] = line
+        return func(*args, **(kwargs or {}))
+
+
+def line_of_user() -> str:
+    """Return the line of the user's code that is running, as train.py:31; empty if there is none."""
+    stack = user_stack()
+    return f"{os.path.basename(stack[0].file)}:{stack[0].line}" if stack else ""

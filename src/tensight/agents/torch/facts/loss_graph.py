@@ -1,0 +1,512 @@
+"""The functions between a loss and the model, read from autograd's graph before the backward pass frees it.
+
+Every loss function of PyTorch keeps its input and its target for the backward pass, so neither modes nor replaced
+functions are needed. Where the training has hooks on saved tensors, those are not called: such tensors are not read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from tensight.agents.torch.facts.reading import part_of, plain, shape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MOST_FUNCTIONS = 3000
+MOST_CLASSES = 4096
+"""Number of classes of a batch whose targets are counted."""
+
+_NEAR_THE_LOSS = 400
+"""Number of functions from the loss on among which loss functions are looked for."""
+
+_LOSSES = {
+    "NllLoss": "nll_loss",
+    "NllLoss2D": "nll_loss",
+    "NllLossNd": "nll_loss",
+    "BinaryCrossEntropy": "bce",
+    "BinaryCrossEntropyWithLogits": "bce_with_logits",
+    "MseLoss": "mse_loss",
+    "SmoothL1Loss": "smooth_l1_loss",
+    "HuberLoss": "huber_loss",
+    "KlDiv": "kl_div",
+}
+_PASSING = frozenset(
+    (
+        *("View", "UnsafeView", "Reshape", "ReshapeAlias", "Permute", "Transpose", "T", "Squeeze", "Unsqueeze"),
+        *("Expand", "ToCopy", "Clone", "Slice", "Select", "Index", "IndexSelect", "Gather", "Alias", "Contiguous"),
+        *("Cat", "Stack", "Unbind", "Split", "SplitWithSizes", "Narrow", "Flatten", "Unflatten", "AsStrided"),
+        *("MaskedSelect", "Pad", "ConstantPadNd", "MaskedFill", "Chunk"),
+    )
+)
+"""Functions that hand on values."""
+
+_ACTIVATIONS = {
+    "Softmax": "softmax",
+    "LogSoftmax": "log_softmax",
+    "Sigmoid": "sigmoid",
+    "LogSigmoid": "logsigmoid",
+    "LogSigmoidForward": "logsigmoid",
+    "Tanh": "tanh",
+    "Relu": "relu",
+    "Softplus": "softplus",
+    "Exp": "exp",
+    "Log": "log",
+    "Clamp": "clamp",
+    "Hardsigmoid": "hardsigmoid",
+    "Hardtanh": "hardtanh",
+    "Mul": "mul",
+    "Div": "div",
+    "Add": "add",
+    "Sub": "sub",
+    "Neg": "neg",
+    "Mean": "mean",
+    "Sum": "sum",
+    "Pow": "pow",
+    "Sqrt": "sqrt",
+    "Abs": "abs",
+}
+_REDUCTIONS = ("none", "mean", "sum")
+_MOST_BEFORE = 12
+
+
+class Activation(NamedTuple):
+    """A function on the way from the model's last layer to a loss function.
+
+    Attributes
+    ----------
+    name : str
+    axis : int
+        Of a softmax, from the front; otherwise -1.
+    size : int
+        Number of elements along that axis; otherwise -1.
+    """
+
+    name: str
+    axis: int = -1
+    size: int = -1
+
+
+class LossFunction(NamedTuple):
+    """A loss function in the graph.
+
+    Attributes
+    ----------
+    function : str
+    node : object
+        Its autograd function.
+    factor : float
+        By which what it returned was multiplied before the backward pass begins, as far as that is known.
+    before : list of Activation
+        The functions that made its input, the last one first.
+    made_shape : tuple of int
+        Shape of the input before it was expanded.
+    input, target : Tensor or None
+    """
+
+    function: str
+    node: Any
+    factor: float
+    before: list[Activation]
+    made_shape: tuple[int, ...]
+    input: torch.Tensor | None
+    target: torch.Tensor | None
+
+
+class LossGraph(NamedTuple):
+    """What is functions between a loss and the model.
+
+    Attributes
+    ----------
+    function : str
+        Name of the function that made the loss; empty if it was not computed.
+    is_connected : bool
+        Whether a leaf that requires a gradient is reached; also if the graph is too large to say.
+    functions : list of LossFunction
+    leaves : list of Tensor
+        The tensors that require gradients and were reached.
+    """
+
+    function: str
+    is_connected: bool
+    functions: list[LossFunction]
+    leaves: list[torch.Tensor]
+
+
+class _Path(NamedTuple):
+    """A function, and how a loss depends on it."""
+
+    node: Any
+    factor: float
+
+
+def read(root: torch.Tensor) -> LossGraph:
+    """Return what is functions between a loss and the model."""
+    if root.grad_fn is None:
+        return LossGraph("", isinstance(root, torch.nn.Parameter), [], [])
+    functions: list[LossFunction] = []
+    leaves: list[torch.Tensor] = []
+    is_connected = False
+    seen = {root.grad_fn}
+    queue = [_Path(root.grad_fn, 1.0)]
+    for at, (node, factor) in enumerate(_growing(queue)):
+        name = _kind(node)
+        if name == "AccumulateGrad":
+            is_connected = True
+            leaves.append(node.variable)
+            continue
+        # A function of a custom class, or of compiled code, may hide the rest.
+        is_connected |= name.startswith(("CompiledFunction", "CheckpointFunction"))
+        if at >= MOST_FUNCTIONS:
+            is_connected = True
+            break
+        if at < _NEAR_THE_LOSS:
+            _add_loss(node, name, factor, functions)
+        for index, (following, _) in enumerate(node.next_functions):
+            if following is not None and following not in seen:
+                seen.add(following)
+                queue.append(_Path(following, factor * _factor(node, name, index)))
+    return LossGraph(_kind(root.grad_fn), is_connected, functions, leaves)
+
+
+def _growing(queue: list[_Path]) -> Iterator[_Path]:
+    at = 0
+    while at < len(queue):
+        yield queue[at]
+        at += 1
+
+
+def _kind(node: Any) -> str:
+    if node is None:
+        return ""
+    name: str = node.name().rpartition("::")[2]
+    return name.rstrip("0123456789").removesuffix("Backward")
+
+
+def _factor(node: Any, name: str, index: int) -> float:
+    """Return the number by which a function multiplies what it is given at an index; 1 for other functions."""
+    if name in ("Neg", "Rsub") or (name == "Sub" and index == 1):
+        return -1.0
+    if name in ("Mul", "Div"):
+        other = _saved(node, "other" if index == 0 else "self")
+        if other is not None and other.numel() == 1 and other.device.type == "cpu" and not other.is_complex():
+            value = float(other)
+            return value if name == "Mul" else 1 / value if value and index == 0 else 1.0
+    return 1.0
+
+
+def _add_loss(node: Any, name: str, factor: float, functions: list[LossFunction]) -> None:
+    """Add the loss function that a node is, if it is one."""
+    function, after = _LOSSES.get(name, ""), node
+    values, target = (_saved(node, "self"), _saved(node, "target")) if function else (None, None)
+    if not function and ((name == "Pow" and _exponent(node) == 2.0) or name == "Abs"):
+        after = _previous(node, "Sub")
+        if after is not None:
+            function = "mse_loss" if name == "Pow" else "l1_loss"
+            target = _subtracted(after, _saved(node, "self"))
+    if not function and name == "Mul" and factor < 0:
+        function, values, target = _product_of_probabilities(node)
+    if not function and name in ("Index", "Gather") and _kind(_edge(node, 0)) == "LogSoftmax":
+        function = "log_likelihood"
+    if not function and name in ("Sub", "Mul") and _is_square(node):
+        function = name.lower()
+    if not function:
+        return
+    start, made = _only_edge(after), _made_shape(after, is_arithmetic=after is not node or function in ("sub", "mul"))
+    before = list(_chain(start))
+    if function == "nll_loss" and before and before[0].name == "log_softmax" and _is_of_classes(start, before[0]):
+        function = "cross_entropy"
+        before = before[1:]
+    if function in ("sub", "mul") and any(other.node is node or _only_edge(other.node) is node for other in functions):
+        return
+    functions.append(LossFunction(function, node, factor, before, made, values, target))
+
+
+def _product_of_probabilities(node: Any) -> tuple[str, None, torch.Tensor | None]:
+    """Return what a KL divergence or a cross entropy by hand looks like whose input is not a logarithm."""
+    start = _only_edge(node)
+    inputs = [following for following, _ in node.next_functions if following is not None]
+    target = _saved(node, "other" if _edge(node, 0) is not None else "self")
+    if len(inputs) != 1 or target is None or _kind(start) not in ("Softmax", "Sigmoid"):
+        return "", None, None
+    values = plain(target)
+    is_share = values.shape == output_shape(start) and values.is_floating_point() and values.dim() > 1
+    if not is_share or not bool(((values >= 0) & (values <= 1)).all()):
+        return "", None, None
+    is_share = bool(torch.allclose(values.float().sum(-1), torch.ones(()), atol=1e-2))
+    return ("kl_div", None, target) if is_share else ("", None, None)
+
+
+def _is_of_classes(start: Any, softmax: Activation) -> bool:
+    """Whether a softmax is over the axis that cross_entropy takes."""
+    axes = len(output_shape(start))
+    return _kind(start) != "LogSoftmax" or softmax.axis == (1 if axes > 1 else 0)
+
+
+def _is_square(node: Any) -> bool:
+    """Whether an operation pairs each of N numbers of the model with each of N others."""
+    shape = output_shape(node)
+    inputs = [following for following, _ in node.next_functions if following is not None]
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] < 2 or len(inputs) != 1:
+        return False
+    # An axis that was inserted on purpose is meant to be paired.
+    return math.prod(output_shape(inputs[0])) == shape[0] and _kind(inputs[0]) not in ("Unsqueeze", "Expand")
+
+
+def _exponent(node: Any) -> float:
+    exponent = getattr(node, "_saved_exponent", None)
+    return float(exponent) if isinstance(exponent, (int, float)) else math.nan
+
+
+def _previous(node: Any, name: str) -> Any:
+    before = _edge(node, 0)
+    return before if before is not None and _kind(before) == name else None
+
+
+def _subtracted(node: Any, difference: torch.Tensor | None) -> torch.Tensor | None:
+    """Return the target that was subtracted from an output, if autograd has kept that output."""
+    output = _only_edge(node)
+    kept = None if output is None else _saved(output, "result")
+    if kept is None or difference is None or kept.shape != difference.shape:
+        return None
+    is_first = _edge(node, 0) is not None
+    return plain(kept) - plain(difference) if is_first else plain(kept) + plain(difference)
+
+
+def _edge(node: Any, index: int) -> Any:
+    following = node.next_functions
+    return following[index][0] if len(following) > index else None
+
+
+def _only_edge(node: Any) -> Any:
+    """Return the function that made the only input of a function that requires a gradient; else that of the first."""
+    inputs = [following for following, _ in node.next_functions if following is not None]
+    return inputs[0] if len(inputs) == 1 else _edge(node, 0)
+
+
+def _made_shape(node: Any, *, is_arithmetic: bool) -> tuple[int, ...]:
+    """Return the shape of the prediction of a loss function, before it was expanded; empty if it was not."""
+    before = _only_edge(node)
+    if before is None:
+        return ()
+    if _kind(before) == "Expand":
+        before = _only_edge(before)
+    elif not is_arithmetic:
+        return ()
+    return () if before is None else output_shape(before)
+
+
+def output_shape(node: Any) -> tuple[int, ...]:
+    """Return the shape of the first result of an autograd function; empty if it is unknown."""
+    try:
+        return tuple(int(size) for size in node._input_metadata[0].shape)
+    except (AttributeError, IndexError, TypeError, RuntimeError):
+        return ()
+
+
+def _chain(node: Any) -> Iterator[Activation]:
+    """Yield the functions from a node towards the model, until one has weights or several inputs."""
+    count = 0
+    while node is not None and count < 4 * _MOST_BEFORE:
+        count += 1
+        name = _kind(node)
+        if name in _ACTIVATIONS:
+            axis, size = -1, -1
+            if name in ("Softmax", "LogSoftmax"):
+                shape = output_shape(node)
+                axis = int(node._saved_dim)
+                # Axes from the back are stored as unsigned numbers.
+                axis = axis - 2**64 if axis >= 2**63 else axis
+                axis = axis + len(shape) if axis < 0 else axis
+                size = shape[axis] if axis < len(shape) else -1
+            yield Activation(_ACTIVATIONS[name], axis, size)
+        elif name not in _PASSING:
+            return
+        inputs = [following for following, _ in node.next_functions if following is not None]
+        if len(inputs) != 1:
+            return
+        node = inputs[0]
+
+
+def _saved(node: Any, name: str) -> torch.Tensor | None:
+    """Return a tensor that an autograd function has kept; None if a hook of the training has packed it."""
+    raw = getattr(node, f"_raw_saved_{name}", None)
+    if raw is None or getattr(raw, "unpack_hook", None) is not None:
+        return None
+    try:
+        kept = getattr(node, f"_saved_{name}") if hasattr(raw, "unpack_hook") else None
+    except RuntimeError:
+        return None
+    return kept if isinstance(kept, torch.Tensor) else None
+
+
+# --- facts ---
+
+
+def facts_of(function: LossFunction, ids: torch.Tensor | None, line: Callable[[str], str]) -> dict[str, Any]:
+    """Return the facts of a loss function.
+
+    Parameters
+    ----------
+    function : LossFunction
+    ids : Tensor or None
+        The ids of words that the model read in this step.
+    line : callable (function) -> str
+        Returns where a function was called.
+    """
+    node = function.node
+    softmax = next((each for each in function.before if each.axis >= 0), None)
+    activations = [each.name for each in function.before if each.name in _SQUASHING]
+    row: dict[str, Any] = {
+        "function": function.function,
+        "factor": function.factor,
+        "line": line(function.function),
+        "before": " ".join(each.name for each in function.before),
+        "before_axis": -1 if softmax is None else softmax.axis,
+        "before_size": -1 if softmax is None else softmax.size,
+        "before_line": line(activations[0]) if activations else "",
+        "reduction": _reduction(node),
+        "made_shape": shape_text(function.made_shape),
+        "input_shape": shape_text(output_shape(node)),
+    }
+    if function.input is not None and function.input.is_floating_point():
+        row |= _inputs(function.function, function.input)
+    if function.target is not None:
+        row |= _targets(function, function.target, ids)
+    return row
+
+
+_SQUASHING = frozenset(("softmax", "log_softmax", "sigmoid", "logsigmoid", "tanh", "relu"))
+
+
+def _reduction(node: Any) -> str:
+    number = getattr(node, "_saved_reduction", None)
+    return _REDUCTIONS[int(number)] if number is not None and 0 <= int(number) < len(_REDUCTIONS) else ""
+
+
+def _inputs(function: str, given: torch.Tensor) -> dict[str, Any]:
+    values = part_of(given).double()
+    if not values.numel():
+        return {"input_shape": shape_text(given.shape)}
+    row: dict[str, Any] = {
+        "input_shape": shape_text(given.shape),
+        "input_min": float(values.min()),
+        "input_max": float(values.max()),
+        "input_deviation": float(values.std(correction=0)),
+    }
+    if function in ("cross_entropy", "nll_loss") and given.dim():
+        axis = 1 if given.dim() > 1 else 0
+        row |= {
+            "classes": int(given.shape[axis]),
+            "class_axis": axis,
+            "row_mass": float(values.exp().sum(axis).mean()),
+            "row_sum": float(values.sum(axis).mean()),
+        }
+    return row
+
+
+def _targets(function: LossFunction, target: torch.Tensor, ids: torch.Tensor | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"target_shape": shape_text(target.shape)}
+    values = part_of(target)
+    if not values.numel() or values.is_complex():
+        return row
+    if function.function in ("cross_entropy", "nll_loss"):
+        ignored_index = int(getattr(function.node, "_saved_ignore_index", -100))
+        # Negative numbers are stored as unsigned ones.
+        ignored_index = ignored_index - 2**64 if ignored_index >= 2**63 else ignored_index
+        kept = values != ignored_index
+        row |= {
+            "ignored": 1 - float(kept.double().mean()),
+            "ignored_index": ignored_index if ignored_index >= 0 else -1,
+            "offset": -1 if ids is None else _offset(plain(target), ids, ignored_index),
+            "padding": math.nan if ids is None else _padding(plain(target)[plain(target) != ignored_index], ids),
+        }
+        values = values[kept]
+        if not values.numel():
+            return row
+        classes, counts = values.unique(return_counts=True)
+        shares = counts.double() / counts.sum()
+        row |= {
+            "target_entropy": float(-(shares * shares.log()).sum()),
+            "target_classes": " ".join(map(str, classes[:MOST_CLASSES].tolist())),
+            "target_counts": " ".join(map(str, counts[:MOST_CLASSES].tolist())),
+        }
+        weight = _saved(function.node, "weight")
+        if weight is not None:
+            row["weightless"] = float((plain(weight)[values.long()] == 0).double().mean())
+    numbers = values.double()
+    if numbers.dim() == 2:
+        row["target_row_sum"] = float(numbers.sum(1).mean())
+    row |= {
+        "target_min": float(numbers.min()),
+        "target_max": float(numbers.max()),
+        "target_mean": float(numbers.mean()),
+        "target_variance": float(numbers.var(correction=0)),
+        "target_distinct": min(int(numbers.unique().numel()), 4096) if numbers.numel() <= 1 << 16 else 4096,
+        "target_is_whole": bool((numbers == numbers.round()).all()),
+        "target_nan": float(numbers.isnan().double().mean()),
+    }
+    is_regression = function.function in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "bce")
+    lowest, highest = _reach([each.name for each in function.before] if is_regression else [])
+    if math.isfinite(lowest) or math.isfinite(highest):
+        row["outside"] = float(((numbers < lowest - 1e-6) | (numbers > highest + 1e-6)).double().mean())
+    return row
+
+
+def _reach(before: list[str]) -> tuple[float, float]:
+    """Return the least and the greatest value that the functions before a loss function let through."""
+    if not before:
+        return -math.inf, math.inf
+    if before[0] in ("softmax", "sigmoid", "hardsigmoid"):
+        return 0.0, 1.0
+    if before[0] == "tanh":
+        return -1.0, 1.0
+    if before[0] in ("relu", "softplus", "exp"):
+        return 0.0, math.inf
+    return -math.inf, math.inf
+
+
+def _padding(targets: torch.Tensor, ids: torch.Tensor) -> float:
+    """Return the share of the targets that are the id with which sequences of several lengths are filled up.
+
+    NaN if no such id is seen.
+    """
+    last = ids[:, -1]
+    values, counts = last.unique(return_counts=True)
+    pad = values[counts.argmax()]
+    differs = ids != pad
+    lengths = torch.where(differs.any(1), ids.shape[1] - differs.flip(1).int().argmax(1), 0)
+    filled = (lengths < ids.shape[1] - 1).sum()
+    is_padding = ids.shape[0] >= 4 and int(filled) >= ids.shape[0] // 2 and int(lengths.unique().numel()) >= 3
+    if not is_padding or not targets.numel():
+        return math.nan
+    return float((targets == pad).double().mean())
+
+
+def _offset(target: torch.Tensor, ids: torch.Tensor, ignored_index: int) -> int:
+    """Return how many positions targets are ahead of the ids that a model read; -1 if they are not those ids.
+
+    Parameters
+    ----------
+    target : Tensor
+        Targets in the order of the ids: all positions of a sequence, or all but some at its end.
+    ids : Tensor, shape (sequences, positions)
+    ignored_index : int
+    """
+    sequences, positions = ids.shape
+    count = target.numel()
+    if count % sequences or not positions // 2 < count // sequences <= positions or count > 1 << 20:
+        return -1
+    rows = target.reshape(sequences, -1).to(ids.device)
+    for offset in range(4):
+        overlap = min(rows.shape[1], positions - offset)
+        if overlap < 3:
+            break
+        ours, read_ids = rows[:, :overlap], ids[:, offset : offset + overlap]
+        counts = ours != ignored_index
+        if int(counts.sum()) >= 16 and bool((ours[counts] == read_ids[counts]).all()):
+            return offset
+    return -1

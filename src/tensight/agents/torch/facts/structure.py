@@ -1,0 +1,290 @@
+"""What stands in a model beside its parameters: modes, running statistics, ties, copies; and schedules."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
+
+from tensight.agents.live_instances import live_instances
+from tensight.agents.torch.facts.reading import fingerprint, plain, sample, shape_text
+from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+MOST_MODULES = 5000
+_LENGTHS = ("T_max", "total_steps", "total_iters")
+_MOST_TIES = 20
+
+
+def module_rows(models: Iterable[tuple[str, nn.Module]], trained: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the rows of ``modules``: those with a mode that matters.
+
+    Parameters
+    ----------
+    models : iterable of (str, Module)
+        With the prefix of their names.
+    trained : sequence of str
+        Sorted names of all parameters that optimizers update.
+    """
+    rows: list[dict[str, Any]] = []
+    trained_names = frozenset(trained)
+    for prefix, model in models:
+        in_training: dict[str, bool] = {}
+        for path, module in inner_modules(model):
+            held = vars(module)
+            in_training[path] = is_in_training(module)
+            rate = _rate(module, held)
+            statistics = module._buffers.get("running_mean")
+            momentum = held.get("momentum") if isinstance(statistics, torch.Tensor) else None
+            switched = held.get("requires_grad")
+            if rate is None and not isinstance(statistics, torch.Tensor) and not isinstance(switched, bool):
+                continue
+            name = prefix + path
+            parent = path.rpartition(".")[0]
+            inside = f"{prefix}{parent}." if parent else prefix
+            held_names = [f"{name}.{key}" for key, weight in module._parameters.items() if weight is not None]
+            row: dict[str, Any] = {
+                "name": name,
+                "type": type(module).__name__,
+                "is_training": is_in_training(module),
+                "parent_is_training": in_training.get(parent, True) if path else in_training[path],
+                "is_trained": not trained_names.isdisjoint(held_names) if held_names else _any_below(trained, inside),
+                "rate": math.nan if rate is None else rate,
+                "switch": -1 if not isinstance(switched, bool) else int(switched),
+                "is_frozen": isinstance(switched, bool)
+                and not any(weight.requires_grad for _, weight in held_tensors(module, "_parameters")),
+            }
+            if isinstance(statistics, torch.Tensor):
+                seen = module._buffers.get("num_batches_tracked")
+                row |= {
+                    "has_statistics": True,
+                    "momentum": math.nan if momentum is None else float(momentum),
+                    "statistics": fingerprint([sample(statistics)]),
+                    "batches": int(seen) if isinstance(seen, torch.Tensor) else -1,
+                }
+            rows.append(row)
+            if len(rows) >= MOST_MODULES:
+                return rows
+    return rows
+
+
+def normalised(module: nn.Module, given: torch.Tensor) -> tuple[int, int]:
+    """Return over how many elements a module computes each of its statistics, and over how many samples; -1 if none.
+
+    Parameters
+    ----------
+    module : Module
+    given : Tensor
+        Its input.
+    """
+    if isinstance(module, (nn.LayerNorm, nn.RMSNorm if hasattr(nn, "RMSNorm") else nn.LayerNorm)):
+        return math.prod(module.normalized_shape), -1
+    if isinstance(module, nn.GroupNorm) and given.dim() >= 2:
+        return given.shape[1] // module.num_groups * math.prod(given.shape[2:]), -1
+    if isinstance(module, nn.modules.batchnorm._BatchNorm) and given.dim() >= 2:
+        return given.shape[0] * math.prod(given.shape[2:]), given.shape[0]
+    return -1, -1
+
+
+def _rate(module: nn.Module, held: Mapping[str, Any]) -> float | None:
+    """Return the probability with which a module drops elements; None if it never does."""
+    kind = type(module).__name__.lower()
+    if "drop" in kind:
+        for key in ("p", "drop_prob", "drop_rate", "drop"):
+            if isinstance(held.get(key), (int, float)):
+                return float(held[key])
+    if isinstance(module, (nn.MultiheadAttention, nn.RNNBase)) and held.get("dropout"):
+        return float(held["dropout"])
+    return None
+
+
+def _any_below(names: Sequence[str], prefix: str) -> bool:
+    at = bisect.bisect_left(names, prefix)
+    return at < len(names) and names[at].startswith(prefix)
+
+
+# --- ties ---
+
+
+class Ties:
+    """Pairs of an embedding and an output layer that begin equal, or that the model's configuration declares tied.
+
+    Parameters
+    ----------
+    models : iterable of (str, Module)
+    """
+
+    def __init__(self, models: Iterable[tuple[str, nn.Module]]) -> None:
+        self._pairs: list[tuple[str, str, str, Callable[[], Any], Callable[[], Any]]] = []
+        for prefix, model in models:
+            self._find(prefix, model)
+
+    def _find(self, prefix: str, model: nn.Module) -> None:
+        embeddings, outputs = [], []
+        for path, module in inner_modules(model):
+            weight = module._parameters.get("weight")
+            if weight is None or weight.dim() != 2:
+                continue
+            if isinstance(module, nn.Embedding):
+                embeddings.append((f"{prefix}{path}.weight", module, weight))
+            elif isinstance(module, nn.Linear):
+                outputs.append((f"{prefix}{path}.weight", module, weight))
+        declared = _declared(model)
+        for name, first, weight in embeddings:
+            for other, second, weight_2 in outputs:
+                if weight.shape != weight_2.shape or weight is weight_2:
+                    continue
+                is_declared = declared is not None and first is declared[0] and second is declared[1]
+                is_shared = plain(weight).data_ptr() == plain(weight_2).data_ptr()
+                is_equal = bool(plain(weight).any()) and torch.equal(plain(weight), plain(weight_2))
+                if (is_declared or is_shared or is_equal) and len(self._pairs) < _MOST_TIES:
+                    kind = "shared" if is_shared else "declared" if is_declared else "equal"
+                    self._pairs.append((kind, name, other, _held_weight(first), _held_weight(second)))
+        for at, (name, first, weight) in enumerate(outputs):
+            for other, second, weight_2 in outputs[at + 1 :]:
+                is_swapped = weight.shape == weight_2.shape[::-1] and weight.shape[0] != weight.shape[1]
+                is_equal = is_swapped and bool(plain(weight).any()) and torch.equal(plain(weight), plain(weight_2).t())
+                if is_equal and len(self._pairs) < _MOST_TIES:
+                    self._pairs.append(("transposed", name, other, _held_weight(first), _held_weight(second)))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of ``ties``."""
+        rows = []
+        for kind, first, second, first_weight, second_weight in self._pairs:
+            a, b = first_weight(), second_weight()
+            if a is None or b is None:
+                continue
+            is_tied = plain(a).data_ptr() == plain(b).data_ptr()
+            rows.append(
+                {
+                    "name": f"{first} = {second}",
+                    "first": first,
+                    "second": second,
+                    "kind": kind,
+                    "is_tied": is_tied,
+                    "is_equal": is_tied or torch.equal(plain(a), plain(b).t() if kind == "transposed" else plain(b)),
+                    "is_trained": bool(a.requires_grad and b.requires_grad),
+                }
+            )
+        return rows
+
+
+def _held_weight(module: nn.Module) -> Callable[[], Any]:
+    reference = weakref.ref(module)
+
+    def weight() -> Any:
+        held = reference()
+        return None if held is None else held._parameters.get("weight")
+
+    return weight
+
+
+def _declared(model: nn.Module) -> tuple[Any, Any] | None:
+    """Return the embedding and the output layer that a model of transformers is configured to tie."""
+    config = vars(model).get("config")
+    if not getattr(config, "tie_word_embeddings", False):
+        return None
+    try:
+        given: Any = model
+        return given.get_input_embeddings(), given.get_output_embeddings()
+    except Exception:
+        return None
+
+
+# --- schedules ---
+
+
+class Schedules:
+    """The schedulers of learning rates; they are looked for rarely, because that takes a while."""
+
+    def __init__(self) -> None:
+        self._known: list[weakref.ref[LRScheduler]] = []
+
+    def find(self) -> None:
+        """Look for schedulers among all objects."""
+        self._known = [weakref.ref(scheduler) for scheduler in live_instances(LRScheduler)]
+
+    def rows(self, label: Callable[[Any], str]) -> list[dict[str, Any]]:
+        """Return the rows of ``schedules``."""
+        rows = []
+        for reference in self._known:
+            scheduler = reference()
+            held = {} if scheduler is None else vars(scheduler)
+            if "optimizer" not in held or not isinstance(held.get("last_epoch"), int):
+                continue
+            length = next((held[key] for key in _LENGTHS if isinstance(held.get(key), int)), -1)
+            rows.append(
+                {
+                    "name": type(scheduler).__name__,
+                    "optimizer": label(held["optimizer"]),
+                    "position": held["last_epoch"],
+                    "length": length,
+                    "mode": str(held.get("mode", "")),
+                    "best": float(held["best"]) if isinstance(held.get("best"), (int, float)) else math.nan,
+                }
+            )
+        return rows
+
+
+# --- tensors outside of models ---
+
+
+def leaf_rows(leaves: Sequence[torch.Tensor], held: set[int]) -> list[dict[str, Any]]:
+    """Return the rows of ``leaves``: those that a module holds as a parameter, or as a plain attribute.
+
+    Parameters
+    ----------
+    leaves : sequence of Tensor
+        Tensors that get gradients and have no name.
+    held : set of int
+        Identities of the parameters that optimizers hold.
+    """
+    unnamed = {id(leaf): leaf for leaf in leaves}
+    rows: dict[int, dict[str, Any]] = {}
+    for module in live_instances(nn.Module) if unnamed else ():
+        for name, tensor in _attributes(module):
+            leaf = unnamed.get(id(tensor))
+            if leaf is not None and id(leaf) not in rows:
+                owner = type(module).__name__
+                rows[id(leaf)] = {
+                    "name": f"{owner}.{name} [{shape_text(leaf.shape)}]",
+                    "owner": owner,
+                    "shape": shape_text(leaf.shape),
+                    "is_held": id(leaf) in held,
+                }
+    counts: dict[str, int] = {}
+    for row in rows.values():
+        counts[row["name"]] = number = counts.get(row["name"], 0) + 1
+        if number > 1:
+            row["name"] += f" ({number})"
+    return list(rows.values())
+
+
+def _attributes(module: nn.Module) -> Iterable[tuple[str, Any]]:
+    held = vars(module)
+    yield from (held.get("_parameters") or {}).items()
+    for name, value in held.items():
+        if isinstance(value, torch.Tensor):
+            yield name, value
+        elif isinstance(value, (list, tuple)) and len(value) < 1000:
+            yield from ((f"{name}[{at}]", each) for at, each in enumerate(value) if isinstance(each, torch.Tensor))
+
+
+def loaders() -> int:
+    """Return the number of batches of the longest loader of data that is alive; -1 if there is none."""
+    return max(map(_batches_of, live_instances(torch.utils.data.DataLoader)), default=-1)
+
+
+def _batches_of(loader: torch.utils.data.DataLoader[Any]) -> int:
+    try:
+        return len(loader)
+    except Exception:
+        # A stream has no length, and a script's held_names may fail.
+        return -1

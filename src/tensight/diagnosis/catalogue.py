@@ -1,0 +1,128 @@
+"""All rules, and what they find in the facts of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tensight.diagnosis.facts import OPTIONAL
+from tensight.diagnosis.rules import batches, losses, outputs, ranks, structure, updates, weights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tensight.diagnosis.facts import Facts
+    from tensight.diagnosis.findings import Finding
+    from tensight.diagnosis.rule import Rule
+
+RULES: Mapping[str, Rule] = {
+    rule.id: rule
+    for rule in (
+        *weights.RULES,
+        *updates.RULES,
+        *outputs.RULES,
+        *losses.RULES,
+        *structure.RULES,
+        *batches.RULES,
+        *ranks.RULES,
+    )
+}
+"""By id."""
+
+_CERTAINTIES: Mapping[str, int] = {"certain": 0, "likely": 1, "possible": 2}
+
+
+class Explained(NamedTuple):
+    """A finding, and those that follow from it.
+
+    Attributes
+    ----------
+    finding : Finding
+    explains : tuple of Finding
+    """
+
+    finding: Finding
+    explains: tuple[Finding, ...] = ()
+
+
+class Diagnosis(NamedTuple):
+    """What rules say of a run.
+
+    Attributes
+    ----------
+    findings : list of Explained
+        Causes first.
+    undecided : dict of str to str
+        Rules that could not look, and why.
+    steps : int
+        Number of steps that were looked at.
+    """
+
+    findings: list[Explained]
+    undecided: dict[str, str]
+    steps: int
+
+
+def diagnose(runs: Sequence[Facts]) -> Diagnosis:
+    """Apply all rules to the facts of a run.
+
+    Parameters
+    ----------
+    runs : sequence of Facts
+        One for each rank.
+    """
+    findings: list[Finding] = []
+    undecided: dict[str, str] = {}
+    for rule in RULES.values():
+        if rule.over_ranks:
+            findings += rule.judge(ranks.joined(runs))
+            continue
+        is_applied = False
+        for facts in runs:
+            lacking = next((subject for subject in rule.needs if not len(facts[subject])), None)
+            if lacking is not None:
+                if lacking not in OPTIONAL or lacking in facts.missing:
+                    why = f"no {lacking.replace('_', ' ')} were seen"
+                    undecided.setdefault(rule.id, facts.missing.get(lacking, why))
+                continue
+            is_applied = True
+            for finding in rule.judge(facts):
+                # The ranks of a run train alike: what one shows is not repeated for the others.
+                is_known = any((finding.rule, finding.message) == (other.rule, other.message) for other in findings)
+                if facts is runs[0] or not is_known:
+                    findings.append(finding)
+        if is_applied:
+            undecided.pop(rule.id, None)
+    return Diagnosis(ordered(findings), undecided, max((facts.last_step for facts in runs), default=0))
+
+
+def ordered(findings: Iterable[Finding]) -> list[Explained]:
+    """Put causes before what follows from them, and what is certain first.
+
+    Parameters
+    ----------
+    findings : iterable of Finding
+
+    Returns
+    -------
+    list of Explained
+        A finding that another one explains is under that one only.
+    """
+    rest = sorted(
+        findings, key=lambda finding: (_CERTAINTIES[finding.certainty], RULES[finding.rule].rank, finding.step)
+    )
+    causes: dict[int, list[Finding]] = {}
+    under: set[int] = set()
+    for cause in rest:
+        explained = RULES[cause.rule].explains
+        for other in rest:
+            if other is cause or id(other) in under or id(cause) in under or other.rule not in explained:
+                continue
+            if _fits(cause, other):
+                causes.setdefault(id(cause), []).append(other)
+                under.add(id(other))
+    return [Explained(finding, tuple(causes.get(id(finding), ()))) for finding in rest if id(finding) not in under]
+
+
+def _fits(cause: Finding, other: Finding) -> bool:
+    """Whether a finding is about what another one explains."""
+    return not cause.covers or not other.covers or bool(set(cause.covers) & set(other.covers))

@@ -1,0 +1,423 @@
+"""The facts of a training's steps, beside its tensors: the one declaration of their columns, and the tables of a run.
+
+A table has one row for each item (a parameter, a loss, an optimizer's group ...) of each step in which it was read.
+Adapters add blocks of rows; rules read whole columns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+Kind = Literal["number", "count", "flag", "text", "hash"]
+
+_DTYPES = {"number": np.float64, "count": np.int64, "flag": np.bool_, "text": object, "hash": np.uint64}
+_MISSING: Mapping[str, object] = {"number": np.nan, "count": -1, "flag": False, "text": "", "hash": 0}
+
+
+class Fact(NamedTuple):
+    """A column of a table.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"number", "count", "flag", "text", "hash"}
+        Its values if unknown are NaN, -1, False, "" and 0.
+    meaning : str
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+
+
+SCHEMA: Mapping[str, tuple[Fact, ...]] = {
+    "steps": (
+        Fact("name", "text", 'always "step"'),
+        Fact("backward_passes", "count", "backward passes since the step before"),
+        Fact("updates", "count", "updates by optimizers"),
+        Fact("is_skipped", "flag", "a loss scaler skipped the update"),
+        Fact("scale", "number", "factor of the loss scaler; NaN without one"),
+        Fact("update_line", "text", "where the optimizer is called"),
+        Fact("batches", "count", "number of batches of the longest loader of data; -1 if there is none"),
+        Fact(
+            "checkpoint_line",
+            "text",
+            "where a block runs under reentrant checkpointing without an input that requires gradients",
+        ),
+        Fact("clips", "count", "calls of functions that clip gradients"),
+        Fact("clips_of_none", "count", "those when no backward pass had run since the last update"),
+    ),
+    "losses": (
+        Fact("name", "text", "which backward pass of the step: loss, loss 2 ..."),
+        Fact("value", "number", "value of the tensor from which the backward pass began, before it was scaled"),
+        Fact("elements", "count", "its number of elements"),
+        Fact("finds_gradients", "flag", "parameters had gradients that were not 0 before the backward pass"),
+        Fact("is_connected", "flag", "a parameter is reached from it"),
+        Fact("function", "text", "the function that made it"),
+        Fact("line", "text", "where the backward pass begins"),
+    ),
+    "loss_functions": (
+        Fact("name", "text", "which loss function of the step, as cross_entropy, or mse_loss 2"),
+        Fact("function", "text", "cross_entropy, nll_loss, bce, bce_with_logits, mse_loss, l1_loss, smooth_l1_loss"),
+        Fact("loss", "text", "the loss in which it ends"),
+        Fact("factor", "number", "by which what it returned was multiplied before the backward pass, if known"),
+        Fact("line", "text", "where it is called; empty if unknown"),
+        Fact("before", "text", "the functions that made its input, the last one first, separated by spaces"),
+        Fact("before_axis", "count", "the axis of the first softmax among them"),
+        Fact("before_size", "count", "number of elements along that axis"),
+        Fact("before_line", "text", "where the first activation among them is called"),
+        Fact("classes", "count", "the size of the axis of classes"),
+        Fact("class_axis", "count", "its axis"),
+        Fact("reduction", "text", "none, mean or sum"),
+        Fact("input_shape", "text", "shape of its input, as 8x10"),
+        Fact("made_shape", "text", "shape of its input before it was expanded to that"),
+        Fact("input_min", "number", "smallest input"),
+        Fact("input_max", "number", "greatest input"),
+        Fact("input_deviation", "number", "standard deviation of the inputs"),
+        Fact("row_mass", "number", "mean of the sums of the exponentials of the input over the classes"),
+        Fact("row_sum", "number", "mean of the sums of the input over the classes"),
+        Fact("target_shape", "text", "shape of the target"),
+        Fact("target_row_sum", "number", "mean of the sums of the rows of a target with two axes"),
+        Fact("target_nan", "number", "share of NaN among the targets"),
+        Fact("target_classes", "text", "the classes among the targets"),
+        Fact("target_counts", "text", "how often each of them is one"),
+        Fact("target_min", "number", "smallest target"),
+        Fact("target_max", "number", "greatest target"),
+        Fact("target_mean", "number", "mean of the targets"),
+        Fact("target_variance", "number", "variance of the targets"),
+        Fact("target_distinct", "count", "distinct values among the targets, up to 4096"),
+        Fact("target_is_whole", "flag", "all targets are whole numbers"),
+        Fact("target_entropy", "number", "entropy of the classes among the targets, in nats"),
+        Fact("ignored", "number", "share of the targets that are ignored"),
+        Fact("ignored_index", "count", "the class that is ignored; -1 if none can be"),
+        Fact("weightless", "number", "share of the targets whose class has weight 0"),
+        Fact("offset", "count", "by how many positions the targets are ahead of the ids that the model read; -1"),
+        Fact("padding", "number", "share of the targets that are the id with which sequences are filled up"),
+        Fact("outside", "number", "share of the targets that the output cannot reach"),
+    ),
+    "groups": (
+        Fact("name", "text", "the group, as SGD group 0"),
+        Fact("optimizer", "text", "the optimizer, as SGD, or Adam 2"),
+        Fact("rate", "number", "learning rate"),
+        Fact("initial_rate", "number", "the rate with which a scheduler began"),
+        Fact("decay", "number", "weight decay"),
+        Fact("maximizes", "flag", "it raises the loss (maximize=True)"),
+        Fact("parameters", "count", "number of its parameters"),
+        Fact("unknown", "count", "those that belong to no model that ran"),
+        Fact("norm_backward", "number", "gradient norm after the backward pass, divided by the loss scale"),
+        Fact("norm_update", "number", "gradient norm as the optimizer read it"),
+        Fact("backward_passes", "count", "backward passes since its last update"),
+        Fact("is_repeated", "flag", "its gradients are bit for bit those of its last update"),
+        Fact("is_kept", "flag", "the gradients of its last update were not cleared before the next backward pass"),
+        Fact("is_cleared", "flag", "gradients of a backward pass were gone when it updated"),
+        Fact(
+            "cleared_between",
+            "count",
+            "backward passes since its last update whose gradients the next one did not find",
+        ),
+        Fact("is_unscaled", "flag", "it does not update through a loss scaler"),
+        Fact("is_new", "flag", "it has no state before the update, and had some after its last ones"),
+    ),
+    "rates": (
+        Fact("name", "text", "the group, as SGD group 0"),
+        Fact("optimizer", "text", "the optimizer"),
+        Fact("rate", "number", "learning rate"),
+        Fact("initial_rate", "number", "the rate with which a scheduler began"),
+    ),
+    "leaves": (
+        Fact("name", "text", "a tensor that gets gradients and is no parameter of a model that was named"),
+        Fact("owner", "text", "the class of the module that holds it"),
+        Fact("shape", "text", "as 8x10"),
+        Fact("is_held", "flag", "an optimizer holds it"),
+    ),
+    "schedules": (
+        Fact("name", "text", "the class of the scheduler"),
+        Fact("optimizer", "text", "the optimizer"),
+        Fact("position", "count", "how often it was stepped"),
+        Fact("length", "count", "after how many steps it ends, or turns; -1 if unknown"),
+        Fact("mode", "text", "min or max, of a schedule that follows a measure"),
+        Fact("best", "number", "the best value of that measure so far"),
+    ),
+    "parameters": (
+        Fact("name", "text", "its name in the model"),
+        Fact("module", "text", "the module that holds it"),
+        Fact("module_type", "text", "the class of that module"),
+        Fact("model", "count", "number of its model"),
+        Fact("shape", "text", "as 8x10"),
+        Fact("dtype", "text", "as bfloat16"),
+        Fact("elements", "count", "number of elements"),
+        Fact("is_trainable", "flag", "requires a gradient"),
+        Fact("optimizers", "count", "number of optimizers that update it in this step"),
+        Fact("optimizer", "text", "the last of them"),
+        Fact("owners", "count", "number of optimizers that hold it"),
+        Fact("rate", "number", "its learning rate"),
+        Fact("gradient", "count", "0 none, 1 exactly 0, 2 some"),
+        Fact("gradient_norm", "number", "L2 norm of its gradient"),
+        Fact("norm", "number", "L2 norm before the update"),
+        Fact("moved", "number", "share of its elements that the update changed"),
+        Fact("lost", "number", "share of its elements with a gradient that the update did not change"),
+        Fact("change", "number", "L2 norm of its change by the update, over its own"),
+        Fact("is_kept", "flag", "the gradient that the last update used was not cleared before the next backward pass"),
+        Fact("is_moved_outside", "flag", "it was changed between the last update and this one"),
+        Fact("undone", "number", "share of what the last update moved that was back at its value before that"),
+        Fact("restored", "hash", "of the values, if they changed to those of an earlier step"),
+        Fact("is_nested", "flag", "its module is no part of the model, but is called in it"),
+        Fact("equal_units", "flag", "all its rows are the same, and not 0"),
+        Fact("fingerprint", "hash", "of sampled elements before the update"),
+    ),
+    "modules": (
+        Fact("name", "text", "its name in the model"),
+        Fact("type", "text", "its class"),
+        Fact("is_training", "flag", "in training mode"),
+        Fact("rate", "number", "probability of dropout; NaN if it has none"),
+        Fact("momentum", "number", "of running statistics; NaN if it has none"),
+        Fact("has_statistics", "flag", "it has running statistics"),
+        Fact("parent_is_training", "flag", "the module that holds it is in training mode"),
+        Fact("is_trained", "flag", "an optimizer updates a parameter of it, or of its parent if it has none"),
+        Fact("switch", "count", "an attribute requires_grad of the module itself: 1 or 0; -1 if there is none"),
+        Fact("is_frozen", "flag", "it has that attribute, and none of its parameters requires a gradient"),
+        Fact("statistics", "hash", "of its running statistics"),
+        Fact("batches", "count", "batches that its running statistics have seen"),
+    ),
+    "calls": (
+        Fact("name", "text", "the outermost module that was called, as Net"),
+        Fact("calls", "count", "calls of it in the step"),
+        Fact("with_gradients", "count", "those with gradients switched on"),
+        Fact("in_training", "count", "those in training mode with gradients switched off"),
+        Fact("evaluated", "count", "distinct inputs of those, up to 64"),
+        Fact("input_shape", "text", "shape of the first input"),
+        Fact("input_min", "number", "smallest value of the first input"),
+        Fact("input_max", "number", "greatest value"),
+        Fact("is_ids", "flag", "the first input holds whole numbers"),
+        Fact("is_training", "flag", "the module was in training mode in its last call"),
+        Fact("fingerprint", "hash", "of the first input of the first call with gradients"),
+        Fact("is_trained", "flag", "an optimizer updates a parameter of it"),
+    ),
+    "models": (
+        Fact("name", "text", "the copy"),
+        Fact("kind", "text", "module or dictionary"),
+        Fact("is_known", "flag", "it was read in an earlier step"),
+        Fact("is_average", "flag", "its name is that of an average or a target"),
+        Fact("dtype", "text", "as bfloat16"),
+        Fact("twin", "text", "a trained model with parameters of the same names and shapes"),
+        Fact("moved", "flag", "it has changed since the step before"),
+        Fact("is_equal", "flag", "it is bit for bit its twin"),
+        Fact("distance", "number", "L2 distance to its twin, over the norm of that"),
+        Fact("first_distance", "number", "the same when it was first read"),
+        Fact(
+            "pace", "number", "share of the way to its twin that it went since it was last read: 1 if it became equal"
+        ),
+        Fact("stuck", "number", "share of its elements that differ from the twin and did not move"),
+        Fact("leaves_statistics", "flag", "its running statistics stood still while those of the twin moved"),
+    ),
+    "ties": (
+        Fact("name", "text", "two parameters that were equal when the training began"),
+        Fact("first", "text", "the one"),
+        Fact("second", "text", "the other"),
+        Fact("kind", "text", "equal, transposed, shared (memory), or declared by the model's configuration"),
+        Fact("is_tied", "flag", "they share their memory"),
+        Fact("is_equal", "flag", "they are equal"),
+        Fact("is_trained", "flag", "both require gradients"),
+    ),
+    "layers": (
+        Fact("name", "text", "a layer with a matrix, or a normalization, in the order of their first calls"),
+        Fact("type", "text", "its class"),
+        Fact("deviation", "number", "standard deviation of what it put out in its first call"),
+        Fact("normalised", "count", "over how many elements it computes each mean and variance; -1 if it does not"),
+        Fact("samples", "count", "over how many samples a batch normalization does; -1 for others"),
+    ),
+    "ranks": (
+        Fact("name", "text", "rank 0, rank 1 ..."),
+        Fact("weights", "hash", "of sampled elements of all parameters before the update"),
+        Fact("batch", "hash", "of the first input"),
+        Fact("loss", "number", "the first loss"),
+        Fact("norm_backward", "number", "norm of all gradients after the backward pass"),
+        Fact("norm", "number", "norm of all gradients as the optimizers read them"),
+        Fact("world", "count", "number of ranks"),
+    ),
+}
+
+OPTIONAL = frozenset(("layers", "leaves", "schedules", "modules", "models", "ties", "ranks"))
+"""Subjects that many trainings do not have."""
+
+FIRST_STEPS, LAST_STEPS = 32, 96
+"""Number of the first and last blocks of a table that are kept."""
+
+
+class Table:
+    """The rows of a subject, in blocks of one step each.
+
+    Parameters
+    ----------
+    schema : sequence of Fact
+    """
+
+    def __init__(self, schema: Sequence[Fact]) -> None:
+        self.schema = schema
+        self._first: list[tuple[int, Mapping[str, NDArray[Any]]]] = []
+        self._last: deque[tuple[int, Mapping[str, NDArray[Any]]]] = deque(maxlen=LAST_STEPS)
+        self._columns: dict[str, NDArray[Any]] = {}
+        self._panels: dict[str, NDArray[Any]] = {}
+        self._names: list[str] = []
+
+    def add(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add the rows of a step; a fact that a row lacks is unknown."""
+        if not rows:
+            return
+        block: dict[str, NDArray[Any]] = {
+            fact.name: np.array([row.get(fact.name, _MISSING[fact.kind]) for row in rows], _DTYPES[fact.kind])
+            for fact in self.schema
+        }
+        if len(self._first) < FIRST_STEPS:
+            self._first.append((step, block))
+        else:
+            self._last.append((step, block))
+        self._columns.clear()
+        self._panels.clear()
+        self._names.clear()
+
+    def __len__(self) -> int:
+        return len(self["name"])
+
+    @property
+    def _blocks(self) -> list[tuple[int, Mapping[str, NDArray[Any]]]]:
+        return [*self._first, *self._last]
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """The steps of which there are rows, in order, each once."""
+        return np.array([step for step, _ in self._blocks], np.int64)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return a column over all rows; `step` is one, too."""
+        column = self._columns.get(name)
+        if column is None:
+            blocks = self._blocks
+            if name == "step":
+                pieces = [np.full(len(block["name"]), step, np.int64) for step, block in blocks]
+            else:
+                pieces = [block[name] for _, block in blocks]
+            kind = next((fact.kind for fact in self.schema if fact.name == name), "count")
+            column = np.concatenate(pieces) if pieces else np.zeros(0, _DTYPES[kind])
+            self._columns[name] = column
+        return column
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all items, in the order in which they first appear."""
+        if not self._names:
+            self._names = list(dict.fromkeys(self["name"].tolist()))
+        return self._names
+
+    def panel(self, name: str) -> NDArray[Any]:
+        """Return a column as a table of its own.
+
+        Returns
+        -------
+        ndarray, shape (steps, items)
+            In the order of `steps` and `names`; of several rows of an item in a step the last one; unknown where an
+            item has no row.
+        """
+        panel = self._panels.get(name)
+        if panel is None:
+            kind = next(fact.kind for fact in self.schema if fact.name == name)
+            positions = {item: position for position, item in enumerate(self.names)}
+            blocks = self._blocks
+            panel = np.full((len(blocks), len(positions)), _MISSING[kind], _DTYPES[kind])
+            for at, (_, block) in enumerate(blocks):
+                panel[at, [positions[item] for item in block["name"].tolist()]] = block[name]
+            self._panels[name] = panel
+        return panel
+
+    def present(self) -> NDArray[np.bool_]:
+        """Return which items have a row in which step: shape (steps, items)."""
+        positions = {item: position for position, item in enumerate(self.names)}
+        blocks = self._blocks
+        present = np.zeros((len(blocks), len(positions)), np.bool_)
+        for at, (_, block) in enumerate(blocks):
+            present[at, [positions[item] for item in block["name"].tolist()]] = True
+        return present
+
+    def last(self, name: str) -> dict[str, Any]:
+        """Return the last known value of a fact, by item."""
+        return dict(zip(self["name"].tolist(), self[name].tolist(), strict=True))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield all rows, with their steps."""
+        columns = {"step": self["step"].tolist(), **{fact.name: self[fact.name].tolist() for fact in self.schema}}
+        for at in range(len(columns["step"])):
+            yield {name: values[at] for name, values in columns.items()}
+
+
+class Facts:
+    """All that is known of a run beside its tensors.
+
+    Parameters
+    ----------
+    rank : int
+
+    Attributes
+    ----------
+    rank : int
+    missing : dict of str to str
+        Subjects that could not be read, and why.
+    is_over : bool
+        Whether the training has ended, so that nothing follows.
+    """
+
+    def __init__(self, rank: int = 0) -> None:
+        self.rank = rank
+        self.missing: dict[str, str] = {}
+        self.is_over = False
+        self._tables = {name: Table(schema) for name, schema in SCHEMA.items()}
+
+    def __getitem__(self, subject: str) -> Table:
+        """Return the table of a subject."""
+        return self._tables[subject]
+
+    def add(self, subject: str, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add what was read of a subject in a step."""
+        self._tables[subject].add(step, rows)
+
+    @property
+    def last_step(self) -> int:
+        """The last step of which anything is known; 0 if nothing is."""
+        steps = self["steps"].steps
+        return int(steps[-1]) if len(steps) else 0
+
+    def as_record(self) -> dict[str, Any]:
+        """Return all facts as data for JSON; `from_record` reads them."""
+        tables = {}
+        for subject, schema in SCHEMA.items():
+            table = self[subject]
+            columns = {"step": table["step"].tolist()}
+            for fact in schema:
+                values = table[fact.name].tolist()
+                columns[fact.name] = list(map(str, values)) if fact.kind == "hash" else values
+            tables[subject] = columns
+        return {"rank": self.rank, "is_over": self.is_over, "missing": self.missing, "tables": tables}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Facts:
+        """Return the facts that `as_record` has made data of."""
+        facts = cls(int(record["rank"]))
+        facts.is_over = bool(record["is_over"])
+        facts.missing.update(record["missing"])
+        for subject, schema in SCHEMA.items():
+            columns = record["tables"].get(subject, {"step": ()})
+            hashes = {fact.name for fact in schema if fact.kind == "hash"}
+            rows: dict[int, list[dict[str, Any]]] = {}
+            for at, step in enumerate(columns["step"]):
+                row = {name: int(values[at]) if name in hashes else values[at] for name, values in columns.items()}
+                rows.setdefault(step, []).append(row)
+            for step, of_step in rows.items():
+                facts.add(subject, step, of_step)
+        return facts

@@ -1,0 +1,74 @@
+"""What rules find: what is wrong, where, since when, by what evidence, how certain, and what to try next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Certainty = Literal["certain", "likely", "possible"]
+
+CATEGORIES: Mapping[str, tuple[str, str]] = {
+    "gradient-cut": ("no gradient", "没有梯度"),
+    "gradient-zero": ("gradient exactly 0", "梯度恒为 0"),
+    "not-in-optimizer": ("not in an optimizer", "不在优化器中"),
+    "optimizer": ("optimizer", "优化器"),
+    "learning-rate": ("learning rate", "学习率"),
+    "clipping": ("clipping", "梯度裁剪"),
+    "scaling": ("scale of loss or gradients", "损失或梯度的缩放"),
+    "precision": ("precision", "精度"),
+    "undone": ("update undone", "更新被撤销"),
+    "frozen": ("frozen", "被冻结"),
+    "loss": ("loss", "损失"),
+    "output-and-loss": ("output and loss do not fit", "输出与损失不匹配"),
+    "targets": ("targets", "目标"),
+    "broadcasting": ("broadcasting", "广播"),
+    "accumulated-gradients": ("clearing of gradients", "梯度清零"),
+    "ranks": ("ranks differ", "各 rank 不一致"),
+    "mode": ("training or evaluation mode", "训练或评估模式"),
+    "normalisation": ("normalization", "归一化"),
+    "tied-weights": ("tied weights", "权重共享"),
+    "averages": ("averages of weights", "权重平均"),
+    "initialization": ("initialization", "初始化"),
+    "data": ("data", "数据"),
+}
+"""Names of the kinds of faults, in English and Chinese."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault that a rule has found.
+
+    Attributes
+    ----------
+    rule : str
+        Id of the rule.
+    certainty : {"certain", "likely", "possible"}
+        "certain" follows from the facts; "likely" also fits a rare intention; "possible" is one explanation of several.
+    step : int
+        The first step in which it is seen.
+    message : str
+        Which of the rule's sentences applies.
+    values : mapping
+        What the sentence and the evidence name.
+    where : mapping of str to str
+        The place: ``parameter``, ``module``, ``optimizer``, ``operator``, ``line``, ``rank``.
+    covers : tuple of str
+        The parameters that it explains; empty if it explains the training as a whole.
+    """
+
+    rule: str
+    certainty: Certainty
+    step: int
+    message: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    where: Mapping[str, str] = field(default_factory=dict)
+    covers: tuple[str, ...] = ()
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Return some names for a sentence: the first ones, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} … ({len(names)})"

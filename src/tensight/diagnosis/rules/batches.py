@@ -1,0 +1,131 @@
+"""Rules about what the model is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.diagnosis.findings import Finding
+from tensight.diagnosis.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensight.diagnosis.facts import Facts
+
+_SETTLED = 5
+
+
+def constant(facts: Facts) -> Iterator[Finding]:
+    """Find inputs all of whose elements are the same."""
+    table = facts["calls"]
+    for name in table.names:
+        of_name = (table["name"] == name) & table["is_trained"] & np.isfinite(table["input_min"])
+        lowest, highest = table["input_min"][of_name], table["input_max"][of_name]
+        if of_name.sum() < _SETTLED or (lowest != highest).mean() > 0.1:
+            continue
+        values = {"model": name, "value": float(lowest[-1]), "shape": str(table["input_shape"][of_name][-1])}
+        message = "ids" if table["is_ids"][of_name][-1] else "numbers"
+        step = int(table["step"][of_name][0])
+        yield Finding("input-constant", "certain", step, message, values, {"input": name, "module": name})
+
+
+def repeated(facts: Facts) -> Iterator[Finding]:
+    """Find trainings that see the same batch in each step, although their loader has others."""
+    table, steps = facts["calls"], facts["steps"]
+    batches = int(steps["batches"].max()) if len(steps) else -1
+    for name in table.names:
+        of_name = (table["name"] == name) & table["is_trained"] & (table["fingerprint"] != 0)
+        prints = table["fingerprint"][of_name]
+        if len(prints) < 20 or batches < 2 or len(set(prints.tolist())) > 1:
+            continue
+        values = {"model": name, "steps": len(prints), "batches": batches}
+        step = int(table["step"][of_name][0])
+        yield Finding("batch-repeated", "likely", step, "same", values, {"input": name, "module": name})
+
+
+def one_class(facts: Facts) -> Iterator[Finding]:
+    """Find batches of one class each, although there are several."""
+    table = facts["loss_functions"]
+    for name in table.names:
+        of_name = (table["name"] == name) & (table["classes"] >= 2)
+        shapes = table["target_shape"][of_name].tolist()
+        sizes = [int(shape) for shape in shapes if shape.isdigit()]
+        classes = [text.split() for text in table["target_classes"][of_name].tolist() if text]
+        if len(classes) < 20 or len(sizes) < len(classes) or min(sizes) < 8:
+            continue
+        single = sum(len(each) == 1 for each in classes) / len(classes)
+        distinct = {each[0] for each in classes if len(each) == 1}
+        if single > 0.7 and len(distinct) >= 2:
+            step = int(table["step"][of_name][0])
+            values = {"share": single, "distinct": len(distinct), "size": min(sizes)}
+            yield Finding("batch-of-one-class", "certain", step, "sorted", values, {"input": "targets of each batch"})
+
+
+RULES = (
+    Rule(
+        "input-constant",
+        "data",
+        ("calls",),
+        constant,
+        {
+            "numbers": (
+                "All elements of the input of {model} are {value:.4g}: the data are lost before they reach it",
+                "{model} 的输入的所有元素都是 {value:.4g}：数据在到达模型之前已丢失",
+            ),
+            "ids": (
+                "All ids that {model} reads are {value:.0f}: every word is the same to it",
+                "{model} 读入的所有 id 都是 {value:.0f}：对它来说每个词都一样",
+            ),
+        },
+        dict.fromkeys(("numbers", "ids"), ("shape {shape}", "形状 {shape}")),
+        (
+            "Look at the data before the model: an integer division, a scale that is applied twice, an unknown vocabulary",
+            "检查进入模型之前的数据：整数除法、重复的缩放、未知的词表",
+        ),
+        ("", ""),
+        frozenset(("loss-stays", "zero-gradient", "batch-repeated", "equal-units")),
+        5,
+    ),
+    Rule(
+        "batch-repeated",
+        "data",
+        ("calls", "steps"),
+        repeated,
+        {
+            "same": (
+                "{model} sees the same batch in each of {steps} steps, while its loader has {batches}",
+                "{model} 在 {steps} 步中每一步看到的都是同一批次，而加载器有 {batches} 个批次",
+            )
+        },
+        {},
+        (
+            "Iterate over the loader: next(iter(loader)) in the loop begins anew each time",
+            "遍历加载器：循环中的 next(iter(loader)) 每次都重新开始",
+        ),
+        (
+            "Trainings without a loader, which may learn one batch by heart on purpose.",
+            "没有加载器、可能有意记住一个批次的训练。",
+        ),
+        frozenset(("loss-stays",)),
+        10,
+    ),
+    Rule(
+        "batch-of-one-class",
+        "data",
+        ("loss_functions",),
+        one_class,
+        {
+            "sorted": (
+                "{share:.0%} of the batches hold one class only: the data are sorted, and not shuffled",
+                "{share:.0%} 的批次只含一个类别：数据已排序而未打乱",
+            )
+        },
+        {"sorted": ("{distinct} classes, batches of at least {size}", "{distinct} 个类别，批次大小至少 {size}")},
+        ("Shuffle the data (shuffle=True)", "打乱数据 (shuffle=True)"),
+        ("", ""),
+        frozenset(("loss-stays", "loss-rises", "loss-start")),
+        8,
+    ),
+)

@@ -1,0 +1,324 @@
+"""Rules about the course of the loss."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.diagnosis.findings import Finding
+from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules.stages import stage_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tensight.diagnosis.facts import Facts
+
+_NEVER_NEGATIVE = ("cross_entropy", "bce", "bce_with_logits", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+_LONG = 60
+"""Number of steps after which a loss should have begun to fall."""
+
+
+def _first_loss(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the steps and values of the first loss; empty if a step has several, which may oppose each other."""
+    table = facts["losses"]
+    if not len(table) or len(table.names) > 1 or facts["groups"]["maximizes"].any():
+        return np.zeros(0, np.int64), np.zeros(0)
+    values = table.panel("value")[:, 0]
+    steps = table.steps
+    begins = steps >= stage_of(facts)
+    return steps[begins], values[begins]
+
+
+def _optimizers(facts: Facts) -> int:
+    return len(set(facts["groups"]["optimizer"].tolist()))
+
+
+def constant(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that is exactly the same in every step."""
+    steps, values = _first_loss(facts)
+    if len(values) < 5 or not np.isfinite(values).all() or (values != values[0]).any():
+        return
+    line = str(facts["losses"]["line"][0])
+    message = "zero" if values[0] == 0 else "constant"
+    rule = "loss-zero" if values[0] == 0 else "loss-constant"
+    yield Finding(
+        rule, "certain", int(steps[0]), message, {"value": float(values[0]), "steps": len(values)}, {"line": line}
+    )
+
+
+def zero(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that is exactly 0 from the first step on."""
+    return (finding for finding in constant(facts) if finding.rule == "loss-zero")
+
+
+def not_zero(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that is the same number in every step, and not 0."""
+    return (finding for finding in constant(facts) if finding.rule == "loss-constant")
+
+
+def sign(facts: Facts) -> Iterator[Finding]:
+    """Find a loss function that is negated: it is maximised."""
+    table = facts["loss_functions"]
+    if not len(table) or _optimizers(facts) > 1:
+        return
+    names = table.names
+    factors = table.panel("factor")
+    present = table.present()
+    for at, name in enumerate(names):
+        rows = present[:, at]
+        of_name = table["name"] == name
+        function = str(table["function"][of_name][0])
+        is_likelihood = function == "log_likelihood"
+        wrong = factors[rows, at] > 0 if is_likelihood else factors[rows, at] < 0
+        if rows.sum() < 3 or not wrong.all() or len(names) > 1:
+            continue
+        if not is_likelihood and function not in _NEVER_NEGATIVE:
+            continue
+        _, values = _first_loss(facts)
+        if not len(values) or not (values <= 0).all():
+            continue
+        line = str(table["line"][of_name][0])
+        values_of = {"function": function, "first": float(values[0]), "last": float(values[-1])}
+        where = {"operator": function, "line": line}
+        message = "likelihood" if is_likelihood else "negated"
+        yield Finding("loss-sign", "certain", int(table["step"][of_name][0]), message, values_of, where)
+
+
+def start(facts: Facts) -> Iterator[Finding]:
+    """Find a cross entropy that begins orders of magnitude above that of a guess."""
+    table = facts["loss_functions"]
+    losses = facts["losses"]
+    if not len(table) or not len(losses):
+        return
+    row = next(iter(table.rows()))
+    if row["function"] != "cross_entropy" or row["classes"] < 2 or row["reduction"] not in ("mean", ""):
+        return
+    value = float(losses["value"][0])
+    guess = math.log(row["classes"])
+    if not math.isfinite(value) or value < 6 * guess or row["input_deviation"] < 4 * guess:
+        return
+    values = {"value": value, "guess": guess, "classes": row["classes"], "deviation": row["input_deviation"]}
+    where = {"operator": row["function"], "line": row["line"]}
+    yield Finding("loss-start", "likely", int(row["step"]), "large", values, where)
+
+
+def stays(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that is no better at the end than a constant prediction, or than at its start."""
+    steps, values = _first_loss(facts)
+    if len(values) < _LONG or not np.isfinite(values).all():
+        return
+    baseline, message = _baseline(facts)
+    count = max(len(values) // 5, 10)
+    first, last = values[:count], values[-count:]
+    noise = float(np.hypot(first.std(), last.std()) / math.sqrt(count)) or 1e-12
+    mean_first, mean_last = float(first.mean()), float(last.mean())
+    fallen = (mean_first - mean_last) / noise
+    line = str(facts["losses"]["line"][0])
+    described = {
+        "first": mean_first,
+        "last": mean_last,
+        "steps": int(steps[-1]),
+        "baseline": baseline,
+    }
+    rises = mean_last > 2 * mean_first > 0 and -fallen > 3
+    if rises:
+        yield Finding("loss-rises", "likely", int(steps[count]), "rises", described, {"line": line})
+    elif math.isfinite(baseline) and mean_last > 0.98 * baseline and baseline > 0:
+        yield Finding("loss-stays", "likely", int(steps[count]), message, described, {"line": line})
+    elif fallen < 2 and not math.isfinite(baseline) and mean_first > 0:
+        yield Finding("loss-stays", "possible", int(steps[count]), "start", described, {"line": line})
+
+
+def rises(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that rises."""
+    return (finding for finding in stays(facts) if finding.rule == "loss-rises")
+
+
+def remains(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that does not fall."""
+    return (finding for finding in stays(facts) if finding.rule == "loss-stays")
+
+
+def _baseline(facts: Facts) -> tuple[float, str]:
+    """Return the loss of the best constant prediction, and what that is; NaN if it is unknown."""
+    table = facts["loss_functions"]
+    names = table.names
+    if len(names) != 1 or not len(table):
+        return math.nan, ""
+    function = str(table["function"][0])
+    if set(table["reduction"].tolist()) != {"mean"}:
+        return math.nan, ""
+    if function == "cross_entropy":
+        if np.isfinite(table["weightless"]).any():
+            return math.nan, ""
+        counts: dict[str, int] = {}
+        for classes, amounts in zip(table["target_classes"].tolist(), table["target_counts"].tolist(), strict=True):
+            for each, amount in zip(classes.split(), amounts.split(), strict=True):
+                counts[each] = counts.get(each, 0) + int(amount)
+        shares = np.array(list(counts.values()), float)
+        # Of few targets, not all classes are seen.
+        if shares.sum() < 50 * max(len(shares), 1):
+            return math.nan, ""
+        shares /= shares.sum()
+        return float(-(shares * np.log(shares)).sum()), "classes"
+    if function == "mse_loss":
+        variance = table["target_variance"]
+        measured = np.isfinite(variance)
+        return (float(variance[measured].mean()), "mean") if measured.any() else (math.nan, "")
+    return math.nan, ""
+
+
+_SILENT = (
+    "Trainings with several losses or several optimizers, whose losses may oppose each other.",
+    "有多个损失或多个优化器的训练，其损失可能相互对抗。",
+)
+
+RULES = (
+    Rule(
+        "loss-zero",
+        "loss",
+        ("losses",),
+        zero,
+        {"zero": ("The loss is exactly 0 in every step", "损失在每一步都恰为 0")},
+        {"zero": ("{steps} steps", "{steps} 步")},
+        (
+            "Look at what it is computed from: all targets ignored, a mask that covers all, one class",
+            "检查它的来源：目标全被忽略、掩码覆盖一切、只有一个类别",
+        ),
+        _SILENT,
+        frozenset(("zero-gradient", "loss-stays")),
+        20,
+    ),
+    Rule(
+        "loss-constant",
+        "loss",
+        ("losses",),
+        not_zero,
+        {
+            "constant": (
+                "The loss is {value:.6g} in every step, to the last bit",
+                "损失在每一步都是 {value:.6g}，逐位相同",
+            )
+        },
+        {"constant": ("{steps} steps", "{steps} 步")},
+        (
+            "Look for what it does not depend on: the batch, the weights, or an output that saturates",
+            "查找它不依赖的东西：批次、权重，或已饱和的输出",
+        ),
+        _SILENT,
+        frozenset(("loss-stays",)),
+        40,
+    ),
+    Rule(
+        "loss-sign",
+        "loss",
+        ("loss_functions", "losses"),
+        sign,
+        {
+            "negated": (
+                "{function} is negated before the backward pass: the training maximises it",
+                "{function} 在反向传播之前被取负：训练在使其最大化",
+            ),
+            "likelihood": (
+                "The loss is a mean of logarithms of probabilities without a minus: the training minimises the likelihood",
+                "损失是对数概率的平均而没有负号：训练在使似然最小化",
+            ),
+        },
+        {
+            "negated": (
+                "the loss is {first:.4g} at first and {last:.4g} at last",
+                "损失起初为 {first:.4g}，最后为 {last:.4g}",
+            )
+        },
+        ("Remove the minus, unless this loss is meant to grow", "去掉负号，除非这个损失本应增大"),
+        _SILENT,
+        frozenset(("loss-stays", "loss-rises")),
+        5,
+    ),
+    Rule(
+        "loss-start",
+        "initialization",
+        ("loss_functions", "losses"),
+        start,
+        {
+            "large": (
+                "The loss begins at {value:.4g}; guessing among {classes} classes gives {guess:.3g}: the first outputs are too"
+                " large",
+                "损失从 {value:.4g} 开始；在 {classes} 个类别中猜测只有 {guess:.3g}：最初的输出过大",
+            )
+        },
+        {
+            "large": (
+                "the standard deviation of the logarithms is {deviation:.3g}",
+                "对数概率的标准差为 {deviation:.3g}",
+            )
+        },
+        (
+            "Check the initialization (a deviation that grows with depth or width), and whether weights were loaded",
+            "检查初始化 (随深度或宽度增大的标准差)，以及权重是否已加载",
+        ),
+        ("", ""),
+        frozenset(("loss-stays",)),
+        30,
+    ),
+    Rule(
+        "loss-rises",
+        "loss",
+        ("losses",),
+        rises,
+        {
+            "rises": (
+                "The loss rises: {first:.4g} at first, {last:.4g} at last",
+                "损失上升：起初 {first:.4g}，最后 {last:.4g}",
+            )
+        },
+        {"rises": ("means over a fifth of {steps} steps", "{steps} 步中各五分之一的平均值")},
+        ("Try a tenth of the learning rate; check the sign of the loss", "将学习率降为十分之一；检查损失的符号"),
+        _SILENT,
+        frozenset(("loss-stays",)),
+        40,
+    ),
+    Rule(
+        "loss-stays",
+        "loss",
+        ("losses",),
+        remains,
+        {
+            "classes": (
+                "After {steps} steps the loss is {last:.4g}: no better than predicting the shares of the classes",
+                "{steps} 步之后损失为 {last:.4g}：不比预测各类别的比例更好",
+            ),
+            "mean": (
+                "After {steps} steps the loss is {last:.4g}: no better than predicting the mean of the targets",
+                "{steps} 步之后损失为 {last:.4g}：不比预测目标的均值更好",
+            ),
+            "start": (
+                "In {steps} steps the loss has not fallen: {first:.4g} at first, {last:.4g} at last",
+                "{steps} 步中损失没有下降：起初 {first:.4g}，最后 {last:.4g}",
+            ),
+        },
+        {
+            "classes": (
+                "that gives {baseline:.4g}; the loss was {first:.4g} at first",
+                "那样为 {baseline:.4g}；损失起初为 {first:.4g}",
+            ),
+            "mean": (
+                "that gives {baseline:.4g}; the loss was {first:.4g} at first",
+                "那样为 {baseline:.4g}；损失起初为 {first:.4g}",
+            ),
+        },
+        (
+            "Try to learn one batch by heart: `tensight doctor` does. If that works, look at the data (do targets belong"
+            " to their inputs?) and at the learning rate",
+            "尝试让模型记住一个批次：`tensight doctor` 会这样做。若成功，检查数据 (目标与输入是否对应) 和学习率",
+        ),
+        _SILENT,
+        frozenset(),
+        90,
+    ),
+)

@@ -1,0 +1,514 @@
+"""Rules about what a loss function is given: outputs that do not fit it, and targets that do not fit the outputs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tensight.diagnosis.findings import Certainty, Finding
+from tensight.diagnosis.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tensight.diagnosis.facts import Facts
+
+_REGRESSION = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+_SQUASHING = ("softmax", "sigmoid", "tanh", "relu")
+_LEAST_STEPS = 2
+
+
+def _functions(facts: Facts) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield each loss function with its rows; those of a step that was the only one are left out."""
+    table = facts["loss_functions"]
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for row in table.rows():
+        by_name.setdefault(row["name"], []).append(row)
+    for name, rows in by_name.items():
+        if len(rows) >= _LEAST_STEPS:
+            yield name, rows
+
+
+def _always(rows: list[dict[str, Any]], fact: str, value: object) -> bool:
+    return all(row[fact] == value for row in rows)
+
+
+def _where(row: Mapping[str, Any], *, activation: bool = False) -> dict[str, str]:
+    line = (row["before_line"] if activation else "") or row["line"]
+    return {"operator": row["function"], "line": line}
+
+
+def _first(row: Mapping[str, Any]) -> str:
+    """Return the last function before a loss function, if that is an activation."""
+    names = row["before"].split()
+    return names[0] if names and names[0] in (*_SQUASHING, "log_softmax", "logsigmoid", "exp", "log") else ""
+
+
+def _finding(
+    rule: str,
+    certainty: Certainty,
+    rows: list[dict[str, Any]],
+    message: str,
+    *,
+    activation: bool = False,
+    **values: object,
+) -> Finding:
+    row = rows[0]
+    described = {**row, "loss_function": row["function"], "activation": _first(row), "steps": len(rows), **values}
+    return Finding(rule, certainty, row["step"], message, described, _where(row, activation=activation))
+
+
+def activation_twice(facts: Facts) -> Iterator[Finding]:
+    """Find an activation before a loss function that has its own."""
+    for _, rows in _functions(facts):
+        function, first = rows[0]["function"], _first(rows[0])
+        if not all(_first(row) == first for row in rows):
+            continue
+        if function == "cross_entropy" and first in ("softmax", "sigmoid"):
+            yield _finding("activation-twice", "certain", rows, "cross_entropy", activation=True)
+        elif function == "bce_with_logits" and first in ("sigmoid", "softmax"):
+            yield _finding("activation-twice", "certain", rows, "bce", activation=True)
+        elif function == "cross_entropy" and first in ("relu", "tanh"):
+            yield _finding("activation-twice", "likely", rows, "clipped", activation=True)
+        elif (
+            function == "bce"
+            and first == "softmax"
+            and sorted(row["target_row_sum"] for row in rows)[len(rows) // 2] > 1.01
+        ):
+            most = max(row["target_row_sum"] for row in rows)
+            yield _finding("activation-twice", "certain", rows, "labels", activation=True, most=most)
+
+
+def wants_probabilities(facts: Facts) -> Iterator[Finding]:
+    """Find scores where a loss function expects probabilities, or probabilities where it expects their logarithms."""
+    for _, rows in _functions(facts):
+        first = _first(rows[0])
+        if rows[0]["function"] == "kl_div" and first in ("softmax", "sigmoid"):
+            yield _finding("no-logarithm", "certain", rows, "probabilities", activation=True)
+        if rows[0]["function"] != "nll_loss":
+            continue
+        if first in ("softmax", "sigmoid"):
+            yield _finding("no-logarithm", "certain", rows, "probabilities", activation=True)
+        elif first not in ("log_softmax", "log", "logsigmoid") and all(
+            math.isfinite(row["row_mass"]) and not 0.5 < row["row_mass"] < 2 for row in rows
+        ):
+            yield _finding("no-logarithm", "certain", rows, "scores")
+
+
+def one_unit(facts: Facts) -> Iterator[Finding]:
+    """Find a cross entropy or a softmax over one class, which is constant."""
+    for _, rows in _functions(facts):
+        if rows[0]["function"] in ("cross_entropy", "nll_loss") and _always(rows, "classes", 1):
+            yield _finding("one-class", "certain", rows, "loss")
+        elif _first(rows[0]) in ("softmax", "log_softmax") and _always(rows, "before_size", 1):
+            yield _finding("one-class", "certain", rows, "softmax", activation=True)
+
+
+def wrong_axis(facts: Facts) -> Iterator[Finding]:
+    """Find a softmax over another axis than that of the classes."""
+    for _, rows in _functions(facts):
+        first = _first(rows[0])
+        if first not in ("softmax", "log_softmax") or not all(_first(row) == first for row in rows):
+            continue
+        shape = rows[0]["input_shape"].split("x")
+        if rows[0]["function"] in ("nll_loss", "cross_entropy"):
+            axis = rows[0]["class_axis"]
+            classes = rows[0]["classes"]
+            is_wrong = any(row["before_size"] not in (row["classes"], -1) for row in rows) and classes > 1
+            is_wrong |= len(shape) == 2 and axis == 1 and _always(rows, "before_axis", 0)
+        else:
+            # In a table of samples and classes, probabilities are over the classes.
+            is_wrong = len(shape) == 2 and _always(rows, "before_axis", 0)
+        if is_wrong:
+            yield _finding("softmax-axis", "certain", rows, "axis", activation=True)
+
+
+def out_of_reach(facts: Facts) -> Iterator[Finding]:
+    """Find targets that the output cannot reach."""
+    for _, rows in _functions(facts):
+        if rows[0]["function"] not in (*_REGRESSION, "bce"):
+            continue
+        first = _first(rows[0])
+        shares = [row["outside"] for row in rows if math.isfinite(row["outside"])]
+        if not first or len(shares) < _LEAST_STEPS:
+            continue
+        mean = sum(shares) / len(shares)
+        if mean < 0.02:
+            continue
+        lowest = min(row["target_min"] for row in rows)
+        highest = max(row["target_max"] for row in rows)
+        values = {"share": mean, "lowest": lowest, "highest": highest, "reach": _REACH.get(first, "")}
+        certainty: Certainty = "certain" if mean > 0.1 else "likely"
+        yield _finding("targets-out-of-reach", certainty, rows, "outside", activation=True, **values)
+
+
+_REACH = {"sigmoid": "0 … 1", "softmax": "0 … 1", "tanh": "-1 … 1", "relu": "0 … ∞", "exp": "0 … ∞"}
+
+
+def broadcast(facts: Facts) -> Iterator[Finding]:
+    """Find predictions of N values that are compared with N targets as N × N pairs."""
+    for _, rows in _functions(facts):
+        square = 0
+        for row in rows:
+            made = [int(size) for size in row["made_shape"].split("x") if size]
+            given = [int(size) for size in row["input_shape"].split("x") if size]
+            count = max(made, default=0)
+            is_vector = math.prod(made) == count and count > 1
+            square += is_vector and len(given) >= 2 and given[-2:] == [count, count]
+        if square >= 0.8 * len(rows) and square >= _LEAST_STEPS:
+            row = rows[0]
+            values = {"made": row["made_shape"].replace("x", "×"), "pairs": row["input_shape"].replace("x", "×")}
+            yield _finding("broadcast-in-loss", "certain", rows, "pairs", **values)
+            return
+
+
+def shifted(facts: Facts) -> Iterator[Finding]:
+    """Find a language model whose targets are two positions ahead."""
+    for _, rows in _functions(facts):
+        offsets = [row["offset"] for row in rows if row["offset"] >= 0]
+        if len(offsets) < _LEAST_STEPS or len(offsets) < 0.8 * len(rows):
+            continue
+        if all(offset >= 2 for offset in offsets):
+            yield _finding("targets-shifted", "certain", rows, "twice", offset=offsets[0])
+
+
+def ignored(facts: Facts) -> Iterator[Finding]:
+    """Find targets that are ignored all, or of which a class is."""
+    for _, rows in _functions(facts):
+        if rows[0]["function"] not in ("cross_entropy", "nll_loss"):
+            continue
+        everything = [row for row in rows if row["ignored"] >= 1]
+        if len(everything) >= _LEAST_STEPS and len(everything) >= 0.5 * len(rows):
+            yield _finding("targets-ignored", "certain", everything, "all", of=len(rows))
+            continue
+        index, classes = rows[0]["ignored_index"], rows[0]["classes"]
+        share = sum(row["ignored"] for row in rows) / len(rows)
+        # Padding is one of many words; one of a few classes is a class.
+        if 0 <= index < classes <= 100 and share > 0.5 / classes and not any(row["offset"] >= 0 for row in rows):
+            yield _finding("targets-ignored", "likely", rows, "class", index=index, share=share)
+
+
+def padding(facts: Facts) -> Iterator[Finding]:
+    """Find targets that are padding."""
+    for _, rows in _functions(facts):
+        shares = [row["padding"] for row in rows if math.isfinite(row["padding"])]
+        # The id may end each sequence, too, and is a target then.
+        if len(shares) >= 3 and min(shares) > 0.15:
+            yield _finding("padding-counted", "likely", rows, "counted", share=sum(shares) / len(shares))
+
+
+def outside_of_classes(facts: Facts) -> Iterator[Finding]:
+    """Find classes that are not used as they are numbered: 1 … n in place of 0 … n - 1."""
+    for _, rows in _functions(facts):
+        if rows[0]["function"] not in ("cross_entropy", "nll_loss") or len(rows) < 5:
+            continue
+        classes = rows[0]["classes"]
+        if not 3 <= classes <= 1000 or any(row["offset"] >= 0 for row in rows):
+            continue
+        seen = {int(each) for row in rows for each in row["target_classes"].split()}
+        if 0 not in seen and seen == set(range(1, classes)) and _targets_seen(rows) > 20 * classes:
+            yield _finding("targets-off-by-one", "likely", rows, "one_based")
+
+
+def _targets_seen(rows: list[dict[str, Any]]) -> int:
+    return sum(math.prod(int(size) for size in row["target_shape"].split("x") if size) for row in rows)
+
+
+def classes_as_numbers(facts: Facts) -> Iterator[Finding]:
+    """Find numbers of classes that are predicted by a regression."""
+    for _, rows in _functions(facts):
+        if rows[0]["function"] != "mse_loss" or not _always(rows, "target_is_whole", True):
+            continue
+        lowest = min(row["target_min"] for row in rows)
+        highest = max(row["target_max"] for row in rows)
+        distinct = max(row["target_distinct"] for row in rows)
+        is_classes = lowest == 0 and 3 <= highest <= 1000 and distinct >= 4 and distinct >= 0.8 * (highest + 1)
+        width = rows[0]["input_shape"].split("x")
+        if is_classes and (len(width) == 1 or width[-1] == "1"):
+            yield _finding("classes-by-regression", "likely", rows, "classes", highest=int(highest))
+
+
+def targets_wild(facts: Facts) -> Iterator[Finding]:
+    """Find targets of a regression that are orders of magnitude larger than what the model puts out."""
+    for _, rows in _functions(facts):
+        if rows[0]["function"] not in _REGRESSION or _first(rows[0]):
+            continue
+        measured = [row for row in rows if math.isfinite(row["target_variance"])]
+        if len(measured) < _LEAST_STEPS:
+            continue
+        spread = math.sqrt(max(row["target_variance"] for row in measured))
+        mean = max(abs(row["target_mean"]) for row in measured)
+        last = max(abs(measured[-1]["input_max"]), abs(measured[-1]["input_min"]))
+        if max(spread, mean) > 100 and last < 0.05 * mean and mean > 5 * spread:
+            yield _finding("targets-not-scaled", "likely", rows, "offset", mean=mean, spread=spread, output=last)
+        elif spread > 1000 and last < 0.05 * spread:
+            yield _finding("targets-not-scaled", "likely", rows, "spread", mean=mean, spread=spread, output=last)
+
+
+def _rule(
+    id_: str,
+    category: str,
+    judge: Any,
+    message: Mapping[str, tuple[str, str]],
+    evidence: Mapping[str, tuple[str, str]],
+    advice: tuple[str, str],
+    silent: tuple[str, str] = ("", ""),
+    rank: int = 10,
+) -> Rule:
+    explains = frozenset(
+        ("loss-stays", "loss-zero", "zero-gradient", "loss-start", "no-gradient", "loss-sign", "targets-out-of-reach")
+    ) - {id_}
+    return Rule(id_, category, ("loss_functions",), judge, message, evidence, advice, silent, explains, rank)
+
+
+RULES = (
+    _rule(
+        "activation-twice",
+        "output-and-loss",
+        activation_twice,
+        {
+            "cross_entropy": (
+                "{activation} before cross_entropy, which applies its own softmax: the scores are squashed into 0 … 1 first",
+                "cross_entropy 自带 softmax，而之前又用了 {activation}：分数先被压缩到 0 … 1",
+            ),
+            "bce": (
+                "{activation} before binary_cross_entropy_with_logits, which applies its own sigmoid",
+                "binary_cross_entropy_with_logits 自带 sigmoid，而之前又用了 {activation}",
+            ),
+            "labels": (
+                "softmax before binary_cross_entropy: its outputs sum to 1, and several labels can be true",
+                "binary_cross_entropy 之前使用了 softmax：其输出之和为 1，而可能有多个标签为真",
+            ),
+            "clipped": (
+                "{activation} before cross_entropy: it takes a range from the scores",
+                "cross_entropy 之前使用了 {activation}：它限制了分数的范围",
+            ),
+        },
+        {
+            "cross_entropy": (
+                "what reaches the logarithm is within {input_min:.3g} … {input_max:.3g} in the first step",
+                "第一步中对数概率在 {input_min:.3g} … {input_max:.3g} 之间",
+            ),
+            "labels": ("up to {most:.2g} labels for each sample", "每个样本最多 {most:.2g} 个标签"),
+            "bce": (
+                "its input is within {input_min:.3g} … {input_max:.3g} in the first step",
+                "第一步中其输入在 {input_min:.3g} … {input_max:.3g} 之间",
+            ),
+        },
+        ("Give the loss the scores of the last layer", "把最后一层的分数直接交给损失函数"),
+    ),
+    _rule(
+        "no-logarithm",
+        "output-and-loss",
+        wants_probabilities,
+        {
+            "probabilities": (
+                "{loss_function} is given probabilities ({activation}), and expects their logarithms",
+                "{loss_function} 得到的是概率 ({activation})，而它需要对数概率",
+            ),
+            "scores": (
+                "nll_loss is given scores, and expects logarithms of probabilities: nothing keeps them from growing",
+                "nll_loss 得到的是分数，而它需要对数概率：没有什么阻止它们增长",
+            ),
+        },
+        {
+            "probabilities": ("values {input_min:.3g} … {input_max:.3g}", "数值 {input_min:.3g} … {input_max:.3g}"),
+            "scores": (
+                "the sum of their exponentials over the classes is {row_mass:.3g}, not 1",
+                "各类别的指数之和为 {row_mass:.3g}，而不是 1",
+            ),
+        },
+        (
+            "Use log_softmax before nll_loss, or cross_entropy on the scores",
+            "在 nll_loss 之前使用 log_softmax，或对分数使用 cross_entropy",
+        ),
+        rank=8,
+    ),
+    _rule(
+        "one-class",
+        "output-and-loss",
+        one_unit,
+        {
+            "loss": (
+                "{loss_function} over one class: it is 0 whatever the model puts out",
+                "{loss_function} 只有一个类别：无论模型输出什么都为 0",
+            ),
+            "softmax": (
+                "{activation} over one unit: its output is 1 whatever the model puts out",
+                "{activation} 只有一个单元：无论模型输出什么都为 1",
+            ),
+        },
+        {
+            "loss": ("its input has the shape {input_shape}", "其输入形状为 {input_shape}"),
+            "softmax": ("axis {before_axis} has one element", "第 {before_axis} 轴只有一个元素"),
+        },
+        (
+            "Use one unit with a sigmoid (binary_cross_entropy_with_logits), or two with a softmax",
+            "用一个单元加 sigmoid (binary_cross_entropy_with_logits)，或两个单元加 softmax",
+        ),
+        rank=3,
+    ),
+    _rule(
+        "softmax-axis",
+        "output-and-loss",
+        wrong_axis,
+        {
+            "axis": (
+                "{activation} is computed over axis {before_axis}, which is not that of the classes",
+                "{activation} 在第 {before_axis} 轴上计算，而那不是类别轴",
+            )
+        },
+        {
+            "axis": (
+                "the loss is given {input_shape}; the axis has {before_size} elements in the first step",
+                "损失的输入为 {input_shape}；第一步中该轴有 {before_size} 个元素",
+            )
+        },
+        ("Give the axis of the classes (dim=1, or dim=-1)", "指定类别轴 (dim=1 或 dim=-1)"),
+        rank=4,
+    ),
+    _rule(
+        "targets-out-of-reach",
+        "targets",
+        out_of_reach,
+        {
+            "outside": (
+                "{share:.0%} of the targets cannot be reached: the output ends in {activation} ({reach}), the targets are"
+                " {lowest:.3g} … {highest:.3g}",
+                "{share:.0%} 的目标无法达到：输出以 {activation} 结尾 ({reach})，而目标在 {lowest:.3g} … {highest:.3g} 之间",
+            )
+        },
+        {"outside": ("{steps} steps", "{steps} 步")},
+        ("Scale the targets into that range, or leave out the activation", "把目标缩放到该范围，或去掉该激活函数"),
+        rank=12,
+    ),
+    _rule(
+        "broadcast-in-loss",
+        "broadcasting",
+        broadcast,
+        {
+            "pairs": (
+                "{loss_function} compares every prediction with every target: {made} predictions become {pairs} pairs",
+                "{loss_function} 将每个预测与每个目标比较：{made} 的预测变成 {pairs} 对",
+            )
+        },
+        {"pairs": ("in {steps} steps", "{steps} 步")},
+        (
+            "Give both the same shape: squeeze the output, or unsqueeze the targets. As it is, the best prediction is the"
+            " mean of the targets",
+            "让两者形状相同：squeeze 输出或 unsqueeze 目标。现在最优预测只是目标的均值",
+        ),
+        rank=3,
+    ),
+    _rule(
+        "targets-shifted",
+        "targets",
+        shifted,
+        {
+            "twice": (
+                "The targets are {offset} positions ahead of the words that the model reads: shifted twice",
+                "目标比模型读入的词超前 {offset} 个位置：移位了两次",
+            ),
+        },
+        {
+            "twice": (
+                "the target of each position equals the id {offset} positions later, in {steps} steps",
+                "在 {steps} 步中，每个位置的目标等于其后 {offset} 个位置的 id",
+            ),
+        },
+        (
+            "A model that computes its loss itself shifts its labels: give it the ids unshifted. One that does not wants"
+            " them shifted by one",
+            "自行计算损失的模型会移动标签：请给出未移位的 id；否则需移动一个位置",
+        ),
+        rank=6,
+    ),
+    _rule(
+        "targets-ignored",
+        "targets",
+        ignored,
+        {
+            "all": (
+                "All targets of {steps} of {of} batches are ignored: their loss is a mean over nothing",
+                "{of} 个批次中有 {steps} 个的目标全被忽略：其损失是对空集求平均",
+            ),
+            "class": (
+                "Class {index} is ignored (ignore_index), {share:.0%} of the targets",
+                "类别 {index} 被忽略 (ignore_index)，占目标的 {share:.0%}",
+            ),
+        },
+        {"class": ("one of {classes} classes is never learnt", "{classes} 个类别中有一个永远学不到")},
+        (
+            "Use an ignore_index that is no class, such as -100, and mask less",
+            "使用不是类别的 ignore_index，如 -100，并减少屏蔽",
+        ),
+        rank=8,
+    ),
+    _rule(
+        "targets-off-by-one",
+        "targets",
+        outside_of_classes,
+        {
+            "one_based": (
+                "Class 0 is never a target, classes 1 … {classes} - 1 are: they may be counted from 1",
+                "类别 0 从不是目标，而 1 … {classes} - 1 都是：它们可能从 1 开始计数",
+            )
+        },
+        {"one_based": ("in {steps} batches", "{steps} 个批次")},
+        ("Count classes from 0", "类别从 0 开始计数"),
+        rank=30,
+    ),
+    _rule(
+        "classes-by-regression",
+        "targets",
+        classes_as_numbers,
+        {
+            "classes": (
+                "mse_loss predicts the numbers of classes 0 … {highest}, as if class 2 were between 1 and 3",
+                "mse_loss 预测类别编号 0 … {highest}，仿佛类别 2 介于 1 与 3 之间",
+            )
+        },
+        {"classes": ("all targets are whole numbers, and all numbers occur", "所有目标都是整数，且每个数都出现")},
+        (
+            "Use one output for each class, and cross_entropy; keep it if the numbers are amounts",
+            "每个类别一个输出并用 cross_entropy；若数字表示数量则保留",
+        ),
+        rank=25,
+    ),
+    _rule(
+        "targets-not-scaled",
+        "targets",
+        targets_wild,
+        {
+            "offset": (
+                "The targets are around {mean:.3g}, the outputs still below {output:.3g}: they are not scaled",
+                "目标约为 {mean:.3g}，而输出仍低于 {output:.3g}：目标未缩放",
+            ),
+            "spread": (
+                "The targets spread over {spread:.3g}, the outputs still below {output:.3g}: they are not scaled",
+                "目标的离散程度为 {spread:.3g}，而输出仍低于 {output:.3g}：目标未缩放",
+            ),
+        },
+        {"offset": ("standard deviation {spread:.3g}", "标准差 {spread:.3g}")},
+        ("Subtract the mean of the targets, and divide by their deviation", "减去目标均值并除以标准差"),
+        rank=25,
+    ),
+    _rule(
+        "padding-counted",
+        "targets",
+        padding,
+        {
+            "counted": (
+                "{share:.0%} of the targets are padding: the loss counts the id with which sequences are filled up",
+                "{share:.0%} 的目标是填充：损失计入了用于补齐序列的 id",
+            )
+        },
+        {"counted": ("in {steps} steps", "{steps} 步")},
+        (
+            "Set the labels of padding to the ignore_index of the loss (-100)",
+            "将填充位置的标签设为损失的 ignore_index (-100)",
+        ),
+        ("An id that ends each sequence once.", "每个序列末尾只出现一次的 id。"),
+        rank=20,
+    ),
+)

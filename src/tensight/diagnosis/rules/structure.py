@@ -1,0 +1,530 @@
+"""Rules about what stands in a model beside its parameters: modes, running statistics, ties, copies."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.diagnosis.findings import Certainty, Finding, listed
+from tensight.diagnosis.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensight.diagnosis.facts import Facts
+
+_SETTLED = 3
+
+
+def evaluation_mode(facts: Facts) -> Iterator[Finding]:
+    """Find modules with dropout or running statistics that are trained in evaluation mode."""
+    table = facts["modules"]
+    if len(table.steps) < 2:
+        return
+    training, trained, present = (table.panel("is_training"), table.panel("is_trained"), table.present())
+    rate, statistics = table.panel("rate"), table.panel("has_statistics")
+    acts = present & trained & ((rate > 0) | statistics)
+    # Where a module alone is switched, and not the one that holds it, somebody has chosen so: frozen statistics, mostly.
+    off = acts & ~training & ~table.panel("parent_is_training")
+    steps = table.steps
+    names, since = [], math.inf
+    for at, name in enumerate(table.names):
+        rows = np.flatnonzero(acts[:, at])
+        if len(rows) < 2 or not off[rows[-1], at]:
+            continue
+        is_off = off[rows, at]
+        begins = 0 if is_off.all() else len(is_off) - int(np.argmin(is_off[::-1]))
+        if len(rows) - begins < (2 if begins == 0 else _SETTLED):
+            continue
+        names.append(name)
+        since = min(since, int(steps[rows[begins]]))
+    if not names:
+        return
+    kinds = table.last("type")
+    drops = [name for name in names if rate[:, table.names.index(name)].max(initial=0) > 0]
+    others = [
+        name for at, name in enumerate(table.names) if (acts[:, at] & training[:, at]).any() and name not in names
+    ]
+    values = {
+        "count": len(names),
+        "of": int(acts.any(0).sum()),
+        "names": listed(names),
+        "step": int(since),
+        "types": listed(sorted({str(kinds[name]) for name in names})),
+    }
+    message = "start" if since == steps[0] else "since"
+    certainty: Certainty = "certain" if drops and not others else "likely"
+    yield Finding("evaluation-mode", certainty, int(since), message, values, {"module": listed(names)})
+
+
+def training_mode(facts: Facts) -> Iterator[Finding]:
+    """Find evaluations in training mode: many calls in a row without gradients of a model that drops or counts."""
+    table = facts["calls"]
+    for name in table.names:
+        of_name = table["name"] == name
+        evaluated = table["in_training"][of_name]
+        trained = table["with_gradients"][of_name]
+        distinct = np.maximum(table["evaluated"][of_name], 1)
+        # Several calls with the same input are samples: Monte Carlo dropout.
+        rows = (evaluated >= 3) & (distinct >= 0.9 * np.minimum(evaluated, 60))
+        # In every step it is part of the training: a teacher, or a sampled action.
+        if rows.sum() < 2 or rows.mean() > 0.5 or not (trained > 0).any():
+            continue
+        step = int(table["step"][of_name][np.flatnonzero(rows)[0]])
+        values = {"model": name, "count": int(evaluated[rows].max()), "times": int(rows.sum()), "step": step}
+        yield Finding("training-mode", "likely", step, "evaluated", values, {"module": name})
+
+
+def momentum(facts: Facts) -> Iterator[Finding]:
+    """Find running statistics that never move, or that forget all but the last batch."""
+    table = facts["modules"]
+    if len(table.steps) < 2:
+        return
+    of_step = table.panel("momentum")
+    training, trained = table.panel("is_training"), table.panel("is_trained")
+    groups: dict[tuple[str, float], list[str]] = {}
+    for at, name in enumerate(table.names):
+        rows = training[:, at] & trained[:, at] & np.isfinite(of_step[:, at])
+        if rows.sum() < 2:
+            continue
+        value = float(of_step[rows, at][0])
+        message = "never" if value == 0 else "last" if value == 1 else "keras" if value >= 0.9 else ""
+        if message:
+            groups.setdefault((message, value), []).append(name)
+    for (message, value), names in groups.items():
+        values = {"count": len(names), "names": listed(names), "momentum": value, "meant": 1 - value}
+        certainty: Certainty = "likely" if message == "keras" else "certain"
+        yield Finding("norm-momentum", certainty, int(table.steps[0]), message, values, {"module": listed(names)})
+
+
+def ties(facts: Facts) -> Iterator[Finding]:
+    """Find parameters that begin equal, or share their memory, and are trained apart."""
+    table = facts["ties"]
+    for name in table.names:
+        of_name = table["name"] == name
+        kind = str(table["kind"][of_name][0])
+        is_tied = table["is_tied"][of_name]
+        if not table["is_trained"][of_name][-1] or (is_tied.any() and kind != "shared"):
+            continue
+        equal = table["is_equal"][of_name]
+        first, second = str(table["first"][of_name][0]), str(table["second"][of_name][0])
+        owners = facts["parameters"].last("owners")
+        if kind == "shared" and not (owners.get(first, 0) and owners.get(second, 0)):
+            continue
+        if kind in ("equal", "transposed") and (len(equal) < 2 or equal[-1]):
+            continue
+        step = int(table["step"][of_name][0] if equal.all() else table["step"][of_name][np.flatnonzero(~equal)[0]])
+        where = {"parameter": f"{first}, {second}"}
+        values = {"first": first, "second": second, "step": step}
+        certainty: Certainty = "certain" if kind in ("declared", "shared") else "likely"
+        yield Finding("tied-apart", certainty, step, kind, values, where)
+
+
+def norm_of_one(facts: Facts) -> Iterator[Finding]:
+    """Find normalizations over one element, whose output is constant, and batch normalizations of one sample."""
+    table = facts["layers"]
+    elements, samples = table.panel("normalised"), table.panel("samples")
+    single = [name for at, name in enumerate(table.names) if (elements[:, at] == 1).any()]
+    if single:
+        values = {"count": len(single), "names": listed(single)}
+        yield Finding("norm-of-one", "certain", int(table.steps[0]), "element", values, {"module": listed(single, 40)})
+    measured = [at for at in range(len(table.names)) if (samples[:, at] > 0).any()]
+    alone = [table.names[at] for at in measured if (samples[samples[:, at] > 0, at] == 1).all()]
+    running = set(
+        facts["modules"]["name"][facts["modules"]["is_training"] & facts["modules"]["has_statistics"]].tolist()
+    )
+    alone = [name for name in alone if name in running]
+    if alone and not single:
+        values = {"count": len(alone), "names": listed(alone)}
+        yield Finding("norm-of-one", "likely", int(table.steps[0]), "sample", values, {"module": listed(alone, 40)})
+
+
+def scale_by_depth(facts: Facts) -> Iterator[Finding]:
+    """Find outputs that grow or shrink by a factor from layer to layer, over many layers."""
+    table = facts["layers"]
+    if not len(table):
+        return
+    rows = table["step"] == table.steps[0]
+    deviations, names = table["deviation"][rows], table["name"][rows].tolist()
+    elements = table["normalised"][rows]
+    if len(names) < 5 or (elements >= 0).sum() > 1 or not np.isfinite(deviations).all() or (deviations <= 0).any():
+        return
+    # The last layer is made for the loss, and often small on purpose.
+    logs = np.log10(deviations[:-1])
+    slope = float(np.polyfit(np.arange(len(logs)), logs, 1)[0])
+    span = float(logs[-1] - logs[0])
+    steady = float((np.sign(np.diff(logs)) == np.sign(span)).mean())
+    if abs(span) < 2.5 or steady < 0.8:
+        return
+    values = {
+        "layers": len(logs),
+        "first": float(deviations[0]),
+        "last": float(deviations[-2]),
+        "factor": 10**slope,
+        "names": listed(names),
+    }
+    message = "grows" if span > 0 else "shrinks"
+    yield Finding("scale-by-depth", "likely", int(table.steps[0]), message, values, {"module": listed(names, 40)})
+
+
+def averages_still(facts: Facts) -> Iterator[Finding]:
+    """Find averages and targets that never move, or are too coarse to."""
+    return (finding for finding in _averages(facts) if finding.rule == "average-still")
+
+
+def averages_follow(facts: Facts) -> Iterator[Finding]:
+    """Find averages that are no averages."""
+    return (finding for finding in _averages(facts) if finding.rule == "average-follows")
+
+
+def _averages(facts: Facts) -> Iterator[Finding]:
+    table, parameters = facts["models"], facts["parameters"]
+    outside = parameters.panel("is_moved_outside") if len(parameters) else np.zeros((0, 0), np.bool_)
+    for name in table.names:
+        of_name = (table["name"] == name) & table["is_known"]
+        if of_name.sum() < 2:
+            continue
+        moved, distance, steps = table["moved"][of_name], table["distance"][of_name], table["step"][of_name]
+        pace, stuck = table["pace"][of_name], table["stuck"][of_name]
+        dtype, is_average = str(table["dtype"][of_name][0]), bool(table["is_average"][of_name][0])
+        typical_pace = float(np.nanmedian(pace)) if np.isfinite(pace).any() else math.nan
+        typical_stuck = float(np.nanmedian(stuck)) if np.isfinite(stuck).any() else math.nan
+        values = {
+            "name": name,
+            "dtype": dtype,
+            "count": len(steps),
+            "last": int(steps[-1]),
+            "distance": float(distance[-1]),
+            "pace": typical_pace,
+            "stuck": typical_stuck,
+        }
+        where = {"module": name, "parameter": name}
+        is_coarse = dtype in ("bfloat16", "float16")
+        is_long = steps[-1] >= 200 or (facts.is_over and steps[-1] >= 50)
+        is_growing = distance[-1] > distance[0] >= 0
+        if is_coarse and moved.any() and typical_stuck > 0.5 and is_average:
+            yield Finding("average-still", "likely", int(steps[0]), "rounded", values, where)
+        elif not moved.any() and is_growing and outside.any() and outside[1:].any(1).mean() > 0.8 and is_long:
+            yield Finding("average-still", "likely", int(steps[0]), "pulls", values, where)
+        elif not moved.any() and is_growing and is_average:
+            yield Finding("average-still", "likely", int(steps[0]), "rounded" if is_coarse else "still", values, where)
+        elif not moved.any() and is_growing and is_long and _is_target(facts, name):
+            yield Finding("average-still", "likely", int(steps[0]), "target", values, where)
+        elif is_average and moved.mean() > 0.8 and len(moved) >= 5 and typical_pace > 0.5:
+            message = "equal" if table["is_equal"][of_name].all() else "close"
+            yield Finding("average-follows", "likely", int(steps[0]), message, values, where)
+        elif moved.mean() > 0.8 and is_average and table["leaves_statistics"][of_name].mean() > 0.8:
+            yield Finding("average-still", "likely", int(steps[0]), "statistics", values, where)
+
+
+def _is_target(facts: Facts, name: str) -> bool:
+    """Whether a copy that began equal is asked in each step without gradients, by a loss that wants a moving target."""
+    functions = set(facts["loss_functions"]["function"].tolist())
+    if functions & {"kl_div", "logsigmoid", "cross_entropy", "nll_loss"}:
+        # A reference that holds a model back, or a teacher.
+        return False
+    rows = facts["models"]["name"] == name
+    changes = facts["parameters"]["change"]
+    change = float(np.nanmedian(changes)) if np.isfinite(changes).any() else 0.0
+    if facts["models"]["first_distance"][rows][0] > 20 * change:
+        return False
+    calls = facts["calls"]
+    without = calls["calls"] > calls["with_gradients"]
+    return bool(without.any())
+
+
+def mode_left(facts: Facts) -> Iterator[Finding]:
+    """Find models that are trained in evaluation mode from some step on, after they were in training mode."""
+    table = facts["calls"]
+    drops = facts["modules"]["rate"] > 0
+    if drops.any() or facts["modules"]["has_statistics"].any():
+        # Their own modes tell more.
+        return
+    for name in table.names:
+        of_name = (table["name"] == name) & (table["with_gradients"] > 0)
+        training, steps = table["is_training"][of_name], table["step"][of_name]
+        if len(training) < 10 or training[-1] or not training[:3].all():
+            continue
+        since = len(training) - int(np.argmax(training[::-1]))
+        if len(training) - since >= 5 and training[:since].all():
+            values = {"model": name, "step": int(steps[since])}
+            yield Finding(
+                "mode-left", "likely", int(steps[since]), "left", values, {"module": name, "call": "model.eval()"}
+            )
+
+
+RULES = (
+    Rule(
+        "evaluation-mode",
+        "mode",
+        ("modules",),
+        evaluation_mode,
+        {
+            "start": (
+                "{count} of {of} modules that behave otherwise in training are trained in evaluation mode: {names}",
+                "{of} 个在训练中行为不同的模块中有 {count} 个在评估模式下训练：{names}",
+            ),
+            "since": (
+                "From step {step} on {count} of {of} modules are trained in evaluation mode: {names}",
+                "从第 {step} 步起，{of} 个模块中有 {count} 个在评估模式下训练：{names}",
+            ),
+        },
+        {
+            "start": (
+                "{types}: nothing is dropped, and running statistics stand still",
+                "{types}：不丢弃元素，运行统计量不更新",
+            ),
+            "since": (
+                "{types}: nothing is dropped, and running statistics stand still",
+                "{types}：不丢弃元素，运行统计量不更新",
+            ),
+        },
+        ("Call model.train() after loading and after each evaluation", "在加载之后以及每次评估之后调用 model.train()"),
+        (
+            "Modules that are switched by themselves, while the one that holds them is in training mode: fine-tuning often"
+            " keeps running statistics. Those of frozen parts.",
+            "单独切换、而其所属模块处于训练模式的模块：微调时常保留运行统计量；以及被冻结的部分。",
+        ),
+        frozenset(("loss-stays",)),
+        20,
+    ),
+    Rule(
+        "training-mode",
+        "mode",
+        ("calls",),
+        training_mode,
+        {
+            "evaluated": (
+                "{model} is evaluated in training mode: {count} calls without gradients in a row before step {step}",
+                "{model} 在训练模式下被评估：第 {step} 步之前连续 {count} 次不带梯度的调用",
+            )
+        },
+        {
+            "evaluated": (
+                "{times} times; it drops elements, or moves running statistics",
+                "{times} 次；它会丢弃元素或更新运行统计量",
+            )
+        },
+        (
+            "Call model.eval() before evaluating, and model.train() afterwards",
+            "评估前调用 model.eval()，之后调用 model.train()",
+        ),
+        ("Calls without gradients in each step, such as of a teacher.", "每一步中不带梯度的调用，例如教师模型。"),
+        frozenset(),
+        40,
+    ),
+    Rule(
+        "norm-momentum",
+        "normalisation",
+        ("modules",),
+        momentum,
+        {
+            "never": (
+                "The running statistics of {count} modules never move (momentum 0): {names}",
+                "{count} 个模块的运行统计量从不更新 (momentum 0)：{names}",
+            ),
+            "last": (
+                "The running statistics of {count} modules are those of the last batch alone (momentum 1): {names}",
+                "{count} 个模块的运行统计量只来自最后一个批次 (momentum 1)：{names}",
+            ),
+            "keras": (
+                "The running statistics of {count} modules follow almost the last batch alone (momentum {momentum}): {names}",
+                "{count} 个模块的运行统计量几乎只跟随最后一个批次 (momentum {momentum})：{names}",
+            ),
+        },
+        {
+            "keras": (
+                "in PyTorch momentum is the share of the new batch; Keras and MindSpore mean {meant:.3g} by it",
+                "PyTorch 的 momentum 是新批次所占比例；Keras 和 MindSpore 中它的含义相当于 {meant:.3g}",
+            )
+        },
+        ("Use momentum=0.1, or 1 minus the value of the other framework", "使用 momentum=0.1，或 1 减去另一框架的值"),
+        ("", ""),
+        frozenset(),
+        30,
+    ),
+    Rule(
+        "tied-apart",
+        "tied-weights",
+        ("ties",),
+        ties,
+        {
+            "shared": (
+                "{first} and {second} share their memory, but are two parameters: each update is applied to both",
+                "{first} 与 {second} 共享内存，但是两个参数：每次更新都会作用两次",
+            ),
+            "transposed": (
+                "{first} begins as the transpose of {second}, and differs from step {step} on: two parameters, trained apart",
+                "{first} 起初是 {second} 的转置，从第 {step} 步起不同：它们是两个参数，被分别训练",
+            ),
+            "declared": (
+                "The configuration ties {first} and {second}, but they are two parameters",
+                "配置要求 {first} 与 {second} 共享，但它们是两个参数",
+            ),
+            "equal": (
+                "{first} and {second} begin equal and differ from step {step} on: two parameters, trained apart",
+                "{first} 与 {second} 起初相等，从第 {step} 步起不同：它们是两个参数，被分别训练",
+            ),
+        },
+        {},
+        (
+            "Assign the parameter itself (output.weight = embedding.weight), after moving or loading the model",
+            "直接赋参数本身 (output.weight = embedding.weight)，并在移动或加载模型之后进行",
+        ),
+        ("Layers that were copied from each other, such as those of an encoder.", "相互复制的层，如编码器的各层。"),
+        frozenset(),
+        20,
+    ),
+    Rule(
+        "average-still",
+        "averages",
+        ("models",),
+        averages_still,
+        {
+            "still": (
+                "{name} never moves, while the model that it averages or follows is trained",
+                "{name} 从不变化，而它所平均或跟随的模型正在训练",
+            ),
+            "rounded": (
+                "{name} is too coarse to follow: its steps are lost to rounding in {dtype}",
+                "{name} 精度太低而无法跟随：其更新在 {dtype} 下因舍入而丢失",
+            ),
+            "target": (
+                "A copy of the model ({name}) is asked without gradients and never moves: a target that is not synchronised",
+                "模型的副本 ({name}) 在不带梯度的情况下被调用且从不变化：未同步的目标网络",
+            ),
+            "pulls": (
+                "A copy of the model ({name}) never moves, and the model is changed outside of its optimizer in each step:"
+                " the update goes the wrong way",
+                "模型的副本 ({name}) 从不变化，而模型每一步都在优化器之外被改变：更新方向反了",
+            ),
+            "statistics": (
+                "{name} follows the parameters, but not the running statistics of the model",
+                "{name} 跟随参数，但不跟随模型的运行统计量",
+            ),
+        },
+        dict.fromkeys(
+            ("still", "rounded", "target", "pulls"),
+            (
+                "read {count} times, up to step {last}; its distance to the model is {distance:.2g} of the model's norm",
+                "读取 {count} 次，直到第 {last} 步；与模型的距离为模型范数的 {distance:.2g}",
+            ),
+        ),
+        ("Call its update after each step; keep it in float32", "在每一步之后调用其更新；以 float32 保存"),
+        (
+            "Copies whose name does not say that they should move, such as frozen references.",
+            "名称未表明应变化的副本，如冻结的参考模型。",
+        ),
+        frozenset(),
+        20,
+    ),
+    Rule(
+        "average-follows",
+        "averages",
+        ("models", "parameters"),
+        averages_follow,
+        {
+            "equal": (
+                "{name} is the trained model itself, bit for bit: it averages nothing",
+                "{name} 与正在训练的模型逐位相同：它没有做任何平均",
+            ),
+            "close": (
+                "{name} follows the trained model at once: its decay seems to be reversed",
+                "{name} 立即跟随正在训练的模型：其衰减系数似乎颠倒了",
+            ),
+        },
+        dict.fromkeys(
+            ("equal", "close"),
+            (
+                "at each step it goes {pace:.0%} of the way to the model, read {count} times",
+                "每一步走完与模型距离的 {pace:.0%}，读取 {count} 次",
+            ),
+        ),
+        (
+            "average = decay * average + (1 - decay) * weights, with a decay near 1",
+            "average = decay * average + (1 - decay) * weights，decay 接近 1",
+        ),
+        ("", ""),
+        frozenset(),
+        20,
+    ),
+    Rule(
+        "norm-of-one",
+        "normalisation",
+        ("layers",),
+        norm_of_one,
+        {
+            "element": (
+                "{count} normalizations are over one element, so that they put out a constant: {names}",
+                "{count} 个归一化只作用于一个元素，因此输出恒定：{names}",
+            ),
+            "sample": (
+                "{count} batch normalizations see one sample at a time: {names}",
+                "{count} 个批归一化每次只看到一个样本：{names}",
+            ),
+        },
+        {
+            "sample": (
+                "in evaluation they use running statistics instead, which may differ from those of any sample",
+                "评估时使用运行统计量，它们可能与任何单个样本的统计量不同",
+            )
+        },
+        (
+            "Normalise over more: larger batches, fewer groups, or a layer normalization over the features",
+            "在更多元素上归一化：更大的批次、更少的组，或对特征做层归一化",
+        ),
+        ("Normalizations in evaluation mode.", "处于评估模式的归一化。"),
+        frozenset(("zero-gradient", "loss-stays", "loss-constant")),
+        8,
+    ),
+    Rule(
+        "scale-by-depth",
+        "initialization",
+        ("layers",),
+        scale_by_depth,
+        {
+            "grows": (
+                "Outputs grow from layer to layer in the first step: from {first:.2g} to {last:.2g} over {layers} layers",
+                "第一步中输出逐层增大：经过 {layers} 层从 {first:.2g} 到 {last:.2g}",
+            ),
+            "shrinks": (
+                "Outputs shrink from layer to layer in the first step: from {first:.2g} to {last:.2g} over {layers} layers",
+                "第一步中输出逐层减小：经过 {layers} 层从 {first:.2g} 到 {last:.2g}",
+            ),
+        },
+        dict.fromkeys(
+            ("grows", "shrinks"),
+            (
+                "standard deviations; {factor:.2g} times for each layer: {names}",
+                "标准差；每层 {factor:.2g} 倍：{names}",
+            ),
+        ),
+        (
+            "Initialise each layer by its width (kaiming_normal_, xavier_uniform_), or normalise between layers",
+            "按每层宽度初始化 (kaiming_normal_、xavier_uniform_)，或在层间归一化",
+        ),
+        ("Networks with normalizations between their layers.", "层间有归一化的网络。"),
+        frozenset(("loss-stays", "loss-start", "zero-gradient", "loss-rises")),
+        15,
+    ),
+    Rule(
+        "mode-left",
+        "mode",
+        ("calls",),
+        mode_left,
+        {
+            "left": (
+                "{model} is trained in evaluation mode from step {step} on: functions that depend on the mode, such as"
+                " F.dropout, no longer act",
+                "{model} 从第 {step} 步起在评估模式下训练：依赖模式的函数 (如 F.dropout) 不再起作用",
+            )
+        },
+        {},
+        ("Call model.train() after evaluating or sampling", "在评估或采样之后调用 model.train()"),
+        ("Models that are in evaluation mode from the start.", "从一开始就处于评估模式的模型。"),
+        frozenset(),
+        30,
+    ),
+)

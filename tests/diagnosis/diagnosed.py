@@ -1,0 +1,77 @@
+"""A training in this process whose facts are read, as `tensight diagnose` reads those of a script."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from tensight.agents.settings import AgentSettings
+from tensight.agents.torch.debugger import Debugger
+from tensight.diagnosis.catalogue import diagnose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tensight.diagnosis.facts import Facts
+    from tensight.diagnosis.findings import Finding
+
+FEATURES, CLASSES, BATCH = 8, 4, 32
+
+
+class Diagnosed:
+    """A training, from the beginning of a ``with`` block on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._debugger = Debugger((), AgentSettings(diagnose=str(folder), quiet=True))
+        self.inputs = torch.randn(256, FEATURES)
+        self.labels = (self.inputs[:, 0] > 0).long() + 2 * (self.inputs[:, 1] > 0).long()
+
+    def __enter__(self) -> Diagnosed:
+        self._debugger.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._debugger.close()
+
+    def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = torch.randint(0, len(self.inputs), (BATCH,))
+        return self.inputs[rows], self.labels[rows]
+
+    def train(
+        self,
+        model: nn.Module,
+        loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = nn.functional.cross_entropy,
+        optimizer: torch.optim.Optimizer | None = None,
+        steps: int = 20,
+        after: Callable[[int], Any] = lambda _: None,
+    ) -> None:
+        """Train in the usual order; ``after`` is called at the end of each step, from 1."""
+        optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=1e-2)
+        for step in range(1, steps + 1):
+            inputs, labels = self.batch()
+            value = loss(model(inputs), labels)
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+            after(step)
+
+    @property
+    def facts(self) -> Facts:
+        """What is known so far; the training may go on."""
+        source = self._debugger._facts
+        assert source is not None
+        return source._diagnosing.facts
+
+    def findings(self) -> list[Finding]:
+        return [explained.finding for explained in diagnose([self.facts]).findings]
+
+    def found(self) -> list[tuple[str, str]]:
+        """The rules of all findings, with the sentence of each."""
+        return [(finding.rule, finding.message) for finding in self.findings()]
+
+
+def network(*last: nn.Module, out: int = CLASSES) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(FEATURES, 16), nn.ReLU(), nn.Linear(16, out), *last)

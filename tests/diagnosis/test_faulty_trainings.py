@@ -1,0 +1,274 @@
+"""Trainings in which no tensor looks ill, and what is found of each."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+
+from tests.diagnosis.diagnosed import CLASSES, FEATURES, network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.diagnosis.diagnosed import Diagnosed
+
+
+def softmax_before_cross_entropy(training: Diagnosed) -> None:
+    training.train(network(nn.Softmax(dim=1)))
+
+
+def sigmoid_before_logits(training: Diagnosed) -> None:
+    def loss(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return F.binary_cross_entropy_with_logits(out[:, 0], (labels > 1).float())
+
+    training.train(network(nn.Sigmoid(), out=1), loss)
+
+
+def scores_for_nll(training: Diagnosed) -> None:
+    training.train(network(), F.nll_loss)
+
+
+def softmax_over_the_batch(training: Diagnosed) -> None:
+    training.train(network(), lambda out, labels: F.nll_loss(F.log_softmax(out, 0), labels))
+
+
+def softmax_of_one_unit(training: Diagnosed) -> None:
+    training.train(
+        network(nn.Softmax(1), out=1),
+        lambda out, labels: F.binary_cross_entropy(out[:, 0], labels.clamp(max=1).float()),
+    )
+
+
+def column_against_row(training: Diagnosed) -> None:
+    training.train(network(out=1), lambda out, labels: ((out - labels.float()) ** 2).mean())
+
+
+def targets_that_tanh_cannot_reach(training: Diagnosed) -> None:
+    training.train(network(nn.Tanh(), out=1), lambda out, labels: F.mse_loss(out[:, 0], 2.0 * labels.float()))
+
+
+def classes_by_regression(training: Diagnosed) -> None:
+    training.labels = training.labels * 2 + (training.inputs[:, 2] > 0).long()
+    training.train(network(out=1), lambda out, labels: F.mse_loss(out[:, 0], labels.float()))
+
+
+def loss_that_is_maximised(training: Diagnosed) -> None:
+    training.train(network(), lambda out, labels: -F.cross_entropy(out, labels))
+
+
+def loss_made_anew(training: Diagnosed) -> None:
+    def loss(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return torch.tensor(F.cross_entropy(out, labels).item(), requires_grad=True)
+
+    training.train(network(), loss)
+
+
+def detached_body(training: Diagnosed) -> None:
+    class Detached(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.Linear(FEATURES, 16), nn.Linear(16, CLASSES)
+
+        def forward(self, given: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.head(self.body(given).detach())
+            return result
+
+    training.train(Detached())
+
+
+def two_zero_factors(training: Diagnosed) -> None:
+    model = network()
+    nn.init.zeros_(model[0].weight)
+    nn.init.zeros_(model[0].bias)
+    nn.init.zeros_(model[2].weight)
+    training.train(model)
+
+
+def layers_in_a_list(training: Diagnosed) -> None:
+    class Listed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = [nn.Linear(FEATURES, 16), nn.Linear(16, 16)]
+            self.head = nn.Linear(16, CLASSES)
+
+        def forward(self, given: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                given = layer(given).relu()
+            result: torch.Tensor = self.head(given)
+            return result
+
+    training.train(Listed())
+
+
+def optimizer_of_a_copy(training: Diagnosed) -> None:
+    model = network()
+    training.train(model, optimizer=torch.optim.Adam(copy.deepcopy(model).parameters(), lr=1e-2))
+
+
+def rate_of_zero(training: Diagnosed) -> None:
+    model = network()
+    training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.0))
+
+
+def schedule_past_its_end(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+    training.train(model, optimizer=optimizer, steps=40, after=lambda _: schedule.step())
+
+
+def warm_up_that_is_not_stepped(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, total_iters=10)
+    training.train(model, optimizer=optimizer, after=lambda _: schedule)
+
+
+def gradients_that_are_kept(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(20):
+        inputs, labels = training.batch()
+        F.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+
+
+def gradients_cleared_early(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(20):
+        inputs, labels = training.batch()
+        F.cross_entropy(model(inputs), labels).backward()
+        optimizer.zero_grad()
+        optimizer.step()
+
+
+def clipped_to_nothing(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(20):
+        inputs, labels = training.batch()
+        optimizer.zero_grad()
+        F.cross_entropy(model(inputs), labels).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1e-6)
+        optimizer.step()
+
+
+def accumulated_without_division(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number in range(64):
+        inputs, labels = training.batch()
+        F.cross_entropy(model(inputs), labels).backward()
+        if number % 8 == 7:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def updates_lost_in_bfloat16(training: Diagnosed) -> None:
+    model = network().bfloat16()
+    training.inputs = training.inputs.bfloat16()
+    training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=1e-5))
+
+
+def restored_after_each_step(training: Diagnosed) -> None:
+    model = network()
+    first = copy.deepcopy(model.state_dict())
+    training.train(model, after=lambda _: model.load_state_dict(first))
+
+
+def frozen_on_the_way(training: Diagnosed) -> None:
+    model = network()
+    training.train(model, after=lambda step: model[0].requires_grad_(False) if step == 8 else None)
+
+
+def dropout_in_evaluation_mode(training: Diagnosed) -> None:
+    model = nn.Sequential(network(out=16), nn.Dropout(0.2), nn.Linear(16, CLASSES)).eval()
+    training.train(model)
+
+
+def momentum_of_keras(training: Diagnosed) -> None:
+    training.train(
+        nn.Sequential(nn.Linear(FEATURES, 16), nn.BatchNorm1d(16, momentum=0.99), nn.ReLU(), nn.Linear(16, CLASSES))
+    )
+
+
+def equal_initial_weights(training: Diagnosed) -> None:
+    model = network()
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, 0.1)
+    training.train(model)
+
+
+def average_with_reversed_decay(training: Diagnosed) -> None:
+    class Holder:
+        ema: nn.Module
+
+    holder, model = Holder(), network()
+    holder.ema = copy.deepcopy(model).requires_grad_(False)
+
+    def update(_: int) -> None:
+        with torch.no_grad():
+            for mine, theirs in zip(holder.ema.parameters(), model.parameters(), strict=True):
+                mine.lerp_(theirs, 0.999)
+
+    training.train(model, after=update)
+
+
+def optimizer_made_in_the_loop(training: Diagnosed) -> None:
+    model = network()
+    for _ in range(12):
+        training.train(model, optimizer=torch.optim.Adam(model.parameters(), lr=1e-2), steps=1)
+
+
+def two_optimizers_on_one_model(training: Diagnosed) -> None:
+    model = network()
+    second = torch.optim.SGD(model.parameters(), lr=0.1)
+    training.train(model, after=lambda _: second.step())
+
+
+FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
+    (softmax_before_cross_entropy, "activation-twice"),
+    (sigmoid_before_logits, "activation-twice"),
+    (scores_for_nll, "no-logarithm"),
+    (softmax_over_the_batch, "softmax-axis"),
+    (softmax_of_one_unit, "one-class"),
+    (column_against_row, "broadcast-in-loss"),
+    (targets_that_tanh_cannot_reach, "targets-out-of-reach"),
+    (classes_by_regression, "classes-by-regression"),
+    (loss_that_is_maximised, "loss-sign"),
+    (loss_made_anew, "no-gradients"),
+    (detached_body, "no-gradient"),
+    (two_zero_factors, "zero-gradient"),
+    (layers_in_a_list, "not-in-optimizer"),
+    (optimizer_of_a_copy, "optimizer-of-others"),
+    (rate_of_zero, "learning-rate-zero"),
+    (schedule_past_its_end, "schedule-over"),
+    (warm_up_that_is_not_stepped, "schedule-not-stepped"),
+    (gradients_that_are_kept, "gradients-not-cleared"),
+    (gradients_cleared_early, "gradients-cleared-early"),
+    (clipped_to_nothing, "clipped-away"),
+    (accumulated_without_division, "accumulation-scale"),
+    (updates_lost_in_bfloat16, "update-lost"),
+    (restored_after_each_step, "update-undone"),
+    (frozen_on_the_way, "frozen-since"),
+    (dropout_in_evaluation_mode, "evaluation-mode"),
+    (momentum_of_keras, "norm-momentum"),
+    (equal_initial_weights, "equal-units"),
+    (average_with_reversed_decay, "average-follows"),
+    (optimizer_made_in_the_loop, "optimizer-made-anew"),
+    (two_optimizers_on_one_model, "two-optimizers"),
+)
+
+
+@pytest.mark.parametrize(("train", "rule"), FAULTY, ids=lambda each: getattr(each, "__name__", ""))
+def test_the_cause_comes_first(diagnosed: Diagnosed, train: Callable[[Diagnosed], None], rule: str) -> None:
+    train(diagnosed)
+    found = diagnosed.findings()
+    assert [finding.rule for finding in found][:1] == [rule]
+    assert len(found) == 1, found

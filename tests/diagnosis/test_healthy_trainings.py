@@ -1,0 +1,205 @@
+"""Trainings that look as if something were wrong with them, and of which nothing is found."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+
+from tests.diagnosis.diagnosed import CLASSES, FEATURES, network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.diagnosis.diagnosed import Diagnosed
+
+
+def plain(training: Diagnosed) -> None:
+    training.train(network(), steps=80)
+
+
+def log_softmax_and_nll(training: Diagnosed) -> None:
+    training.train(network(nn.LogSoftmax(dim=-1)), F.nll_loss)
+
+
+def sigmoid_and_bce(training: Diagnosed) -> None:
+    training.train(
+        network(nn.Sigmoid(), out=1), lambda out, labels: F.binary_cross_entropy(out[:, 0], (labels > 1).float())
+    )
+
+
+def one_hot_and_softmax(training: Diagnosed) -> None:
+    training.train(
+        network(nn.Softmax(1)), lambda out, labels: F.binary_cross_entropy(out, F.one_hot(labels, 4).float())
+    )
+
+
+def squared_error_of_a_column(training: Diagnosed) -> None:
+    training.train(network(out=1), lambda out, labels: ((out - labels.float()[:, None]) ** 2).mean())
+
+
+def pairs_that_are_meant(training: Diagnosed) -> None:
+    """A ranking loss compares all pairs."""
+
+    def ranking(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        apart = out[:, 0].unsqueeze(0) - out[:, 0].unsqueeze(1)
+        return (F.softplus(-apart) * (labels[None, :] > labels[:, None])).mean()
+
+    training.train(network(out=1), ranking)
+
+
+def negative_likelihood(training: Diagnosed) -> None:
+    def likelihood(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return -torch.distributions.Normal(out[:, 0], 0.01 + out[:, 1].exp()).log_prob(labels.float()).mean()
+
+    training.train(network(out=2), likelihood)
+
+
+def frozen_body(training: Diagnosed) -> None:
+    model = network()
+    model[0].requires_grad_(False)
+    training.train(model)
+
+
+def head_alone_in_the_optimizer(training: Diagnosed) -> None:
+    model = network()
+    training.train(model, optimizer=torch.optim.Adam(model[2].parameters(), lr=1e-2))
+
+
+def accumulation(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number in range(64):
+        inputs, labels = training.batch()
+        (F.cross_entropy(model(inputs), labels) / 8).backward()
+        if number % 8 == 7:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def warm_up_from_zero(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step / 10, 1))
+    training.train(model, optimizer=optimizer, steps=40, after=lambda _: schedule.step())
+
+
+def cosine_to_its_end(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40)
+    training.train(model, optimizer=optimizer, steps=40, after=lambda _: schedule.step())
+
+
+def clipped(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        inputs, labels = training.batch()
+        optimizer.zero_grad()
+        F.cross_entropy(model(inputs), labels).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+
+
+def frozen_statistics_beside_dropout(training: Diagnosed) -> None:
+    model = nn.Sequential(
+        nn.Linear(FEATURES, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, CLASSES)
+    )
+    model[1].eval()
+    training.train(model)
+
+
+def evaluation_between_steps(training: Diagnosed) -> None:
+    model = nn.Sequential(network(out=16), nn.Dropout(0.2), nn.Linear(16, CLASSES))
+
+    def evaluate(step: int) -> None:
+        if step % 5 == 0:
+            model.eval()
+            with torch.no_grad():
+                for _ in range(6):
+                    model(training.batch()[0])
+            model.train()
+
+    training.train(model, after=evaluate)
+
+
+def average(training: Diagnosed) -> None:
+    class Holder:
+        ema: nn.Module
+
+    holder, model = Holder(), network()
+    holder.ema = copy.deepcopy(model).requires_grad_(False)
+
+    def update(_: int) -> None:
+        with torch.no_grad():
+            for mine, theirs in zip(holder.ema.parameters(), model.parameters(), strict=True):
+                mine.lerp_(theirs, 0.05)
+
+    training.train(model, after=update, steps=40)
+
+
+def two_optimizers_that_share_nothing(training: Diagnosed) -> None:
+    first, second = network(), network()
+    optimizers = torch.optim.Adam(first.parameters(), lr=1e-2), torch.optim.SGD(second.parameters(), lr=0.1)
+    for _ in range(20):
+        inputs, labels = training.batch()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        (F.cross_entropy(first(inputs), labels) + F.cross_entropy(second(inputs), labels)).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+
+
+def zero_initialised_branch(training: Diagnosed) -> None:
+    class Branch(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.down, self.up, self.head = nn.Linear(FEATURES, 4), nn.Linear(4, FEATURES), nn.Linear(FEATURES, CLASSES)
+            nn.init.zeros_(self.up.weight)
+
+        def forward(self, given: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.head(given + self.up(self.down(given)))
+            return result
+
+    training.train(Branch())
+
+
+def bfloat16_with_a_large_rate(training: Diagnosed) -> None:
+    model = network().bfloat16()
+    training.inputs = training.inputs.bfloat16()
+    training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.5))
+
+
+HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
+    plain,
+    log_softmax_and_nll,
+    sigmoid_and_bce,
+    one_hot_and_softmax,
+    squared_error_of_a_column,
+    pairs_that_are_meant,
+    negative_likelihood,
+    frozen_body,
+    head_alone_in_the_optimizer,
+    accumulation,
+    warm_up_from_zero,
+    cosine_to_its_end,
+    clipped,
+    frozen_statistics_beside_dropout,
+    evaluation_between_steps,
+    average,
+    two_optimizers_that_share_nothing,
+    zero_initialised_branch,
+    bfloat16_with_a_large_rate,
+)
+
+
+@pytest.mark.parametrize("train", HEALTHY, ids=lambda train: train.__name__)
+def test_nothing_is_found(diagnosed: Diagnosed, train: Callable[[Diagnosed], None]) -> None:
+    train(diagnosed)
+    assert diagnosed.findings() == []
+    assert diagnosed.facts.last_step >= 8
