@@ -232,6 +232,137 @@ def two_optimizers_on_one_model(training: Diagnosed) -> None:
     training.train(model, after=lambda _: second.step())
 
 
+def embedding_that_was_cloned(training: Diagnosed) -> None:
+    class TinyLM(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.head = nn.Embedding(12, 8), nn.Linear(8, 12, bias=False)
+            self.head.weight = nn.Parameter(self.embedding.weight.detach().clone())
+
+        def forward(self, given: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.head(self.embedding(given))
+            return result
+
+    words(training, TinyLM(), lambda out, ids: F.cross_entropy(out[:, :-1].reshape(-1, 12), ids[:, 1:].reshape(-1)))
+
+
+def words(training: Diagnosed, model: nn.Module, loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+    """Train a model on sequences in which each word follows from the one before."""
+    first = torch.randint(0, 12, (256, 1))
+    ids = (first + torch.arange(10)) % 12
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        given = ids[torch.randint(0, 256, (32,))]
+        optimizer.zero_grad()
+        loss(model(given), given).backward()
+        optimizer.step()
+
+
+def language_model() -> nn.Sequential:
+    return nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 12))
+
+
+def labels_shifted_twice(training: Diagnosed) -> None:
+    words(
+        training,
+        language_model(),
+        lambda out, ids: F.cross_entropy(out[:, :-2].reshape(-1, 12), ids[:, 2:].reshape(-1)),
+    )
+
+
+def norm_over_one_unit(training: Diagnosed) -> None:
+    training.train(nn.Sequential(nn.Linear(FEATURES, 1), nn.LayerNorm(1), nn.Linear(1, CLASSES)))
+
+
+def weights_of_a_thousandth(training: Diagnosed) -> None:
+    layers = [each for _ in range(6) for each in (nn.Linear(FEATURES, FEATURES), nn.Tanh())]
+    model = nn.Sequential(*layers, nn.Linear(FEATURES, CLASSES))
+    for name, parameter in model.named_parameters():
+        nn.init.normal_(parameter, std=1e-3 if name.endswith("weight") else 0.0)
+    training.train(model)
+
+
+def inputs_that_are_lost(training: Diagnosed) -> None:
+    training.inputs = training.inputs.mul(0)
+    training.train(network())
+
+
+def inputs_in_pascals(training: Diagnosed) -> None:
+    training.inputs = training.inputs * 1e5
+    training.train(network())
+
+
+def sorted_rows(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    order = training.labels.argsort()
+    for epoch in range(8):
+        for rows in order.split(16)[epoch % 2 :: 2]:
+            optimizer.zero_grad()
+            F.cross_entropy(model(training.inputs[rows]), training.labels[rows]).backward()
+            optimizer.step()
+
+
+def clipped_before_the_backward_pass(training: Diagnosed) -> None:
+    from tensight.agents.torch.facts import clip_calls
+
+    clip_calls.replace()
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    try:
+        for _ in range(20):
+            inputs, labels = training.batch()
+            loss = F.cross_entropy(model(inputs), labels)
+            optimizer.zero_grad()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            loss.backward()
+            optimizer.step()
+    finally:
+        clip_calls.put_back()
+
+
+def accumulated_and_cleared(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number in range(64):
+        inputs, labels = training.batch()
+        optimizer.zero_grad()
+        (F.cross_entropy(model(inputs), labels) / 4).backward()
+        if number % 4 == 3:
+            optimizer.step()
+
+
+def scaled_and_not_unscaled(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for _ in range(20):
+        inputs, labels = training.batch()
+        optimizer.zero_grad()
+        scaler.scale(F.cross_entropy(model(inputs), labels)).backward()
+        optimizer.step()
+
+
+def summed_with_the_rate_of_a_mean(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    training.train(model, lambda out, labels: F.cross_entropy(out, labels, reduction="sum"), optimizer)
+
+
+def second_optimizer_that_never_steps(training: Diagnosed) -> None:
+    model = network()
+    first, second = torch.optim.Adam(model[0].parameters(), lr=1e-2), torch.optim.Adam(model[2].parameters(), lr=1e-2)
+    training.train(model, optimizer=first, steps=40, after=lambda _: second.zero_grad())
+
+
+def milestones_in_epochs(training: Diagnosed) -> None:
+    model = network()
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(training.inputs, training.labels), batch_size=8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [5, 10])
+    training.train(model, optimizer=optimizer, steps=len(loader) * 2, after=lambda _: schedule.step())
+
+
 FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (softmax_before_cross_entropy, "activation-twice"),
     (sigmoid_before_logits, "activation-twice"),
@@ -263,6 +394,19 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (average_with_reversed_decay, "average-follows"),
     (optimizer_made_in_the_loop, "optimizer-made-anew"),
     (two_optimizers_on_one_model, "two-optimizers"),
+    (embedding_that_was_cloned, "tied-apart"),
+    (labels_shifted_twice, "targets-shifted"),
+    (norm_over_one_unit, "norm-of-one"),
+    (weights_of_a_thousandth, "scale-by-depth"),
+    (inputs_that_are_lost, "input-constant"),
+    (inputs_in_pascals, "input-scale"),
+    (sorted_rows, "batch-of-one-class"),
+    (clipped_before_the_backward_pass, "clips-nothing"),
+    (accumulated_and_cleared, "gradients-thrown-away"),
+    (scaled_and_not_unscaled, "gradients-still-scaled"),
+    (summed_with_the_rate_of_a_mean, "loss-summed"),
+    (second_optimizer_that_never_steps, "optimizer-never-steps"),
+    (milestones_in_epochs, "schedule-unit"),
 )
 
 

@@ -46,6 +46,7 @@ def test_readme(follow: Follow) -> None:
         assert_shown(demo, shown)
 
         walk.terminal()
+        assert "Nothing found" in walk.terminal()
         walk.run("tensight run --record full --record-folder dump train.py --fault-at 40")
         walk.terminal(finds="check")
         shutil.copy(SCRIPTS / "train.py", walk.folder / "reference.py")

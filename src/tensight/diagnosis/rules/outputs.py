@@ -170,6 +170,8 @@ def shifted(facts: Facts) -> Iterator[Finding]:
             continue
         if all(offset >= 2 for offset in offsets):
             yield _finding("targets-shifted", "certain", rows, "twice", offset=offsets[0])
+        elif all(offset == 0 for offset in offsets) and facts["calls"]["is_causal"].any():
+            yield _finding("targets-shifted", "likely", rows, "none", offset=0)
 
 
 def ignored(facts: Facts) -> Iterator[Finding]:
@@ -409,11 +411,19 @@ RULES = (
                 "The targets are {offset} positions ahead of the words that the model reads: shifted twice",
                 "目标比模型读入的词超前 {offset} 个位置：移位了两次",
             ),
+            "none": (
+                "The targets are the very words that the model reads: a model of language has to predict the next one",
+                "目标就是模型读入的词：语言模型应预测下一个词",
+            ),
         },
         {
             "twice": (
                 "the target of each position equals the id {offset} positions later, in {steps} steps",
                 "在 {steps} 步中，每个位置的目标等于其后 {offset} 个位置的 id",
+            ),
+            "none": (
+                "the target of each position equals the id at that position, in {steps} steps",
+                "在 {steps} 步中，每个位置的目标等于该位置的 id",
             ),
         },
         (

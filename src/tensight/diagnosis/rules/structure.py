@@ -235,6 +235,23 @@ def _is_target(facts: Facts, name: str) -> bool:
     return bool(without.any())
 
 
+def large_at_first(facts: Facts) -> Iterator[Finding]:
+    """Find first layers whose outputs are far too large, because the inputs are."""
+    table, calls = facts["layers"], facts["calls"]
+    if not len(table) or len(table.names) < 2:
+        return
+    rows = table["step"] == table.steps[0]
+    deviations, elements, names = table["deviation"][rows], table["normalised"][rows], table["name"][rows].tolist()
+    if len(names) < 2 or elements[0] >= 0 or elements[1] >= 0 or not deviations[0] > 1000:
+        return
+    highest = float(np.nanmax(np.abs(np.concatenate([calls["input_min"], calls["input_max"]]))))
+    if not highest > 1000:
+        return
+    values = {"name": names[0], "deviation": float(deviations[0]), "highest": highest}
+    where = {"module": names[0], "input": "the first input"}
+    yield Finding("input-scale", "likely", int(table.steps[0]), "large", values, where)
+
+
 def mode_left(facts: Facts) -> Iterator[Finding]:
     """Find models that are trained in evaluation mode from some step on, after they were in training mode."""
     table = facts["calls"]
@@ -526,5 +543,22 @@ RULES = (
         ("Models that are in evaluation mode from the start.", "从一开始就处于评估模式的模型。"),
         frozenset(),
         30,
+    ),
+    Rule(
+        "input-scale",
+        "data",
+        ("layers", "calls"),
+        large_at_first,
+        {
+            "large": (
+                "The inputs are not scaled: they reach {highest:.3g}, and {name} puts out {deviation:.3g}",
+                "输入未缩放：最大达 {highest:.3g}，{name} 的输出达 {deviation:.3g}",
+            )
+        },
+        {"large": ("standard deviation in the first step", "第一步的标准差")},
+        ("Subtract the mean of each feature, and divide by its deviation", "减去每个特征的均值并除以其标准差"),
+        ("Networks that begin with a normalization.", "以归一化开始的网络。"),
+        frozenset(("loss-stays", "loss-start", "loss-rises", "zero-gradient", "scale-by-depth")),
+        12,
     ),
 )

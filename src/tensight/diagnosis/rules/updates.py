@@ -162,6 +162,8 @@ def rate_never_rose(facts: Facts) -> Iterator[Finding]:
         is_low = (rates <= 0.2 * initial).all()
         if position <= 0 and is_low and (rates == rates[0]).all():
             yield Finding("schedule-not-stepped", "likely", int(steps[0]), "never", values, where)
+        elif is_low and facts.is_over and (np.diff(rates) > 0).all() and facts.last_step >= 20:
+            yield Finding("schedule-not-stepped", "likely", int(steps[0]), "long", values, where)
         elif is_low and (np.diff(rates) >= 0).all() and position <= 0.2 * facts.last_step >= 10:
             yield Finding("schedule-not-stepped", "likely", int(steps[0]), "rarely", values, where)
 
@@ -442,11 +444,17 @@ def foreign(facts: Facts) -> Iterator[Finding]:
     for name in table.names:
         of_name = table["name"] == name
         unknown, parameters = int(table["unknown"][of_name][-1]), int(table["parameters"][of_name][-1])
-        if not unknown or len(table["step"][of_name]) < UPDATES:
+        optimizer = str(table["optimizer"][of_name][0])
+        if len(table["step"][of_name]) < UPDATES:
+            continue
+        if not unknown and _never_reached(facts, optimizer):
+            # It holds another model, which the script has made and never calls.
+            unknown = parameters
+        if not unknown:
             continue
         weights = facts["parameters"]
         owners, prints = weights["owners"], weights.panel("fingerprint")
-        moved = {each for at, each in enumerate(weights.names) if len(set(prints[:, at].tolist())) > 2}
+        moved = {each for at, each in enumerate(weights.names) if len(prints) > 1 and prints[-1, at] != prints[-2, at]}
         lost = [
             each
             for each, count in facts["parameters"].last("owners").items()
@@ -457,7 +465,51 @@ def foreign(facts: Facts) -> Iterator[Finding]:
             continue
         values = {"group": name, "unknown": unknown, "of": parameters, "names": listed(lost)}
         where = {"optimizer": name, "parameter": listed(lost, 40)}
-        yield Finding("optimizer-of-others", "certain", int(table.steps[0]), "others", values, where)
+        since = table["step"][of_name][table["unknown"][of_name] > 0]
+        step = int(since[0]) if len(since) else int(table.steps[0])
+        yield Finding("optimizer-of-others", "certain", step, "others", values, where)
+
+
+def _never_reached(facts: Facts, optimizer: str) -> bool:
+    """Whether no parameter that an optimizer updates has ever had a gradient."""
+    table = facts["parameters"]
+    of_optimizer = table["optimizer"] == optimizer
+    return bool(of_optimizer.any()) and not (table["gradient"][of_optimizer] > 0).any()
+
+
+def never_steps(facts: Facts) -> Iterator[Finding]:
+    """Find parameters with gradients whose optimizer never updates, while others do."""
+    table = facts["parameters"]
+    if len(table.steps) < 20:
+        return
+    present = table.present()
+    held = (table.panel("owners") > 0) & present
+    gradient = ((table.panel("gradient") == 2) & held).sum(0)
+    never = (gradient >= 20) & ~(table.panel("optimizers") > 0).any(0) & held[-1]
+    if not never.any():
+        return
+    names = [name for name, is_never in zip(table.names, never.tolist(), strict=True) if is_never]
+    values = {"count": len(names), "names": listed(names), "steps": int(gradient[never].max())}
+    step = int(table.steps[np.flatnonzero(held[:, never].any(1))[0]])
+    yield Finding(
+        "optimizer-never-steps", "likely", step, "never", values, {"parameter": listed(names, 40)}, tuple(names)
+    )
+
+
+def wrong_unit(facts: Facts) -> Iterator[Finding]:
+    """Find schedules that count epochs, as it seems, and are stepped with each update."""
+    table, steps = facts["schedules"], facts["steps"]
+    batches = int(steps["batches"].max()) if len(steps) else -1
+    for name in table.names:
+        of_name = table["name"] == name
+        last, position = int(table["last_milestone"][of_name][-1]), int(table["position"][of_name][-1])
+        per_update = position / max(int(table["step"][of_name][-1]), 1)
+        # All of its changes fall into the first epoch.
+        if last <= 0 or batches < 4 or last >= batches or per_update < 0.8 or position <= last:
+            continue
+        values = {"schedule": name, "last": last, "batches": batches, "position": position}
+        where = {"schedule": name, "optimizer": str(table["optimizer"][of_name][0])}
+        yield Finding("schedule-unit", "likely", int(table["step"][of_name][0]), "epochs", values, where)
 
 
 def skipped(facts: Facts) -> Iterator[Finding]:
@@ -557,12 +609,18 @@ RULES = (
                 "{schedule} is never stepped: {group} stays at rate {rate:.2g}, the beginning of its warm-up",
                 "{schedule} 从未被 step：{group} 一直停在预热起点的学习率 {rate:.2g}",
             ),
+            "long": (
+                "The warm-up of {schedule} is longer than the training: after {steps} updates {group} has come to rate {rate:.2g}"
+                " only",
+                "{schedule} 的预热比训练还长：{steps} 次更新后 {group} 的学习率只到 {rate:.2g}",
+            ),
             "rarely": (
                 "{schedule} was stepped {position} times in {steps} updates: {group} has come to rate {rate:.2g} only",
                 "{schedule} 在 {steps} 次更新中只 step 了 {position} 次：{group} 的学习率只到 {rate:.2g}",
             ),
         },
         {
+            "long": ("the full rate is {initial:.2g}", "完整学习率为 {initial:.2g}"),
             "never": ("{steps} updates; the full rate is {initial:.2g}", "{steps} 次更新；完整学习率为 {initial:.2g}"),
             "rarely": ("the full rate is {initial:.2g}", "完整学习率为 {initial:.2g}"),
         },
@@ -739,7 +797,7 @@ RULES = (
             "在模型最后一次修改 (.to()、新的头部、副本) 之后再创建优化器",
         ),
         ("", ""),
-        frozenset(("not-in-optimizer", "no-gradients", "no-gradient", "loss-stays")),
+        frozenset(("not-in-optimizer", "no-gradients", "no-gradient", "loss-stays", "optimizer-never-steps")),
         5,
     ),
     Rule(
@@ -945,5 +1003,43 @@ RULES = (
         ("", ""),
         frozenset(("loss-rises",)),
         10,
+    ),
+    Rule(
+        "optimizer-never-steps",
+        "optimizer",
+        ("parameters",),
+        never_steps,
+        {
+            "never": (
+                "{count} parameters get gradients in {steps} steps, but their optimizer never updates: {names}",
+                "{count} 个参数在 {steps} 步中有梯度，但其优化器从未更新：{names}",
+            )
+        },
+        {},
+        ("Call step() of each optimizer", "调用每个优化器的 step()"),
+        ("Optimizers that update now and then.", "偶尔更新的优化器。"),
+        frozenset(("loss-stays",)),
+        15,
+    ),
+    Rule(
+        "schedule-unit",
+        "learning-rate",
+        ("schedules", "steps"),
+        wrong_unit,
+        {
+            "epochs": (
+                "{schedule} is stepped with each update, and its last change is at {last}, within the first of the epochs, which"
+                " have {batches} batches",
+                "{schedule} 每次更新都 step，而其最后一次变化在 {last}，处于第一个 epoch 之内 (每个 epoch 有 {batches} 个批次)",
+            )
+        },
+        {"epochs": ("it is at {position} now", "当前位置为 {position}")},
+        (
+            "Step it once for each epoch, or give its milestones in updates",
+            "每个 epoch 只 step 一次，或以更新次数给出里程碑",
+        ),
+        ("Schedules that go on changing after the first epoch.", "在第一个 epoch 之后仍会变化的调度。"),
+        frozenset(("loss-stays", "learning-rate-collapsed")),
+        18,
     ),
 )

@@ -22,16 +22,22 @@ def replace() -> None:
         _replaced.put(torch.nn.utils, name, _noted)
 
 
-def follow(follower: Callable[[bool], None]) -> None:
-    """Call a function with whether there are gradients, whenever they are clipped."""
+def put_back() -> None:
+    """Put PyTorch's functions back."""
+    _replaced.take_back()
+
+
+def follow(follower: Callable[[bool], None]) -> Callable[[], None]:
+    """Call a function with whether there are gradients, whenever they are clipped; return what ends that."""
     _followers.append(follower)
+    return lambda: _followers.remove(follower)
 
 
 def _noted(original: Callable[..., Any], parameters: Any, *arguments: Any, **named: Any) -> Any:
     # An iterator may be read once only.
     given = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     has_gradients = any(getattr(each, "grad", None) is not None for each in given)
-    for follower in _followers:
+    for follower in tuple(_followers):
         follower(has_gradients)
     return original(given, *arguments, **named)
 

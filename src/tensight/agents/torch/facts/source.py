@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,7 @@ _LINES_IN_STEPS = 2
 _SEARCHES = frozenset((2, 8, 32, 128, 512, 2048))
 """Steps after which schedulers and copies are looked for, which takes a while."""
 
+_CAUSAL = re.compile("LM(?![a-z])|GPT|Causal|Language")
 _backward_task: Callable[[], int] = torch._C._current_graph_task_id
 
 
@@ -89,7 +91,7 @@ class FactSource:
         self._update_line = self._backward_line = ""
         self._scale = float("nan")
         self._tensor_names: tuple[int, dict[int, str]] = (-1, {})
-        clip_calls.follow(lambda has_gradients: boundary.call(self.clipped, has_gradients))
+        self._unfollow = clip_calls.follow(lambda has_gradients: boundary.call(self.clipped, has_gradients))
         hook = boundary.hook
         self._hooks = [
             module_hooks.register_module_forward_pre_hook(hook(self._enter)),
@@ -106,6 +108,7 @@ class FactSource:
         """Remove everything from PyTorch, and write what is known."""
         for hook in self._hooks:
             hook.remove()
+        self._unfollow()
         self._lines.leave()
         self._diagnosing.write(is_over=True)
 
@@ -140,6 +143,7 @@ class FactSource:
             row = self._calls[name] = {"name": name, "calls": 0, "with_gradients": 0, "in_training": 0}
         row["calls"] += 1
         row["is_training"] = is_in_training(module)
+        row["is_causal"] = _CAUSAL.search(type(module).__name__) is not None
         has_gradients = torch.is_grad_enabled()
         row["with_gradients"] += has_gradients
         if not has_gradients and _acts_in_training(module):

@@ -226,6 +226,7 @@ class Schedules:
                     "optimizer": label(held["optimizer"]),
                     "position": held["last_epoch"],
                     "length": length,
+                    "last_milestone": max(map(int, held.get("milestones") or (-1,)), default=-1),
                     "mode": str(held.get("mode", "")),
                     "best": float(held["best"]) if isinstance(held.get("best"), (int, float)) else math.nan,
                 }
