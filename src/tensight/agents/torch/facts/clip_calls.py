@@ -30,7 +30,12 @@ def put_back() -> None:
 def follow(follower: Callable[[bool], None]) -> Callable[[], None]:
     """Call a function with whether there are gradients, whenever they are clipped; return what ends that."""
     _followers.append(follower)
-    return lambda: _followers.remove(follower)
+
+    def unfollow() -> None:
+        if follower in _followers:
+            _followers.remove(follower)
+
+    return unfollow
 
 
 def _noted(original: Callable[..., Any], parameters: Any, *arguments: Any, **named: Any) -> Any:
