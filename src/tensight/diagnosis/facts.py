@@ -47,6 +47,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("scale", "number", "factor of the loss scaler; NaN without one"),
         Fact("update_line", "text", "where the optimizer is called"),
         Fact("batches", "count", "number of batches of the longest loader of data; -1 if there is none"),
+        Fact("batch_size", "count", "its batch size; -1 if it has none"),
         Fact(
             "checkpoint_line",
             "text",

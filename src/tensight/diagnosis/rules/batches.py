@@ -38,7 +38,10 @@ def repeated(facts: Facts) -> Iterator[Finding]:
     for name in table.names:
         of_name = (table["name"] == name) & table["is_trained"] & (table["fingerprint"] != 0)
         prints = table["fingerprint"][of_name]
-        if len(prints) < 20 or batches < 2 or len(set(prints.tolist())) > 1:
+        rows = table["input_shape"][of_name][-1:].tolist()
+        # A whole data set in one batch comes from no loader.
+        is_of_loader = bool(rows) and rows[0].partition("x")[0] == str(int(steps["batch_size"].max()))
+        if len(prints) < 20 or batches < 2 or len(set(prints.tolist())) > 1 or not is_of_loader:
             continue
         values = {"model": name, "steps": len(prints), "batches": batches}
         step = int(table["step"][of_name][0])

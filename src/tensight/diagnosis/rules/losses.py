@@ -110,7 +110,7 @@ def start(facts: Facts) -> Iterator[Finding]:
 def stays(facts: Facts) -> Iterator[Finding]:
     """Find a loss that is no better at the end than a constant prediction, or than at its start."""
     steps, values = _first_loss(facts)
-    if len(values) < _LONG or not np.isfinite(values).all():
+    if len(values) < _LONG or not np.isfinite(values).all() or _optimizers(facts) > 1:
         return
     baseline, message = _baseline(facts)
     count = max(len(values) // 5, 10)
@@ -125,7 +125,7 @@ def stays(facts: Facts) -> Iterator[Finding]:
         "steps": int(steps[-1]),
         "baseline": baseline,
     }
-    rises = mean_last > 2 * mean_first > 0 and -fallen > 3
+    rises = mean_last > 2 * mean_first > 0 and -fallen > 3 and _has_fixed_targets(facts)
     if rises:
         yield Finding("loss-rises", "likely", int(steps[count]), "rises", described, {"line": line})
     elif math.isfinite(baseline) and mean_last > 0.98 * baseline and baseline > 0:
@@ -140,6 +140,22 @@ def rises(facts: Facts) -> Iterator[Finding]:
 def remains(facts: Facts) -> Iterator[Finding]:
     """Find a loss that does not fall."""
     return (finding for finding in stays(facts) if finding.rule == "loss-stays")
+
+
+def _has_fixed_targets(facts: Facts) -> bool:
+    """Whether the targets of the loss are data: those that are computed, as in reinforcement learning, may grow."""
+    table = facts["loss_functions"]
+    functions = set(table["function"].tolist())
+    if not len(table) or len(table.names) != 1:
+        return False
+    if functions & {"cross_entropy", "nll_loss", "bce", "bce_with_logits"}:
+        return True
+    calls = facts["calls"]
+    variance = table["target_variance"]
+    is_stable = (
+        bool(np.isfinite(variance).all()) and float(variance.max()) < 4 * float(np.median(variance[:10])) + 1e-12
+    )
+    return is_stable and not (calls["calls"] > calls["with_gradients"]).any()
 
 
 def _baseline(facts: Facts) -> tuple[float, str]:

@@ -175,7 +175,11 @@ def not_in_optimizer(facts: Facts) -> Iterator[Finding]:
     if not lost:
         return
     is_thawed = [name for name in lost if name in lost_before]
+    elements = table.last("elements")
+    is_most = sum(elements[name] for name in lost) > 3 * sum(elements[name] for name in held)
     message, certainty = _kind_of_omission(names, held, lost)
+    if is_most and len(lost) >= len(held):
+        message = ""
     if is_thawed:
         lost, message, certainty = is_thawed, "among", "certain"
     elif any(nested[name] for name in lost):
@@ -544,8 +548,9 @@ RULES = (
             "把它们交给优化器 (add_param_group，或在模型最后一次修改之后再创建优化器)，或用 requires_grad_(False) 关闭其梯度",
         ),
         (
-            "A body below a trained head: feature extraction often leaves its gradients on.",
-            "已训练的头部之下的主干：特征提取时常常保留其梯度。",
+            "A body below a trained head, and most of a model beside a few trained parameters: feature extraction and adapters"
+            " often leave the gradients of the rest on.",
+            "已训练的头部之下的主干，以及只训练少数参数时模型的其余部分：特征提取和适配器常保留其梯度。",
         ),
         frozenset(("loss-stays",)),
         20,

@@ -16,7 +16,7 @@ from tensight.agents.torch.facts import clip_calls, loss_graph
 from tensight.agents.torch.facts.copies import Copies
 from tensight.agents.torch.facts.lines import FunctionLines, line_of_user
 from tensight.agents.torch.facts.reading import fingerprint, part_of, plain, sample, shape_text
-from tensight.agents.torch.facts.structure import Schedules, Ties, leaf_rows, loaders, module_rows, normalised
+from tensight.agents.torch.facts.structure import Schedules, Ties, leaf_rows, longest_loader, module_rows, normalised
 from tensight.agents.torch.facts.weights import Weights
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training
 from tensight.agents.torch.modules import is_compiled_somewhere
@@ -81,7 +81,7 @@ class FactSource:
         self.is_in_scaler = False
         self.checkpoint_line = ""
         self._clips = self._clips_of_none = 0
-        self._batches = -1
+        self._batches = self._batch_size = -1
         self._evaluated: dict[str, set[int]] = {}
         self._updated: set[int] = set()
         self._layers: dict[str, dict[str, Any]] = {}
@@ -318,6 +318,7 @@ class FactSource:
                     "clips": self._clips,
                     "clips_of_none": self._clips_of_none,
                     "batches": self._batches,
+                    "batch_size": self._batch_size,
                 }
             ],
         )
@@ -344,7 +345,7 @@ class FactSource:
         if step in _SEARCHES or step == 1:
             add("leaves", step, leaf_rows(list(self._leaves.values()), trained))
             self._schedules.find()
-            self._batches = loaders()
+            self._batches, self._batch_size = longest_loader()
             self._copies.find([(prefix.rstrip(".") or "model", model) for prefix, model in models], trained)
         add("models", step, self._copies.rows())
         add("groups", step, self._weights.groups)
@@ -353,7 +354,12 @@ class FactSource:
         add("ties", step, [] if self._ties is None else self._ties.rows())
         add("layers", step, list(self._layers.values()))
         self._layers = {}
-        trained_names = sorted(named[identity] for identity in trained if identity in named)
+        trained_names = sorted(
+            named[id(weight)]
+            for optimizer in optimizers
+            for weight in weights_of(optimizer)
+            if weight.requires_grad and id(weight) in named
+        )
         add("modules", step, module_rows(models, trained_names))
         owners: dict[int, int] = {}
         for optimizer in optimizers:

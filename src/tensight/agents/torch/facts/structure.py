@@ -278,14 +278,14 @@ def _attributes(module: nn.Module) -> Iterable[tuple[str, Any]]:
             yield from ((f"{name}[{at}]", each) for at, each in enumerate(value) if isinstance(each, torch.Tensor))
 
 
-def loaders() -> int:
-    """Return the number of batches of the longest loader of data that is alive; -1 if there is none."""
-    return max(map(_batches_of, live_instances(torch.utils.data.DataLoader)), default=-1)
+def longest_loader() -> tuple[int, int]:
+    """Return number and size of the batches of the longest loader of data that is alive; -1 if there is none."""
+    return max(map(_batches_of, live_instances(torch.utils.data.DataLoader)), default=(-1, -1))
 
 
-def _batches_of(loader: torch.utils.data.DataLoader[Any]) -> int:
+def _batches_of(loader: torch.utils.data.DataLoader[Any]) -> tuple[int, int]:
     try:
-        return len(loader)
+        return len(loader), int(loader.batch_size or -1)
     except Exception:
-        # A stream has no length, and a script's held_names may fail.
-        return -1
+        # A stream has no length, and a script's own may fail.
+        return -1, -1
