@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.diagnosis.facts import OPTIONAL
-from tensight.diagnosis.rules import batches, losses, outputs, ranks, structure, updates, weights
+from tensight.diagnosis.rules import (
+    batches,
+    gradients,
+    losses,
+    optimizers,
+    outputs,
+    ranks,
+    schedules,
+    structure,
+    weights,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +28,9 @@ RULES: Mapping[str, Rule] = {
     rule.id: rule
     for rule in (
         *weights.RULES,
-        *updates.RULES,
+        *optimizers.RULES,
+        *gradients.RULES,
+        *schedules.RULES,
         *outputs.RULES,
         *losses.RULES,
         *structure.RULES,

@@ -1,0 +1,180 @@
+"""Rules about optimizers: what they hold, and whether they update it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.diagnosis.findings import Finding, listed
+from tensight.diagnosis.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensight.diagnosis.facts import Facts
+
+UPDATES = 3
+"""Number of updates in a row after which something is said to be always so."""
+
+
+def made_anew(facts: Facts) -> Iterator[Finding]:
+    """Find optimizers that are made anew before their updates, so that their state is lost."""
+    table = facts["groups"]
+    fresh = table["is_new"]
+    if not len(fresh) or fresh.sum() < UPDATES or fresh.mean() < 0.3:
+        return
+    first = int(np.flatnonzero(fresh)[0])
+    kind = str(table["optimizer"][first]).split()[0]
+    values = {"optimizer": kind, "count": int(fresh.sum()), "of": len(fresh)}
+    where = {"optimizer": kind, "line": facts["steps"].last("update_line").get("step", "")}
+    yield Finding("optimizer-made-anew", "certain", int(table["step"][first]), "anew", values, where)
+
+
+def updated_twice(facts: Facts) -> Iterator[Finding]:
+    """Find parameters that two optimizers update in the same step."""
+    table = facts["parameters"]
+    twice = table.panel("optimizers") > 1
+    often = (twice.sum(0) >= 2) & (twice.mean(0) > 0.5)
+    if not often.any():
+        return
+    names = [name for name, is_twice in zip(table.names, often.tolist(), strict=True) if is_twice]
+    step = int(table.steps[np.flatnonzero(twice[:, often].any(1))[0]])
+    optimizers = list(dict.fromkeys(facts["groups"]["optimizer"].tolist()))
+    values = {"count": len(names), "names": listed(names), "optimizers": listed(optimizers)}
+    where = {"parameter": listed(names), "optimizer": listed(optimizers)}
+    yield Finding("two-optimizers", "likely", step, "twice", values, where, tuple(names))
+
+
+def foreign(facts: Facts) -> Iterator[Finding]:
+    """Find optimizers that hold parameters of no model that runs."""
+    table = facts["groups"]
+    for name in table.names:
+        of_name = table["name"] == name
+        unknown, parameters = int(table["unknown"][of_name][-1]), int(table["parameters"][of_name][-1])
+        optimizer = str(table["optimizer"][of_name][0])
+        if len(table["step"][of_name]) < UPDATES:
+            continue
+        if not unknown and _never_reached(facts, optimizer):
+            # It holds another model, which the script has made and never calls.
+            unknown = parameters
+        if not unknown:
+            continue
+        weights = facts["parameters"]
+        owners, prints = weights["owners"], weights.panel("fingerprint")
+        moved = {each for at, each in enumerate(weights.names) if len(prints) > 1 and prints[-1, at] != prints[-2, at]}
+        lost = [
+            each
+            for each, count in facts["parameters"].last("owners").items()
+            # Those that change have a copy in higher precision, which the optimizer updates.
+            if count == 0 and facts["parameters"].last("gradient")[each] == 2 and each not in moved
+        ]
+        if not len(owners) or not lost:
+            continue
+        values = {"group": name, "unknown": unknown, "of": parameters, "names": listed(lost)}
+        where = {"optimizer": name, "parameter": listed(lost, 40)}
+        since = table["step"][of_name][table["unknown"][of_name] > 0]
+        step = int(since[0]) if len(since) else int(table.steps[0])
+        yield Finding("optimizer-of-others", "certain", step, "others", values, where)
+
+
+def _never_reached(facts: Facts, optimizer: str) -> bool:
+    """Whether no parameter that an optimizer updates has ever had a gradient."""
+    table = facts["parameters"]
+    of_optimizer = table["optimizer"] == optimizer
+    return bool(of_optimizer.any()) and not (table["gradient"][of_optimizer] > 0).any()
+
+
+def never_steps(facts: Facts) -> Iterator[Finding]:
+    """Find parameters with gradients whose optimizer never updates, while others do."""
+    table = facts["parameters"]
+    if len(table.steps) < 20:
+        return
+    present = table.present()
+    held = (table.panel("owners") > 0) & present
+    gradient = ((table.panel("gradient") == 2) & held).sum(0)
+    never = (gradient >= 20) & ~(table.panel("optimizers") > 0).any(0) & held[-1]
+    if not never.any():
+        return
+    names = [name for name, is_never in zip(table.names, never.tolist(), strict=True) if is_never]
+    values = {"count": len(names), "names": listed(names), "steps": int(gradient[never].max())}
+    step = int(table.steps[np.flatnonzero(held[:, never].any(1))[0]])
+    yield Finding(
+        "optimizer-never-steps", "likely", step, "never", values, {"parameter": listed(names, 40)}, tuple(names)
+    )
+
+
+RULES = (
+    Rule(
+        "two-optimizers",
+        "optimizer",
+        ("parameters",),
+        updated_twice,
+        {
+            "twice": (
+                "{count} parameters are updated by two optimizers in each step: {names}",
+                "{count} 个参数在每一步被两个优化器更新：{names}",
+            )
+        },
+        {"twice": ("{optimizers}", "{optimizers}")},
+        ("Give each parameter to one optimizer", "每个参数只交给一个优化器"),
+        ("Optimizers that take turns.", "轮流工作的优化器。"),
+        frozenset(("loss-stays",)),
+        15,
+    ),
+    Rule(
+        "optimizer-of-others",
+        "optimizer",
+        ("groups", "parameters"),
+        foreign,
+        {
+            "others": (
+                "{group} updates {unknown} parameters of no model that runs, while {names} get gradients and are in no"
+                " optimizer",
+                "{group} 更新 {unknown} 个不属于任何运行中模型的参数，而 {names} 有梯度却不在任何优化器中",
+            )
+        },
+        {"others": ("{unknown} of its {of} parameters", "其 {of} 个参数中的 {unknown} 个")},
+        (
+            "Make the optimizer after the last change of the model (.to(), a new head, a copy)",
+            "在模型最后一次修改 (.to()、新的头部、副本) 之后再创建优化器",
+        ),
+        ("", ""),
+        frozenset(("not-in-optimizer", "no-gradients", "no-gradient", "loss-stays", "optimizer-never-steps")),
+        5,
+    ),
+    Rule(
+        "optimizer-made-anew",
+        "optimizer",
+        ("groups",),
+        made_anew,
+        {
+            "anew": (
+                "{optimizer} is made anew before {count} of {of} updates: its averages begin at 0 each time",
+                "{optimizer} 在 {of} 次更新中的 {count} 次之前被重新创建：其平均值每次都从 0 开始",
+            )
+        },
+        {},
+        ("Make the optimizer once, before the loop", "在循环之前只创建一次优化器"),
+        ("Optimizers without state, such as plain SGD.", "没有状态的优化器，如普通 SGD。"),
+        frozenset(("loss-stays",)),
+        10,
+    ),
+    Rule(
+        "optimizer-never-steps",
+        "optimizer",
+        ("parameters",),
+        never_steps,
+        {
+            "never": (
+                "{count} parameters get gradients in {steps} steps, but their optimizer never updates: {names}",
+                "{count} 个参数在 {steps} 步中有梯度，但其优化器从未更新：{names}",
+            )
+        },
+        {},
+        ("Call step() of each optimizer", "调用每个优化器的 step()"),
+        ("Optimizers that update now and then.", "偶尔更新的优化器。"),
+        frozenset(("loss-stays",)),
+        15,
+    ),
+)
