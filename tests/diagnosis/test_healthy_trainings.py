@@ -175,6 +175,23 @@ def bfloat16_with_a_large_rate(training: Diagnosed) -> None:
     training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.5))
 
 
+def gradients_of_transforms(training: Diagnosed) -> None:
+    """Tensors within transforms of torch.func have no memory that could be read."""
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    names = [name for name, _ in model.named_parameters()]
+
+    def loss(weights: dict[str, torch.Tensor], inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(torch.func.functional_call(model, weights, (inputs,)), labels)
+
+    for _ in range(12):
+        weights = {name: weight.detach() for name, weight in model.named_parameters()}
+        gradients = torch.func.grad(loss)(weights, *training.batch())
+        for name, weight in zip(names, model.parameters(), strict=True):
+            weight.grad = gradients[name]
+        optimizer.step()
+
+
 HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     plain,
     log_softmax_and_nll,
@@ -195,6 +212,7 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     two_optimizers_that_share_nothing,
     zero_initialised_branch,
     bfloat16_with_a_large_rate,
+    gradients_of_transforms,
 )
 
 

@@ -31,6 +31,7 @@ STEPS, MINUTES = 500, 10.0
 LINES_SHOWN = 12
 _POLL_S = 0.05
 _REMARK = "tensight: "
+_ENDED = "debugging ends here"
 _MARKS = {"certain": "[bold red]✗[/]", "likely": "[yellow]![/]", "possible": "[dim]?[/]"}
 
 
@@ -199,6 +200,9 @@ def _print(diagnosis: Diagnosis, ending: Ending) -> None:
         for remark in ending.remarks:
             out.print(f"  {escape(remark)}")
         return
+    for remark in ending.remarks:
+        if remark.startswith(_ENDED):
+            out.print(f"[yellow]After {count(diagnosis.steps, 'step')}: {escape(remark)}[/]\n")
     for explained in diagnosis.findings:
         finding = explained.finding
         title, evidence, advice = texts(finding)

@@ -17,6 +17,11 @@ MOST_ELEMENTS = 1 << 20
 """Maximum number of elements of a target or an input that are read."""
 
 
+def is_readable(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has values of its own: those within `torch.func` transforms, and on device "meta", have none."""
+    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor) and tensor.device.type != "meta"
+
+
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """Return the values of a tensor without its history; of a distributed or sparse one those that are stored here."""
     values = tensor.detach()

@@ -15,7 +15,7 @@ from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts import clip_calls, loss_graph
 from tensight.agents.torch.facts.copies import Copies
 from tensight.agents.torch.facts.lines import FunctionLines, line_of_user
-from tensight.agents.torch.facts.reading import fingerprint, part_of, plain, sample, shape_text
+from tensight.agents.torch.facts.reading import fingerprint, is_readable, part_of, plain, sample, shape_text
 from tensight.agents.torch.facts.structure import Schedules, Ties, leaf_rows, longest_loader, module_rows, normalised
 from tensight.agents.torch.facts.weights import Weights
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training
@@ -175,6 +175,8 @@ class FactSource:
         """Note what a layer with weights, or a normalization, puts out."""
         given = arguments[0] if arguments else None
         if not isinstance(result, torch.Tensor) or not isinstance(given, torch.Tensor) or module._modules:
+            return
+        if not is_readable(result):
             return
         elements, samples = normalised(module, given)
         has_weights = any(weight is not None and weight.dim() > 1 for weight in module._parameters.values())
@@ -431,7 +433,8 @@ def _entries(
 def _tensors(values: Sequence[Any], depth: int = 0) -> Iterator[torch.Tensor]:
     for value in values:
         if isinstance(value, torch.Tensor):
-            yield value
+            if is_readable(value):
+                yield value
         elif depth < 3 and isinstance(value, dict):
             yield from _tensors(tuple(value.values()), depth + 1)
         elif depth < 3 and isinstance(value, (list, tuple)) and len(value) < 1000:
