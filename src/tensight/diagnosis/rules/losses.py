@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts
 
 _NEVER_NEGATIVE = ("cross_entropy", "bce", "bce_with_logits", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+_NO_BETTER = 0.95
+"""Share of the loss of a constant prediction that a training should come below."""
+
+_FEW_CLASSES = 100
+"""Number of classes up to which the shares of the classes are learnt in that many steps; those of words take longer."""
+
 _LONG = 60
 """Number of steps after which a loss should have begun to fall."""
 
@@ -129,7 +135,7 @@ def stays(facts: Facts) -> Iterator[Finding]:
     rises = mean_last > 2 * mean_first > 0 and -fallen > 3 and _has_fixed_targets(facts)
     if rises:
         yield Finding("loss-rises", "likely", int(steps[count]), "rises", described, {"line": line})
-    elif math.isfinite(baseline) and mean_last > 0.98 * baseline and baseline > 0:
+    elif baseline > 0 and mean_last > (_NO_BETTER if len(values) >= 2 * _LONG else 0.98) * baseline:
         yield Finding("loss-stays", "likely", int(steps[count]), message, described, {"line": line})
 
 
@@ -177,7 +183,7 @@ def _baseline(facts: Facts) -> tuple[float, str]:
                 counts[each] = counts.get(each, 0) + int(amount)
         shares = np.array(list(counts.values()), float)
         # Of few targets, not all classes are seen.
-        if shares.sum() < 50 * max(len(shares), 1):
+        if shares.sum() < 50 * max(len(shares), 1) or len(shares) > _FEW_CLASSES:
             return math.nan, ""
         shares /= shares.sum()
         return float(-(shares * np.log(shares)).sum()), "classes"

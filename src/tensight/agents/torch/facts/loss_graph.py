@@ -193,7 +193,7 @@ def _factor(node: Any, name: str, index: int) -> float:
     if name in ("Mul", "Div"):
         other = _saved(node, "other" if index == 0 else "self")
         if other is not None and other.numel() == 1 and other.device.type == "cpu" and not other.is_complex():
-            value = float(other)
+            value = float(plain(other))
             return value if name == "Mul" else 1 / value if value and index == 0 else 1.0
     return 1.0
 

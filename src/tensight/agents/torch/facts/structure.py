@@ -223,7 +223,7 @@ class Schedules:
             rows.append(
                 {
                     "name": type(scheduler).__name__,
-                    "optimizer": label(held["optimizer"]),
+                    "optimizer": label(_unwrapped(held["optimizer"])),
                     "position": held["last_epoch"],
                     "length": length,
                     "last_milestone": max(map(int, held.get("milestones") or (-1,)), default=-1),
@@ -232,6 +232,12 @@ class Schedules:
                 }
             )
         return rows
+
+
+def _unwrapped(optimizer: Any) -> Any:
+    """Return the optimizer that another one wraps, as that of Accelerate does."""
+    inner = vars(optimizer).get("optimizer")
+    return _unwrapped(inner) if isinstance(inner, torch.optim.Optimizer) and inner is not optimizer else optimizer
 
 
 # --- tensors outside of models ---
