@@ -117,11 +117,15 @@ def zero_gradient(facts: Facts) -> Iterator[Finding]:
     elements = np.array([table.last("elements")[name] for name in table.names])
     shapes = table.last("shape")
     types = table.last("module_type")
+    reached = {name for at, name in enumerate(table.names) if (gradient[:, at] == 2).any()}
     names = []
     for name, is_zero, amount in zip(table.names, always.tolist(), elements.tolist(), strict=True):
         is_vector = "x" not in shapes[name]
-        # A bias before a normalization, or the keys' bias of an attention, has a gradient of 0 by construction.
-        if is_zero and not (is_vector and "norm" not in types[name].lower()) and amount:
+        # A bias before a normalization, or the keys' bias of an attention, has a gradient of 0 by construction. A matrix
+        # whose bias has one is given zeros, as the first queries of some decoders are.
+        is_meant = is_vector and "norm" not in types[name].lower()
+        has_biased = name.endswith(".weight") and f"{name.removesuffix('weight')}bias" in reached
+        if is_zero and amount and not is_meant and not has_biased:
             names.append(name)
     if not names:
         return
@@ -506,8 +510,9 @@ RULES = (
             "从损失向后追踪：始终关闭的单元 (ReLU)、等于 0 的因子、只有一个单元的 softmax、返回零的自定义 backward，或两个初始都为 0 的因子",
         ),
         (
-            "Vectors: the bias before a normalization has a gradient of 0 by construction.",
-            "向量：归一化之前的偏置的梯度本来就是 0。",
+            "Vectors, of which the bias before a normalization has a gradient of 0 by construction; and matrices whose bias has a"
+            " gradient: their inputs are 0.",
+            "向量：归一化之前的偏置的梯度本来就是 0；以及偏置有梯度的矩阵：其输入为 0。",
         ),
         frozenset(("loss-stays",)),
         25,
