@@ -95,8 +95,8 @@ def never_steps(facts: Facts) -> Iterator[Finding]:
     gradient = ((table.panel("gradient") == 2) & held).sum(0)
     # The hooks of a compiled update are not called, but its parameters move.
     prints = table.panel("fingerprint")
-    stands_still = (prints == prints[-1]).mean(0) > 0.9
-    never = (gradient >= 20) & ~(table.panel("optimizers") > 0).any(0) & held[-1] & stands_still
+    is_unmoved = (prints == prints[-1]).mean(0) > 0.9
+    never = (gradient >= 20) & ~(table.panel("optimizers") > 0).any(0) & held[-1] & is_unmoved
     if not never.any():
         return
     names = [name for name, is_never in zip(table.names, never.tolist(), strict=True) if is_never]
