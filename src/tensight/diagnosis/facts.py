@@ -125,7 +125,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "backward passes since its last update whose gradients the next one did not find",
         ),
         Fact("is_unscaled", "flag", "it does not update through a loss scaler"),
-        Fact("is_new", "flag", "it has no state before the update, and had some after its last ones"),
+        Fact("is_new", "flag", "it updates for the first time, and others of its class have kept a state"),
     ),
     "rates": (
         Fact("name", "text", "the group, as SGD group 0"),

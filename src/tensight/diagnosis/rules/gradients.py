@@ -456,7 +456,7 @@ RULES = (
             "每一步清零梯度 (p.grad = None)；若有意累积，请检查更新是否会被执行",
         ),
         ("", ""),
-        frozenset(("loss-stays",)),
+        frozenset(("loss-stays", "optimizer-never-steps")),
         5,
     ),
     Rule(

@@ -55,7 +55,7 @@ def foreign(facts: Facts) -> Iterator[Finding]:
         optimizer = str(table["optimizer"][of_name][0])
         if len(table["step"][of_name]) < UPDATES:
             continue
-        if not unknown and _never_reached(facts, optimizer):
+        if not unknown and _holds_another(facts, optimizer):
             # It holds another model, which the script has made and never calls.
             unknown = parameters
         if not unknown:
@@ -78,11 +78,13 @@ def foreign(facts: Facts) -> Iterator[Finding]:
         yield Finding("optimizer-of-others", "certain", step, "others", values, where)
 
 
-def _never_reached(facts: Facts, optimizer: str) -> bool:
-    """Whether no parameter that an optimizer updates has ever had a gradient."""
+def _holds_another(facts: Facts, optimizer: str) -> bool:
+    """Whether an optimizer holds one model, without a gradient, and another one has all the gradients."""
     table = facts["parameters"]
-    of_optimizer = table["optimizer"] == optimizer
-    return bool(of_optimizer.any()) and not (table["gradient"][of_optimizer] > 0).any()
+    held, trained = table["optimizer"] == optimizer, table["gradient"] == 2
+    is_reached = bool((held & trained).any())
+    models = set(table["model"][held].tolist())
+    return bool(models) and not is_reached and models.isdisjoint(table["model"][trained].tolist())
 
 
 def never_steps(facts: Facts) -> Iterator[Finding]:

@@ -84,7 +84,7 @@ def wants_probabilities(facts: Facts) -> Iterator[Finding]:
     for _, rows in _functions(facts):
         first = _first(rows[0])
         if rows[0]["function"] == "kl_div" and first in ("softmax", "sigmoid"):
-            yield _finding("no-logarithm", "certain", rows, "probabilities", activation=True)
+            yield _finding("no-logarithm", "certain", rows, "shares", activation=True)
         if rows[0]["function"] != "nll_loss":
             continue
         if first in ("softmax", "sigmoid"):
@@ -305,6 +305,10 @@ RULES = (
         wants_probabilities,
         {
             "probabilities": (
+                "{loss_function} is given probabilities ({activation}), and expects their logarithms",
+                "{loss_function} 得到的是概率 ({activation})，而它需要对数概率",
+            ),
+            "shares": (
                 "{loss_function} is given probabilities ({activation}), and expects their logarithms",
                 "{loss_function} 得到的是概率 ({activation})，而它需要对数概率",
             ),

@@ -474,12 +474,12 @@ RULES = (
         norm_of_one,
         {
             "element": (
-                "{count} normalizations are over one element, so that they put out a constant: {names}",
-                "{count} 个归一化只作用于一个元素，因此输出恒定：{names}",
+                "Normalizations over one element put out a constant: {names}",
+                "只作用于一个元素的归一化输出恒定：{names}",
             ),
             "sample": (
-                "{count} batch normalizations see one sample at a time: {names}",
-                "{count} 个批归一化每次只看到一个样本：{names}",
+                "Batch normalizations see one sample at a time: {names}",
+                "批归一化每次只看到一个样本：{names}",
             ),
         },
         {
@@ -551,8 +551,8 @@ RULES = (
         large_at_first,
         {
             "large": (
-                "The inputs are not scaled: they reach {highest:.3g}, and {name} puts out {deviation:.3g}",
-                "输入未缩放：最大达 {highest:.3g}，{name} 的输出达 {deviation:.3g}",
+                "The inputs are not scaled: they reach {highest:.3g}, and layer {name} puts out {deviation:.3g}",
+                "输入未缩放：最大达 {highest:.3g}，层 {name} 的输出达 {deviation:.3g}",
             )
         },
         {"large": ("standard deviation in the first step", "第一步的标准差")},

@@ -567,8 +567,8 @@ RULES = (
         outside_of_models,
         {
             "outside": (
-                "{count} tensors get gradients, but are no parameters of the model, and in no optimizer: {names}",
-                "{count} 个张量有梯度，但既不是模型的参数，也不在任何优化器中：{names}",
+                "Tensors get gradients, but are no parameters of the model, and in no optimizer: {names}",
+                "有张量得到梯度，但既不是模型的参数，也不在任何优化器中：{names}",
             )
         },
         {},
@@ -677,8 +677,8 @@ RULES = (
         equal_units,
         {
             "equal": (
-                "All units of {count} layers are the same, and learn the same: {names}",
-                "{count} 层的所有单元都相同，学到的也相同：{names}",
+                "All units of a layer are the same, and learn the same: {names}",
+                "同一层的所有单元都相同，学到的也相同：{names}",
             )
         },
         {

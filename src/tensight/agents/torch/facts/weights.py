@@ -52,6 +52,7 @@ class Weights:
         self._kept: set[int] = set()
         self._cleared: dict[int, int] = {}
         self._keeps_state: set[str] = set()
+        self._met: weakref.WeakSet[Any] = weakref.WeakSet()
         self._outside: dict[str, dict[str, Any]] = {}
         self._history: dict[str, deque[int]] = {}
         self.norm_backward = math.nan
@@ -156,7 +157,7 @@ class Weights:
                     "is_kept": any(id(weight) in self._kept for weight in weights),
                     "cleared_between": self._cleared.get(id(optimizer), 0),
                     "is_unscaled": not is_through_scaler,
-                    "is_new": not optimizer.state and type(optimizer).__name__ in self._keeps_state,
+                    "is_new": optimizer not in self._met and type(optimizer).__name__ in self._keeps_state,
                 }
             )
         used = fingerprint(every) if any(bool(values.any()) for values in every) else 0
@@ -171,6 +172,7 @@ class Weights:
 
     def update_ended(self, optimizer: Any, names: Mapping[int, str]) -> None:
         """Compare the weights with what they were before an update."""
+        self._met.add(optimizer)
         if optimizer.state:
             self._keeps_state.add(type(optimizer).__name__)
         for weight in weights_of(optimizer)[:MOST_PARAMETERS]:
