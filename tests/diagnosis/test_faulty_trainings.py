@@ -61,6 +61,11 @@ def loss_that_is_maximised(training: Diagnosed) -> None:
     training.train(network(), lambda out, labels: -F.cross_entropy(out, labels))
 
 
+def optimizer_that_maximises(training: Diagnosed) -> None:
+    model = network()
+    training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.01, maximize=True))
+
+
 def loss_made_anew(training: Diagnosed) -> None:
     def loss(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return torch.tensor(F.cross_entropy(out, labels).item(), requires_grad=True)
@@ -373,6 +378,7 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (targets_that_tanh_cannot_reach, "targets-out-of-reach"),
     (classes_by_regression, "classes-by-regression"),
     (loss_that_is_maximised, "loss-sign"),
+    (optimizer_that_maximises, "loss-sign"),
     (loss_made_anew, "no-gradients"),
     (detached_body, "no-gradient"),
     (two_zero_factors, "zero-gradient"),

@@ -59,6 +59,12 @@ def negative_likelihood(training: Diagnosed) -> None:
     training.train(network(out=2), likelihood)
 
 
+def negated_and_maximised(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, maximize=True)
+    training.train(model, lambda out, labels: -F.cross_entropy(out, labels), optimizer)
+
+
 def frozen_body(training: Diagnosed) -> None:
     model = network()
     model[0].requires_grad_(False)
@@ -200,6 +206,7 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     squared_error_of_a_column,
     pairs_that_are_meant,
     negative_likelihood,
+    negated_and_maximised,
     frozen_body,
     head_alone_in_the_optimizer,
     accumulation,

@@ -73,7 +73,9 @@ def sign(facts: Facts) -> Iterator[Finding]:
     if not len(table) or _optimizers(facts) > 1:
         return
     names = table.names
-    factors = table.panel("factor")
+    maximizes = bool(facts["groups"]["maximizes"].any())
+    direction = -1 if maximizes else 1
+    factors = direction * table.panel("factor")
     present = table.present()
     for at, name in enumerate(names):
         rows = present[:, at]
@@ -85,13 +87,13 @@ def sign(facts: Facts) -> Iterator[Finding]:
             continue
         if not is_likelihood and function not in _NEVER_NEGATIVE:
             continue
-        _, values = _first_loss(facts)
-        if not len(values) or not (values <= 0).all():
+        values = facts["losses"]["value"]
+        if len(facts["losses"].names) > 1 or not len(values) or not (direction * values <= 0).all():
             continue
         line = str(table["line"][of_name][0])
         values_of = {"function": function, "first": float(values[0]), "last": float(values[-1])}
         where = {"operator": function, "line": line}
-        message = "likelihood" if is_likelihood else "negated"
+        message = "maximized" if maximizes else "likelihood" if is_likelihood else "negated"
         yield Finding("loss-sign", "certain", int(table["step"][of_name][0]), message, values_of, where)
 
 
@@ -244,6 +246,10 @@ RULES = (
             "negated": (
                 "{function} is negated before the backward pass: the training maximises it",
                 "{function} 在反向传播之前被取负：训练在使其最大化",
+            ),
+            "maximized": (
+                "The optimizer raises the loss (maximize=True), and that is {function}",
+                "优化器在增大损失 (maximize=True)，而它是 {function}",
             ),
             "likelihood": (
                 "The loss is a mean of logarithms of probabilities without a minus: the training minimises the likelihood",
