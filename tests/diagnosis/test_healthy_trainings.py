@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
 from tests.diagnosis.diagnosed import CLASSES, FEATURES, network
 

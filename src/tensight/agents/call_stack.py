@@ -71,6 +71,12 @@ def user_stack(depth: int = 1, within: CodeType | None = None) -> tuple[StackFra
     return tuple(frames)
 
 
+def line_of_user() -> str:
+    """Return the line of the user's code that is running, as train.py:31; empty if there is none."""
+    stack = user_stack()
+    return f"{os.path.basename(stack[0].file)}:{stack[0].line}" if stack else ""
+
+
 def has_line(frame: FrameType) -> bool:
     """Whether the current line of a frame is known. A compiler that rewrites a function leaves only its first line."""
     code = frame.f_code

@@ -18,7 +18,7 @@ EVERY = 20
 """Interval in steps at which later ones are read in any case."""
 
 SHARE = 0.2
-"""Maximum share of the training's time that is used to read further ones."""
+"""Maximum share of the training's time that is used to read further ones, and to write them."""
 
 WRITE_EVERY_S = 2.0
 """Minimum interval between two copies of the facts on disk."""
@@ -47,7 +47,8 @@ class Diagnosing:
         self.reads = True
         self._path = Path(folder) / f"facts-{rank}-{os.getpid()}.json"
         self._most_steps = most_steps
-        self._began_s = self._written_s = time.monotonic()
+        self._began_s = time.monotonic()
+        self._next_write_s = self._began_s + WRITE_EVERY_S
         self._cost_s = 0.0
 
     def begin_again(self) -> None:
@@ -68,9 +69,11 @@ class Diagnosing:
         is_due = (step + 1) % EVERY == 0 or (step + 1) & step == 0
         self.reads = step < ALWAYS or is_due or self._cost_s < SHARE * (now - self._began_s)
         is_last = self._most_steps is not None and step >= self._most_steps
-        if is_last or now - self._written_s > WRITE_EVERY_S:
+        if is_last or now > self._next_write_s:
             self.write()
-            self._written_s = time.monotonic()
+            written = time.monotonic()
+            # Those of a large model take long to write.
+            self._next_write_s = written + max(WRITE_EVERY_S, (written - now) / SHARE)
         if is_last:
             # A script could catch any exception.
             sys.stdout.flush()

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tensight.diagnosis.findings import Finding
 
 STEPS, MINUTES = 500, 10.0
-LINES_SHOWN = 12
 _POLL_S = 0.05
 _REMARK = "tensight: "
 _ENDED = "debugging ends here"
@@ -83,6 +82,7 @@ def _run(command: Sequence[str], folder: Path, steps: int, minutes: float, *, mo
     """Run a training."""
     from tensight.agents.settings import as_variables
     from tensight.cli.starting import command_line
+    from tensight.cli.trials import failure_text
 
     chosen = {"diagnose": str(folder), "diagnose_steps": steps, "quiet": True}
     with tempfile.TemporaryFile() as output:
@@ -103,7 +103,8 @@ def _run(command: Sequence[str], folder: Path, steps: int, minutes: float, *, mo
                         is_late = True
                         break
                     show()
-                    time.sleep(_POLL_S)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_POLL_S)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -113,10 +114,7 @@ def _run(command: Sequence[str], folder: Path, steps: int, minutes: float, *, mo
     remarks = [line.removeprefix(_REMARK) for line in lines if line.startswith(_REMARK)]
     if is_late or process.returncode == 0:
         return Ending("", remarks)
-    shown = "\n".join(f"  {line}" for line in lines[-LINES_SHOWN:])
-    return Ending(
-        f"{' '.join(command)}: ended with exit code {process.returncode}; the last it printed:\n{shown}", remarks
-    )
+    return Ending(failure_text(" ".join(command), process.returncode, lines), remarks)
 
 
 @contextlib.contextmanager

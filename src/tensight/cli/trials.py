@@ -274,12 +274,18 @@ def _read_outcome(pipe: IO[bytes], on_step: Callable[[], None]) -> dict[str, Any
     return outcome
 
 
+def failure_text(what: str, code: int, lines: Sequence[str]) -> str:
+    """Return how a command has failed, with the last lines that it printed."""
+    last = "\n".join(f"  {line}" for line in lines[-LINES_SHOWN:])
+    return f"{what}: ended with exit code {code}; the last it printed:\n{last}"
+
+
 def _measured(outcome: dict[str, Any] | None, output: str, code: int, what: str) -> Measured:
     if code != 0 or outcome is None:
-        last = "\n".join(f"  {line}" for line in output.splitlines()[-LINES_SHOWN:])
-        missing = [framework.name for framework in FRAMEWORKS if f"No module named {framework.module!r}" in last]
+        text = failure_text(what, code, output.splitlines())
+        missing = [framework.name for framework in FRAMEWORKS if f"No module named {framework.module!r}" in text]
         hint = "".join(f"\n{name} is not installed for {sys.executable}: {_WHERE}" for name in missing)
-        raise InputError(f"{what}: ended with exit code {code}; the last it printed:\n{last}{hint}")
+        raise InputError(f"{text}{hint}")
     if outcome["steps"] == 0:
         frameworks = " or ".join(framework.name for framework in FRAMEWORKS)
         raise InputError(f"{what}: no optimizer of {frameworks} took a step in this process; nothing can be compared")

@@ -92,9 +92,8 @@ def diagnose(runs: Sequence[Facts]) -> Diagnosis:
         for facts in runs:
             lacking = next((subject for subject in rule.needs if not len(facts[subject])), None)
             if lacking is not None:
-                if lacking not in OPTIONAL or lacking in facts.missing:
-                    why = f"no {lacking.replace('_', ' ')} were seen"
-                    undecided.setdefault(rule.id, facts.missing.get(lacking, why))
+                if lacking not in OPTIONAL:
+                    undecided.setdefault(rule.id, f"no {lacking.replace('_', ' ')} were seen")
                 continue
             is_applied = True
             for finding in rule.judge(facts):

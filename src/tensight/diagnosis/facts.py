@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 Kind = Literal["number", "count", "flag", "text", "hash"]
 
@@ -59,7 +59,6 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
     "losses": (
         Fact("name", "text", "which backward pass of the step: loss, loss 2 ..."),
         Fact("value", "number", "value of the tensor from which the backward pass began, before it was scaled"),
-        Fact("elements", "count", "its number of elements"),
         Fact("finds_gradients", "flag", "parameters had gradients that were not 0 before the backward pass"),
         Fact("is_connected", "flag", "a parameter is reached from it"),
         Fact("function", "text", "the function that made it"),
@@ -84,10 +83,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("input_max", "number", "greatest input"),
         Fact("input_deviation", "number", "standard deviation of the inputs"),
         Fact("row_mass", "number", "mean of the sums of the exponentials of the input over the classes"),
-        Fact("row_sum", "number", "mean of the sums of the input over the classes"),
         Fact("target_shape", "text", "shape of the target"),
         Fact("target_row_sum", "number", "mean of the sums of the rows of a target with two axes"),
-        Fact("target_nan", "number", "share of NaN among the targets"),
         Fact("target_classes", "text", "the classes among the targets"),
         Fact("target_counts", "text", "how often each of them is one"),
         Fact("target_min", "number", "smallest target"),
@@ -96,7 +93,6 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("target_variance", "number", "variance of the targets"),
         Fact("target_distinct", "count", "distinct values among the targets, up to 4096"),
         Fact("target_is_whole", "flag", "all targets are whole numbers"),
-        Fact("target_entropy", "number", "entropy of the classes among the targets, in nats"),
         Fact("ignored", "number", "share of the targets that are ignored"),
         Fact("ignored_index", "count", "the class that is ignored; -1 if none can be"),
         Fact("weightless", "number", "share of the targets whose class has weight 0"),
@@ -108,7 +104,6 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("name", "text", "the group, as SGD group 0"),
         Fact("optimizer", "text", "the optimizer, as SGD, or Adam 2"),
         Fact("rate", "number", "learning rate"),
-        Fact("initial_rate", "number", "the rate with which a scheduler began"),
         Fact("decay", "number", "weight decay"),
         Fact("maximizes", "flag", "it raises the loss (maximize=True)"),
         Fact("parameters", "count", "number of its parameters"),
@@ -117,7 +112,6 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("norm_update", "number", "gradient norm as the optimizer read it"),
         Fact("backward_passes", "count", "backward passes since its last update"),
         Fact("is_repeated", "flag", "its gradients are bit for bit those of its last update"),
-        Fact("is_kept", "flag", "the gradients of its last update were not cleared before the next backward pass"),
         Fact("is_cleared", "flag", "gradients of a backward pass were gone when it updated"),
         Fact(
             "cleared_between",
@@ -135,7 +129,6 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
     ),
     "leaves": (
         Fact("name", "text", "a tensor that gets gradients and is no parameter of a model that was named"),
-        Fact("owner", "text", "the class of the module that holds it"),
         Fact("shape", "text", "as 8x10"),
         Fact("is_held", "flag", "an optimizer holds it"),
     ),
@@ -186,8 +179,6 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_trained", "flag", "an optimizer updates a parameter of it, or of its parent if it has none"),
         Fact("switch", "count", "an attribute requires_grad of the module itself: 1 or 0; -1 if there is none"),
         Fact("is_frozen", "flag", "it has that attribute, and none of its parameters requires a gradient"),
-        Fact("statistics", "hash", "of its running statistics"),
-        Fact("batches", "count", "batches that its running statistics have seen"),
     ),
     "calls": (
         Fact("name", "text", "the outermost module that was called, as Net"),
@@ -241,7 +232,6 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("name", "text", "rank 0, rank 1 ..."),
         Fact("weights", "hash", "of sampled elements of all parameters before the update"),
         Fact("batch", "hash", "of the first input"),
-        Fact("loss", "number", "the first loss"),
         Fact("norm_backward", "number", "norm of all gradients after the backward pass"),
         Fact("norm", "number", "norm of all gradients as the optimizers read them"),
         Fact("world", "count", "number of ranks"),
@@ -250,6 +240,12 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
 
 OPTIONAL = frozenset(("layers", "leaves", "schedules", "modules", "models", "ties", "ranks"))
 """Subjects that many trainings do not have."""
+
+
+def sizes_of(shape: str) -> list[int]:
+    """Return the sizes of a shape that is given as 8x10."""
+    return [int(size) for size in shape.split("x") if size]
+
 
 FIRST_STEPS, LAST_STEPS = 32, 96
 """Number of the first and last blocks of a table that are kept."""
@@ -349,6 +345,14 @@ class Table:
             present[at, [positions[item] for item in block["name"].tolist()]] = True
         return present
 
+    def chosen(self, mask: NDArray[np.bool_]) -> list[str]:
+        """Return the names of the items that a mask over them chooses."""
+        return [name for name, is_chosen in zip(self.names, mask.tolist(), strict=True) if is_chosen]
+
+    def first_step(self, mask: ArrayLike) -> int:
+        """Return the first of the steps that a mask over them chooses; it must choose one."""
+        return int(self.steps[np.flatnonzero(mask)[0]])
+
     def last(self, name: str) -> dict[str, Any]:
         """Return the last known value of a fact, by item."""
         return dict(zip(self["name"].tolist(), self[name].tolist(), strict=True))
@@ -370,15 +374,12 @@ class Facts:
     Attributes
     ----------
     rank : int
-    missing : dict of str to str
-        Subjects that could not be read, and why.
     is_over : bool
         Whether the training has ended, so that nothing follows.
     """
 
     def __init__(self, rank: int = 0) -> None:
         self.rank = rank
-        self.missing: dict[str, str] = {}
         self.is_over = False
         self._tables = {name: Table(schema) for name, schema in SCHEMA.items()}
 
@@ -396,6 +397,11 @@ class Facts:
         steps = self["steps"].steps
         return int(steps[-1]) if len(steps) else 0
 
+    @property
+    def update_line(self) -> str:
+        """Where an optimizer was called last; empty if that is unknown."""
+        return str(self["steps"].last("update_line").get("step", ""))
+
     def as_record(self) -> dict[str, Any]:
         """Return all facts as data for JSON; `from_record` reads them."""
         tables = {}
@@ -406,14 +412,13 @@ class Facts:
                 values = table[fact.name].tolist()
                 columns[fact.name] = list(map(str, values)) if fact.kind == "hash" else values
             tables[subject] = columns
-        return {"rank": self.rank, "is_over": self.is_over, "missing": self.missing, "tables": tables}
+        return {"rank": self.rank, "is_over": self.is_over, "tables": tables}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Facts:
         """Return the facts that `as_record` has made data of."""
         facts = cls(int(record["rank"]))
         facts.is_over = bool(record["is_over"])
-        facts.missing.update(record["missing"])
         for subject, schema in SCHEMA.items():
             columns = record["tables"].get(subject, {"step": ()})
             hashes = {fact.name for fact in schema if fact.kind == "hash"}

@@ -68,6 +68,10 @@ class Finding:
     covers: tuple[str, ...] = ()
 
 
+MOST_NAMED = 40
+"""Number of parameters or modules that a finding names as its place."""
+
+
 def listed(names: Sequence[str], most: int = 3) -> str:
     """Return some names for a sentence: the first ones, and how many more there are."""
     shown = ", ".join(names[:most])

@@ -8,12 +8,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tensight.agents.call_stack import user_stack
+from tensight.agents.call_stack import line_of_user
 from tensight.agents.oversights import UPDATES
 from tensight.agents.torch.operator_mode import BottomMode
 
@@ -71,7 +70,7 @@ class UnreachedWeights:
         if self._path is not None:
             self._path.leave()
         if all(root.grad_fn is None and not isinstance(root, torch.nn.Parameter) for root in roots):
-            self._new_root = _line()
+            self._new_root = line_of_user()
 
     def checkpoint(self, original: Callable[..., Any], function: Any, *arguments: Any) -> Any:
         """Run a block under reentrant checkpointing; note what it enters if its inputs cut it off from gradients."""
@@ -85,7 +84,7 @@ class UnreachedWeights:
 
     def _note_checkpoint(self, before: Set[str]) -> None:
         self.checkpointed_scopes |= self._entered() - before
-        self.checkpoint_line = _line()
+        self.checkpoint_line = line_of_user()
 
     # --- steps ---
 
@@ -218,9 +217,3 @@ def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield value
         elif isinstance(value, (list, tuple)):
             yield from _tensors(value)
-
-
-def _line() -> str:
-    """Return the line of the user's code that runs, in a few characters."""
-    frame = next(iter(user_stack()), None)
-    return "" if frame is None else f"{os.path.basename(frame.file)}:{frame.line}"

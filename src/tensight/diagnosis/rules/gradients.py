@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import Finding, listed
+from tensight.diagnosis.facts import sizes_of
+from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
 from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules.stages import UPDATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tensight.diagnosis.facts import Facts
-
-UPDATES = 3
-"""Number of updates in a row after which something is said to be always so."""
 
 
 def clipped_scaled(facts: Facts) -> Iterator[Finding]:
@@ -61,7 +60,7 @@ def _clipped(facts: Facts) -> Iterator[Finding]:
             "steps": len(compared),
             "scale": scale,
         }
-        where = {"optimizer": optimizer, "line": facts["steps"].last("update_line").get("step", "")}
+        where = {"optimizer": optimizer, "line": facts.update_line}
         if math.isfinite(scale) and scale > 16 and limit * scale < 1e3 and limit < 0.02 * typical:
             yield Finding("clipped-scaled", "likely", step, "scaled", {**values, "meant": limit * scale}, where)
         elif 0 < limit < 1e-3 * typical and spread < 0.05:
@@ -91,9 +90,9 @@ def stale(facts: Facts) -> Iterator[Finding]:
     for at, name in enumerate(table.names):
         if repeated[:, at].sum() < UPDATES or repeated[1:, at].mean() < 0.3:
             continue
-        step = int(table.steps[np.flatnonzero(repeated[:, at])[0]])
+        step = table.first_step(repeated[:, at])
         values = {"group": name, "count": int(repeated[:, at].sum()), "of": len(repeated)}
-        where = {"optimizer": name, "line": facts["steps"].last("update_line").get("step", "")}
+        where = {"optimizer": name, "line": facts.update_line}
         yield Finding("gradients-repeated", "certain", step, "no_backward", values, where)
 
 
@@ -106,8 +105,8 @@ def not_cleared(facts: Facts) -> Iterator[Finding]:
     always = (counts >= UPDATES) & (counts >= 0.7 * (compared.sum(0) - 1))
     if not always.any():
         return
-    names = [name for name, is_kept in zip(table.names, always.tolist(), strict=True) if is_kept]
-    step = int(table.steps[np.flatnonzero(kept[:, always].any(1))[0]])
+    names = table.chosen(always)
+    step = table.first_step(kept[:, always].any(1))
     norms = table.panel("gradient_norm")[:, always]
     totals = np.sqrt(np.nansum(norms**2, 1))
     optimizers = listed(list(dict.fromkeys(table.last("optimizer")[name] for name in names)))
@@ -121,8 +120,8 @@ def not_cleared(facts: Facts) -> Iterator[Finding]:
     }
     where = {
         "optimizer": optimizers,
-        "parameter": listed(names, 40),
-        "line": facts["steps"].last("update_line").get("step", ""),
+        "parameter": listed(names, MOST_NAMED),
+        "line": facts.update_line,
     }
     message = "all" if len(names) == int((compared.sum(0) > UPDATES).sum()) else "some"
     yield Finding(
@@ -142,7 +141,7 @@ def by_hand(facts: Facts) -> Iterator[Finding]:
     has_moved = bool((moved[1:] != moved[:-1]).any()) if len(moved) > 1 else False
     kept = facts["losses"]["finds_gradients"]
     values = {"count": len(table), "first": float(totals[0]), "last": float(totals[-1])}
-    where = {"line": str(facts["losses"]["line"][0]), "parameter": listed(parameters.names, 40)}
+    where = {"line": str(facts["losses"]["line"][0]), "parameter": listed(parameters.names, MOST_NAMED)}
     if has_moved and kept[1:].mean() > 0.8:
         yield Finding("no-optimizer", "certain", 2, "added", values, where)
     elif not has_moved:
@@ -160,7 +159,7 @@ def thrown_away(facts: Facts) -> Iterator[Finding]:
     several[0] = False
     if several.sum() < 2 or (cleared[several] < passes[several] - 1).any():
         return
-    step = int(table.steps[np.flatnonzero(several)[0]])
+    step = table.first_step(several)
     values = {"passes": int(passes[several].max()), "updates": int(several.sum())}
     where = {"optimizer": table.names[0], "line": str(facts["losses"]["line"][0])}
     yield Finding("gradients-thrown-away", "certain", step, "cleared", values, where)
@@ -185,7 +184,7 @@ def scaled_gradients(facts: Facts) -> Iterator[Finding]:
                 "scale": float(np.median(scale[measured])),
                 "norm": float(np.median(after[measured])),
             }
-            where = {"optimizer": name, "line": facts["steps"].last("update_line").get("step", "")}
+            where = {"optimizer": name, "line": facts.update_line}
             yield Finding("gradients-still-scaled", "certain", int(table["step"][of_name][0]), "scaled", values, where)
 
 
@@ -231,7 +230,7 @@ def summed(facts: Facts) -> Iterator[Finding]:
     if len(functions.names) != 1 or len(set(rates["optimizer"].tolist())) != 1:
         return
     optimizer = str(rates["optimizer"][0])
-    counts = [math.prod(int(size) for size in shape.split("x") if size) for shape in functions["target_shape"].tolist()]
+    counts = [math.prod(sizes_of(shape)) for shape in functions["target_shape"].tolist()]
     count = float(np.median(counts)) * float(np.median(np.abs(functions["factor"])))
     rate = float(np.nanmax(rates["rate"]))
     if _is_adaptive(optimizer) or count < 8 or rate * count < 0.5:
@@ -253,10 +252,10 @@ def cleared_early(facts: Facts) -> Iterator[Finding]:
     cleared = table.panel("is_cleared")
     for at, name in enumerate(table.names):
         if cleared[:, at].sum() >= 2 and cleared[:, at].mean() > 0.8:
-            step = int(table.steps[np.flatnonzero(cleared[:, at])[0]])
+            step = table.first_step(cleared[:, at])
             before = float(np.nanmedian(table.panel("norm_backward")[:, at]))
             values = {"group": name, "count": int(cleared[:, at].sum()), "norm": before}
-            where = {"optimizer": name, "line": facts["steps"].last("update_line").get("step", "")}
+            where = {"optimizer": name, "line": facts.update_line}
             yield Finding("gradients-cleared-early", "certain", step, "cleared", values, where)
             return
 

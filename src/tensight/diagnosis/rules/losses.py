@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import Finding, listed
+from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules.stages import stage_of
 
@@ -111,7 +111,7 @@ def start(facts: Facts) -> Iterator[Finding]:
     if not math.isfinite(value) or value < 4 * guess or row["input_deviation"] < 2 * guess:
         return
     values = {"value": value, "guess": guess, "classes": row["classes"], "deviation": row["input_deviation"]}
-    layers = listed(facts["layers"].names, 40)
+    layers = listed(facts["layers"].names, MOST_NAMED)
     where = {"operator": row["function"], "line": row["line"], "module": layers}
     yield Finding("loss-start", "likely", int(row["step"]), "large", values, where)
 

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import Finding, listed
+from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
 from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules.stages import UPDATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tensight.diagnosis.facts import Facts
-
-UPDATES = 3
-"""Number of updates in a row after which something is said to be always so."""
 
 
 def made_anew(facts: Facts) -> Iterator[Finding]:
@@ -27,7 +25,7 @@ def made_anew(facts: Facts) -> Iterator[Finding]:
     first = int(np.flatnonzero(fresh)[0])
     kind = str(table["optimizer"][first]).split()[0]
     values = {"optimizer": kind, "count": int(fresh.sum()), "of": len(fresh)}
-    where = {"optimizer": kind, "line": facts["steps"].last("update_line").get("step", "")}
+    where = {"optimizer": kind, "line": facts.update_line}
     yield Finding("optimizer-made-anew", "certain", int(table["step"][first]), "anew", values, where)
 
 
@@ -38,8 +36,8 @@ def updated_twice(facts: Facts) -> Iterator[Finding]:
     often = (twice.sum(0) >= 2) & (twice.mean(0) > 0.5)
     if not often.any():
         return
-    names = [name for name, is_twice in zip(table.names, often.tolist(), strict=True) if is_twice]
-    step = int(table.steps[np.flatnonzero(twice[:, often].any(1))[0]])
+    names = table.chosen(often)
+    step = table.first_step(twice[:, often].any(1))
     optimizers = list(dict.fromkeys(facts["groups"]["optimizer"].tolist()))
     values = {"count": len(names), "names": listed(names), "optimizers": listed(optimizers)}
     where = {"parameter": listed(names), "optimizer": listed(optimizers)}
@@ -72,7 +70,7 @@ def foreign(facts: Facts) -> Iterator[Finding]:
         if not len(owners) or not lost:
             continue
         values = {"group": name, "unknown": unknown, "of": parameters, "names": listed(lost)}
-        where = {"optimizer": name, "parameter": listed(lost, 40)}
+        where = {"optimizer": name, "parameter": listed(lost, MOST_NAMED)}
         since = table["step"][of_name][table["unknown"][of_name] > 0]
         step = int(since[0]) if len(since) else int(table.steps[0])
         yield Finding("optimizer-of-others", "certain", step, "others", values, where)
@@ -101,11 +99,11 @@ def never_steps(facts: Facts) -> Iterator[Finding]:
     never = (gradient >= 20) & ~(table.panel("optimizers") > 0).any(0) & held[-1] & is_unmoved
     if not never.any():
         return
-    names = [name for name, is_never in zip(table.names, never.tolist(), strict=True) if is_never]
+    names = table.chosen(never)
     values = {"count": len(names), "names": listed(names), "steps": int(gradient[never].max())}
-    step = int(table.steps[np.flatnonzero(held[:, never].any(1))[0]])
+    step = table.first_step(held[:, never].any(1))
     yield Finding(
-        "optimizer-never-steps", "likely", step, "never", values, {"parameter": listed(names, 40)}, tuple(names)
+        "optimizer-never-steps", "likely", step, "never", values, {"parameter": listed(names, MOST_NAMED)}, tuple(names)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import Certainty, Finding
 from tensight.diagnosis.rule import Rule
 
@@ -150,8 +151,8 @@ def broadcast(facts: Facts) -> Iterator[Finding]:
     for _, rows in _functions(facts):
         square = 0
         for row in rows:
-            made = [int(size) for size in row["made_shape"].split("x") if size]
-            given = [int(size) for size in row["input_shape"].split("x") if size]
+            made = sizes_of(row["made_shape"])
+            given = sizes_of(row["input_shape"])
             count = max(made, default=0)
             is_vector = math.prod(made) == count and count > 1
             square += is_vector and len(given) >= 2 and given[-2:] == [count, count]
@@ -213,7 +214,7 @@ def outside_of_classes(facts: Facts) -> Iterator[Finding]:
 
 
 def _targets_seen(rows: list[dict[str, Any]]) -> int:
-    return sum(math.prod(int(size) for size in row["target_shape"].split("x") if size) for row in rows)
+    return sum(math.prod(sizes_of(row["target_shape"])) for row in rows)
 
 
 def classes_as_numbers(facts: Facts) -> Iterator[Finding]:

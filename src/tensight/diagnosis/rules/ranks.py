@@ -90,7 +90,7 @@ def summed(facts: Facts) -> Iterator[Finding]:
     above = after > 1.001 * before.mean(1)
     ratio = after / before[:, 0]
     is_reduced = np.isclose(before, before[:, :1], rtol=1e-4).all()
-    step = int(table.steps[np.flatnonzero(measured & same)[0]])
+    step = table.first_step(measured & same)
     values = {"ranks": count, "ratio": float(np.median(ratio)), "steps": len(after), "share": float(above.mean())}
     where = {"rank": "all", "call": "all_reduce"}
     if not is_reduced and above.mean() > 0.5:

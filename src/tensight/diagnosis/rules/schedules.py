@@ -9,6 +9,7 @@ import numpy as np
 
 from tensight.diagnosis.findings import Finding
 from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules.stages import UPDATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.diagnosis.facts import Facts
-
-UPDATES = 3
-"""Number of updates in a row after which something is said to be always so."""
 
 
 def _groups(facts: Facts) -> Iterator[tuple[str, str, NDArray[np.int64], NDArray[np.float64], float]]:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts
 
+UPDATES = 3
+"""Number of updates in a row after which something is said to be always so."""
+
 
 def stage_of(facts: Facts) -> int:
     """Return the step at which the optimizers that update now began: what was before is another training."""

@@ -1,4 +1,4 @@
-"""Rules about what stands in a model beside its parameters: modes, running statistics, ties, copies."""
+"""Rules about modes, running statistics, layers, ties and copies of a model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import Certainty, Finding, listed
+from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, listed
 from tensight.diagnosis.rule import Rule
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def evaluation_mode(facts: Facts) -> Iterator[Finding]:
     training, trained, present = (table.panel("is_training"), table.panel("is_trained"), table.present())
     rate, statistics = table.panel("rate"), table.panel("has_statistics")
     acts = present & trained & ((rate > 0) | statistics)
-    # Where a module alone is switched, and not the one that holds it, somebody has chosen so: frozen statistics, mostly.
+    # A module that is switched without the one that holds it was switched on purpose, mostly to keep its statistics.
     off = acts & ~training & ~table.panel("parent_is_training")
     steps = table.steps
     names, since = [], math.inf
@@ -129,7 +129,9 @@ def norm_of_one(facts: Facts) -> Iterator[Finding]:
     single = [name for at, name in enumerate(table.names) if (elements[:, at] == 1).any()]
     if single:
         values = {"count": len(single), "names": listed(single)}
-        yield Finding("norm-of-one", "certain", int(table.steps[0]), "element", values, {"module": listed(single, 40)})
+        yield Finding(
+            "norm-of-one", "certain", int(table.steps[0]), "element", values, {"module": listed(single, MOST_NAMED)}
+        )
     measured = [at for at in range(len(table.names)) if (samples[:, at] > 0).any()]
     alone = [table.names[at] for at in measured if (samples[samples[:, at] > 0, at] == 1).all()]
     running = set(
@@ -138,7 +140,9 @@ def norm_of_one(facts: Facts) -> Iterator[Finding]:
     alone = [name for name in alone if name in running]
     if alone and not single:
         values = {"count": len(alone), "names": listed(alone)}
-        yield Finding("norm-of-one", "likely", int(table.steps[0]), "sample", values, {"module": listed(alone, 40)})
+        yield Finding(
+            "norm-of-one", "likely", int(table.steps[0]), "sample", values, {"module": listed(alone, MOST_NAMED)}
+        )
 
 
 def scale_by_depth(facts: Facts) -> Iterator[Finding]:
@@ -166,7 +170,9 @@ def scale_by_depth(facts: Facts) -> Iterator[Finding]:
         "names": listed(names),
     }
     message = "grows" if span > 0 else "shrinks"
-    yield Finding("scale-by-depth", "likely", int(table.steps[0]), message, values, {"module": listed(names, 40)})
+    yield Finding(
+        "scale-by-depth", "likely", int(table.steps[0]), message, values, {"module": listed(names, MOST_NAMED)}
+    )
 
 
 def averages_still(facts: Facts) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Rules about parameters: why a weight stands still."""
+"""Rules about parameters: why a weight does not change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import Certainty, Finding, listed
+from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, listed
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules.stages import stage_of
 
@@ -35,21 +35,10 @@ def _any_gradient(facts: Facts) -> NDArray[np.bool_]:
     return result
 
 
-MOST_NAMED = 40
-"""Number of parameters that a finding names as its place."""
-
-
 def _where(table: Table, names: list[str]) -> dict[str, str]:
     modules = table.last("module")
     named = list(dict.fromkeys(modules[name] for name in names))
     return {"parameter": listed(names, MOST_NAMED), "module": listed(named, MOST_NAMED)}
-
-
-def _ran(facts: Facts) -> NDArray[np.bool_]:
-    """Return the steps with a backward pass."""
-    table = facts["steps"]
-    passes = dict(zip(table["step"].tolist(), table["backward_passes"].tolist(), strict=True))
-    return np.array([passes.get(step, 0) > 0 for step in facts["parameters"].steps.tolist()], np.bool_)
 
 
 def no_gradient(facts: Facts) -> Iterator[Finding]:
@@ -66,7 +55,7 @@ def no_gradient(facts: Facts) -> Iterator[Finding]:
     never = (counts >= SETTLED) & ((gradient == _NEVER) | ~owned).all(0)
     if not never.any():
         return
-    names = [name for name, is_never in zip(table.names, never.tolist(), strict=True) if is_never]
+    names = table.chosen(never)
     of = int((counts >= SETTLED).sum())
     step = int(steps[np.flatnonzero(owned[:, never].any(1))[0]])
     line = facts["steps"].last("checkpoint_line").get("step", "")
@@ -86,7 +75,7 @@ def no_gradient_at_all(facts: Facts) -> Iterator[Finding]:
         return
     losses = facts["losses"]
     step = int(table.steps[0])
-    line = facts["steps"].last("update_line").get("step", "")
+    line = facts.update_line
     has_backward = bool((facts["steps"]["backward_passes"] > 0).any())
     is_cut = len(losses) > 0 and not bool(losses["is_connected"].any())
     is_cleared = len(facts["groups"]) > 0 and bool(facts["groups"]["is_cleared"].all())
@@ -169,9 +158,9 @@ def not_in_optimizer(facts: Facts) -> Iterator[Finding]:
     if not outside.any():
         return
     names = table.names
-    lost_before = {name for name, is_thawed in zip(names, thawed_later.tolist(), strict=True) if is_thawed}
+    lost_before = set(table.chosen(thawed_later))
     held = [name for at, name in enumerate(names) if (owners[:, at] > 0).any()]
-    lost = [name for name, is_outside in zip(names, outside.tolist(), strict=True) if is_outside]
+    lost = table.chosen(outside)
     if not held:
         return
     models, nested = table.last("model"), table.last("is_nested")
@@ -262,7 +251,7 @@ def undone(facts: Facts) -> Iterator[Finding]:
     back = (share >= 0.95).sum(0)
     always = (back >= SETTLED) & (back >= 0.8 * (updates - 1))
     if always.any() and sizes[always].sum() > 0.5 * sizes[updates > 0].sum():
-        chosen = [name for name, is_undone in zip(names, always.tolist(), strict=True) if is_undone]
+        chosen = table.chosen(always)
         first = int(np.flatnonzero((share >= 0.95)[:, always].any(1))[0])
         values = {"count": len(chosen), "names": listed(chosen), "steps": int(back.max())}
         yield Finding(
@@ -275,7 +264,7 @@ def undone(facts: Facts) -> Iterator[Finding]:
     # Trainings with an inner loop go back as well, each time to other values.
     again = (counts >= SETTLED) & (distinct <= np.maximum(2, 0.2 * counts)) & (updates > 0)
     if again.any() and sizes[again].sum() > 0.5 * sizes[updates > 0].sum():
-        chosen = [name for name, is_undone in zip(names, again.tolist(), strict=True) if is_undone]
+        chosen = table.chosen(again)
         first = int(np.flatnonzero((restored != 0)[:, again].any(1))[0])
         values = {"count": len(chosen), "names": listed(chosen), "steps": int(counts[again].max())}
         yield Finding(
@@ -369,7 +358,7 @@ def updates_lost(facts: Facts) -> Iterator[Finding]:
     matrices = most & (sizes > 1)
     if not matrices.any():
         return
-    names = [name for name, is_lost in zip(table.names, matrices.tolist(), strict=True) if is_lost]
+    names = table.chosen(matrices)
     amount = int(sizes[matrices].sum())
     of = int(sizes[counts >= SETTLED].sum())
     if amount < 0.3 * of:
@@ -413,7 +402,7 @@ def equal_units(facts: Facts) -> Iterator[Finding]:
     always = (equal | ~present).all(0) & ((moved > 0) & owned).any(0) & (present.sum(0) >= SETTLED)
     if not always.any():
         return
-    names = [name for name, is_equal in zip(table.names, always.tolist(), strict=True) if is_equal]
+    names = table.chosen(always)
     yield Finding(
         "equal-units",
         "certain",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
-from tensight.agents.call_stack import user_stack
+from tensight.agents.call_stack import line_of_user
 from tensight.agents.torch.operator_mode import BottomMode
 
 if TYPE_CHECKING:
@@ -55,9 +54,3 @@ class FunctionLines(BottomMode):
             if line:
                 self._lines[function] = line
         return func(*args, **(kwargs or {}))
-
-
-def line_of_user() -> str:
-    """Return the line of the user's code that is running, as train.py:31; empty if there is none."""
-    stack = user_stack()
-    return f"{os.path.basename(stack[0].file)}:{stack[0].line}" if stack else ""

@@ -403,7 +403,6 @@ def _inputs(function: str, given: torch.Tensor) -> dict[str, Any]:
             "classes": int(given.shape[axis]),
             "class_axis": axis,
             "row_mass": float(values.exp().sum(axis).mean()),
-            "row_sum": float(values.sum(axis).mean()),
         }
     return row
 
@@ -428,9 +427,7 @@ def _targets(function: LossFunction, target: torch.Tensor, ids: torch.Tensor | N
         if not values.numel():
             return row
         classes, counts = values.unique(return_counts=True)
-        shares = counts.double() / counts.sum()
         row |= {
-            "target_entropy": float(-(shares * shares.log()).sum()),
             "target_classes": " ".join(map(str, classes[:MOST_CLASSES].tolist())),
             "target_counts": " ".join(map(str, counts[:MOST_CLASSES].tolist())),
         }
@@ -447,7 +444,6 @@ def _targets(function: LossFunction, target: torch.Tensor, ids: torch.Tensor | N
         "target_variance": float(numbers.var(correction=0)),
         "target_distinct": min(int(numbers.unique().numel()), 4096) if numbers.numel() <= 1 << 16 else 4096,
         "target_is_whole": bool((numbers == numbers.round()).all()),
-        "target_nan": float(numbers.isnan().double().mean()),
     }
     is_regression = function.function in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "bce")
     lowest, highest = _reach([each.name for each in function.before] if is_regression else [])

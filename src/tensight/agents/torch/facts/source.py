@@ -11,10 +11,11 @@ import torch
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
+from tensight.agents.call_stack import line_of_user
 from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts import clip_calls, loss_graph
 from tensight.agents.torch.facts.copies import Copies
-from tensight.agents.torch.facts.lines import FunctionLines, line_of_user
+from tensight.agents.torch.facts.lines import FunctionLines
 from tensight.agents.torch.facts.reading import fingerprint, is_readable, part_of, plain, sample, shape_text
 from tensight.agents.torch.facts.structure import Schedules, Ties, leaf_rows, longest_loader, module_rows, normalised
 from tensight.agents.torch.facts.weights import Weights
@@ -38,7 +39,7 @@ MOST_FUNCTIONS = 16
 MOST_LAYERS = 1000
 
 MOST_INPUTS = 64
-"""Number of evaluations in a row whose inputs are told apart."""
+"""Maximum number of inputs of evaluations in a row that are distinguished."""
 
 _LAYERS_IN_STEPS = 4
 _LINES_IN_STEPS = 2
@@ -225,7 +226,6 @@ class FactSource:
             number = len(self._losses) + 1
             row: dict[str, Any] = {
                 "name": "loss" if number == 1 else f"loss {number}",
-                "elements": root.numel(),
                 "line": self._backward_line,
                 "is_connected": True,
                 "finds_gradients": finds,
@@ -303,8 +303,7 @@ class FactSource:
         began = time.perf_counter()
         diagnosing = self._diagnosing
         add = diagnosing.facts.add
-        losses = [{**row, "value": float(value)} for value, row in self._losses]
-        add("losses", step, losses)
+        add("losses", step, [{**row, "value": float(value)} for value, row in self._losses])
         add(
             "steps",
             step,
@@ -328,7 +327,7 @@ class FactSource:
         updated = [optimizer for optimizer in self._parameters.optimizers if id(optimizer) in self._updated]
         add("rates", step, self._weights.rates(updated))
         if diagnosing.reads:
-            self._read_step(step, losses)
+            self._read_step(step)
         self._losses, self._functions, self._calls, self._leaves = [], [], {}, {}
         self._ids, self._backward_passes, self._updates = None, 0, 0
         self._clips = self._clips_of_none = 0
@@ -338,7 +337,7 @@ class FactSource:
             self._lines.leave()
         diagnosing.step_done(step, time.perf_counter() - began)
 
-    def _read_step(self, step: int, losses: Sequence[dict[str, Any]]) -> None:
+    def _read_step(self, step: int) -> None:
         add = self._diagnosing.facts.add
         optimizers = self._parameters.optimizers
         trained = {id(weight) for optimizer in optimizers for weight in weights_of(optimizer)}
@@ -371,9 +370,9 @@ class FactSource:
         for row in rows:
             row["is_nested"] = bool(self._nested) and models[row["model"]][0] in self._nested
         add("parameters", step, rows)
-        add("ranks", step, [self._rank_row(rows, losses)])
+        add("ranks", step, [self._rank_row(rows)])
 
-    def _rank_row(self, rows: Sequence[dict[str, Any]], losses: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def _rank_row(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         calls = [row for row in self._calls.values() if row.get("fingerprint")]
         weights = 0
         for row in rows:
@@ -383,7 +382,6 @@ class FactSource:
             "name": f"rank {self._diagnosing.facts.rank}",
             "weights": weights,
             "batch": calls[0]["fingerprint"] if calls else 0,
-            "loss": losses[0]["value"] if losses else float("nan"),
             "norm_backward": self._weights.norm_backward,
             "world": _world_size(),
             "norm": sum(value * value for value in norms if value == value) ** 0.5,

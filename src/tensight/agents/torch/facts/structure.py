@@ -1,4 +1,4 @@
-"""What stands in a model beside its parameters: modes, running statistics, ties, copies; and schedules."""
+"""The modes, running statistics, ties and schedules of a training, and tensors outside of its models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from tensight.agents.live_instances import live_instances
-from tensight.agents.torch.facts.reading import fingerprint, plain, sample, shape_text
+from tensight.agents.torch.facts.reading import plain, shape_text
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training
 
 if TYPE_CHECKING:
@@ -62,12 +62,9 @@ def module_rows(models: Iterable[tuple[str, nn.Module]], trained: Sequence[str])
                 and not any(weight.requires_grad for _, weight in held_tensors(module, "_parameters")),
             }
             if isinstance(statistics, torch.Tensor):
-                seen = module._buffers.get("num_batches_tracked")
                 row |= {
                     "has_statistics": True,
                     "momentum": math.nan if momentum is None else float(momentum),
-                    "statistics": fingerprint([sample(statistics)]),
-                    "batches": int(seen) if isinstance(seen, torch.Tensor) else -1,
                 }
             rows.append(row)
             if len(rows) >= MOST_MODULES:
@@ -262,7 +259,6 @@ def leaf_rows(leaves: Sequence[torch.Tensor], held: set[int]) -> list[dict[str, 
                 owner = type(module).__name__
                 rows[id(leaf)] = {
                     "name": f"{owner}.{name} [{shape_text(leaf.shape)}]",
-                    "owner": owner,
                     "shape": shape_text(leaf.shape),
                     "is_held": id(leaf) in held,
                 }
