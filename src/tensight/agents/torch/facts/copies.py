@@ -7,6 +7,7 @@ import math
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -16,6 +17,8 @@ from tensight.agents.torch.inner_modules import held_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
 MOST_COPIES = 8
 _WORDS_OF_AVERAGES = ("ema", "avg", "average", "shadow", "target", "teacher", "momentum", "slow", "polyak", "swa")
@@ -55,9 +58,9 @@ class Copies:
 
     def __init__(self) -> None:
         self._copies: dict[str, _Copy] = {}
-        self._before: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._before: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
         self._first: dict[str, float] = {}
-        self._statistics: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._statistics: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
 
     def find(self, models: Sequence[tuple[str, nn.Module]], trained: set[int]) -> None:
         """Look for copies among all objects.
@@ -77,18 +80,17 @@ class Copies:
             tensors, twins = copy.tensors(), copy.twins()
             if tensors is None or twins is None or len(tensors) != len(twins):
                 continue
-            mine = torch.cat([sample(tensor).double() for tensor in tensors[:_SAMPLED_TENSORS]])
-            theirs = torch.cat([sample(tensor).double() for tensor in twins[:_SAMPLED_TENSORS]])
+            mine, theirs = _joined(tensors[:_SAMPLED_TENSORS]), _joined(twins[:_SAMPLED_TENSORS])
             if mine.shape == theirs.shape:
                 dtype = str(tensors[0].dtype).removeprefix("torch.")
                 rows.append({**self._row(copy, mine, theirs), "dtype": dtype})
         return rows
 
-    def _row(self, copy: _Copy, mine: torch.Tensor, theirs: torch.Tensor) -> dict[str, Any]:
+    def _row(self, copy: _Copy, mine: NDArray[Any], theirs: NDArray[Any]) -> dict[str, Any]:
         before, followed = self._before.get(copy.name, (None, theirs))
         self._before[copy.name] = mine, theirs
-        size = float(torch.linalg.vector_norm(theirs))
-        distance = float(torch.linalg.vector_norm(mine - theirs)) / size if size else math.nan
+        size = float(np.linalg.norm(theirs))
+        distance = float(np.linalg.norm(mine - theirs)) / size if size else math.nan
         row = {
             "name": copy.name,
             "kind": copy.kind,
@@ -113,16 +115,21 @@ class Copies:
         mine, theirs = copy.statistics()
         if not mine or len(mine) != len(theirs):
             return {}
-        now = torch.cat([sample(each).float() for each in mine]), torch.cat([sample(each).float() for each in theirs])
+        now = _joined(mine), _joined(theirs)
         before = self._statistics.get(copy.name)
         self._statistics[copy.name] = now
         if before is None or before[0].shape != now[0].shape:
             return {}
-        is_left = torch.equal(before[0], now[0]) and not torch.equal(before[1], now[1])
+        is_left = np.array_equal(before[0], now[0]) and not np.array_equal(before[1], now[1])
         return {"leaves_statistics": is_left}
 
 
-def _share_of_way(moved: torch.Tensor, way: torch.Tensor) -> float:
+def _joined(tensors: Sequence[torch.Tensor]) -> NDArray[Any]:
+    """Return samples of several tensors as one array."""
+    return np.concatenate([sample(tensor).astype(np.float64) for tensor in tensors])
+
+
+def _share_of_way(moved: NDArray[Any], way: NDArray[Any]) -> float:
     square = float((way * way).sum())
     return float((moved * way).sum()) / square if square else math.nan
 

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from tensight.agents.torch.facts.reading import part_of, plain, shape_text
+from tensight.agents.facts.loss_functions import Activation, before_facts, input_facts, target_facts
+from tensight.agents.facts.samples import MOST_ELEMENTS, shape_text
+from tensight.agents.torch.facts.reading import array_of, part_of, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MOST_FUNCTIONS = 3000
-MOST_CLASSES = 4096
-"""Number of classes of a batch whose targets are counted."""
-
 _NEAR_THE_LOSS = 400
 """Number of functions from the loss on among which loss functions are looked for."""
 
@@ -71,23 +70,6 @@ _ACTIVATIONS = {
 }
 _REDUCTIONS = ("none", "mean", "sum")
 _MOST_BEFORE = 12
-
-
-class Activation(NamedTuple):
-    """A function on the way from the model's last layer to a loss function.
-
-    Attributes
-    ----------
-    name : str
-    axis : int
-        Of a softmax, from the front; otherwise -1.
-    size : int
-        Number of elements along that axis; otherwise -1.
-    """
-
-    name: str
-    axis: int = -1
-    size: int = -1
 
 
 class LossFunction(NamedTuple):
@@ -358,28 +340,30 @@ def facts_of(function: LossFunction, ids: torch.Tensor | None, line: Callable[[s
         Returns where a function was called.
     """
     node = function.node
-    softmax = next((each for each in function.before if each.axis >= 0), None)
-    activations = [each.name for each in function.before if each.name in _SQUASHING]
     row: dict[str, Any] = {
         "function": function.function,
         "factor": function.factor,
         "line": line(function.function),
-        "before": " ".join(each.name for each in function.before),
-        "before_axis": -1 if softmax is None else softmax.axis,
-        "before_size": -1 if softmax is None else softmax.size,
-        "before_line": line(activations[0]) if activations else "",
         "reduction": _reduction(node),
         "made_shape": shape_text(function.made_shape),
         "input_shape": shape_text(output_shape(node)),
+        **before_facts(function.before, line),
     }
-    if function.input is not None and function.input.is_floating_point():
-        row |= _inputs(function.function, function.input)
-    if function.target is not None:
-        row |= _targets(function, function.target, ids)
+    given, target = function.input, function.target
+    if given is not None and given.is_floating_point():
+        row |= input_facts(function.function, given.shape, array_of(part_of(given)))
+    if target is not None:
+        weight = _saved(node, "weight")
+        row |= target_facts(
+            function.function,
+            target.shape,
+            array_of(part_of(target)),
+            function.before,
+            ids=None if ids is None or target.numel() > MOST_ELEMENTS else array_of(ids),
+            ignored_index=_ignored_index(node),
+            class_weights=None if weight is None else array_of(weight),
+        )
     return row
-
-
-_SQUASHING = frozenset(("softmax", "log_softmax", "sigmoid", "logsigmoid", "tanh", "relu"))
 
 
 def _reduction(node: Any) -> str:
@@ -387,122 +371,7 @@ def _reduction(node: Any) -> str:
     return _REDUCTIONS[int(number)] if number is not None and 0 <= int(number) < len(_REDUCTIONS) else ""
 
 
-def _inputs(function: str, given: torch.Tensor) -> dict[str, Any]:
-    values = part_of(given).double()
-    if not values.numel():
-        return {"input_shape": shape_text(given.shape)}
-    row: dict[str, Any] = {
-        "input_shape": shape_text(given.shape),
-        "input_min": float(values.min()),
-        "input_max": float(values.max()),
-        "input_deviation": float(values.std(correction=0)),
-    }
-    if function in ("cross_entropy", "nll_loss") and given.dim():
-        axis = 1 if given.dim() > 1 else 0
-        row |= {
-            "classes": int(given.shape[axis]),
-            "class_axis": axis,
-            "row_mass": float(values.exp().sum(axis).mean()),
-        }
-    return row
-
-
-def _targets(function: LossFunction, target: torch.Tensor, ids: torch.Tensor | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"target_shape": shape_text(target.shape)}
-    values = part_of(target)
-    if not values.numel() or values.is_complex():
-        return row
-    if function.function in ("cross_entropy", "nll_loss"):
-        ignored_index = int(getattr(function.node, "_saved_ignore_index", -100))
-        # Negative numbers are stored as unsigned ones.
-        ignored_index = ignored_index - 2**64 if ignored_index >= 2**63 else ignored_index
-        kept = values != ignored_index
-        row |= {
-            "ignored": 1 - float(kept.double().mean()),
-            "ignored_index": ignored_index if ignored_index >= 0 else -1,
-            "offset": -1 if ids is None else _offset(plain(target), ids, ignored_index),
-            "padding": math.nan if ids is None else _padding(plain(target)[plain(target) != ignored_index], ids),
-        }
-        values = values[kept]
-        if not values.numel():
-            return row
-        classes, counts = values.unique(return_counts=True)
-        row |= {
-            "target_classes": " ".join(map(str, classes[:MOST_CLASSES].tolist())),
-            "target_counts": " ".join(map(str, counts[:MOST_CLASSES].tolist())),
-        }
-        weight = _saved(function.node, "weight")
-        if weight is not None:
-            row["weightless"] = float((plain(weight)[values.long()] == 0).double().mean())
-    numbers = values.double()
-    if numbers.dim() == 2:
-        row["target_row_sum"] = float(numbers.sum(1).mean())
-    row |= {
-        "target_min": float(numbers.min()),
-        "target_max": float(numbers.max()),
-        "target_mean": float(numbers.mean()),
-        "target_variance": float(numbers.var(correction=0)),
-        "target_distinct": min(int(numbers.unique().numel()), 4096) if numbers.numel() <= 1 << 16 else 4096,
-        "target_is_whole": bool((numbers == numbers.round()).all()),
-    }
-    is_regression = function.function in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "bce")
-    lowest, highest = _reach([each.name for each in function.before] if is_regression else [])
-    if math.isfinite(lowest) or math.isfinite(highest):
-        row["outside"] = float(((numbers < lowest - 1e-6) | (numbers > highest + 1e-6)).double().mean())
-    return row
-
-
-def _reach(before: list[str]) -> tuple[float, float]:
-    """Return the least and the greatest value that the functions before a loss function let through."""
-    if not before:
-        return -math.inf, math.inf
-    if before[0] in ("softmax", "sigmoid", "hardsigmoid"):
-        return 0.0, 1.0
-    if before[0] == "tanh":
-        return -1.0, 1.0
-    if before[0] in ("relu", "softplus", "exp"):
-        return 0.0, math.inf
-    return -math.inf, math.inf
-
-
-def _padding(targets: torch.Tensor, ids: torch.Tensor) -> float:
-    """Return the share of the targets that are the id with which sequences of several lengths are filled up.
-
-    NaN if no such id is seen.
-    """
-    last = ids[:, -1]
-    values, counts = last.unique(return_counts=True)
-    pad = values[counts.argmax()]
-    differs = ids != pad
-    lengths = torch.where(differs.any(1), ids.shape[1] - differs.flip(1).int().argmax(1), 0)
-    filled = (lengths < ids.shape[1] - 1).sum()
-    is_padding = ids.shape[0] >= 4 and int(filled) >= ids.shape[0] // 2 and int(lengths.unique().numel()) >= 3
-    if not is_padding or not targets.numel():
-        return math.nan
-    return float((targets == pad).double().mean())
-
-
-def _offset(target: torch.Tensor, ids: torch.Tensor, ignored_index: int) -> int:
-    """Return how many positions targets are ahead of the ids that a model read; -1 if they are not those ids.
-
-    Parameters
-    ----------
-    target : Tensor
-        Targets in the order of the ids: all positions of a sequence, or all but some at its end.
-    ids : Tensor, shape (sequences, positions)
-    ignored_index : int
-    """
-    sequences, positions = ids.shape
-    count = target.numel()
-    if count % sequences or not positions // 2 < count // sequences <= positions or count > 1 << 20:
-        return -1
-    rows = target.reshape(sequences, -1).to(ids.device)
-    for offset in range(4):
-        overlap = min(rows.shape[1], positions - offset)
-        if overlap < 3:
-            break
-        ours, read_ids = rows[:, :overlap], ids[:, offset : offset + overlap]
-        counts = ours != ignored_index
-        if int(counts.sum()) >= 16 and bool((ours[counts] == read_ids[counts]).all()):
-            return offset
-    return -1
+def _ignored_index(node: Any) -> int:
+    index = int(getattr(node, "_saved_ignore_index", -100))
+    # Negative numbers are stored as unsigned ones.
+    return index - 2**64 if index >= 2**63 else index

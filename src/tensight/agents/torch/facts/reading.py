@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tensight.agents.facts.samples import rows_read, sampled
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SAMPLED = 512
-"""Maximum number of elements of a tensor that are kept to compare it with itself later."""
+    from numpy.typing import NDArray
 
-MOST_ELEMENTS = 1 << 20
-"""Maximum number of elements of a target or an input that are read."""
+_OF_NUMPY = frozenset(
+    (
+        *(torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+        *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    )
+)
 
 
 def is_readable(tensor: torch.Tensor) -> bool:
@@ -33,29 +37,23 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     return values
 
 
-def sample(tensor: torch.Tensor) -> torch.Tensor:
+def array_of(tensor: torch.Tensor) -> NDArray[Any]:
+    """Return the values of a tensor on the host; those of dtypes that NumPy lacks as float32."""
+    values = plain(tensor)
+    array: NDArray[Any] = (values if values.dtype in _OF_NUMPY else values.float()).numpy(force=True)
+    return array
+
+
+def sample(tensor: torch.Tensor) -> NDArray[Any]:
     """Return a copy of evenly spaced elements of a tensor, on the host."""
     flat = plain(tensor).reshape(-1)
-    stride = -(-flat.numel() // SAMPLED) or 1
-    # An odd stride meets all columns of a matrix whose rows have an even length.
-    return flat[:: stride | 1 if stride > 1 else 1].to("cpu", copy=True)
-
-
-def fingerprint(samples: Sequence[torch.Tensor]) -> int:
-    """Return 64 bits that tell samples apart."""
-    digest = hashlib.blake2b(digest_size=8)
-    for values in samples:
-        digest.update(memoryview(values.contiguous().view(torch.uint8).numpy()))
-    return int.from_bytes(digest.digest(), "little") | 1
+    return array_of(flat[sampled(flat.numel())]).copy()
 
 
 def part_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return the values of a tensor as numbers, or of a large one the first so many rows."""
     values = plain(tensor)
-    if values.numel() > MOST_ELEMENTS and values.dim():
-        rows = max(MOST_ELEMENTS * values.shape[0] // values.numel(), 1)
-        values = values[:rows]
-    return values
+    return values[rows_read(values.shape)] if values.dim() else values
 
 
 def norm(tensors: Sequence[torch.Tensor]) -> list[float]:
@@ -68,8 +66,3 @@ def norm(tensors: Sequence[torch.Tensor]) -> list[float]:
         norms: list[float] = torch.stack(torch._foreach_norm(values)).tolist()
         return norms
     return [float(torch.linalg.vector_norm(value.float())) if value.numel() else 0.0 for value in values]
-
-
-def shape_text(shape: Sequence[Any]) -> str:
-    """Return a shape as 8x10; of a scalar, an empty text."""
-    return "x".join(str(int(size)) for size in shape)

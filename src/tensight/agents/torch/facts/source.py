@@ -12,11 +12,13 @@ from torch import nn
 from torch.nn.modules import module as module_hooks
 
 from tensight.agents.call_stack import line_of_user
+from tensight.agents.facts.samples import fingerprint, shape_text
+from tensight.agents.facts.weights import rank_row
 from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts import clip_calls, loss_graph
 from tensight.agents.torch.facts.copies import Copies
 from tensight.agents.torch.facts.lines import FunctionLines
-from tensight.agents.torch.facts.reading import fingerprint, is_readable, part_of, plain, sample, shape_text
+from tensight.agents.torch.facts.reading import is_readable, part_of, plain, sample
 from tensight.agents.torch.facts.structure import Schedules, Ties, leaf_rows, longest_loader, module_rows, normalised
 from tensight.agents.torch.facts.weights import Weights
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training
@@ -338,7 +340,8 @@ class FactSource:
         diagnosing.step_done(step, time.perf_counter() - began)
 
     def _read_step(self, step: int) -> None:
-        add = self._diagnosing.facts.add
+        diagnosing = self._diagnosing
+        add = diagnosing.facts.add
         optimizers = self._parameters.optimizers
         trained = {id(weight) for optimizer in optimizers for weight in weights_of(optimizer)}
         models = list(self._models())
@@ -351,7 +354,7 @@ class FactSource:
         add("models", step, self._copies.rows())
         add("groups", step, self._weights.groups)
         add("loss_functions", step, self._functions)
-        add("schedules", step, self._schedules.rows(self._weights.label))
+        add("schedules", step, self._schedules.rows(self._weights.labels.of))
         add("ties", step, [] if self._ties is None else self._ties.rows())
         add("layers", step, list(self._layers.values()))
         self._layers = {}
@@ -370,22 +373,9 @@ class FactSource:
         for row in rows:
             row["is_nested"] = bool(self._nested) and models[row["model"]][0] in self._nested
         add("parameters", step, rows)
-        add("ranks", step, [self._rank_row(rows)])
-
-    def _rank_row(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        calls = [row for row in self._calls.values() if row.get("fingerprint")]
-        weights = 0
-        for row in rows:
-            weights = (weights * 1_000_003 + int(row.get("fingerprint", 0))) % (1 << 64)
-        norms = [row.get("gradient_norm", 0.0) for row in rows if row.get("optimizers")]
-        return {
-            "name": f"rank {self._diagnosing.facts.rank}",
-            "weights": weights,
-            "batch": calls[0]["fingerprint"] if calls else 0,
-            "norm_backward": self._weights.norm_backward,
-            "world": _world_size(),
-            "norm": sum(value * value for value in norms if value == value) ** 0.5,
-        }
+        rank = diagnosing.facts.rank
+        calls = list(self._calls.values())
+        add("ranks", step, [rank_row(rank, _world_size(), rows, calls, self._weights.norm_backward)])
 
     # --- names ---
 

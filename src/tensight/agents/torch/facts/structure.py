@@ -11,8 +11,9 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from tensight.agents.facts.samples import shape_text
 from tensight.agents.live_instances import live_instances
-from tensight.agents.torch.facts.reading import plain, shape_text
+from tensight.agents.torch.facts.reading import plain
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training
 
 if TYPE_CHECKING:

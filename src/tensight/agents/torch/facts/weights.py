@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tensight.agents.facts.samples import fingerprint, shape_text
+from tensight.agents.facts.weights import (
+    MOST_PARAMETERS,
+    Labels,
+    WeightSamples,
+    are_equal_units,
+    gradient_state,
+    root_of_squares,
+    units_compared,
+)
 from tensight.agents.torch.arrays import version_of
 from tensight.agents.torch.discovery import weights_of
-from tensight.agents.torch.facts.reading import fingerprint, norm, plain, sample, shape_text
+from tensight.agents.torch.facts.reading import array_of, norm, plain, sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-
-MOST_PARAMETERS = 4000
-"""Number of parameters that are followed; of a larger model the first and last ones."""
-
-_HISTORY = 128
-"""Number of earlier steps whose values are recognised."""
-
-_UNITS = 8
-"""Number of rows of a matrix that are compared."""
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Weights:
@@ -34,27 +36,21 @@ class Weights:
     ----------
     groups : list of dict
         Rows of ``groups`` of this step.
-    gradients_hash : list of Tensor
-        Samples of all gradients that optimizers have read in this step.
+    labels : Labels
+        Names of the optimizers.
     """
 
     def __init__(self) -> None:
-        self._labels: dict[int, str] = {}
-        self._kinds: dict[str, int] = {}
+        self.labels = Labels()
+        self._samples = WeightSamples()
         self._backward: dict[int, float] = {}
         self._backward_passes: dict[int, int] = {}
         self._used: dict[int, int] = {}
-        self._before: dict[str, torch.Tensor] = {}
-        self._after: dict[str, torch.Tensor] = {}
-        self._at_last: dict[str, torch.Tensor] = {}
-        self._gradients: dict[str, torch.Tensor] = {}
         self._used_gradients: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._kept: set[int] = set()
         self._cleared: dict[int, int] = {}
         self._keeps_state: set[str] = set()
         self._met: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._outside: dict[str, dict[str, Any]] = {}
-        self._history: dict[str, deque[int]] = {}
         self.norm_backward = math.nan
         """Norm of all gradients of the last optimizer after the last backward pass."""
         self.groups: list[dict[str, Any]] = []
@@ -85,20 +81,8 @@ class Weights:
         """Compare weights with what the last update has left, before the first backward pass of a step."""
         for weight in weights_of(optimizer)[:MOST_PARAMETERS]:
             name = names.get(id(weight), "")
-            after = self._after.get(name)
-            if after is None or name in self._outside:
-                continue
-            values, earlier = sample(weight), self._at_last.get(name)
-            outside = self._outside[name] = {"is_moved_outside": False}
-            history = self._history.setdefault(name, deque(maxlen=_HISTORY))
-            mark = fingerprint([values])
-            if after.shape == values.shape and not _equal(after, values):
-                outside["is_moved_outside"] = True
-                outside["restored"] = mark if mark in history else 0
-                if earlier is not None and earlier.shape == values.shape:
-                    moved = after != earlier
-                    outside["undone"] = float((values == earlier)[moved].float().mean()) if bool(moved.any()) else 0.0
-            history.append(mark)
+            if self._samples.is_due(name):
+                self._samples.compare_outside(name, sample(weight))
 
     def skip_update(self, optimizer: Any) -> None:
         """Note an update that is not read."""
@@ -106,7 +90,7 @@ class Weights:
         self._used.pop(id(optimizer), None)
         for weight in weights_of(optimizer)[:MOST_PARAMETERS]:
             self._used_gradients.pop(id(weight), None)
-        self._after.clear()
+        self._samples.skip_update()
 
     def backward_ended(self, optimizers: Iterable[Any], scale: float, *, reads: bool) -> None:
         """Note that a backward pass has ended, with the factor by which its loss was scaled."""
@@ -114,14 +98,14 @@ class Weights:
             self._backward_passes[id(optimizer)] = self._backward_passes.get(id(optimizer), 0) + 1
             if reads:
                 gradients = [weight.grad for weight in weights_of(optimizer) if weight.grad is not None]
-                self.norm_backward = _root(norm(gradients)) / (scale or 1.0) if gradients else 0.0
+                self.norm_backward = root_of_squares(norm(gradients)) / (scale or 1.0) if gradients else 0.0
                 self._backward[id(optimizer)] = self.norm_backward
 
     def update_begins(self, optimizer: Any, names: Mapping[int, str], *, is_through_scaler: bool = False) -> None:
         """Read gradients and weights as an optimizer is about to read them."""
-        label = self.label(optimizer)
+        label = self.labels.of(optimizer)
         named_count, listed = 0, set[int]()
-        every: list[torch.Tensor] = []
+        every: list[NDArray[np.generic]] = []
         for number, group in enumerate(optimizer.param_groups):
             weights = group["params"]
             gradients = [weight.grad for weight in weights if weight.grad is not None]
@@ -151,7 +135,7 @@ class Weights:
                     "parameters": len(weights),
                     "unknown": unknown,
                     "norm_backward": self._backward.get(id(optimizer), math.nan),
-                    "norm_update": _root(norms),
+                    "norm_update": root_of_squares(norms),
                     "backward_passes": self._backward_passes.get(id(optimizer), 0),
                     "cleared_between": self._cleared.get(id(optimizer), 0),
                     "is_unscaled": not is_through_scaler,
@@ -181,46 +165,21 @@ class Weights:
                 self._used_gradients.pop(id(weight), None)
         for weight in weights_of(optimizer):
             name = names.get(id(weight))
-            before = self._before.get(name or "")
-            if name is None or before is None or name not in self.rows:
-                continue
-            after = sample(weight)
-            self._after[name] = after
-            row = self.rows[name]
-            if after.shape != before.shape or not after.numel():
-                continue
-            moved = after != before
-            row["moved"] = float(moved.float().mean())
-            change = float(torch.linalg.vector_norm(after.double() - before.double()))
-            size = float(torch.linalg.vector_norm(before.double()))
-            row["change"] = change / size if size else math.inf if change else 0.0
-            gradient = self._gradients.get(name)
-            if gradient is not None and gradient.shape == moved.shape:
-                wants = gradient != 0
-                if bool(wants.any()):
-                    row["lost"] = float((wants & ~moved).sum() / wants.sum())
+            if name is not None and name in self.rows and self._samples.has(name):
+                self.rows[name] |= self._samples.after_update(name, sample(weight))
 
     def rates(self, optimizers: Iterable[Any]) -> list[dict[str, Any]]:
         """Return the rows of ``rates``."""
         return [
             {
-                "name": f"{self.label(optimizer)} group {number}",
-                "optimizer": self.label(optimizer),
+                "name": f"{self.labels.of(optimizer)} group {number}",
+                "optimizer": self.labels.of(optimizer),
                 "rate": float(group.get("lr", math.nan)),
                 "initial_rate": float(group.get("initial_lr", math.nan)),
             }
             for optimizer in optimizers
             for number, group in enumerate(optimizer.param_groups)
         ]
-
-    def label(self, optimizer: Any) -> str:
-        """Return a name of an optimizer: its class, and a number if there are several."""
-        label = self._labels.get(id(optimizer))
-        if label is None:
-            kind = type(optimizer).__name__
-            self._kinds[kind] = number = self._kinds.get(kind, 0) + 1
-            label = self._labels[id(optimizer)] = kind if number == 1 else f"{kind} {number}"
-        return label
 
     def take(
         self, named: Sequence[tuple[str, torch.Tensor, str, str, int]], owners: Mapping[int, int]
@@ -257,47 +216,36 @@ class Weights:
                     "owners": owners.get(id(weight), 0),
                 }
             )
-        self._at_last = self._before
-        self._before, self._gradients = {}, {}
+        self._samples.end_step()
         self.rows, self.groups = {}, []
         self._backward.clear()
         self._kept.clear()
-        self._outside.clear()
         return rows
 
     # --- one parameter ---
 
     def _before_update(self, name: str, weight: torch.Tensor, size: float | None, label: str, rate: float) -> None:
         values = sample(weight)
+        gradient = None if weight.grad is None else sample(weight.grad)
+        outside = self._samples.before_update(name, values, gradient)
         row = self.rows.get(name)
         if row is not None:
             # A closure may be evaluated several times.
             row["optimizers"] += row["optimizer"] != label
             row["optimizer"] = label
-            row["gradient"] = max(row["gradient"], _state(size))
-            self._before[name] = values
-            if weight.grad is not None:
-                self._gradients[name] = sample(weight.grad)
+            row["gradient"] = max(row["gradient"], gradient_state(size))
             return
-        row = self.rows[name] = _described(weight)
-        row |= {
+        self.rows[name] = _described(weight) | {
             "optimizer": label,
             "optimizers": 1,
             "rate": rate,
-            "gradient": _state(size),
+            "gradient": gradient_state(size),
             "gradient_norm": math.nan if size is None else size,
             "norm": norm([weight])[0],
             "fingerprint": fingerprint([values]),
             "is_kept": id(weight) in self._kept,
+            **outside,
         }
-        self._before[name] = values
-        if weight.grad is not None:
-            self._gradients[name] = sample(weight.grad)
-        row |= self._outside.get(name, {})
-
-
-def _state(size: float | None) -> int:
-    return 0 if size is None else 1 if size == 0 else 2
 
 
 def _described(weight: torch.Tensor) -> dict[str, Any]:
@@ -312,17 +260,5 @@ def _described(weight: torch.Tensor) -> dict[str, Any]:
 
 
 def _has_equal_units(weight: torch.Tensor) -> bool:
-    """Whether all rows of a matrix are the same, and not 0."""
     values = plain(weight)
-    if values.dim() < 2 or values.shape[0] < 2 or not values[0].numel():
-        return False
-    rows = values[:: -(-values.shape[0] // _UNITS)]
-    return bool((rows == rows[0]).all()) and bool(rows[0].any())
-
-
-def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return bool(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)))
-
-
-def _root(norms: Sequence[float]) -> float:
-    return math.sqrt(sum(value * value for value in norms))
+    return values.dim() > 1 and are_equal_units(array_of(values[units_compared(values.shape[0])]))

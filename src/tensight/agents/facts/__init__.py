@@ -1,0 +1,1 @@
+"""What the facts of all frameworks have in common: rows of `tensight.diagnosis.facts`, from NumPy arrays."""

@@ -1,0 +1,206 @@
+"""Rows of ``loss_functions``, from the arrays that a loss function was given."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tensight.agents.facts.samples import shape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+MOST_CLASSES = 4096
+"""Number of classes of a batch whose targets are counted."""
+
+OF_CLASSES = ("cross_entropy", "nll_loss")
+_WITH_REACH = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "bce")
+_SQUASHING = frozenset(("softmax", "log_softmax", "sigmoid", "logsigmoid", "tanh", "relu"))
+_DISTINCT = 4096
+
+
+class Activation(NamedTuple):
+    """A function on the way from the model's last layer to a loss function.
+
+    Attributes
+    ----------
+    name : str
+    axis : int
+        Of a softmax, from the front; otherwise -1.
+    size : int
+        Number of elements along that axis; otherwise -1.
+    """
+
+    name: str
+    axis: int = -1
+    size: int = -1
+
+
+def before_facts(before: Sequence[Activation], line: Callable[[str], str]) -> dict[str, Any]:
+    """Return the facts of what made the input of a loss function.
+
+    Parameters
+    ----------
+    before : sequence of Activation
+        The last one first.
+    line : callable (function) -> str
+        Returns where a function was called.
+    """
+    softmax = next((each for each in before if each.axis >= 0), None)
+    activations = [each.name for each in before if each.name in _SQUASHING]
+    return {
+        "before": " ".join(each.name for each in before),
+        "before_axis": -1 if softmax is None else softmax.axis,
+        "before_size": -1 if softmax is None else softmax.size,
+        "before_line": line(activations[0]) if activations else "",
+    }
+
+
+def input_facts(function: str, shape: Sequence[int], values: NDArray[Any]) -> dict[str, Any]:
+    """Return the facts of the input of a loss function.
+
+    Parameters
+    ----------
+    function : str
+    shape : sequence of int
+    values : ndarray
+        All of it, or the rows of a large one that `rows_read` chooses.
+    """
+    facts: dict[str, Any] = {"input_shape": shape_text(shape)}
+    numbers = values.astype(np.float64)
+    if not numbers.size:
+        return facts
+    facts |= {
+        "input_min": float(numbers.min()),
+        "input_max": float(numbers.max()),
+        "input_deviation": float(numbers.std()),
+    }
+    if function in OF_CLASSES and numbers.ndim:
+        axis = 1 if numbers.ndim > 1 else 0
+        with np.errstate(over="ignore"):
+            mass = float(np.exp(numbers).sum(axis).mean())
+        facts |= {"classes": int(shape[axis]), "class_axis": axis, "row_mass": mass}
+    return facts
+
+
+def target_facts(
+    function: str,
+    shape: Sequence[int],
+    values: NDArray[Any],
+    before: Sequence[Activation],
+    *,
+    ids: NDArray[Any] | None = None,
+    ignored_index: int = -100,
+    class_weights: NDArray[Any] | None = None,
+) -> dict[str, Any]:
+    """Return the facts of the target of a loss function.
+
+    Parameters
+    ----------
+    function : str
+    shape : sequence of int
+    values : ndarray
+        All of it, or the rows of a large one that `rows_read` chooses.
+    before : sequence of Activation
+        What made the input.
+    ids : ndarray, shape (sequences, positions), optional
+        The ids of words that the model read in this step.
+    ignored_index : int
+        The class that does not count.
+    class_weights : ndarray, shape (classes,), optional
+    """
+    facts: dict[str, Any] = {"target_shape": shape_text(shape)}
+    if not values.size or np.iscomplexobj(values):
+        return facts
+    if function in OF_CLASSES:
+        kept = values != ignored_index
+        facts |= {
+            "ignored": 1 - float(kept.mean()),
+            "ignored_index": ignored_index if ignored_index >= 0 else -1,
+            "offset": -1 if ids is None else _offset(values, ids, ignored_index),
+            "padding": math.nan if ids is None else _padding(values[kept], ids),
+        }
+        values = values[kept]
+        if not values.size:
+            return facts
+        classes, counts = np.unique(values, return_counts=True)
+        facts |= {
+            "target_classes": " ".join(map(str, classes[:MOST_CLASSES].tolist())),
+            "target_counts": " ".join(map(str, counts[:MOST_CLASSES].tolist())),
+        }
+        if class_weights is not None:
+            facts["weightless"] = float((class_weights[values.astype(np.int64)] == 0).mean())
+    numbers = values.astype(np.float64)
+    if numbers.ndim == 2:
+        facts["target_row_sum"] = float(numbers.sum(1).mean())
+    facts |= {
+        "target_min": float(numbers.min()),
+        "target_max": float(numbers.max()),
+        "target_mean": float(numbers.mean()),
+        "target_variance": float(numbers.var()),
+        "target_distinct": min(len(np.unique(numbers)), _DISTINCT) if numbers.size <= 1 << 16 else _DISTINCT,
+        "target_is_whole": bool((numbers == np.round(numbers)).all()),
+    }
+    lowest, highest = _reach([each.name for each in before] if function in _WITH_REACH else [])
+    if math.isfinite(lowest) or math.isfinite(highest):
+        facts["outside"] = float(((numbers < lowest - 1e-6) | (numbers > highest + 1e-6)).mean())
+    return facts
+
+
+def _reach(before: list[str]) -> tuple[float, float]:
+    """Return the least and the greatest value that the functions before a loss function let through."""
+    if not before:
+        return -math.inf, math.inf
+    if before[0] in ("softmax", "sigmoid", "hardsigmoid"):
+        return 0.0, 1.0
+    if before[0] == "tanh":
+        return -1.0, 1.0
+    if before[0] in ("relu", "softplus", "exp"):
+        return 0.0, math.inf
+    return -math.inf, math.inf
+
+
+def _padding(targets: NDArray[Any], ids: NDArray[Any]) -> float:
+    """Return the share of the targets that are the id with which sequences of several lengths are filled up.
+
+    NaN if no such id is seen.
+    """
+    values, counts = np.unique(ids[:, -1], return_counts=True)
+    pad = values[counts.argmax()]
+    differs = ids != pad
+    lengths = np.where(differs.any(1), ids.shape[1] - differs[:, ::-1].argmax(1), 0)
+    filled = int((lengths < ids.shape[1] - 1).sum())
+    is_padding = ids.shape[0] >= 4 and filled >= ids.shape[0] // 2 and len(np.unique(lengths)) >= 3
+    if not is_padding or not targets.size:
+        return math.nan
+    return float((targets == pad).mean())
+
+
+def _offset(target: NDArray[Any], ids: NDArray[Any], ignored_index: int) -> int:
+    """Return how many positions targets are ahead of the ids that a model read; -1 if they are not those ids.
+
+    Parameters
+    ----------
+    target : ndarray
+        Targets in the order of the ids: all positions of a sequence, or all but some at its end.
+    ids : ndarray, shape (sequences, positions)
+    ignored_index : int
+    """
+    sequences, positions = ids.shape
+    count = target.size
+    if count % sequences or not positions // 2 < count // sequences <= positions or count > 1 << 20:
+        return -1
+    rows = target.reshape(sequences, -1)
+    for offset in range(4):
+        overlap = min(rows.shape[1], positions - offset)
+        if overlap < 3:
+            break
+        ours, read_ids = rows[:, :overlap], ids[:, offset : offset + overlap]
+        counts = ours != ignored_index
+        if counts.sum() >= 16 and bool((ours[counts] == read_ids[counts]).all()):
+            return offset
+    return -1

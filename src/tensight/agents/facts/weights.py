@@ -1,0 +1,193 @@
+"""What updates do to parameters, from samples of their elements before and after."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.agents.facts.samples import fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+MOST_PARAMETERS = 4000
+"""Number of parameters that are followed; of a larger model the first and last ones."""
+
+_HISTORY = 128
+"""Number of earlier steps whose values are recognised."""
+
+_UNITS = 8
+"""Number of rows of a matrix that are compared."""
+
+
+class WeightSamples:
+    """The samples of a training's parameters, by their names."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, NDArray[Any]] = {}
+        self._after: dict[str, NDArray[Any]] = {}
+        self._at_last: dict[str, NDArray[Any]] = {}
+        self._gradients: dict[str, NDArray[Any]] = {}
+        self._outside: dict[str, dict[str, Any]] = {}
+        self._history: dict[str, deque[int]] = {}
+
+    def is_due(self, name: str) -> bool:
+        """Whether a parameter is still to be compared in this step with what its last update has left."""
+        return name in self._after and name not in self._outside
+
+    def compare_outside(self, name: str, values: NDArray[Any]) -> None:
+        """Compare a parameter with what its last update has left.
+
+        Parameters
+        ----------
+        name : str
+        values : ndarray, one axis
+            Its sample now, before the next update.
+        """
+        after, earlier = self._after[name], self._at_last.get(name)
+        outside: dict[str, Any] = {"is_moved_outside": False}
+        self._outside[name] = outside
+        history = self._history.setdefault(name, deque(maxlen=_HISTORY))
+        mark = fingerprint([values])
+        if after.shape == values.shape and not np.array_equal(after, values, equal_nan=True):
+            outside["is_moved_outside"] = True
+            outside["restored"] = mark if mark in history else 0
+            if earlier is not None and earlier.shape == values.shape:
+                moved = after != earlier
+                outside["undone"] = float((values == earlier)[moved].mean()) if moved.any() else 0.0
+        history.append(mark)
+
+    def before_update(self, name: str, values: NDArray[Any], gradient: NDArray[Any] | None) -> dict[str, Any]:
+        """Keep what an optimizer is about to read, and return what was written since the last update.
+
+        Parameters
+        ----------
+        name : str
+        values, gradient : ndarray, one axis
+            Samples of the same elements.
+        """
+        self._before[name] = values
+        if gradient is not None:
+            self._gradients[name] = gradient
+        return self._outside.get(name, {})
+
+    def has(self, name: str) -> bool:
+        """Whether a parameter is about to be updated."""
+        return name in self._before
+
+    def after_update(self, name: str, values: NDArray[Any]) -> dict[str, Any]:
+        """Return what an update has done to a parameter: ``moved``, ``change`` and ``lost``, as far as known.
+
+        Parameters
+        ----------
+        name : str
+        values : ndarray, one axis
+            Its sample after the update.
+        """
+        before = self._before[name]
+        self._after[name] = values
+        if values.shape != before.shape or not values.size:
+            return {}
+        moved = values != before
+        wide = np.complex128 if np.iscomplexobj(values) else np.float64
+        change = float(np.linalg.norm(values.astype(wide) - before.astype(wide)))
+        size = float(np.linalg.norm(before.astype(wide)))
+        facts: dict[str, Any] = {
+            "moved": float(moved.mean()),
+            "change": change / size if size else math.inf if change else 0.0,
+        }
+        gradient = self._gradients.get(name)
+        if gradient is not None and gradient.shape == moved.shape:
+            has_gradient = gradient != 0
+            if has_gradient.any():
+                facts["lost"] = float((has_gradient & ~moved).sum() / has_gradient.sum())
+        return facts
+
+    def skip_update(self) -> None:
+        """Forget what updates have left, because one was not read."""
+        self._after.clear()
+
+    def end_step(self) -> None:
+        """Begin the next step."""
+        self._at_last = self._before
+        self._before, self._gradients = {}, {}
+        self._outside.clear()
+
+
+class Labels:
+    """Names of optimizers: their classes, with a number if there are several."""
+
+    def __init__(self) -> None:
+        self._labels: dict[int, str] = {}
+        self._kinds: dict[str, int] = {}
+
+    def of(self, optimizer: Any) -> str:
+        """Return the name of an optimizer."""
+        label = self._labels.get(id(optimizer))
+        if label is None:
+            kind = type(optimizer).__name__
+            self._kinds[kind] = number = self._kinds.get(kind, 0) + 1
+            label = self._labels[id(optimizer)] = kind if number == 1 else f"{kind} {number}"
+        return label
+
+
+def gradient_state(norm: float | None) -> int:
+    """Return the fact ``gradient`` of a parameter, by the norm of its gradient; None if it has none."""
+    return 0 if norm is None else 1 if norm == 0 else 2
+
+
+def root_of_squares(norms: Sequence[float]) -> float:
+    """Return the norm of several tensors together, by that of each."""
+    return math.sqrt(sum(value * value for value in norms))
+
+
+def units_compared(count: int) -> slice:
+    """Return which of the rows of a matrix are compared with each other."""
+    return slice(None, None, -(-count // _UNITS))
+
+
+def are_equal_units(rows: NDArray[Any]) -> bool:
+    """Whether all rows of a matrix are the same, and not 0.
+
+    Parameters
+    ----------
+    rows : ndarray
+        Those that `units_compared` chooses.
+    """
+    if rows.ndim < 2 or rows.shape[0] < 2 or not rows[0].size:
+        return False
+    return bool((rows == rows[0]).all()) and bool(rows[0].any())
+
+
+def rank_row(
+    rank: int, world: int, parameters: Sequence[dict[str, Any]], calls: Sequence[dict[str, Any]], norm_backward: float
+) -> dict[str, Any]:
+    """Return the row of ``ranks``.
+
+    Parameters
+    ----------
+    rank, world : int
+        Number of this process, and of all.
+    parameters, calls : sequence of dict
+        Rows of this step.
+    norm_backward : float
+        Norm of all gradients after the backward pass.
+    """
+    weights = 0
+    for row in parameters:
+        weights = (weights * 1_000_003 + int(row.get("fingerprint", 0))) % (1 << 64)
+    batches = [row["fingerprint"] for row in calls if row.get("fingerprint")]
+    norms = [row.get("gradient_norm", 0.0) for row in parameters if row.get("optimizers")]
+    return {
+        "name": f"rank {rank}",
+        "weights": weights,
+        "batch": batches[0] if batches else 0,
+        "norm_backward": norm_backward,
+        "world": world,
+        "norm": root_of_squares([value for value in norms if value == value]),
+    }
