@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tensight.diagnosis.facts import OPTIONAL
 from tensight.diagnosis.rules import (
     batches,
+    divergence,
     gradients,
     losses,
     optimizers,
@@ -33,6 +34,7 @@ RULES: Mapping[str, Rule] = {
         *schedules.RULES,
         *outputs.RULES,
         *losses.RULES,
+        *divergence.RULES,
         *structure.RULES,
         *batches.RULES,
         *ranks.RULES,

@@ -7,15 +7,16 @@ Adapters add blocks of rows; rules read whole columns.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
+_T = TypeVar("_T")
 Kind = Literal["number", "count", "flag", "text", "hash"]
 
 _DTYPES = {"number": np.float64, "count": np.int64, "flag": np.bool_, "text": object, "hash": np.uint64}
@@ -160,6 +161,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("moved", "number", "share of its elements that the update changed"),
         Fact("lost", "number", "share of its elements with a gradient that the update did not change"),
         Fact("change", "number", "L2 norm of its change by the update, over its own"),
+        Fact("turn", "number", "cosine of the angle between its change by this update and by the one before"),
         Fact("is_kept", "flag", "the gradient that the last update used was not cleared before the next backward pass"),
         Fact("is_moved_outside", "flag", "it was changed between the last update and this one"),
         Fact("undone", "number", "share of what the last update moved that was back at its value before that"),
@@ -382,6 +384,7 @@ class Facts:
         self.rank = rank
         self.is_over = False
         self._tables = {name: Table(schema) for name, schema in SCHEMA.items()}
+        self._derived: dict[Callable[[Facts], Iterable[Any]], list[Any]] = {}
 
     def __getitem__(self, subject: str) -> Table:
         """Return the table of a subject."""
@@ -390,6 +393,13 @@ class Facts:
     def add(self, subject: str, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add what was read of a subject in a step."""
         self._tables[subject].add(step, rows)
+        self._derived.clear()
+
+    def derived(self, derive: Callable[[Facts], Iterable[_T]]) -> list[_T]:
+        """Return all that a function yields from these facts; it is called once, though several rules need it."""
+        if derive not in self._derived:
+            self._derived[derive] = list(derive(self))
+        return self._derived[derive]
 
     @property
     def last_step(self) -> int:

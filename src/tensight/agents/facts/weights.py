@@ -35,6 +35,7 @@ class WeightSamples:
         self._gradients: dict[str, NDArray[Any]] = {}
         self._outside: dict[str, dict[str, Any]] = {}
         self._history: dict[str, deque[int]] = {}
+        self._changes: dict[str, NDArray[Any]] = {}
 
     def is_due(self, name: str) -> bool:
         """Whether a parameter is still to be compared in this step with what its last update has left."""
@@ -81,7 +82,7 @@ class WeightSamples:
         return name in self._before
 
     def after_update(self, name: str, values: NDArray[Any]) -> dict[str, Any]:
-        """Return what an update has done to a parameter: ``moved``, ``change`` and ``lost``, as far as known.
+        """Return what an update has done to a parameter: ``moved``, ``change``, ``turn``, ``lost``, as far as known.
 
         Parameters
         ----------
@@ -95,12 +96,15 @@ class WeightSamples:
             return {}
         moved = values != before
         wide = np.complex128 if np.iscomplexobj(values) else np.float64
-        change = float(np.linalg.norm(values.astype(wide) - before.astype(wide)))
+        way = values.astype(wide) - before.astype(wide)
+        change = float(np.linalg.norm(way))
         size = float(np.linalg.norm(before.astype(wide)))
         facts: dict[str, Any] = {
             "moved": float(moved.mean()),
             "change": change / size if size else math.inf if change else 0.0,
+            "turn": _cosine(way, self._changes.get(name)),
         }
+        self._changes[name] = way
         gradient = self._gradients.get(name)
         if gradient is not None and gradient.shape == moved.shape:
             has_gradient = gradient != 0
@@ -111,12 +115,20 @@ class WeightSamples:
     def skip_update(self) -> None:
         """Forget what updates have left, because one was not read."""
         self._after.clear()
+        self._changes.clear()
 
     def end_step(self) -> None:
         """Begin the next step."""
         self._at_last = self._before
         self._before, self._gradients = {}, {}
         self._outside.clear()
+
+
+def _cosine(a: NDArray[Any], b: NDArray[Any] | None) -> float:
+    if b is None or a.shape != b.shape:
+        return math.nan
+    sizes = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
+    return float(np.vdot(a, b).real) / sizes if sizes else math.nan
 
 
 class Labels:

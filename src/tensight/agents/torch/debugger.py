@@ -460,7 +460,7 @@ class Debugger(TrainingDebugger):
         if are_tensors and not self._is_over and threading.get_ident() == self._thread:
             self._unreached.backward_begins(roots)
         if are_tensors and self._facts is not None and not self._is_over and threading.get_ident() == self._thread:
-            self._facts.backward_begins(roots, self._steps.unscaled)
+            self._facts.backward_begins(roots, self._steps.unscaled, self._steps.scale_of(roots))
         if are_tensors and self._agent is not None and self._agent.scalars.notes_losses:
             self._tell_loss(roots)
         if are_tensors and isinstance(capture, ModuleCapture):

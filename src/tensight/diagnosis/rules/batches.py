@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensight.diagnosis.findings import Finding
-from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rule import DIVERGENCE, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,7 +128,7 @@ RULES = (
         {"sorted": ("{distinct} classes, batches of at least {size}", "{distinct} 个类别，批次大小至少 {size}")},
         ("Shuffle the data (shuffle=True)", "打乱数据 (shuffle=True)"),
         ("", ""),
-        frozenset(("loss-stays", "loss-rises", "loss-start")),
+        frozenset(("loss-stays", *DIVERGENCE, "loss-start")),
         8,
     ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
-from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rule import DIVERGENCE, Rule
 from tensight.diagnosis.rules.stages import UPDATES
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 def clipped_scaled(facts: Facts) -> Iterator[Finding]:
     """Find gradients that are clipped before they are unscaled."""
-    return (finding for finding in _clipped(facts) if finding.rule == "clipped-scaled")
+    return (finding for finding in facts.derived(_clipped) if finding.rule == "clipped-scaled")
 
 
 def clipped_away(facts: Facts) -> Iterator[Finding]:
     """Find gradients that are clipped to a small part of themselves in every step, or exactly to a limit."""
-    return (finding for finding in _clipped(facts) if finding.rule == "clipped-away")
+    return (finding for finding in facts.derived(_clipped) if finding.rule == "clipped-away")
 
 
 def _clipped(facts: Facts) -> Iterator[Finding]:
@@ -266,11 +266,16 @@ def skipped(facts: Facts) -> Iterator[Finding]:
     if not len(table):
         return
     is_skipped = table["is_skipped"]
-    if len(is_skipped) < 20 or is_skipped[-20:].mean() < 0.9:
+    if len(is_skipped) < 20:
+        return
+    # In its first updates a scale finds its size.
+    is_always, is_often = is_skipped[-20:].mean() >= 0.9, len(is_skipped) >= 60 and is_skipped[20:].mean() > 0.25
+    if not is_always and not is_often:
         return
     step = int(table["step"][np.flatnonzero(is_skipped)[0]])
     values = {"count": int(is_skipped.sum()), "of": len(is_skipped), "scale": float(table["scale"][-1])}
-    yield Finding("updates-skipped", "certain", step, "skipped", values, {"optimizer": "GradScaler"})
+    message = "skipped" if is_always else "often"
+    yield Finding("updates-skipped", "certain", step, message, values, {"optimizer": "GradScaler"})
 
 
 RULES = (
@@ -346,7 +351,7 @@ RULES = (
         {},
         ("Clip after the backward pass and before the update", "在反向传播之后、更新之前裁剪"),
         ("", ""),
-        frozenset(("loss-rises",)),
+        frozenset((*DIVERGENCE,)),
         10,
     ),
     Rule(
@@ -397,7 +402,7 @@ RULES = (
         },
         ("Call optimizer.zero_grad() in each step", "在每一步调用 optimizer.zero_grad()"),
         ("Accumulation over several backward passes before one update.", "一次更新之前的多次反向传播累积。"),
-        frozenset(("loss-rises", "loss-stays", "clipped-away")),
+        frozenset((*DIVERGENCE, "loss-stays", "clipped-away")),
         10,
     ),
     Rule(
@@ -495,7 +500,7 @@ RULES = (
             "用 scaler.step(optimizer) 和 scaler.update() 代替 optimizer.step()",
         ),
         ("", ""),
-        frozenset(("loss-stays", "loss-rises")),
+        frozenset(("loss-stays", *DIVERGENCE)),
         5,
     ),
     Rule(
@@ -526,7 +531,7 @@ RULES = (
             "Optimizers that are indifferent to a factor, such as Adam, if nothing is divided.",
             "对常数因子不敏感的优化器 (如 Adam)，若没有相除。",
         ),
-        frozenset(("loss-stays", "loss-rises")),
+        frozenset(("loss-stays", *DIVERGENCE)),
         20,
     ),
     Rule(
@@ -544,7 +549,7 @@ RULES = (
         {},
         ("Use the mean, or divide the rate", "使用平均值，或降低学习率"),
         ("Sums with Adam and the like, or with a rate that fits.", "使用 Adam 等优化器或合适学习率的求和。"),
-        frozenset(("loss-stays", "loss-rises")),
+        frozenset(("loss-stays", *DIVERGENCE)),
         25,
     ),
     Rule(
@@ -556,13 +561,18 @@ RULES = (
             "skipped": (
                 "The loss scaler skips the updates: {count} of {of}",
                 "损失缩放器跳过了更新：{of} 次中的 {count} 次",
-            )
+            ),
+            "often": (
+                "The loss scaler skips {count} of {of} updates, also after its first ones",
+                "损失缩放器跳过了 {of} 次更新中的 {count} 次，且不仅在最初",
+            ),
         },
         {
             "skipped": (
                 "the scale is {scale:.3g}, and gradients are still not finite",
                 "缩放系数为 {scale:.3g}，梯度仍不是有限值",
-            )
+            ),
+            "often": ("the scale is {scale:.3g} at last", "缩放系数最后为 {scale:.3g}"),
         },
         (
             "Look for what is not finite: `tensight run --recommended` names the operator",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
-from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rule import DIVERGENCE, Rule
 from tensight.diagnosis.rules.stages import stage_of
 
 if TYPE_CHECKING:
@@ -25,11 +25,14 @@ _NO_BETTER = 0.95
 _FEW_CLASSES = 100
 """Number of classes up to which the shares of the classes are learnt in that many steps; those of words take longer."""
 
+_AT_ONCE = 5
+"""Number of steps within which nothing worth learning is learnt."""
+
 _LONG = 60
 """Number of steps after which a loss should have begun to fall."""
 
 
-def _first_loss(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def first_loss(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the steps and values of the first loss; empty if a step has several, which may oppose each other."""
     table = facts["losses"]
     if not len(table) or len(table.names) > 1 or facts["groups"]["maximizes"].any():
@@ -44,12 +47,19 @@ def _optimizers(facts: Facts) -> int:
     return len(set(facts["groups"]["optimizer"].tolist()))
 
 
-def constant(facts: Facts) -> Iterator[Finding]:
-    """Find a loss that is exactly the same in every step."""
-    steps, values = _first_loss(facts)
-    if len(values) < 5 or not np.isfinite(values).all() or (values != values[0]).any():
+def _constant(facts: Facts) -> Iterator[Finding]:
+    """Yield a finding about a loss that is exactly the same in every step."""
+    steps, values = first_loss(facts)
+    if len(values) < 5 or not np.isfinite(values).all():
         return
     line = str(facts["losses"]["line"][0])
+    since = int(np.flatnonzero(values)[-1]) + 1 if values.any() else 0
+    if 0 < since <= _AT_ONCE and len(values) - since >= _LONG:
+        described = {"value": float(values[0]), "steps": len(values) - since, "step": int(steps[since])}
+        yield Finding("loss-zero", "certain", int(steps[since]), "at_once", described, {"line": line})
+        return
+    if (values != values[0]).any():
+        return
     message = "zero" if values[0] == 0 else "constant"
     rule = "loss-zero" if values[0] == 0 else "loss-constant"
     yield Finding(
@@ -58,13 +68,13 @@ def constant(facts: Facts) -> Iterator[Finding]:
 
 
 def zero(facts: Facts) -> Iterator[Finding]:
-    """Find a loss that is exactly 0 from the first step on."""
-    return (finding for finding in constant(facts) if finding.rule == "loss-zero")
+    """Find a loss that is exactly 0 from the first steps on."""
+    return (finding for finding in facts.derived(_constant) if finding.rule == "loss-zero")
 
 
 def not_zero(facts: Facts) -> Iterator[Finding]:
     """Find a loss that is the same number in every step, and not 0."""
-    return (finding for finding in constant(facts) if finding.rule == "loss-constant")
+    return (finding for finding in facts.derived(_constant) if finding.rule == "loss-constant")
 
 
 def sign(facts: Facts) -> Iterator[Finding]:
@@ -98,27 +108,36 @@ def sign(facts: Facts) -> Iterator[Finding]:
 
 
 def start(facts: Facts) -> Iterator[Finding]:
-    """Find a cross entropy that begins orders of magnitude above that of a guess."""
+    """Find a loss that begins orders of magnitude above that of a guess, because the first outputs are too large."""
     table = facts["loss_functions"]
     losses = facts["losses"]
     if not len(table) or not len(losses):
         return
     row = next(iter(table.rows()))
-    if row["function"] != "cross_entropy" or row["classes"] < 2 or row["reduction"] not in ("mean", ""):
-        return
     value = float(losses["value"][0])
-    guess = math.log(row["classes"])
-    if not math.isfinite(value) or value < 4 * guess or row["input_deviation"] < 2 * guess:
+    if not math.isfinite(value) or row["reduction"] not in ("mean", ""):
         return
-    values = {"value": value, "guess": guess, "classes": row["classes"], "deviation": row["input_deviation"]}
+    deviation, message, guess = row["input_deviation"], "", math.nan
+    if row["function"] == "cross_entropy" and row["classes"] >= 2:
+        guess = math.log(row["classes"])
+        message = "large" if value >= 4 * guess and deviation >= 2 * guess else ""
+    elif row["function"] == "bce_with_logits" and 0 <= row["target_min"] <= row["target_max"] <= 1:
+        guess = math.log(2)
+        message = "labels" if value >= 4 * guess and deviation >= 10 else ""
+    elif row["function"] == "mse_loss" and len(table.names) == 1 and len(losses.names) == 1:
+        guess = row["target_variance"] + row["target_mean"] ** 2
+        message = "numbers" if guess > 0 and value > 100 * guess and deviation > 10 * math.sqrt(guess) else ""
+    if not message:
+        return
+    values = {"value": value, "guess": guess, "classes": row["classes"], "deviation": deviation}
     layers = listed(facts["layers"].names, MOST_NAMED)
     where = {"operator": row["function"], "line": row["line"], "module": layers}
-    yield Finding("loss-start", "likely", int(row["step"]), "large", values, where)
+    yield Finding("loss-start", "likely", int(row["step"]), message, values, where)
 
 
-def stays(facts: Facts) -> Iterator[Finding]:
-    """Find a loss that is no better at the end than a constant prediction, or than at its start."""
-    steps, values = _first_loss(facts)
+def _stays(facts: Facts) -> Iterator[Finding]:
+    """Yield a finding about a loss that is no better at the end than a constant prediction, or than at its start."""
+    steps, values = first_loss(facts)
     if len(values) < _LONG or not np.isfinite(values).all() or _optimizers(facts) > 1:
         return
     baseline, message = _baseline(facts)
@@ -134,7 +153,7 @@ def stays(facts: Facts) -> Iterator[Finding]:
         "steps": int(steps[-1]),
         "baseline": baseline,
     }
-    rises = mean_last > 2 * mean_first > 0 and -fallen > 3 and _has_fixed_targets(facts)
+    rises = mean_last > 2 * mean_first > 0 and -fallen > 3 and has_fixed_targets(facts)
     if rises:
         yield Finding("loss-rises", "likely", int(steps[count]), "rises", described, {"line": line})
     elif baseline > 0 and mean_last > (_NO_BETTER if len(values) >= 2 * _LONG else 0.98) * baseline:
@@ -143,15 +162,15 @@ def stays(facts: Facts) -> Iterator[Finding]:
 
 def rises(facts: Facts) -> Iterator[Finding]:
     """Find a loss that rises."""
-    return (finding for finding in stays(facts) if finding.rule == "loss-rises")
+    return (finding for finding in facts.derived(_stays) if finding.rule == "loss-rises")
 
 
 def remains(facts: Facts) -> Iterator[Finding]:
     """Find a loss that does not fall."""
-    return (finding for finding in stays(facts) if finding.rule == "loss-stays")
+    return (finding for finding in facts.derived(_stays) if finding.rule == "loss-stays")
 
 
-def _has_fixed_targets(facts: Facts) -> bool:
+def has_fixed_targets(facts: Facts) -> bool:
     """Whether the targets of the loss are data: those that are computed, as in reinforcement learning, may grow."""
     table = facts["loss_functions"]
     functions = set(table["function"].tolist())
@@ -207,8 +226,20 @@ RULES = (
         "loss",
         ("losses",),
         zero,
-        {"zero": ("The loss is exactly 0 in every step", "损失在每一步都恰为 0")},
-        {"zero": ("{steps} steps", "{steps} 步")},
+        {
+            "zero": ("The loss is exactly 0 in every step", "损失在每一步都恰为 0"),
+            "at_once": (
+                "The loss is exactly 0 from step {step} on: nothing is learnt after that",
+                "损失从第 {step} 步起恰为 0：此后学不到任何东西",
+            ),
+        },
+        {
+            "zero": ("{steps} steps", "{steps} 步"),
+            "at_once": (
+                "it was {value:.4g} in the first step, and 0 in {steps} steps",
+                "第一步为 {value:.4g}，之后 {steps} 步为 0",
+            ),
+        },
         (
             "Look at what it is computed from: all targets ignored, a mask that covers all, one class",
             "检查它的来源：目标全被忽略、掩码覆盖一切、只有一个类别",
@@ -264,7 +295,7 @@ RULES = (
         },
         ("Remove the minus, unless this loss is meant to grow", "去掉负号，除非这个损失本应增大"),
         _SILENT,
-        frozenset(("loss-stays", "loss-rises")),
+        frozenset(("loss-stays", *DIVERGENCE)),
         5,
     ),
     Rule(
@@ -277,13 +308,25 @@ RULES = (
                 "The loss begins at {value:.4g}; guessing among {classes} classes gives {guess:.3g}: the first outputs are too"
                 " large",
                 "损失从 {value:.4g} 开始；在 {classes} 个类别中猜测只有 {guess:.3g}：最初的输出过大",
-            )
+            ),
+            "labels": (
+                "The loss begins at {value:.4g}; a guess gives {guess:.3g}: the first outputs are too large",
+                "损失从 {value:.4g} 开始；猜测只有 {guess:.3g}：最初的输出过大",
+            ),
+            "numbers": (
+                "The loss begins at {value:.4g}; putting out 0 gives {guess:.3g}: the first outputs are too large",
+                "损失从 {value:.4g} 开始；输出 0 只有 {guess:.3g}：最初的输出过大",
+            ),
         },
         {
             "large": (
                 "the standard deviation of the logarithms is {deviation:.3g}",
                 "对数概率的标准差为 {deviation:.3g}",
-            )
+            ),
+            **dict.fromkeys(
+                ("labels", "numbers"),
+                ("the standard deviation of the outputs is {deviation:.3g}", "输出的标准差为 {deviation:.3g}"),
+            ),
         },
         (
             "Check the initialization (a deviation that grows with depth or width), and whether weights were loaded",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import Certainty, Finding
-from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rule import DIVERGENCE, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -127,6 +127,14 @@ def wrong_axis(facts: Facts) -> Iterator[Finding]:
 def out_of_reach(facts: Facts) -> Iterator[Finding]:
     """Find targets that the output cannot reach."""
     for _, rows in _functions(facts):
+        if rows[0]["function"] in ("bce", "bce_with_logits"):
+            # Targets a little outside are meant, as for the discriminator of a GAN; -1, 2 or 255 are not.
+            strange = [row for row in rows if row["target_min"] < -0.5 or row["target_max"] > 1.5]
+            if len(strange) >= max(_LEAST_STEPS, 0.5 * len(rows)):
+                lowest = min(row["target_min"] for row in strange)
+                highest = max(row["target_max"] for row in strange)
+                yield _finding("targets-out-of-reach", "certain", rows, "labels", lowest=lowest, highest=highest)
+                continue
         if rows[0]["function"] not in (*_REGRESSION, "bce"):
             continue
         first = _first(rows[0])
@@ -259,7 +267,10 @@ def _rule(
     rank: int = 10,
 ) -> Rule:
     explains = frozenset(
-        ("loss-stays", "loss-zero", "zero-gradient", "loss-start", "no-gradient", "loss-sign", "targets-out-of-reach")
+        (
+            *("loss-stays", "loss-zero", "zero-gradient", "loss-start", "no-gradient", "loss-sign"),
+            *("targets-out-of-reach", *DIVERGENCE),
+        )
     ) - {id_}
     return Rule(id_, category, ("loss_functions",), judge, message, evidence, advice, silent, explains, rank)
 
@@ -383,9 +394,13 @@ RULES = (
                 "{share:.0%} of the targets cannot be reached: the output ends in {activation} ({reach}), the targets are"
                 " {lowest:.3g} … {highest:.3g}",
                 "{share:.0%} 的目标无法达到：输出以 {activation} 结尾 ({reach})，而目标在 {lowest:.3g} … {highest:.3g} 之间",
-            )
+            ),
+            "labels": (
+                "{loss_function} is given targets of {lowest:.3g} … {highest:.3g}, and expects 0 … 1: it has no minimum",
+                "{loss_function} 的目标在 {lowest:.3g} … {highest:.3g} 之间，而它需要 0 … 1：损失没有最小值",
+            ),
         },
-        {"outside": ("{steps} steps", "{steps} 步")},
+        dict.fromkeys(("outside", "labels"), ("{steps} steps", "{steps} 步")),
         ("Scale the targets into that range, or leave out the activation", "把目标缩放到该范围，或去掉该激活函数"),
         rank=12,
     ),

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensight.diagnosis.facts import Facts
 from tensight.diagnosis.findings import Finding
-from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rule import DIVERGENCE, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -191,7 +191,7 @@ RULES = (
             "只除以 rank 数一次；DistributedDataParallel 自己会求平均",
         ),
         ("Gradients that are clipped or scaled otherwise.", "以其他方式裁剪或缩放的梯度。"),
-        frozenset(("loss-stays", "loss-rises")),
+        frozenset(("loss-stays", *DIVERGENCE)),
         15,
         over_ranks=True,
     ),

@@ -116,7 +116,8 @@ def rate_collapsed(facts: Facts) -> Iterator[Finding]:
         measured = rates > 0
         if measured.sum() < 2 * UPDATES:
             continue
-        highest = float(rates.max())
+        # A rate that is high in single steps has not fallen from there.
+        highest = float(np.sort(rates)[-UPDATES])
         low = np.flatnonzero(measured & (rates < 1e-3 * highest))
         if not len(low) or not 0 < rates[-1] < 1e-3 * highest:
             continue

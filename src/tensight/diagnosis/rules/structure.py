@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, listed
-from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rule import DIVERGENCE, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,12 +177,12 @@ def scale_by_depth(facts: Facts) -> Iterator[Finding]:
 
 def averages_still(facts: Facts) -> Iterator[Finding]:
     """Find averages and targets that never move, or are too coarse to."""
-    return (finding for finding in _averages(facts) if finding.rule == "average-still")
+    return (finding for finding in facts.derived(_averages) if finding.rule == "average-still")
 
 
 def averages_follow(facts: Facts) -> Iterator[Finding]:
     """Find averages that are no averages."""
-    return (finding for finding in _averages(facts) if finding.rule == "average-follows")
+    return (finding for finding in facts.derived(_averages) if finding.rule == "average-follows")
 
 
 def _averages(facts: Facts) -> Iterator[Finding]:
@@ -529,7 +529,7 @@ RULES = (
             "按每层宽度初始化 (kaiming_normal_、xavier_uniform_)，或在层间归一化",
         ),
         ("Networks with normalizations between their layers.", "层间有归一化的网络。"),
-        frozenset(("loss-stays", "loss-start", "zero-gradient", "loss-rises")),
+        frozenset(("loss-stays", "loss-start", "zero-gradient", *DIVERGENCE)),
         15,
     ),
     Rule(
@@ -564,7 +564,7 @@ RULES = (
         {"large": ("standard deviation in the first step", "第一步的标准差")},
         ("Subtract the mean of each feature, and divide by its deviation", "减去每个特征的均值并除以其标准差"),
         ("Networks that begin with a normalization.", "以归一化开始的网络。"),
-        frozenset(("loss-stays", "loss-start", "loss-rises", "zero-gradient", "scale-by-depth")),
+        frozenset(("loss-stays", "loss-start", *DIVERGENCE, "zero-gradient", "scale-by-depth")),
         12,
     ),
 )

@@ -353,9 +353,21 @@ def updates_lost(facts: Facts) -> Iterator[Finding]:
     swallowed = compared & (lost > 0.5)
     share = np.divide(np.where(compared, lost, 0).sum(0), np.maximum(counts, 1))
     is_low = [dtype in ("bfloat16", "float16") or dtype.startswith("float8") for dtype in _dtypes(table)]
-    most = np.array(is_low) & (counts >= SETTLED) & (swallowed.sum(0) >= 0.8 * counts) & (share > 0.6)
+    most = (counts >= SETTLED) & (swallowed.sum(0) >= 0.8 * counts) & (share > 0.6)
     sizes = np.array([table.last("elements")[name] for name in table.names])
-    matrices = most & (sizes > 1)
+    matrices = most & np.array(is_low) & (sizes > 1)
+    coarse = most & ~np.array(is_low) & _is_below_precision(table, sizes)
+    if coarse.any():
+        names = table.chosen(coarse)
+        typical = float(np.nanmax(table.panel("norm")[:, coarse] / np.sqrt(sizes[coarse])))
+        values = {
+            "count": len(names),
+            "names": listed(names),
+            "rate": float(np.nanmax(rate[:, coarse])),
+            "typical": typical,
+            "spacing": float(np.spacing(np.float32(typical))),
+        }
+        yield Finding("update-lost", "certain", int(steps[0]), "coarse", values, _where(table, names), tuple(names))
     if not matrices.any():
         return
     names = table.chosen(matrices)
@@ -383,6 +395,19 @@ def updates_lost(facts: Facts) -> Iterator[Finding]:
         _where(table, names),
         tuple(names),
     )
+
+
+def _is_below_precision(table: Table, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which float32 parameters are so large that an update of about the rate, as by Adam, is rounded away."""
+    optimizers, dtypes = table.last("optimizer"), table.last("dtype")
+    adaptive = [
+        dtypes[name] == "float32" and optimizers[name].lower().startswith(("adam", "nadam", "radam", "rmsprop"))
+        for name in table.names
+    ]
+    with np.errstate(all="ignore"):
+        typical = (np.nan_to_num(table.panel("norm")).max(0) / np.sqrt(sizes)).astype(np.float32)
+        below: NDArray[np.bool_] = np.nan_to_num(table.panel("rate")).max(0) < np.spacing(typical)
+    return np.array(adaptive, np.bool_) & below
 
 
 def _dtypes(table: Table) -> list[str]:
@@ -643,7 +668,12 @@ RULES = (
                 "Updates are lost to rounding: {share:.0%} of the elements of {count} {dtype} weights do not change although"
                 " they have a gradient",
                 "更新因舍入而丢失：{count} 个 {dtype} 权重中 {share:.0%} 的元素虽有梯度却没有变化",
-            )
+            ),
+            "coarse": (
+                "Updates are lost to rounding: next to {typical:.3g}, numbers of float32 are {spacing:.2g} apart, and an update"
+                " is about the rate {rate:.2g}: {names}",
+                "更新因舍入而丢失：在 {typical:.3g} 附近 float32 的间隔为 {spacing:.2g}，而一次更新约为学习率 {rate:.2g}：{names}",
+            ),
         },
         {
             "lost": (
@@ -655,7 +685,10 @@ RULES = (
             "Keep a copy of the weights in float32 for the optimizer, use stochastic rounding, or a larger rate",
             "为优化器保留 float32 的权重副本、使用随机舍入，或提高学习率",
         ),
-        ("float32 weights, and less than half of the elements.", "float32 权重，以及少于一半的元素。"),
+        (
+            "float32 weights whose updates are small for another reason than their size, and less than half of the elements.",
+            "因其他原因而更新很小的 float32 权重，以及少于一半的元素。",
+        ),
         frozenset(("loss-stays",)),
         20,
     ),

@@ -196,14 +196,18 @@ class FactSource:
                 "samples": samples,
             }
 
-    def backward_begins(self, roots: Sequence[torch.Tensor], unscaled: Callable[[torch.Tensor], Any]) -> None:
+    def backward_begins(
+        self, roots: Sequence[torch.Tensor], unscaled: Callable[[torch.Tensor], Any], scale: float | None
+    ) -> None:
         """Note the tensors from which a backward pass begins.
 
         Parameters
         ----------
         roots : sequence of Tensor
         unscaled : callable (Tensor) -> Tensor or None
-            Returns a loss before a loss scaler scaled it.
+            Returns a loss before a loss scaler scaled it, if the script still holds it.
+        scale : float or None
+            The factor of the loss scaler; None if it is unknown.
         """
         if self._backward_passes and not self._step and not self._updates:
             # Nothing but backward passes shows the steps of a training by hand.
@@ -233,22 +237,28 @@ class FactSource:
                 "finds_gradients": finds,
             }
             loss = unscaled(root)
-            value = plain(root if loss is None else loss)
-            self._losses.append((value if value.numel() == 1 else value.double().mean(), row))
+            factor = 1.0
+            if loss is None:
+                if scale is None:
+                    # What was scaled is unknown, as if several scaled losses were added.
+                    continue
+                loss, factor = root, scale
+            value = plain(loss)
+            self._losses.append(((value if value.numel() == 1 else value.double().mean()) / factor, row))
             if self._diagnosing.reads:
-                graph = loss_graph.read(root if loss is None else loss)
+                graph = loss_graph.read(loss)
                 row |= {"is_connected": graph.is_connected, "function": graph.function}
-                self._read_functions(graph.functions, row["name"])
+                self._read_functions(graph.functions, row["name"], factor)
                 self._leaves |= {id(leaf): leaf for leaf in graph.leaves if id(leaf) not in self._named()}
 
-    def _read_functions(self, functions: Sequence[loss_graph.LossFunction], loss: str) -> None:
+    def _read_functions(self, functions: Sequence[loss_graph.LossFunction], loss: str, factor: float) -> None:
         for function in functions:
             if len(self._functions) >= MOST_FUNCTIONS:
                 return
             row = loss_graph.facts_of(function, self._ids, self._lines.of)
             count = 1 + sum(other["function"] == row["function"] for other in self._functions)
             name = row["function"] if count == 1 else f"{row['function']} {count}"
-            self._functions.append({**row, "name": name, "loss": loss})
+            self._functions.append({**row, "name": name, "loss": loss, "factor": row["factor"] / factor})
 
     def backward_ended(self, scale: float | None) -> None:
         """Note that a backward pass has ended, with the factor of a loss scaler."""

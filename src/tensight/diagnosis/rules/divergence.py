@@ -1,0 +1,282 @@
+"""Rules about trainings that diverge: losses that are not finite, jump or swing, and loss scales that collapse."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.diagnosis.findings import Finding
+from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules.losses import first_loss, has_fixed_targets
+from tensight.diagnosis.rules.stages import UPDATES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tensight.diagnosis.facts import Facts
+
+_BEFORE, _AFTER = 20, 10
+"""Number of steps before and after a jump that are compared."""
+
+_SWINGS = 20
+"""Number of updates in a row that take each other back."""
+
+
+def not_finite(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that is NaN or infinite from some step on."""
+    table = facts["losses"]
+    for name in table.names:
+        of_name = table["name"] == name
+        values, steps = table["value"][of_name], table["step"][of_name]
+        is_finite = np.isfinite(values)
+        if len(values) < UPDATES or is_finite[-UPDATES:].any():
+            continue
+        # A loss that is not finite in single steps only is skipped by many trainings on purpose.
+        first = int(np.flatnonzero(is_finite)[-1]) + 1 if is_finite.any() else 0
+        step = int(steps[first])
+        before = float(values[first - 1]) if first else math.nan
+        described = {
+            "step": step,
+            "value": float(values[-1]),
+            "count": len(values) - first,
+            "before": before,
+        }
+        cause, values_of_cause = _cause(facts, step) if first else ("", {})
+        message = f"since{cause and '_'}{cause}" if first else "start"
+        where = {"operator": name, "line": str(table["line"][of_name][first])}
+        yield Finding("loss-not-finite", "certain", step, message, {**described, **values_of_cause}, where)
+        return
+
+
+def jumps(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that jumps after an exceptional update or batch, and does not come back at once."""
+    steps, values = first_loss(facts)
+    if len(values) < _BEFORE + _AFTER or not np.isfinite(values).all() or not has_fixed_targets(facts):
+        return
+    for at in range(_BEFORE, len(values) - _AFTER):
+        before = values[at - _BEFORE : at]
+        if steps[at + _AFTER] - steps[at - _BEFORE] != _BEFORE + _AFTER:
+            continue
+        level = float(np.median(before))
+        # Of a normal distribution, the median of the distances is 0.67 standard deviations.
+        deviation = 1.4826 * float(np.median(np.abs(before - level))) + 1e-12 * abs(level)
+        after = float(np.median(values[at : at + _AFTER]))
+        if level <= 0 or values[at] < max(3 * level, level + 10 * deviation) or after < 3 * level:
+            continue
+        cause, values_of_cause = _cause(facts, int(steps[at]))
+        if not cause:
+            continue
+        described = {
+            "step": int(steps[at]),
+            "level": level,
+            "value": float(values[at]),
+            "after": after,
+            **values_of_cause,
+        }
+        where = {"line": str(facts["losses"]["line"][0])}
+        yield Finding("loss-jumps", "likely", int(steps[at]), cause, described, where)
+        return
+
+
+def _cause(facts: Facts, step: int) -> tuple[str, dict[str, object]]:
+    """Return what was exceptional in a step or in the update before it, and its values; empty if nothing was."""
+    rates = facts["rates"]
+    for name in rates.names:
+        of_name = rates["name"] == name
+        ratio = _exceptional(rates["step"][of_name], rates["rate"][of_name], step - 1)
+        if ratio > 5:
+            return "rate", {"group": name, "ratio": ratio, "of_step": step - 1}
+    parameters = facts["parameters"]
+    if len(parameters):
+        change, norm = parameters.panel("change"), parameters.panel("norm")
+        moved = np.where(np.isfinite(change) & np.isfinite(norm), change, 0) * np.nan_to_num(norm)
+        ratio = _exceptional(parameters.steps, np.sqrt((moved**2).sum(1)), step - 1)
+        if ratio > 10:
+            return "update", {"ratio": ratio, "of_step": step - 1}
+    calls = facts["calls"]
+    for name in calls.names:
+        of_name = (calls["name"] == name) & np.isfinite(calls["input_max"]) & ~calls["is_ids"]
+        reach = np.maximum(np.abs(calls["input_min"][of_name]), np.abs(calls["input_max"][of_name]))
+        for of_step in (step, step - 1):
+            ratio = _exceptional(calls["step"][of_name], reach, of_step)
+            if ratio > 10:
+                return "batch", {"model": name, "ratio": ratio, "of_step": of_step}
+    return "", {}
+
+
+def _exceptional(steps: NDArray[np.int64], values: NDArray[np.float64], step: int) -> float:
+    """Return how often the value of a step has the usual one before it; 0 if that is unknown."""
+    at, before = steps == step, values[steps < step][-_BEFORE:]
+    before = before[np.isfinite(before)]
+    if not at.any() or len(before) < UPDATES or not float(np.median(before)) > 0:
+        return 0.0
+    value = float(values[at][0])
+    return value / float(np.median(before)) if math.isfinite(value) else 0.0
+
+
+def swings(facts: Facts) -> Iterator[Finding]:
+    """Find weights that each update takes back and forth in turns: the rate is too large."""
+    table = facts["parameters"]
+    _, values = first_loss(facts)
+    if len(values) < 2 * _SWINGS or not np.isfinite(values).all() or len(table.steps) < _SWINGS:
+        return
+    turn, change, norm = (table.panel(name)[-_SWINGS:] for name in ("turn", "change", "norm"))
+    is_measured = np.isfinite(turn) & np.isfinite(change) & np.isfinite(norm)
+    moved = np.where(is_measured, change, 0) * np.nan_to_num(norm)
+    totals = moved.sum(1)
+    if (totals <= 0).any():
+        return
+    turns = (np.where(is_measured, turn, 0) * moved).sum(1) / totals
+    # What is learnt already is no loss: Adam, for example, goes back and forth around a minimum.
+    first, last = float(np.median(values[:5])), float(np.median(values[-_SWINGS:]))
+    falls = last < 0.5 * first or last < 0.95 * float(np.median(values[-2 * _SWINGS : -_SWINGS]))
+    if float(np.max(turns)) > -0.8 or falls:
+        return
+    rates = facts["rates"]
+    rate = float(rates["rate"][-1]) if len(rates) else math.nan
+    optimizer = str(rates["optimizer"][-1]) if len(rates) else "the optimizer"
+    described = {
+        "optimizer": optimizer,
+        "rate": rate,
+        "cosine": float(np.median(turns)),
+        "steps": _SWINGS,
+        "first": first,
+        "last": last,
+    }
+    where = {"line": facts.update_line, "optimizer": optimizer}
+    yield Finding("learning-rate-too-large", "likely", int(table.steps[-_SWINGS]), "swings", described, where)
+
+
+def scale_collapsed(facts: Facts) -> Iterator[Finding]:
+    """Find a loss scale that falls and falls, below 1."""
+    table = facts["steps"]
+    scale = table["scale"] if len(table) else np.zeros(0)
+    measured = np.flatnonzero(np.isfinite(scale))
+    if len(measured) < UPDATES:
+        return
+    highest, last = float(scale[measured].max()), float(scale[measured[-1]])
+    if highest < 64 or not 0 < last < 1:
+        return
+    low = measured[scale[measured] < 1]
+    described = {"highest": highest, "last": last, "skipped": int(table["is_skipped"].sum()), "of": len(table)}
+    step = int(table["step"][low[0]])
+    yield Finding("scale-collapsed", "certain", step, "collapsed", described, {"optimizer": "GradScaler"})
+
+
+_CAUSES = {
+    "rate": (
+        "in step {of_step} the learning rate of {group} was {ratio:.3g} times the usual one",
+        "第 {of_step} 步中 {group} 的学习率是平时的 {ratio:.3g} 倍",
+    ),
+    "update": (
+        "the update of step {of_step} was {ratio:.3g} times the usual size",
+        "第 {of_step} 步的更新是平时的 {ratio:.3g} 倍",
+    ),
+    "batch": (
+        "the inputs of {model} in step {of_step} reach {ratio:.3g} times as far as usual",
+        "第 {of_step} 步中 {model} 的输入范围是平时的 {ratio:.3g} 倍",
+    ),
+}
+_SINCE = (
+    "The loss is {value} from step {step} on; it was {before:.4g} before",
+    "损失从第 {step} 步起为 {value}；此前为 {before:.4g}",
+)
+
+RULES = (
+    Rule(
+        "loss-not-finite",
+        "loss",
+        ("losses",),
+        not_finite,
+        {
+            "start": (
+                "The loss is {value} in each of {count} steps, from the first one on",
+                "损失从第一步起在全部 {count} 步中都是 {value}",
+            ),
+            "since": _SINCE,
+            **{f"since_{cause}": _SINCE for cause in _CAUSES},
+        },
+        {"since": ("in {count} steps", "{count} 步"), **{f"since_{cause}": words for cause, words in _CAUSES.items()}},
+        (
+            "Let `tensight run --recommended` name the operator that is not finite first; try a tenth of the learning rate",
+            "用 `tensight run --recommended` 找出最先产生非有限值的算子；将学习率降为十分之一试试",
+        ),
+        ("Single steps whose loss is not finite, and that are skipped.", "个别损失非有限且被跳过的步。"),
+        frozenset(("zero-gradient", "updates-skipped", "scale-collapsed", "loss-rises")),
+        35,
+    ),
+    Rule(
+        "loss-jumps",
+        "loss",
+        ("losses", "loss_functions"),
+        jumps,
+        dict.fromkeys(
+            _CAUSES,
+            (
+                "The loss jumps at step {step}: {level:.4g} before, {after:.4g} after it",
+                "损失在第 {step} 步跳变：之前为 {level:.4g}，之后为 {after:.4g}",
+            ),
+        ),
+        _CAUSES,
+        (
+            "Look at that batch and that update; clip gradients, or let the rate rise more slowly",
+            "检查该批次和该次更新；裁剪梯度，或让学习率更慢地上升",
+        ),
+        (
+            "Jumps that nothing exceptional precedes, as at the start of another task, and single batches.",
+            "之前没有任何异常的跳变 (如换了任务)，以及个别批次。",
+        ),
+        frozenset(("loss-rises", "loss-stays")),
+        38,
+    ),
+    Rule(
+        "learning-rate-too-large",
+        "learning-rate",
+        ("losses", "parameters"),
+        swings,
+        {
+            "swings": (
+                "Each update of {optimizer} takes back the one before: the learning rate {rate:.3g} is too large",
+                "{optimizer} 的每次更新都抵消前一次：学习率 {rate:.3g} 过大",
+            )
+        },
+        {
+            "swings": (
+                "cosine {cosine:.2f} between updates that follow each other, in the last {steps} steps; the loss is {last:.4g},"
+                " at first {first:.4g}",
+                "最后 {steps} 步中相邻两次更新之间的余弦为 {cosine:.2f}；损失为 {last:.4g}，起初为 {first:.4g}",
+            )
+        },
+        ("Try a third of it", "尝试其三分之一"),
+        (
+            "Weights that go back and forth while the loss falls, or after it has fallen to half.",
+            "损失仍在下降或已降到一半之后来回变化的权重。",
+        ),
+        frozenset(("loss-stays", "loss-rises")),
+        25,
+    ),
+    Rule(
+        "scale-collapsed",
+        "scaling",
+        ("steps",),
+        scale_collapsed,
+        {
+            "collapsed": (
+                "The loss scale has fallen from {highest:.0f} to {last:.2g}: gradients are not finite whatever the scale is",
+                "损失缩放系数从 {highest:.0f} 降到 {last:.2g}：无论缩放系数多大，梯度都不是有限值",
+            )
+        },
+        {"collapsed": ("{skipped} of {of} updates were skipped", "{of} 次更新中跳过了 {skipped} 次")},
+        (
+            "Look for what is not finite: `tensight run --recommended` names the operator",
+            "查找非有限值的来源：`tensight run --recommended` 会给出算子",
+        ),
+        ("The first updates, with which a scale finds its size.", "最初的更新，缩放系数借此找到合适的大小。"),
+        frozenset(("updates-skipped", "loss-stays")),
+        4,
+    ),
+)
