@@ -53,7 +53,8 @@ class Diagnosing:
 
     def begin_again(self) -> None:
         """Forget what was read before the first step of an optimizer."""
-        self.facts = Facts(self.facts.rank)
+        before, self.facts = self.facts, Facts(self.facts.rank)
+        self.facts.framework, self.facts.absent = before.framework, before.absent
 
     def step_done(self, step: int, cost_s: float) -> None:
         """Note that a step was read; decide what is read of the next one.

@@ -149,12 +149,11 @@ def _read(folder: Path) -> list[Facts]:
 
 def texts(finding: Finding) -> tuple[str, list[str], str]:
     """Return the sentence of a finding, its evidence and the advice."""
-    from tensight.diagnosis.catalogue import RULES
+    from tensight.diagnosis.catalogue import words_of
 
-    rule = RULES[finding.rule]
-    evidence = rule.evidence.get(finding.message)
+    message, evidence, advice = words_of(finding)
     measured = [evidence[0].format(**finding.values)] if evidence else []
-    return rule.messages[finding.message][0].format(**finding.values), measured, rule.advice[0]
+    return message[0].format(**finding.values), measured, advice[0]
 
 
 def as_data(diagnosis: Diagnosis, ending: Ending) -> dict[str, Any]:
@@ -194,7 +193,7 @@ def _print(diagnosis: Diagnosis, ending: Ending) -> None:
     if ending.failure:
         out.print(f"[red]{escape(ending.failure)}[/]\n")
     if not diagnosis.steps:
-        out.print("No step of an optimizer of PyTorch was seen: nothing can be judged.")
+        out.print("No step of an optimizer of PyTorch or MindSpore was seen: nothing can be judged.")
         for remark in ending.remarks:
             out.print(f"  {escape(remark)}")
         return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from tensight.diagnosis import mindspore_words
 from tensight.diagnosis.facts import OPTIONAL
 from tensight.diagnosis.rules import (
     batches,
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from tensight.diagnosis.facts import Facts
     from tensight.diagnosis.findings import Finding
-    from tensight.diagnosis.rule import Rule
+    from tensight.diagnosis.rule import Rule, Words
 
 RULES: Mapping[str, Rule] = {
     rule.id: rule
@@ -88,17 +90,18 @@ def diagnose(runs: Sequence[Facts]) -> Diagnosis:
     undecided: dict[str, str] = {}
     for rule in RULES.values():
         if rule.over_ranks:
-            findings += rule.judge(ranks.joined(runs))
+            found_over_ranks = rule.judge(ranks.joined(runs))
+            findings += [replace(finding, framework=runs[0].framework) for finding in found_over_ranks]
             continue
         is_applied = False
         for facts in runs:
-            lacking = next((subject for subject in rule.needs if not len(facts[subject])), None)
-            if lacking is not None:
-                if lacking not in OPTIONAL:
-                    undecided.setdefault(rule.id, f"no {lacking.replace('_', ' ')} were seen")
+            is_lacking, why = _lacking(rule, facts)
+            if is_lacking:
+                if why:
+                    undecided.setdefault(rule.id, why)
                 continue
             is_applied = True
-            for finding in rule.judge(facts):
+            for finding in (replace(each, framework=facts.framework) for each in rule.judge(facts)):
                 # The ranks of a run train alike: what one shows is not repeated for the others.
                 is_known = any((finding.rule, finding.message) == (other.rule, other.message) for other in findings)
                 if facts is runs[0] or not is_known:
@@ -106,6 +109,32 @@ def diagnose(runs: Sequence[Facts]) -> Diagnosis:
         if is_applied:
             undecided.pop(rule.id, None)
     return Diagnosis(ordered(findings), undecided, max((facts.last_step for facts in runs), default=0))
+
+
+def _lacking(rule: Rule, facts: Facts) -> tuple[bool, str]:
+    """Return whether facts are missing that a rule needs, and why; the reason is empty if many trainings have none."""
+    for need in rule.needs:
+        subject = need.partition(".")[0]
+        why = facts.absent.get(need) or facts.absent.get(subject, "")
+        if why:
+            return True, why
+        if not len(facts[subject]):
+            return True, "" if subject in OPTIONAL else f"no {subject.replace('_', ' ')} were seen"
+    return False, ""
+
+
+def words_of(finding: Finding) -> tuple[Words, Words | None, Words]:
+    """Return the sentence of a finding, its evidence if there is any, and the advice, with values in braces."""
+    rule = RULES[finding.rule]
+    message, evidence = rule.messages[finding.message], rule.evidence.get(finding.message)
+    if finding.framework != "mindspore":
+        return message, evidence, rule.advice
+    key = finding.rule, finding.message
+    return (
+        mindspore_words.MESSAGES.get(key, message),
+        mindspore_words.EVIDENCE.get(key, evidence),
+        mindspore_words.ADVICE.get(finding.rule, rule.advice),
+    )
 
 
 def ordered(findings: Iterable[Finding]) -> list[Explained]:

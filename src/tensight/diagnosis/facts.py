@@ -68,6 +68,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
     "loss_functions": (
         Fact("name", "text", "which loss function of the step, as cross_entropy, or mse_loss 2"),
         Fact("function", "text", "cross_entropy, nll_loss, bce, bce_with_logits, mse_loss, l1_loss, smooth_l1_loss"),
+        Fact("called", "text", "its name as the script calls it, if that is another one"),
         Fact("loss", "text", "the loss in which it ends"),
         Fact("factor", "number", "by which what it returned was multiplied before the backward pass, if known"),
         Fact("line", "text", "where it is called; empty if unknown"),
@@ -155,7 +156,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("optimizer", "text", "the last of them"),
         Fact("owners", "count", "number of optimizers that hold it"),
         Fact("rate", "number", "its learning rate"),
-        Fact("gradient", "count", "0 none, 1 exactly 0, 2 some"),
+        Fact("gradient", "count", "0 none, 1 exactly 0, 2 some; -1 unknown"),
+        Fact("is_read", "flag", "a loss was computed from it, although its gradient is unknown"),
         Fact("gradient_norm", "number", "L2 norm of its gradient"),
         Fact("norm", "number", "L2 norm before the update"),
         Fact("moved", "number", "share of its elements that the update changed"),
@@ -378,11 +380,17 @@ class Facts:
     rank : int
     is_over : bool
         Whether the training has ended, so that nothing follows.
+    framework : str
+        With which it trains, as in `tensight.frameworks`.
+    absent : dict of str to str
+        Facts that are not read of this training, and why: a subject, or a column as ``groups.is_cleared``.
     """
 
     def __init__(self, rank: int = 0) -> None:
         self.rank = rank
         self.is_over = False
+        self.framework = "torch"
+        self.absent: dict[str, str] = {}
         self._tables = {name: Table(schema) for name, schema in SCHEMA.items()}
         self._derived: dict[Callable[[Facts], Iterable[Any]], list[Any]] = {}
 
@@ -422,13 +430,21 @@ class Facts:
                 values = table[fact.name].tolist()
                 columns[fact.name] = list(map(str, values)) if fact.kind == "hash" else values
             tables[subject] = columns
-        return {"rank": self.rank, "is_over": self.is_over, "tables": tables}
+        return {
+            "rank": self.rank,
+            "is_over": self.is_over,
+            "framework": self.framework,
+            "absent": self.absent,
+            "tables": tables,
+        }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Facts:
         """Return the facts that `as_record` has made data of."""
         facts = cls(int(record["rank"]))
         facts.is_over = bool(record["is_over"])
+        facts.framework = str(record["framework"])
+        facts.absent = dict(record["absent"])
         for subject, schema in SCHEMA.items():
             columns = record["tables"].get(subject, {"step": ()})
             hashes = {fact.name for fact in schema if fact.kind == "hash"}

@@ -57,6 +57,8 @@ class Finding:
         The place: ``parameter``, ``module``, ``optimizer``, ``operator``, ``line``, ``rank``.
     covers : tuple of str
         The parameters that it explains; empty if it explains the training as a whole.
+    framework : str
+        With which the training runs; `diagnose` sets it.
     """
 
     rule: str
@@ -66,6 +68,7 @@ class Finding:
     values: Mapping[str, Any] = field(default_factory=dict)
     where: Mapping[str, str] = field(default_factory=dict)
     covers: tuple[str, ...] = ()
+    framework: str = "torch"
 
 
 MOST_NAMED = 40

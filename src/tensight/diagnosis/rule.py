@@ -29,7 +29,8 @@ class Rule:
     category : str
         A key of `CATEGORIES`.
     needs : tuple of str
-        Subjects of facts without which it cannot judge.
+        Facts without which it cannot judge: subjects, and columns that not all frameworks have, as
+        ``groups.is_cleared``.
     judge : callable (Facts) -> iterable of Finding
         Pure: it reads facts, and nothing else.
     messages : mapping of str to Words

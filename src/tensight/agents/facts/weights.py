@@ -63,19 +63,28 @@ class WeightSamples:
                 outside["undone"] = float((values == earlier)[moved].mean()) if moved.any() else 0.0
         history.append(mark)
 
-    def before_update(self, name: str, values: NDArray[Any], gradient: NDArray[Any] | None) -> dict[str, Any]:
-        """Keep what an optimizer is about to read, and return what was written since the last update.
+    def before_update(self, name: str, values: NDArray[Any]) -> dict[str, Any]:
+        """Keep a parameter as an optimizer is about to read it, and return what was written since its last update.
 
         Parameters
         ----------
         name : str
-        values, gradient : ndarray, one axis
-            Samples of the same elements.
+        values : ndarray, one axis
+            Its sample.
         """
         self._before[name] = values
-        if gradient is not None:
-            self._gradients[name] = gradient
         return self._outside.get(name, {})
+
+    def keep_gradient(self, name: str, values: NDArray[Any]) -> None:
+        """Keep the gradient of a parameter, as an optimizer reads it.
+
+        Parameters
+        ----------
+        name : str
+        values : ndarray, one axis
+            The elements at the same positions as those of the parameter's samples.
+        """
+        self._gradients[name] = values
 
     def has(self, name: str) -> bool:
         """Whether a parameter is about to be updated."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import mindspore
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from tensight.agents.agent import Agent
     from tensight.agents.mindspore.compiled_calls import CompiledCall
+    from tensight.agents.mindspore.facts.cells import CellFacts
     from tensight.agents.mindspore.graph_programs import DumpedProgram
     from tensight.agents.oversights import Oversights
     from tensight.agents.program import Program
@@ -59,6 +61,10 @@ class CellCapture:
     follows_all : bool
         Whether all other networks that are called are debugged, too.
 
+    Attributes
+    ----------
+    facts : CellFacts or None
+        Receives what is seen, too, if the training is diagnosed; set from outside.
     """
 
     def __init__(
@@ -97,6 +103,7 @@ class CellCapture:
         self._last: Trace | None = None
         self._root: weakref.ref[Any] | None = None
         self._scaled: tuple[weakref.ref[Any] | None, Any] = (None, None)
+        self.facts: CellFacts | None = None
 
     # --- for the debugger ---
 
@@ -166,6 +173,19 @@ class CellCapture:
     # --- calls of cells ---
 
     def _call(self, original: Callable[..., Any], cell: nn.Cell, *given: Any, **named: Any) -> Any:
+        facts = self.facts
+        if facts is None or _thread() != self._thread or self._is_quiet or isinstance(cell, nn.Optimizer):
+            return self._observe_call(original, cell, *given, **named)
+        is_outermost = bool(self._guarded(facts.call_begins, cell))
+        try:
+            output = self._observe_call(original, cell, *given, **named)
+            self._guarded(partial(facts.call_ended, cell, (given, named), output, is_outermost=is_outermost))
+        finally:
+            if is_outermost:
+                facts.outermost_ended()
+        return output
+
+    def _observe_call(self, original: Callable[..., Any], cell: nn.Cell, *given: Any, **named: Any) -> Any:
         if _thread() != self._thread or self._is_quiet:
             if _thread() != self._thread and isinstance(cell, nn.Optimizer):
                 self._guarded(self._oversights.update_elsewhere, type(cell).__name__, self._thread_name)
@@ -267,7 +287,8 @@ class CellCapture:
         self, original: Callable[..., Any], executor: Any, cell: Any, output: Any, *more: Any, **named: Any
     ) -> Any:
         """Note the tensor from which a backward pass will begin; it need not be the output of a cell."""
-        if _thread() == self._thread and (self._calls.sees or self._agent.scalars.notes_losses) and not self._is_quiet:
+        notes = self._calls.sees or self._agent.scalars.notes_losses or self.facts is not None
+        if _thread() == self._thread and notes and not self._is_quiet:
             root = next(iter(tensors_in(output)), None)
             self._root = None if root is None else weakref.ref(root)
             if root is not None:
@@ -284,7 +305,14 @@ class CellCapture:
             self._guarded(self._tell_loss, root)
         if root is not None:
             self._guarded(self._calls.backward_begins, root)
-        return self._quietly(original, executor, *given, **named)
+        if root is not None and self.facts is not None:
+            scaled, before = self._scaled
+            is_scaled = scaled is not None and scaled() is root
+            self._guarded(self.facts.backward_begins, root, before if is_scaled else None)
+        result = self._quietly(original, executor, *given, **named)
+        if self.facts is not None:
+            self._guarded(self.facts.backward_ended, result)
+        return result
 
     def _tell_loss(self, root: Any) -> None:
         """Report the loss from which a backward pass begins; if it is scaled, its value before that."""
@@ -304,7 +332,11 @@ class CellCapture:
             self._oversights.update_begins()
             gradients = given[0] if given else next(iter(named.values()), ())
             self._guarded(self._parameters.observe_gradients, optimizer, gradients)
+        if self.facts is not None:
+            self._guarded(self.facts.update_begins, optimizer, given[0] if given else next(iter(named.values()), ()))
         result = self._quietly(original, optimizer, *given, **named)
+        if self.facts is not None:
+            self._guarded(partial(self.facts.update_ended, optimizer, is_strange=not knows))
         self._oversights.update_ends()
         self._update_count += 1
         if knows:
@@ -337,8 +369,10 @@ class CellCapture:
     def _scale_by_constant(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
         """Note the value of a loss before it is scaled."""
         result = original(*given, **named)
-        if _thread() == self._thread and self._agent.scalars.is_wanted:
+        if _thread() == self._thread and (self._agent.scalars.is_wanted or self.facts is not None):
             self._guarded(self._note_scaled, given, named, result)
+        if _thread() == self._thread and self.facts is not None and given:
+            self._guarded(self.facts.scaled_by, given[0])
         return result
 
     def _note_scaled(self, given: Any, named: dict[str, Any], result: Any) -> None:

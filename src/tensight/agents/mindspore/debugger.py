@@ -15,6 +15,7 @@ from mindspore import Parameter, nn
 from tensight.agents.agent import Agent
 from tensight.agents.debugging import TrainingDebugger
 from tensight.agents.eager.multi_optimizer import MultiOptimizerSteps
+from tensight.agents.endings import at_end
 from tensight.agents.live_instances import live_instances
 from tensight.agents.mindspore.both_readers import BothReaders
 from tensight.agents.mindspore.calls import GraphCalls, is_graph_mode, wait_for_results
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
     from tensight.agents.mindspore.calls import Compiled
     from tensight.agents.mindspore.cells import CellCapture
+    from tensight.agents.mindspore.facts.graphs import GraphFacts
+    from tensight.agents.mindspore.facts.source import FactSource
     from tensight.agents.mindspore.graph_capture import Phase
     from tensight.agents.settings import AgentSettings
 
@@ -102,6 +105,8 @@ class Debugger(TrainingDebugger):
         self._models = ModelCalls(self)
         self._written = WrittenParameters()
         self._first_cell = Replacements()
+        self._facts: FactSource | None = None
+        self._graph_facts: GraphFacts | None = None
         self._thread = threading.get_ident()
         self._has_begun = bool(subjects)
         self._is_attached = False
@@ -150,9 +155,20 @@ class Debugger(TrainingDebugger):
                 stops_at_nodes=True,
                 cursor=True,
             )
+            if settings.diagnose:
+                self._facts = self._new_facts(self._agent, self._reader)
+                at_end(self.close_at_exit)
             if self._agent.wants_setup:
                 self._agent.describe(describe(describe_mindspore(current_framework)))
         return self._agent
+
+    def _new_facts(self, agent: Agent, reader: BothReaders) -> FactSource:
+        from tensight.agents.diagnosing import Diagnosing
+        from tensight.agents.mindspore.facts.source import FactSource
+
+        settings, of = agent.settings, agent.framework
+        diagnosing = Diagnosing(settings.diagnose, of.rank, settings.diagnose_steps)
+        return FactSource(diagnosing, reader, of.world_size)
 
     def _ensure_oversights(self) -> Oversights:
         agent = self._ensure_agent()
@@ -163,6 +179,8 @@ class Debugger(TrainingDebugger):
     def _detach(self) -> None:
         # Run each of them, even if another fails.
         with contextlib.ExitStack() as parts:
+            if self._facts is not None:
+                parts.callback(self._facts.stop)
             if self._cells is not None:
                 parts.callback(self._cells.stop)
             parts.callback(self._first_cell.take_back)
@@ -227,6 +245,7 @@ class Debugger(TrainingDebugger):
         if compiled.phase in self._optimizers_of:
             self._end_step_before(compiled)
             self._observe_written(compiled.phase)
+            self._facts_begin(compiled)
             return
         with self._guarded():
             graphs = self._graphs
@@ -234,6 +253,7 @@ class Debugger(TrainingDebugger):
                 graphs = self._graphs = GraphCapture(
                     self._ensure_agent(), ring, wait_for_results, self._value_of, self._requires_gradient
                 )
+                graphs.also_reads = self._facts is not None
                 self._tuple_linking = TupleLinking(self._ensure_agent(), graphs.may_have_run)
             if not is_graph_mode() and is_own(compiled.owner):
                 self._mindspore_phases.add(compiled.phase)
@@ -244,6 +264,19 @@ class Debugger(TrainingDebugger):
             self._optimizers_of[compiled.phase] = optimizers_in(compiled.owner)
             self._attach_to_graph(graphs.phase(compiled.phase))
         self._observe_written(compiled.phase)
+        self._facts_begin(compiled)
+
+    def _facts_begin(self, compiled: Compiled) -> None:
+        """Read what a graph will change, if the training is diagnosed."""
+        if self._facts is None or self._graphs is None or self._cells is not None or self._is_over:
+            return
+        with self._guarded():
+            if self._graph_facts is None:
+                from tensight.agents.mindspore.facts.graphs import GraphFacts
+
+                self._graph_facts = GraphFacts(self._facts)
+            optimizers = self._multi_optimizer.optimizers(self._optimizers_of[compiled.phase])
+            self._graph_facts.begins(compiled, self._graphs.phase(compiled.phase), optimizers)
 
     def _observe_written(self, phase: str) -> None:
         """Observe parameters that the script has written to, before a graph reads them."""
@@ -310,6 +343,10 @@ class Debugger(TrainingDebugger):
             launches = graphs.take(phase, counts=counts)
             if self._cells is not None:
                 self._cells.dumped(phase.programs)
+            elif self._graph_facts is not None and counts:
+                optimizers = self._multi_optimizer.optimizers(self._optimizers_of[compiled.phase])
+                values = graphs.tensors(launches) if self._graph_facts.reads else {}
+                self._graph_facts.ended(compiled, phase, optimizers, values)
             if counts and self._tuple_linking is not None:
                 self._tuple_linking.note(phase.programs.values(), launches, compiled.arguments, compiled.result)
             if phase.trains and self._ensure_agent().scalars.is_wanted:
@@ -392,6 +429,10 @@ class Debugger(TrainingDebugger):
                 oversights=self._ensure_oversights(),
                 follows_all=not self._subjects,
             )
+            if self._facts is not None:
+                from tensight.agents.mindspore.facts.cells import CellFacts
+
+                capture.facts = CellFacts(self._facts)
             program = self._programs.preview([capture.preview()])
             if not self._is_attached:
                 self._is_attached = True
@@ -424,6 +465,10 @@ class Debugger(TrainingDebugger):
             self._ensure_oversights().step_done(has_operators=self._cells.has_seen_calls, why=_ONLY_CELLS)
         elif self._oversights is not None:
             self._oversights.step_done(has_operators=True, why="")
+        if self._facts is not None:
+            self._facts.step_done(skipped=skipped)
+            if self._graphs is not None:
+                self._graphs.also_reads = self._facts.reads
         try:
             agent.step_done(program, scaled_skip=skipped)
         finally:

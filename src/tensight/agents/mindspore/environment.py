@@ -31,25 +31,30 @@ _ONLY_SERVE = ("MS_SCHED", "MS_PSERVER", "MS_SERVER")
 
 def optimizers_in(owner: Any) -> frozenset[int]:
     """Return the identities of the optimizers that a cell contains, or a function refers to; empty if unknown."""
-    return frozenset(id(optimizer) for optimizer in _optimizers(owner, _MOST_DEPTH, set()))
+    return frozenset(
+        id(inner) for cell in cells_in(owner) for _, inner in cell.cells_and_names() if isinstance(inner, nn.Optimizer)
+    )
 
 
-def _optimizers(owner: Any, depth: int, seen: set[int]) -> Iterator[Any]:
+def cells_in(owner: Any) -> list[nn.Cell]:
+    """Return the cells that a function refers to, or the cell itself."""
+    return list(_cells(owner, _MOST_DEPTH, set()))
+
+
+def _cells(owner: Any, depth: int, seen: set[int]) -> Iterator[nn.Cell]:
     if depth == 0 or id(owner) in seen:
         return
     seen.add(id(owner))
-    if isinstance(owner, nn.Optimizer):
+    if isinstance(owner, nn.Cell):
         yield owner
-    elif isinstance(owner, nn.Cell):
-        yield from (cell for _, cell in owner.cells_and_names() if isinstance(cell, nn.Optimizer))
     elif isinstance(owner, MethodType):
-        yield from _optimizers(owner.__self__, depth, seen)
-        yield from _optimizers(owner.__func__, depth, seen)
+        yield from _cells(owner.__self__, depth, seen)
+        yield from _cells(owner.__func__, depth, seen)
     elif isinstance(owner, FunctionType):
         names = inspect.getclosurevars(inspect.unwrap(owner))
         for value in (*names.nonlocals.values(), *names.globals.values()):
             if isinstance(value, (nn.Cell, MethodType, FunctionType)):
-                yield from _optimizers(value, depth - 1, seen)
+                yield from _cells(value, depth - 1, seen)
 
 
 def framework() -> Framework:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tensight.agents.agent import Agent
     from tensight.agents.mindspore.graph_programs import DumpedProgram
     from tensight.agents.mindspore.ring import DumpRing, Launch
-    from tensight.agents.program import Program
+    from tensight.agents.program import Program, Source
 
 _GRADIENTS = "Gradients/"
 
@@ -100,6 +100,8 @@ class GraphCapture:
     ----------
     skipped_update : bool
         Whether a graph skipped its update of weights in this step, because its scaled gradients had overflowed.
+    also_reads : bool
+        Whether what is dumped is read although nothing is captured, because the training is diagnosed.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class GraphCapture:
         requires_gradient: Callable[[str], bool],
     ) -> None:
         self.skipped_update = False
+        self.also_reads = False
         self._agent = agent
         self._ring = ring
         self._wait = wait
@@ -163,7 +166,7 @@ class GraphCapture:
         counts : bool
             Whether it is part of the current step.
         """
-        if not self._agent.capturing and phase.launched:
+        if not (self._agent.capturing or self.also_reads) and phase.launched:
             if counts:
                 self._ran.update(phase.programs)
             self._ring.discard()
@@ -213,7 +216,18 @@ class GraphCapture:
         if self._ahead is not None:
             self._ahead.forget()
         self.skipped_update = False
-        self._ring.dump(is_needed=self._agent.capturing)
+        self._ring.dump(is_needed=self._agent.capturing or self.also_reads)
+
+    def tensors(self, launches: Iterable[Launch]) -> dict[Source, DumpedTensor]:
+        """Return the tensors that launches have dumped, by the nodes that computed them."""
+        result: dict[Source, DumpedTensor] = {}
+        table = self._agent.slot_table
+        for launch in launches:
+            for file, slot_id in enumerate(self._slots_of(launch).slot_ids):
+                if slot_id >= 0 and table[slot_id].io == "output":
+                    slot = table[slot_id]
+                    result[slot.node.name, slot.slot] = DumpedTensor(launch, file)
+        return result
 
     def release(self, launches: Iterable[Launch]) -> None:
         """Remove the files of launches."""

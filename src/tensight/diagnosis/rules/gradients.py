@@ -233,7 +233,7 @@ def summed(facts: Facts) -> Iterator[Finding]:
     counts = [math.prod(sizes_of(shape)) for shape in functions["target_shape"].tolist()]
     count = float(np.median(counts)) * float(np.median(np.abs(functions["factor"])))
     rate = float(np.nanmax(rates["rate"]))
-    if _is_adaptive(optimizer) or count < 8 or rate * count < 0.5:
+    if _is_adaptive(optimizer) or not count >= 8 or not rate * count >= 0.5:
         return
     values = {
         "function": str(functions["function"][0]),
@@ -275,14 +275,15 @@ def skipped(facts: Facts) -> Iterator[Finding]:
     step = int(table["step"][np.flatnonzero(is_skipped)[0]])
     values = {"count": int(is_skipped.sum()), "of": len(is_skipped), "scale": float(table["scale"][-1])}
     message = "skipped" if is_always else "often"
-    yield Finding("updates-skipped", "certain", step, message, values, {"optimizer": "GradScaler"})
+    scaler = "GradScaler" if facts.framework == "torch" else "loss scaler"
+    yield Finding("updates-skipped", "certain", step, message, values, {"optimizer": scaler})
 
 
 RULES = (
     Rule(
         "clipped-scaled",
         "clipping",
-        ("groups", "steps"),
+        ("groups.norm_backward", "steps"),
         clipped_scaled,
         {
             "scaled": (
@@ -305,7 +306,7 @@ RULES = (
     Rule(
         "clipped-away",
         "clipping",
-        ("groups",),
+        ("groups.norm_backward",),
         clipped_away,
         {
             "away": (
@@ -339,7 +340,7 @@ RULES = (
     Rule(
         "clips-nothing",
         "clipping",
-        ("steps",),
+        ("steps.clips",),
         clipped_nothing,
         {
             "none": (
@@ -378,7 +379,7 @@ RULES = (
     Rule(
         "gradients-not-cleared",
         "accumulated-gradients",
-        ("parameters",),
+        ("parameters.is_kept",),
         not_cleared,
         {
             "all": (
@@ -408,7 +409,7 @@ RULES = (
     Rule(
         "gradients-cleared-early",
         "accumulated-gradients",
-        ("groups",),
+        ("groups.is_cleared",),
         cleared_early,
         {
             "cleared": (
@@ -433,7 +434,7 @@ RULES = (
     Rule(
         "no-optimizer",
         "accumulated-gradients",
-        ("steps", "parameters", "losses"),
+        ("steps", "parameters", "losses.finds_gradients"),
         by_hand,
         {
             "added": (
@@ -466,7 +467,7 @@ RULES = (
     Rule(
         "gradients-thrown-away",
         "accumulated-gradients",
-        ("groups", "losses"),
+        ("groups.cleared_between", "losses"),
         thrown_away,
         {
             "cleared": (
@@ -486,7 +487,7 @@ RULES = (
     Rule(
         "gradients-still-scaled",
         "scaling",
-        ("groups", "steps"),
+        ("groups.norm_backward", "steps"),
         scaled_gradients,
         {
             "scaled": (
@@ -506,7 +507,7 @@ RULES = (
     Rule(
         "accumulation-scale",
         "scaling",
-        ("groups", "loss_functions", "losses"),
+        ("groups.cleared_between", "loss_functions", "losses"),
         accumulation,
         {
             "undivided": (

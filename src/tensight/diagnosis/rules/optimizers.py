@@ -60,12 +60,13 @@ def foreign(facts: Facts) -> Iterator[Finding]:
             continue
         weights = facts["parameters"]
         owners, prints = weights["owners"], weights.panel("fingerprint")
+        gradients, is_read = weights.last("gradient"), weights.last("is_read")
         moved = {each for at, each in enumerate(weights.names) if len(prints) > 1 and prints[-1, at] != prints[-2, at]}
         lost = [
             each
-            for each, count in facts["parameters"].last("owners").items()
+            for each, count in weights.last("owners").items()
             # Those that change have a copy in higher precision, which the optimizer updates.
-            if count == 0 and facts["parameters"].last("gradient")[each] == 2 and each not in moved
+            if count == 0 and (gradients[each] == 2 or is_read[each]) and each not in moved
         ]
         if not len(owners) or not lost:
             continue

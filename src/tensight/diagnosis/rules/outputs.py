@@ -36,7 +36,7 @@ def _always(rows: list[dict[str, Any]], fact: str, value: object) -> bool:
 
 def _where(row: Mapping[str, Any], *, activation: bool = False) -> dict[str, str]:
     line = (row["before_line"] if activation else "") or row["line"]
-    return {"operator": row["function"], "line": line}
+    return {"operator": row["called"] or row["function"], "line": line}
 
 
 def _first(row: Mapping[str, Any]) -> str:
@@ -55,7 +55,13 @@ def _finding(
     **values: object,
 ) -> Finding:
     row = rows[0]
-    described = {**row, "loss_function": row["function"], "activation": _first(row), "steps": len(rows), **values}
+    described = {
+        **row,
+        "loss_function": row["called"] or row["function"],
+        "activation": _first(row),
+        "steps": len(rows),
+        **values,
+    }
     return Finding(rule, certainty, row["step"], message, described, _where(row, activation=activation))
 
 

@@ -152,7 +152,8 @@ def not_in_optimizer(facts: Facts) -> Iterator[Finding]:
     trainable, gradient = table.panel("is_trainable"), table.panel("gradient")
     owners = table.panel("owners")
     present = table.present()
-    outside = (present.sum(0) >= 2) & ((owners == 0) | ~present).all(0) & (gradient == 2).any(0)
+    is_reached = ((gradient == 2) | table.panel("is_read")).any(0)
+    outside = (present.sum(0) >= 2) & ((owners == 0) | ~present).all(0) & is_reached
     thawed_later = outside & trainable[-1] & ~(trainable | ~present).all(0)
     outside &= (trainable | ~present).all(0) | thawed_later
     if not outside.any():
@@ -762,7 +763,7 @@ RULES = (
     Rule(
         "switch-of-module",
         "frozen",
-        ("modules",),
+        ("modules.switch",),
         switched_module,
         {
             "on": (

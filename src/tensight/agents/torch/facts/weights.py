@@ -226,8 +226,9 @@ class Weights:
 
     def _before_update(self, name: str, weight: torch.Tensor, size: float | None, label: str, rate: float) -> None:
         values = sample(weight)
-        gradient = None if weight.grad is None else sample(weight.grad)
-        outside = self._samples.before_update(name, values, gradient)
+        outside = self._samples.before_update(name, values)
+        if weight.grad is not None:
+            self._samples.keep_gradient(name, sample(weight.grad))
         row = self.rows.get(name)
         if row is not None:
             # A closure may be evaluated several times.

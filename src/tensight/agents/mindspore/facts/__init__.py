@@ -1,0 +1,1 @@
+"""Where the facts of a MindSpore training come from (`tensight.diagnosis.facts`)."""
