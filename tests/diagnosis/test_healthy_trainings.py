@@ -198,6 +198,84 @@ def gradients_of_transforms(training: Diagnosed) -> None:
         optimizer.step()
 
 
+def episodes_that_begin_at_zero(training: Diagnosed) -> None:
+    """The first of many calls in a step is given a state that has just been reset."""
+    policy = network(out=2)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+    for _ in range(20):
+        state, losses = torch.zeros(FEATURES), []
+        for _ in range(5):
+            action = torch.distributions.Categorical(logits=policy(state))
+            choice = action.sample()
+            losses.append(-action.log_prob(choice) * torch.randn(()))
+            state = 0.9 * state + torch.randn(FEATURES)
+        optimizer.zero_grad()
+        torch.stack(losses).sum().backward()
+        optimizer.step()
+
+
+def mask_of_ones_before_the_input(training: Diagnosed) -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = network()
+
+        def forward(self, mask: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.body(given * mask)
+            return result
+
+    model = Masked()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        inputs, labels = training.batch()
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.ones_like(inputs), inputs), labels).backward()
+        optimizer.step()
+
+
+def one_number_in_each_step(training: Diagnosed) -> None:
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        given = torch.randn(1, 1)
+        optimizer.zero_grad()
+        F.mse_loss(model(given), 2 * given).backward()
+        optimizer.step()
+
+
+def teacher_without_gradients(training: Diagnosed) -> None:
+    """It drops nothing on purpose, and its parameters still require gradients."""
+    teacher = nn.Sequential(network(out=16), nn.Dropout(0.3), nn.Linear(16, CLASSES)).eval()
+    student = network()
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+    for _ in range(20):
+        inputs, _ = training.batch()
+        with torch.no_grad():
+            targets = teacher(inputs).softmax(1)
+        optimizer.zero_grad()
+        F.kl_div(student(inputs).log_softmax(1), targets, reduction="batchmean").backward()
+        optimizer.step()
+
+
+def generator_in_evaluation_mode_for_the_discriminator(training: Diagnosed) -> None:
+    generator = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, FEATURES))
+    critic = network(out=1)
+    optimizers = [torch.optim.Adam(model.parameters(), lr=1e-3) for model in (generator, critic)]
+    for step in range(24):
+        updates_generator = step % 6 == 0
+        generator.train(updates_generator)
+        inputs, _ = training.batch()
+        made = generator(torch.randn(len(inputs), 4))
+        if updates_generator:
+            loss = -critic(made).mean()
+        else:
+            loss = F.softplus(critic(made.detach())).mean() + F.softplus(-critic(inputs)).mean()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        optimizers[0 if updates_generator else 1].step()
+
+
 HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     plain,
     log_softmax_and_nll,
@@ -220,6 +298,11 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     zero_initialised_branch,
     bfloat16_with_a_large_rate,
     gradients_of_transforms,
+    episodes_that_begin_at_zero,
+    mask_of_ones_before_the_input,
+    one_number_in_each_step,
+    teacher_without_gradients,
+    generator_in_evaluation_mode_for_the_discriminator,
 )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import Finding
+from tensight.diagnosis.facts import sizes_of
+from tensight.diagnosis.findings import Certainty, Finding
 from tensight.diagnosis.rule import DIVERGENCE, Rule
 
 if TYPE_CHECKING:
@@ -22,13 +24,24 @@ def constant(facts: Facts) -> Iterator[Finding]:
     table = facts["calls"]
     for name in table.names:
         of_name = (table["name"] == name) & table["is_trained"] & np.isfinite(table["input_min"])
-        lowest, highest = table["input_min"][of_name], table["input_max"][of_name]
-        if of_name.sum() < _SETTLED or (lowest != highest).mean() > 0.1:
+        is_constant, lowest = table["is_constant"][of_name], table["input_min"][of_name]
+        if of_name.sum() < _SETTLED or is_constant.mean() < 0.9:
             continue
-        values = {"model": name, "value": float(lowest[-1]), "shape": str(table["input_shape"][of_name][-1])}
+        value, shape = float(lowest[is_constant][-1]), str(table["input_shape"][of_name][-1])
+        # A number that changes from step to step is not lost, and a single one may be all that a model is given.
+        if (lowest[is_constant] != value).any() or math.prod(sizes_of(shape)) < 2:
+            continue
+        values = {
+            "model": name,
+            "value": value,
+            "shape": shape,
+            "count": int(is_constant.sum()),
+            "of": len(is_constant),
+        }
         message = "ids" if table["is_ids"][of_name][-1] else "numbers"
-        step = int(table["step"][of_name][0])
-        yield Finding("input-constant", "certain", step, message, values, {"input": name, "module": name})
+        step = int(table["step"][of_name][np.flatnonzero(is_constant)[0]])
+        certainty: Certainty = "certain" if is_constant.all() else "likely"
+        yield Finding("input-constant", certainty, step, message, values, {"input": name, "module": name})
 
 
 def repeated(facts: Facts) -> Iterator[Finding]:
@@ -82,12 +95,18 @@ RULES = (
                 "{model} 读入的所有 id 都是 {value:.0f}：对它来说每个词都一样",
             ),
         },
-        dict.fromkeys(("numbers", "ids"), ("shape {shape}", "形状 {shape}")),
+        dict.fromkeys(
+            ("numbers", "ids"),
+            ("shape {shape}; in {count} of {of} steps", "形状 {shape}；在 {of} 步中的 {count} 步"),
+        ),
         (
             "Look at the data before the model: an integer division, a scale that is applied twice, an unknown vocabulary",
             "检查进入模型之前的数据：整数除法、重复的缩放、未知的词表",
         ),
-        ("", ""),
+        (
+            "States that begin at 0 and change in further calls of the step, and inputs beside others that differ.",
+            "从 0 开始、并在同一步的后续调用中变化的状态，以及与其他不同输入一同给出的输入。",
+        ),
         frozenset(("loss-stays", "zero-gradient", "batch-repeated", "equal-units")),
         5,
     ),

@@ -250,7 +250,8 @@ def large_at_first(facts: Facts) -> Iterator[Finding]:
     deviations, elements, names = table["deviation"][rows], table["normalised"][rows], table["name"][rows].tolist()
     if len(names) < 2 or elements[0] >= 0 or elements[1] >= 0 or not deviations[0] > 1000:
         return
-    highest = float(np.nanmax(np.abs(np.concatenate([calls["input_min"], calls["input_max"]]))))
+    of_step = (calls["step"] == table.steps[0]) & ~calls["is_ids"] & np.isfinite(calls["input_max"])
+    highest = float(np.abs([calls["input_min"][of_step], calls["input_max"][of_step]]).max(initial=0))
     if not highest > 1000:
         return
     values = {"name": names[0], "deviation": float(deviations[0]), "highest": highest}
@@ -296,12 +297,12 @@ RULES = (
         },
         {
             "start": (
-                "{types}: nothing is dropped, and running statistics stand still",
-                "{types}：不丢弃元素，运行统计量不更新",
+                "{types}: in evaluation mode dropout drops nothing, and running statistics stand still",
+                "{types}：在评估模式下 dropout 不丢弃元素，运行统计量不更新",
             ),
             "since": (
-                "{types}: nothing is dropped, and running statistics stand still",
-                "{types}：不丢弃元素，运行统计量不更新",
+                "{types}: in evaluation mode dropout drops nothing, and running statistics stand still",
+                "{types}：在评估模式下 dropout 不丢弃元素，运行统计量不更新",
             ),
         },
         ("Call model.train() after loading and after each evaluation", "在加载之后以及每次评估之后调用 model.train()"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -41,7 +42,7 @@ MOST_FUNCTIONS = 16
 MOST_LAYERS = 1000
 
 MOST_INPUTS = 64
-"""Maximum number of inputs of evaluations in a row that are distinguished."""
+"""Maximum number of inputs of evaluations in a row that are distinguished, and of calls whose inputs are read."""
 
 _LAYERS_IN_STEPS = 4
 _LINES_IN_STEPS = 2
@@ -79,6 +80,7 @@ class FactSource:
         self._leaves: dict[int, torch.Tensor] = {}
         self._step = self._without_optimizer = 0
         self._calls: dict[str, dict[str, Any]] = {}
+        self._call_names: dict[str, str] = {}
         self._ids: torch.Tensor | None = None
         self._depth = 0
         self.is_in_scaler = False
@@ -139,8 +141,7 @@ class FactSource:
 
     def _called(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Note a call of an outermost module with parameters."""
-        root = self._names.name(module)
-        name = type(module).__name__ if root is None or not root.scope else root.scope.partition("/")[2] or root.type
+        name = self._call_name(module)
         row = self._calls.get(name)
         if row is None:
             row = self._calls[name] = {"name": name, "calls": 0, "with_gradients": 0, "in_training": 0}
@@ -155,24 +156,57 @@ class FactSource:
             if given is not None and row["in_training"] < MOST_INPUTS:
                 self._evaluated.setdefault(name, set()).add(fingerprint([sample(given)]))
                 row["evaluated"] = len(self._evaluated[name])
-        if not self._diagnosing.reads or not has_gradients or "fingerprint" in row:
+        if not self._diagnosing.reads or not has_gradients:
+            return
+        # Labels are no input, though models that compute their loss are given them.
+        read = (value for key, value in named.items() if not any(word in key for word in ("label", "target")))
+        inputs = list(_tensors((*arguments[:1], *read, *arguments[1:])))
+        self._note_range(row, inputs)
+        if "fingerprint" in row:
             return
         weights = {id(weight) for _, weight in held_tensors(module, "_parameters")}
         row["is_trained"] = any(
             id(weight) in weights for optimizer in self._parameters.optimizers for weight in weights_of(optimizer)
         )
-        # Labels are no input, though models that compute their loss are given them.
-        read = (value for key, value in named.items() if not any(word in key for word in ("label", "target")))
-        for value in _tensors((*arguments[:1], *read, *arguments[1:])):
+        for value in inputs:
             if "fingerprint" not in row:
                 row["fingerprint"] = fingerprint([sample(value)])
                 row["input_shape"] = shape_text(value.shape)
-                values = part_of(value)
-                if values.numel() and not values.is_complex():
-                    row["input_min"], row["input_max"] = float(values.min()), float(values.max())
-                    row["is_ids"] = not values.is_floating_point()
+                row["is_ids"] = not (value.is_floating_point() or value.is_complex())
             if self._ids is None and value.dim() == 2 and not (value.is_floating_point() or value.is_complex()):
                 self._ids = plain(value)
+
+    def _note_range(self, row: dict[str, Any], inputs: Sequence[torch.Tensor]) -> None:
+        """Note the range of the first input, and whether all inputs have the same number everywhere."""
+        if row["with_gradients"] > MOST_INPUTS:
+            # What is not read may be anything.
+            row |= {"input_min": math.nan, "input_max": math.nan, "is_constant": False}
+            return
+        for number, value in enumerate(inputs):
+            values = part_of(value)
+            if not values.numel() or values.is_complex():
+                continue
+            lowest, highest = float(values.min()), float(values.max())
+            row["is_constant"] = row.get("is_constant", True) and lowest == highest
+            if number == 0:
+                row["is_constant"] &= row.get("input_min", lowest) == lowest
+                row["input_min"] = min(row.get("input_min", lowest), lowest)
+                row["input_max"] = max(row.get("input_max", highest), highest)
+
+    def _call_name(self, module: nn.Module) -> str:
+        """Return the name of an outermost module, with a number if others have the same."""
+        root = self._names.name(module)
+        kind = type(module).__name__
+        scope = kind if root is None or not root.scope else root.scope
+        name = self._call_names.get(scope)
+        if name is None:
+            name = first = kind if root is None or not root.scope else root.scope.partition("/")[2] or root.type
+            number = 1
+            while name in self._call_names.values():
+                number += 1
+                name = f"{first} {number}"
+            self._call_names[scope] = name
+        return name
 
     def _note_layer(self, module: nn.Module, arguments: tuple[Any, ...], result: Any) -> None:
         """Note what a layer with weights, or a normalization, puts out."""
@@ -368,13 +402,14 @@ class FactSource:
         add("ties", step, [] if self._ties is None else self._ties.rows())
         add("layers", step, list(self._layers.values()))
         self._layers = {}
-        trained_names = sorted(
-            named[id(weight)]
+        updated = {
+            id(weight)
             for optimizer in optimizers
+            if id(optimizer) in self._updated
             for weight in weights_of(optimizer)
-            if weight.requires_grad and id(weight) in named
-        )
-        add("modules", step, module_rows(models, trained_names))
+            if weight.requires_grad
+        }
+        add("modules", step, module_rows(models, updated))
         owners: dict[int, int] = {}
         for optimizer in optimizers:
             for weight in weights_of(optimizer):
@@ -425,7 +460,7 @@ def _entries(
                     continue
                 seen.add(id(weight))
                 name = named[id(weight)] or f"{prefix}{path}.{key}"
-                yield name, weight, prefix + path, type(module).__name__, number
+                yield name, weight, (prefix + path).rstrip("."), type(module).__name__, number
 
 
 def _tensors(values: Sequence[Any], depth: int = 0) -> Iterator[torch.Tensor]:

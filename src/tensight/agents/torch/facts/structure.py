@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import math
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -18,26 +17,27 @@ from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
 MOST_MODULES = 5000
 _LENGTHS = ("T_max", "total_steps", "total_iters")
 _MOST_TIES = 20
 
 
-def module_rows(models: Iterable[tuple[str, nn.Module]], trained: Sequence[str]) -> list[dict[str, Any]]:
+def module_rows(models: Iterable[tuple[str, nn.Module]], trained: AbstractSet[int]) -> list[dict[str, Any]]:
     """Return the rows of ``modules``: those with a mode that matters.
 
     Parameters
     ----------
     models : iterable of (str, Module)
         With the prefix of their names.
-    trained : sequence of str
-        Sorted names of all parameters that optimizers update.
+    trained : set of int
+        Identities of the parameters that optimizers have updated in this step.
     """
     rows: list[dict[str, Any]] = []
-    trained_names = frozenset(trained)
     for prefix, model in models:
         in_training: dict[str, bool] = {}
+        trained_paths = _trained_paths(model, trained)
         for path, module in inner_modules(model):
             held = vars(module)
             in_training[path] = is_in_training(module)
@@ -47,16 +47,17 @@ def module_rows(models: Iterable[tuple[str, nn.Module]], trained: Sequence[str])
             switched = held.get("requires_grad")
             if rate is None and not isinstance(statistics, torch.Tensor) and not isinstance(switched, bool):
                 continue
-            name = prefix + path
+            name = (prefix + path).rstrip(".")
             parent = path.rpartition(".")[0]
-            inside = f"{prefix}{parent}." if parent else prefix
-            held_names = [f"{name}.{key}" for key, weight in module._parameters.items() if weight is not None]
+            held_weights = [weight for weight in module._parameters.values() if weight is not None]
             row: dict[str, Any] = {
                 "name": name,
                 "type": type(module).__name__,
                 "is_training": is_in_training(module),
                 "parent_is_training": in_training.get(parent, True) if path else in_training[path],
-                "is_trained": not trained_names.isdisjoint(held_names) if held_names else _any_below(trained, inside),
+                "is_trained": any(id(weight) in trained for weight in held_weights)
+                if held_weights
+                else parent in trained_paths,
                 "rate": math.nan if rate is None else rate,
                 "switch": -1 if not isinstance(switched, bool) else int(switched),
                 "is_frozen": isinstance(switched, bool)
@@ -103,9 +104,16 @@ def _rate(module: nn.Module, held: Mapping[str, Any]) -> float | None:
     return None
 
 
-def _any_below(names: Sequence[str], prefix: str) -> bool:
-    at = bisect.bisect_left(names, prefix)
-    return at < len(names) and names[at].startswith(prefix)
+def _trained_paths(model: nn.Module, trained: AbstractSet[int]) -> set[str]:
+    """Return the paths of the modules of a model that hold a trained parameter, themselves or within another module."""
+    paths: set[str] = set()
+    for path, module in inner_modules(model):
+        if any(id(weight) in trained for weight in module._parameters.values()):
+            above = path
+            while above not in paths:
+                paths.add(above)
+                above = above.rpartition(".")[0]
+    return paths
 
 
 # --- ties ---
