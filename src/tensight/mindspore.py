@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tensight.agents.mindspore.callback import MindSporeDebugger
     from tensight.agents.mindspore.debugger import Debugger
-    from tensight.agents.settings import Capture, OnDisconnect, StepOn, StopOn
+    from tensight.agents.settings import Capture, Findings, OnDisconnect, StepOn, StopOn
 
 __all__ = ["MindSporeDebugger", "debug"]
 
@@ -25,6 +25,7 @@ def debug(
     capture: Capture | None = None,
     step_on: StepOn | None = None,
     stop_on: StopOn | None = None,
+    findings: Findings | None = None,
     record: str | None = None,
     record_folder: str | None = None,
     trace: str | None = None,
@@ -49,7 +50,8 @@ def debug(
     Other Parameters
     ----------------
     host, port, token, certificates, on_disconnect, connect_within_s, break_at_start, recommended, capture, step_on, \
-stop_on, record, record_folder, trace, trace_steps, against, keep_going, memory_budget_bytes, partial_memory, job, quiet
+stop_on, findings, record, record_folder, trace, trace_steps, against, keep_going, memory_budget_bytes, \
+partial_memory, job, quiet
         As in `tensight.agents.settings.AgentSettings`. Omitted settings come from the environment.
 
     Returns
@@ -83,6 +85,7 @@ stop_on, record, record_folder, trace, trace_steps, against, keep_going, memory_
         capture=capture,
         step_on=step_on,
         stop_on=stop_on,
+        findings=findings,
         record=record,
         record_folder=record_folder,
         trace=trace,

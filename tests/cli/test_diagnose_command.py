@@ -6,9 +6,21 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tensight import connect
+from tensight.sessions.records import State
+from tests.processes.ports import kept_port
+from tests.server.running import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensight.client import Server, Session
 
 TRAINING = """
 import sys
@@ -88,7 +100,7 @@ def test_a_diagnosed_training_computes_the_same_bits(script: Path, tmp_path: Pat
     plain = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     diagnosed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=environment)
     assert plain.stdout == diagnosed.stdout
-    assert list(tmp_path.glob("facts-0-*.json"))
+    assert list(tmp_path.glob("facts-0-*.jsonl"))
 
 
 def test_explain_says_what_a_rule_finds_and_what_to_do() -> None:
@@ -99,3 +111,75 @@ def test_explain_says_what_a_rule_finds_and_what_to_do() -> None:
     rules = json.loads(tensight("explain", "--json").stdout)
     assert len(rules) > 40
     assert all(words["en"] and words["zh"] for rule in rules for words in rule["messages"].values())
+
+
+@pytest.mark.parametrize("how", ["trace", "recording"])
+def test_a_recorded_training_is_diagnosed_without_running_it_again(script: Path, tmp_path: Path, how: str) -> None:
+    folder = tmp_path / how
+    if how == "trace":
+        done = tensight("trace", "--out", folder, "--steps", 20, script, 40, "twice")
+    else:
+        options = ("--port", kept_port(), "--record", "ring:2", "--record-folder", folder)
+        done = tensight("run", *options, script, 40, "twice")
+    assert done.returncode == 0, done.stderr
+    diagnosed = tensight("diagnose", "--json", folder)
+    assert diagnosed.returncode == 1, diagnosed.stderr
+    assert [finding["rule"] for finding in json.loads(diagnosed.stdout)["findings"]] == ["activation-twice"]
+    losses = tensight("stats", "--json", "--sql", "select rank, step, name from losses order by step limit 2", folder)
+    assert json.loads(losses.stdout) == [{"rank": 0, "step": step, "name": "loss"} for step in (1, 2)]
+
+
+def test_folders_without_facts_and_options_after_a_folder_are_refused(tmp_path: Path) -> None:
+    without = tensight("diagnose", tmp_path)
+    assert without.returncode == 2
+    assert "has no facts" in without.stderr
+    behind = tensight("diagnose", tmp_path, "--json")
+    assert behind.returncode == 2
+    assert "write options before it" in behind.stderr
+    (tmp_path / "facts-0-1.jsonl").write_text("nonsense\n")
+    damaged = tensight("diagnose", tmp_path)
+    assert damaged.returncode == 2
+    assert "facts-0-1.jsonl" in damaged.stderr
+
+
+@contextmanager
+def debugged(script: Path, folder: Path, *options: str) -> Iterator[tuple[Server, Session, subprocess.Popen[str]]]:
+    """A training that lasts until a person ends it, attached to a server."""
+    with running_server(folder / "workspace") as server, connect(server.url) as client:
+        assert server.debugger
+        port = server.debugger.rpartition(":")[2]
+        command = [Path(sys.executable).with_name("tensight"), "run", "--port", port, *options, script, "1000000000"]
+        with subprocess.Popen([*map(str, command), "twice"], stderr=subprocess.PIPE, text=True) as training:
+            try:
+                yield client, client.wait_for_session(60), training
+            finally:
+                training.kill()
+
+
+def test_a_training_that_is_debugged_is_told_why_it_does_not_learn(script: Path, tmp_path: Path) -> None:
+    with debugged(script, tmp_path) as (client, session, training):
+        assert training.stderr is not None
+        told = next(line for line in training.stderr if "certain: " in line)
+        assert "softmax before cross_entropy" in told
+        assert "train.py:13" in told
+        (finding,) = session.findings()
+        assert (finding.rule, finding.certainty) == ("activation-twice", "certain")
+        assert session.summary.findings == 1
+        losses = session.facts("losses").columns
+        assert (losses["name"][0], losses["step"][0]) == ("loss", 1)
+        assert session.state is State.RUNNING
+        session.terminate()
+        training.wait(60)
+        name = session.wait(60).dump
+        session.close()
+        recorded = client.open(name)
+        recorded.wait(60)
+        assert [finding.rule for finding in recorded.findings()] == ["activation-twice"]
+
+
+def test_a_certain_finding_stops_a_training_with_the_recommended_watchpoints(script: Path, tmp_path: Path) -> None:
+    with debugged(script, tmp_path, "--recommended") as (_, session, training):
+        assert training.stderr is not None
+        assert any("the training stops for this" in line for line in training.stderr)
+        assert session.wait(60).state is State.PAUSED
+        assert [finding.rule for finding in session.findings()] == ["activation-twice"]

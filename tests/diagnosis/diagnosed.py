@@ -10,6 +10,7 @@ from torch import nn
 from tensight.agents.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger
 from tensight.diagnosis.catalogue import diagnose
+from tensight.diagnosis.lines import read_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,7 @@ class Diagnosed:
     """A training, from the beginning of a ``with`` block on."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._debugger = Debugger((), AgentSettings(diagnose=str(folder), quiet=True))
         self.inputs = torch.randn(256, FEATURES)
         self.labels = (self.inputs[:, 0] > 0).long() + 2 * (self.inputs[:, 1] > 0).long()
@@ -61,9 +63,8 @@ class Diagnosed:
     @property
     def facts(self) -> Facts:
         """What is known so far; the training may go on."""
-        source = self._debugger._facts
-        assert source is not None
-        return source._diagnosing.facts
+        (facts,) = read_folder(self._folder)
+        return facts
 
     def findings(self) -> list[Finding]:
         return [explained.finding for explained in diagnose([self.facts]).findings]

@@ -22,7 +22,7 @@ def found(row: Callable[[int, int], dict[str, Any]]) -> list[tuple[str, str, int
         facts = Facts(rank)
         for step in range(1, STEPS + 1):
             facts.add("ranks", step, [{"name": f"rank {rank}", "world": 2, **row(step, rank)}])
-        runs.append(Facts.from_record(facts.as_record()))
+        runs.append(facts)
     findings = [explained.finding for explained in diagnose(runs).findings]
     return [(finding.rule, finding.message, finding.step) for finding in findings]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tensight.agents.against import TraceComparison
 from tensight.agents.attachment import Attachment, StopState
 from tensight.agents.columns import StatisticsColumns
 from tensight.agents.commands import CommandLoop, Terminated
+from tensight.agents.diagnosing import BESIDE, FOR_DIAGNOSIS, Diagnosing
 from tensight.agents.endings import at_end, described, uncaught
 from tensight.agents.forking import silent_in_children
 from tensight.agents.introduction import Introduction
@@ -81,6 +83,8 @@ class Agent:
     watches : Watches
     recorder : Recorder
     tracer : Tracer
+    diagnosing : Diagnosing or None
+        Takes the facts of steps for rules, if anything wants them.
     scalars : Scalars
         Loss, learning rates and gradient norm, as an adapter reports them.
     step : int
@@ -189,9 +193,27 @@ class Agent:
             settle=self.watches.settle,
             terminated=self.close,
         )
+        self.diagnosing = self._new_diagnosing()
         self._needs.begin()
         silent_in_children(self)
         at_end(self.close_at_exit)
+
+    def _new_diagnosing(self) -> Diagnosing | None:
+        settings, telemetry = self.settings, self._telemetry
+        folders = [folder for folder in (self.recorder.folder, self.tracer.folder) if folder is not None]
+        if settings.diagnose:
+            folders.append(Path(settings.diagnose))
+        may_be_sent = settings.connects and settings.findings_wanted != "off"
+        if not folders and not may_be_sent:
+            return None
+        return Diagnosing(
+            self.framework.rank,
+            folders,
+            telemetry.offer_facts,
+            lambda: may_be_sent and self._attachment.is_attached and self._introduction.is_ours,
+            FOR_DIAGNOSIS if settings.diagnose else BESIDE,
+            settings.diagnose_steps,
+        )
 
     # --- calls of an adapter ---
 
@@ -520,6 +542,8 @@ class Agent:
 
     def _next_step(self) -> None:
         """Decide what the next step needs, and release the values of the step before the last."""
+        if self.diagnosing is not None:
+            self.diagnosing.decide()
         attached = self._attachment.is_attached
         is_inspected = attached and (self._stops.is_near or self._background.wants_stop)
         watches = attached and self.watches.any

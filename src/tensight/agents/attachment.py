@@ -266,8 +266,9 @@ class Attachment:
         try:
             self.background.end()
             if self.is_attached and not self.background.is_lost:
-                if rows is not None and self._introduction.is_ours:
-                    self._telemetry.send(self.connection, rows, within_s=_DONE_WITHIN_S)
+                batches = [] if rows is None else [rows]
+                if self._introduction.is_ours and (batches or self._telemetry.has_more):
+                    self._telemetry.send(self.connection, *batches, within_s=_DONE_WITHIN_S)
                 done = self._introduction.metadata(stop_state.step, stop_state.program, done=True)
                 self.connection.call("SendMetadata", done, timeout_s=_DONE_WITHIN_S)
         finally:

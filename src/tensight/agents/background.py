@@ -7,8 +7,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from tensight.agents.notices import log, log_once
-from tensight.wire import NOTICE, OVER, STOP, encoded
+from tensight.agents.notices import log, log_once, report
+from tensight.wire import NOTICE, OVER, STOP, encoded, text
 from tensight.wire.debugger_pb2 import Heartbeat
 from tensight.wire.telemetry_pb2 import PollRequest
 
@@ -229,6 +229,8 @@ class Background(threading.Thread):
             self._lose("another server is there, which does not know this training")
         elif outcome.reply is not None:
             self._failed_polls = 0
+            for line in outcome.reply.lines:
+                report(text(line))
             self.wants_exit = outcome.reply.exit
             self.wants_stop = outcome.reply.pause or outcome.reply.exit
         else:

@@ -1,27 +1,41 @@
-"""Collects the facts of a training for rules, and writes them where `tensight diagnose` finds them."""
+"""Facts of a training for rules: which steps are read, and where that is written and sent."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.agents.notices import log
-from tensight.diagnosis.facts import Facts
+from tensight.diagnosis.lines import AGAIN, OVER, FactsFile, about, line_of
 
-ALWAYS = 64
-"""Number of first steps of which everything is read."""
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
-EVERY = 20
-"""Interval in steps at which later ones are read in any case."""
 
-SHARE = 0.2
-"""Maximum share of the training's time that is used to read further ones, and to write them."""
+class Budget(NamedTuple):
+    """How many steps are read.
 
-WRITE_EVERY_S = 2.0
-"""Minimum interval between two copies of the facts on disk."""
+    Attributes
+    ----------
+    always : int
+        Number of first steps of which everything is read.
+    every : int
+        Interval at which later ones are read in any case; 0 for none. Those at powers of two are.
+    share : float
+        Maximum share of the training's time for the others.
+    """
+
+    always: int
+    every: int
+    share: float
+
+
+FOR_DIAGNOSIS = Budget(64, 20, 0.2)
+BESIDE = Budget(8, 0, 0.01)
+"""For a training that someone debugs, records or traces."""
 
 
 class Diagnosing:
@@ -29,64 +43,108 @@ class Diagnosing:
 
     Parameters
     ----------
-    folder : str
-        Where they are written.
     rank : int
-    most_steps : int or None
-        Number of steps after which the training is ended; None for all.
+    folders : sequence of Path
+        Where they are written.
+    send : callable (line) -> None
+        Sends them to the debug server, if that wants them.
+    is_sent : callable () -> bool
+        Whether it does.
+    budget : Budget
+    most_steps : int, optional
+        Number of steps after which the training is ended; by default it runs to its end.
 
     Attributes
     ----------
-    facts : Facts
+    rank : int
     reads : bool
         Whether everything is read of the step that runs.
     """
 
-    def __init__(self, folder: str, rank: int, most_steps: int | None) -> None:
-        self.facts = Facts(rank)
-        self.reads = True
-        self._path = Path(folder) / f"facts-{rank}-{os.getpid()}.json"
+    def __init__(
+        self,
+        rank: int,
+        folders: Sequence[Path],
+        send: Callable[[bytes], None],
+        is_sent: Callable[[], bool],
+        budget: Budget,
+        most_steps: int | None = None,
+    ) -> None:
+        self.rank = rank
+        self._files = [FactsFile(folder, rank, os.getpid()) for folder in folders]
+        self._send = send
+        self._is_sent = is_sent
+        self._budget = budget
         self._most_steps = most_steps
+        self._lines: list[bytes] = []
         self._began_s = time.monotonic()
-        self._next_write_s = self._began_s + WRITE_EVERY_S
         self._cost_s = 0.0
+        self._steps = 0
+        self.reads = False
+        self.decide()
+
+    @property
+    def _is_received(self) -> bool:
+        return bool(self._files) or self._is_sent()
+
+    def add(self, subject: str, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add what was read of a subject in a step."""
+        if self._is_received:
+            self._lines.append(line_of(subject, step, rows))
+
+    def tell(self, framework: str, absent: Mapping[str, str]) -> None:
+        """Tell which framework trains, and which facts are not known of it, each with the reason."""
+        self._lines.append(about(framework, absent))
 
     def begin_again(self) -> None:
         """Forget what was read before the first step of an optimizer."""
-        before, self.facts = self.facts, Facts(self.facts.rank)
-        self.facts.framework, self.facts.absent = before.framework, before.absent
+        self._lines.append(AGAIN)
+        self._steps = 0
 
     def step_done(self, step: int, cost_s: float) -> None:
-        """Note that a step was read; decide what is read of the next one.
+        """Note that a step was read; decide what is read of the next one. It may end the process.
 
         Parameters
         ----------
         step : int
         cost_s : float
-            What that took.
+            What that took, in seconds.
         """
-        self._cost_s += cost_s
+        began = time.monotonic()
+        self._hand_over()
         now = time.monotonic()
-        is_due = (step + 1) % EVERY == 0 or (step + 1) & step == 0
-        self.reads = step < ALWAYS or is_due or self._cost_s < SHARE * (now - self._began_s)
-        is_last = self._most_steps is not None and step >= self._most_steps
-        if is_last or now > self._next_write_s:
-            self.write()
-            written = time.monotonic()
-            # Those of a large model take long to write.
-            self._next_write_s = written + max(WRITE_EVERY_S, (written - now) / SHARE)
-        if is_last:
+        self._cost_s += cost_s + now - began
+        self._steps += 1
+        self.decide()
+        if self._most_steps is not None and step >= self._most_steps:
             # A script could catch any exception.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)
 
-    def write(self, *, is_over: bool = False) -> None:
-        """Write all facts, in place of what was written before."""
-        self.facts.is_over = is_over
+    def decide(self) -> None:
+        """Decide whether everything is read of the step that begins."""
+        budget, done = self._budget, self._steps
+        is_due = bool(budget.every and (done + 1) % budget.every == 0) or (done + 1) & done == 0
+        is_within = self._cost_s < budget.share * (time.monotonic() - self._began_s)
+        self.reads = self._is_received and (done < budget.always or is_due or is_within)
+
+    def close(self) -> None:
+        """Write and send what is left: the training has ended."""
+        self._lines.append(OVER)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        lines, self._lines = self._lines, []
+        if self._is_sent():
+            for line in filter(None, lines):
+                self._send(line)
         try:
-            temporary = self._path.with_suffix(".part")
-            temporary.write_text(json.dumps(self.facts.as_record()))
-            temporary.replace(self._path)
+            self._write(lines)
         except OSError as error:
-            log(f"the facts of this training cannot be written to {self._path}: {error}")
+            log(f"the facts of this training are no longer written: {error}")
+            self._files = []
+
+    def _write(self, lines: Iterable[bytes]) -> None:
+        for file in self._files:
+            file.write(lines)

@@ -230,6 +230,7 @@ class Introduction:
             script=encoded(self._script),
             run_at_start=run_at_start,
             recommended=settings.recommended,
+            findings=encoded(settings.findings_wanted),
         )
 
 

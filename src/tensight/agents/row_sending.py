@@ -81,7 +81,7 @@ class RowSender:
         if self._introduction.is_ours:
             rows = self._rows()
             batches = [batch for batch in (self._telemetry.unsent(self._weights), rows) if batch is not None]
-            if batches or self._telemetry.has_scalars:
+            if batches or self._telemetry.has_more:
                 self._telemetry.send(self._attachment.connection, *batches)
 
     def offer(self) -> None:

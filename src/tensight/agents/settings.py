@@ -17,6 +17,7 @@ OnDisconnect = Literal["continue", "wait"]
 Capture = Literal["modules", "ops"]
 StepOn = Literal["optimizer", "forward", "call"]
 StopOn = Literal["new", "every"]
+Findings = Literal["off", "list", "certain", "every"]
 
 DEFAULT_PORT = 50051
 _MOST_RING = 1_000_000
@@ -50,6 +51,9 @@ class AgentSettings:
         What ends a step: the optimizer's step, the forward pass of the outermost module, or only a call of ``step()``.
     stop_on : {"new", "every"}
         Which hits stop the training: those that neither were reported before nor result from reported ones, or all.
+    findings : {"off", "list", "certain", "every"} or None
+        What is done about findings, why the training does not learn: nothing; they are listed; certain ones also stop
+        the training; every one does. None means "certain" with `recommended`, else "list".
     record : str
         "", "ring:K" for the last K steps, "full" for all of them.
     record_folder : str
@@ -105,6 +109,7 @@ class AgentSettings:
     capture: Capture = "modules"
     step_on: StepOn = "optimizer"
     stop_on: StopOn = "new"
+    findings: Findings | None = None
     record: str = ""
     record_folder: str = ""
     trace: str = ""
@@ -131,6 +136,7 @@ class AgentSettings:
             ("capture", self.capture, get_args(Capture)),
             ("step_on", self.step_on, get_args(StepOn)),
             ("stop_on", self.stop_on, get_args(StopOn)),
+            ("findings", self.findings_wanted, get_args(Findings)),
         ):
             if value not in choices:
                 raise InputError(f"{name} is {str(value)[:80]!r}; choose one of {', '.join(choices)}")
@@ -151,6 +157,11 @@ class AgentSettings:
     def connects(self) -> bool:
         """Whether to connect to a debug server."""
         return not (self.trace or self.diagnose)
+
+    @property
+    def findings_wanted(self) -> Findings:
+        """What is done about findings."""
+        return self.findings or ("certain" if self.recommended else "list")
 
     @property
     def ring_steps(self) -> int:
@@ -239,6 +250,7 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "capture": ("TENSIGHT_CAPTURE",),
     "step_on": ("TENSIGHT_STEP_ON",),
     "stop_on": ("TENSIGHT_STOP_ON",),
+    "findings": ("TENSIGHT_FINDINGS",),
     "record": ("TENSIGHT_RECORD",),
     "record_folder": ("TENSIGHT_RECORD_FOLDER",),
     "trace": ("TENSIGHT_TRACE",),

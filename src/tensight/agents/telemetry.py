@@ -17,6 +17,7 @@ from tensight.agents.rows import NO_TYPE
 from tensight.garbage_collection import without_garbage_collection
 from tensight.tensors.elements import ELEMENT_NAMES
 from tensight.wire import BlockTensor, block_message, data_type_of
+from tensight.wire.facts import facts_messages
 from tensight.wire.scalars import Scalar, scalars_message
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ EVERY_S = 0.2
 _ROWS_OF_A_MESSAGE = 20_000
 _MOST_SCALARS = 1000
 """Maximum number of steps whose numbers wait for the server."""
+
+_MOST_FACTS = 1 << 25
+"""Maximum number of bytes of facts that wait for the server; further ones are lost."""
+
 RECEIVED_WITHIN_S = 10.0
 
 _DATA_TYPES = np.array([data_type_of(name) for name in ELEMENT_NAMES], np.int64)
@@ -69,6 +74,8 @@ class Telemetry:
         self._slot_table = slot_table
         self._latest: StepRows | None = None
         self._scalars: deque[tuple[int, list[Scalar]]] = deque(maxlen=_MOST_SCALARS)
+        self._facts: deque[bytes] = deque()
+        self._facts_bytes = 0
         self._next_s = 0.0
         self._last_iteration: int | None = None
         self._sending = threading.Lock()
@@ -81,9 +88,9 @@ class Telemetry:
         return self._latest is None and time.monotonic() >= self._next_s
 
     @property
-    def has_scalars(self) -> bool:
-        """Whether numbers wait to be sent."""
-        return bool(self._scalars)
+    def has_more(self) -> bool:
+        """Whether numbers or facts wait to be sent."""
+        return bool(self._scalars or self._facts)
 
     def offer(self, rows: StepRows) -> None:
         """Offer rows to be sent soon, by a call of `send_offered`."""
@@ -94,6 +101,12 @@ class Telemetry:
         """Offer the numbers of a step to be sent soon, by a call of `send_offered` or `send`."""
         if scalars:
             self._scalars.append((iteration, scalars))
+
+    def offer_facts(self, line: bytes) -> None:
+        """Offer a line of facts, to be sent likewise."""
+        if self._facts_bytes + len(line) <= _MOST_FACTS:
+            self._facts_bytes += len(line)
+            self._facts.append(line)
 
     def unsent(self, rows: StepRows | None) -> StepRows | None:
         """Return rows unless those of their step have been sent."""
@@ -106,7 +119,7 @@ class Telemetry:
             if self._stream is None or self._stream.is_ready:
                 if rows is not None:
                     self._send(connection, rows)
-                self._send_scalars(connection)
+                self._send_more(connection)
 
     def send(self, connection: Connection, *batches: StepRows, within_s: float = RECEIVED_WITHIN_S) -> None:
         """Send rows, and return when the server has them."""
@@ -114,7 +127,7 @@ class Telemetry:
             self._latest = None
             for rows in batches:
                 self._send(connection, rows)
-            self._send_scalars(connection)
+            self._send_more(connection)
             self._finish(within_s)
 
     def forget(self) -> None:
@@ -122,6 +135,8 @@ class Telemetry:
         with self._sending:
             self._latest = None
             self._scalars.clear()
+            self._facts.clear()
+            self._facts_bytes = 0
             stream, self._stream = self._stream, None
         if stream is not None:
             stream.give_up()
@@ -133,9 +148,14 @@ class Telemetry:
             stream.put(message)
         self._last_iteration = rows.iteration
 
-    def _send_scalars(self, connection: Connection) -> None:
+    def _send_more(self, connection: Connection) -> None:
         while self._scalars:
             self._open_stream(connection).put(scalars_message(*self._scalars.popleft()))
+        lines = [self._facts.popleft() for _ in range(len(self._facts))]
+        if lines:
+            self._facts_bytes -= sum(map(len, lines))
+            for message in facts_messages(lines):
+                self._open_stream(connection).put(message)
 
     def _open_stream(self, connection: Connection) -> _Stream:
         if self._stream is None or self._stream.is_broken:

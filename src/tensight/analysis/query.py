@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
 TABLE_NAME = "tensors"
 
 
-def query(table: pa.Table, sql: str) -> pa.Table:
+def query(table: pa.Table, sql: str, others: Mapping[str, pa.Table] | None = None) -> pa.Table:
     """Run an SQL query over the statistics table, whose name in the query is ``tensors``.
 
     Parameters
@@ -22,6 +24,9 @@ def query(table: pa.Table, sql: str) -> pa.Table:
         The statistics table.
     sql : str
         A query in DuckDB's dialect. It cannot access files, the network or other databases.
+
+    others : mapping of str to pyarrow.Table, optional
+        Further tables, by name.
 
     Returns
     -------
@@ -41,7 +46,8 @@ def query(table: pa.Table, sql: str) -> pa.Table:
         "python_enable_replacements": False,
     }
     with duckdb.connect(":memory:", config=settings) as connection:
-        connection.register(TABLE_NAME, table)
+        for name, other in {**(others or {}), TABLE_NAME: table}.items():
+            connection.register(name, other)
         try:
             result: pa.Table = connection.sql(sql).to_arrow_table()
         except (duckdb.Error, AttributeError, UnicodeError) as error:

@@ -68,7 +68,7 @@ COMMANDS = {
     ),
     "diagnose": Entry(
         "diagnose.diagnose",
-        "Run a training for a while, stop nowhere, and say why it does not learn.",
+        "Say why a training does not learn: run it for a while, or read what it has recorded.",
         TRAININGS,
         script_last=True,
     ),

@@ -1,9 +1,8 @@
-"""`tensight diagnose`: run a training for a while, and say why it does not learn."""
+"""`tensight diagnose`: say why a training does not learn, of a run for a while or of a recorded one."""
 
 from __future__ import annotations
 
 import contextlib
-import json as json_format
 import os
 import signal
 import subprocess
@@ -19,13 +18,14 @@ from tensight.cli.exit_codes import FOUND, WRONG_INPUT
 from tensight.cli.options import Json
 from tensight.cli.output import console, count, print_json
 from tensight.cli.plain_run import MODULE_HELP
+from tensight.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tensight.diagnosis.catalogue import Diagnosis, Explained
-    from tensight.diagnosis.facts import Facts
-    from tensight.diagnosis.findings import Finding
+    from rich.console import Console
+
+    from tensight.sessions.records import DiagnosisRecord, FindingRecord
 
 STEPS, MINUTES = 500, 10.0
 _POLL_S = 0.05
@@ -36,7 +36,11 @@ _MARKS = {"certain": "[bold red]✗[/]", "likely": "[yellow]![/]", "possible": "
 
 def diagnose(
     script: Annotated[
-        str, typer.Argument(metavar="SCRIPT", help="What `python` would run, or a command such as torchrun.")
+        str,
+        typer.Argument(
+            metavar="SCRIPT|FOLDER",
+            help="What `python` would run, or a command such as torchrun; or a recording or a trace.",
+        ),
     ],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its arguments.")] = None,
     module: Annotated[bool, typer.Option("--module", "-m", help=MODULE_HELP)] = False,
@@ -44,16 +48,30 @@ def diagnose(
     minutes: Annotated[float, typer.Option(min=0.01, metavar="M", help="End it after M minutes.")] = MINUTES,
     json: Json = False,
 ) -> None:
-    """Run a training for a while, stop nowhere, and say why it does not learn."""
-    from tensight.cli.trials import require_framework
+    """Say why a training does not learn: run it for a while, or read what it has recorded."""
+    from tensight.diagnosis.lines import PATTERN, read_folder
 
-    require_framework()
-    with tempfile.TemporaryDirectory(prefix="tensight-diagnose-") as folder:
-        ending = _run([script, *(arguments or ())], Path(folder), steps, minutes, module=module)
-        runs = _read(Path(folder))
+    ending = Ending("", [])
+    if not module and Path(script).is_dir():
+        if arguments:
+            raise InputError(f"{script} is a folder; write options before it: tensight diagnose --json {script}")
+        runs = read_folder(Path(script))
+        if not runs:
+            raise InputError(
+                f"{script}: has no facts of a training ({PATTERN}); a recording or a trace of Tensight has them, unless"
+                " it is older"
+            )
+    else:
+        from tensight.cli.trials import require_framework
+
+        require_framework()
+        with tempfile.TemporaryDirectory(prefix="tensight-diagnose-") as folder:
+            ending = _run([script, *(arguments or ())], Path(folder), steps, minutes, module=module)
+            runs = read_folder(Path(folder))
     from tensight.diagnosis.catalogue import diagnose as judge
+    from tensight.sessions.diagnosis import diagnosis_record
 
-    diagnosis = judge(runs)
+    diagnosis = diagnosis_record(judge(runs))
     if json:
         print_json(as_data(diagnosis, ending))
     else:
@@ -120,6 +138,8 @@ def _run(command: Sequence[str], folder: Path, steps: int, minutes: float, *, mo
 @contextlib.contextmanager
 def _progress(folder: Path, steps: int) -> Any:
     """Show how long the training has run, if stderr is a terminal."""
+    from tensight.diagnosis.lines import PATTERN
+
     if not sys.stderr.isatty():
         yield lambda: None
         return
@@ -128,65 +148,38 @@ def _progress(folder: Path, steps: int) -> Any:
 
         def show() -> None:
             seconds = time.monotonic() - began
-            what = "facts arrive" if any(folder.glob("*.json")) else "waiting for the first step"
+            what = "facts arrive" if any(folder.glob(PATTERN)) else "waiting for the first step"
             status.update(f"Running the training, at most {steps:,} steps: {seconds:.0f} s, {what}")
 
         yield show
 
 
-def _read(folder: Path) -> list[Facts]:
-    """Return the facts that the processes of a training have written, by rank."""
-    from tensight.diagnosis.facts import Facts
-
-    runs = [Facts.from_record(json_format.loads(path.read_text())) for path in sorted(folder.glob("facts-*.json"))]
-    # A launcher or a process that exports a model may have trained a little itself.
-    longest = max((facts.last_step for facts in runs), default=0)
-    return sorted((facts for facts in runs if facts.last_step >= 0.5 * longest), key=lambda facts: facts.rank)
-
-
 # --- output ---
 
 
-def texts(finding: Finding) -> tuple[str, list[str], str]:
-    """Return the sentence of a finding, its evidence and the advice."""
-    from tensight.diagnosis.catalogue import words_of
-
-    message, evidence, advice = words_of(finding)
-    measured = [evidence[0].format(**finding.values)] if evidence else []
-    return message[0].format(**finding.values), measured, advice[0]
-
-
-def as_data(diagnosis: Diagnosis, ending: Ending) -> dict[str, Any]:
+def as_data(diagnosis: DiagnosisRecord, ending: Ending) -> dict[str, Any]:
     """Return a diagnosis as data for JSON."""
-    return {
-        "steps": diagnosis.steps,
-        "findings": [_finding_data(explained) for explained in diagnosis.findings],
-        "undecided": [{"rule": rule, "why": why} for rule, why in diagnosis.undecided.items()],
-        "failure": ending.failure,
-        "remarks": ending.remarks,
-    }
+    return {**diagnosis.model_dump(mode="json"), "failure": ending.failure, "remarks": ending.remarks}
 
 
-def _finding_data(explained: Explained) -> dict[str, Any]:
-    from tensight.diagnosis.catalogue import RULES
+def print_finding(out: Console, finding: FindingRecord) -> None:
+    """Print a finding with its evidence and what follows from it."""
+    from rich.markup import escape
 
-    finding = explained.finding
-    title, evidence, advice = texts(finding)
-    return {
-        "rule": finding.rule,
-        "category": RULES[finding.rule].category,
-        "certainty": finding.certainty,
-        "step": finding.step,
-        "title": title,
-        "where": {name: value for name, value in finding.where.items() if value},
-        "evidence": evidence,
-        "advice": advice,
-        "values": dict(finding.values),
-        "explains": [texts(other)[0] for other in explained.explains],
-    }
+    line = finding.where.get("line", "")
+    at_line = f" [cyan]{escape(line)}[/]" if line and line not in finding.title else ""
+    out.print(f"{_MARKS[finding.certainty]} [bold]{escape(finding.title)}[/]{at_line}")
+    for text in finding.evidence:
+        out.print(f"    {escape(text)}")
+    since = "" if finding.step <= 1 else f", since step {finding.step}"
+    out.print(f"    [dim]{finding.certainty}{since} · {finding.rule}[/]")
+    out.print(f"    → {escape(finding.advice)}")
+    for other in finding.explains:
+        out.print(f"    [dim]explains: {escape(other)}[/]")
+    out.print()
 
 
-def _print(diagnosis: Diagnosis, ending: Ending) -> None:
+def _print(diagnosis: DiagnosisRecord, ending: Ending) -> None:
     from rich.markup import escape
 
     out = console()
@@ -200,27 +193,15 @@ def _print(diagnosis: Diagnosis, ending: Ending) -> None:
     for remark in ending.remarks:
         if remark.startswith(_ENDED):
             out.print(f"[yellow]After {count(diagnosis.steps, 'step')}: {escape(remark)}[/]\n")
-    for explained in diagnosis.findings:
-        finding = explained.finding
-        title, evidence, advice = texts(finding)
-        line = finding.where.get("line", "")
-        at_line = f" [cyan]{escape(line)}[/]" if line and line not in title else ""
-        out.print(f"{_MARKS[finding.certainty]} [bold]{escape(title)}[/]{at_line}")
-        for text in evidence:
-            out.print(f"    {escape(text)}")
-        since = "" if finding.step <= 1 else f", since step {finding.step}"
-        out.print(f"    [dim]{finding.certainty}{since} · {finding.rule}[/]")
-        out.print(f"    → {escape(advice)}")
-        for other in explained.explains:
-            out.print(f"    [dim]explains: {escape(texts(other)[0])}[/]")
-        out.print()
+    for finding in diagnosis.findings:
+        print_finding(out, finding)
     summary = f"{count(diagnosis.steps, 'step')} looked at"
     if not diagnosis.findings:
         out.print(f"Nothing found. {summary}.")
     else:
         out.print(f"{count(len(diagnosis.findings), 'finding')}. {summary}.")
     by_reason: dict[str, list[str]] = {}
-    for rule, why in diagnosis.undecided.items():
-        by_reason.setdefault(why, []).append(rule)
+    for undecided in diagnosis.undecided:
+        by_reason.setdefault(undecided.why, []).append(undecided.rule)
     for why, rules in by_reason.items():
         out.print(f"[dim]Could not judge {', '.join(rules)}: {escape(why)}.[/]")

@@ -1,9 +1,10 @@
-"""Print the findings of a live session: the hits of the step at which it is stopped, and their origins."""
+"""Print the findings of a live session: why it does not learn, the hits where it is stopped, and their origins."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensight.cli.diagnose import print_finding
 from tensight.cli.origin import print_source
 from tensight.cli.output import count, number, table
 from tensight.graph.addresses import TensorAddress
@@ -22,7 +23,9 @@ MOST_INPUTS = 4
 
 
 def print_findings(out: Console, session: Session) -> None:
-    """Print which watchpoints hit in the displayed step, the origins, and the lines of code."""
+    """Print why the training does not learn, which watchpoints hit in the displayed step, and the origins."""
+    for finding in session.findings():
+        print_finding(out, finding)
     hits = list(session.hits())
     print_hits(out, session, hits)
     origins: Sequence[OriginRecord] = session.origins()

@@ -58,6 +58,11 @@ RUN: dict[str, PlainOption] = {
         "Stop for hits that are new and follow from nothing reported (default), or for every one.",
         *("", str, ("new", "every")),
     ),
+    "--findings": PlainOption(
+        "findings",
+        "Say why it does not learn: off, list (default), or stop for certain ones (default with --recommended) or all.",
+        *("", str, ("off", "list", "certain", "every")),
+    ),
     "--record": PlainOption("record", "Record the last K steps, or all, as a dump.", "ring:K|full", str),
     "--record-folder": PlainOption(
         "record_folder", "Where to. (default: a new folder in the current one)", "DIR", os.path.abspath

@@ -34,6 +34,15 @@ class StopOn(str, Enum):
     EVERY = "every"
 
 
+class Findings(str, Enum):
+    """`tensight.agents.settings.Findings`."""
+
+    OFF = "off"
+    LIST = "list"
+    CERTAIN = "certain"
+    EVERY = "every"
+
+
 class OnDisconnect(str, Enum):
     """`tensight.agents.settings.OnDisconnect`."""
 
@@ -57,6 +66,7 @@ def run(
         StopOn | None,
         typer.Option(help=RUN["--stop-on"].help),
     ] = None,
+    findings: Annotated[Findings | None, typer.Option(help=RUN["--findings"].help)] = None,
     record: Annotated[str | None, typer.Option(metavar="ring:K|full", help=RUN["--record"].help)] = None,
     record_folder: Annotated[Path | None, typer.Option(metavar="DIR", help=RUN["--record-folder"].help)] = None,
     against: Annotated[Path | None, typer.Option(metavar="TRACE", help=RUN["--against"].help)] = None,
@@ -77,6 +87,7 @@ def run(
         "capture": capture and capture.value,
         "step_on": step_on and step_on.value,
         "stop_on": stop_on and stop_on.value,
+        "findings": findings and findings.value,
         "break_at_start": break_at_start,
         "recommended": recommended,
         "record": record,

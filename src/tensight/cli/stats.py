@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,7 +44,10 @@ _VIEW = """
 def stats(
     dump: DumpArgument,
     sql: Annotated[
-        str | None, typer.Option("--sql", metavar="QUERY", help='SQL over the table "tensors" (DuckDB\'s dialect).')
+        str | None,
+        typer.Option(
+            "--sql", metavar="QUERY", help='SQL over the table "tensors", and those of facts (DuckDB\'s dialect).'
+        ),
     ] = None,
     sort: Annotated[str, typer.Option("--sort", metavar="COLUMN", help="Sort by this column, largest first.")] = "max",
     ascending: Annotated[bool, typer.Option("--ascending", help="Smallest first.")] = False,
@@ -59,6 +63,7 @@ def stats(
 
     from tensight.analysis import query
     from tensight.analysis.coverage import coverage
+    from tensight.analysis.facts_tables import facts_tables
     from tensight.analysis.statistics_table import RECORDED
 
     analysis = open_analysis(dump, cache_dir, threads)
@@ -73,7 +78,9 @@ def stats(
             raise InputError(f"--sort {sort!r}: there is no such column; there are {', '.join(view.column_names)}")
         direction = "asc" if ascending else "desc"
         sql = f'select * from tensors order by "{sort}" {direction} nulls last limit {top}'  # noqa: S608 - a column checked above
-    result = query(view, sql)
+        result = query(view, sql)
+    else:
+        result = query(view, sql, facts_tables(Path(dump)))
     if json or output is Format.JSON:
         print_json(result.to_pylist())
     elif output is Format.CSV:

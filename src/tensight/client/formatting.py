@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         ComparisonRecord,
         DumpRecord,
         Execution,
+        FindingRecord,
         FoundNode,
         Frame,
         HitParameter,
@@ -134,6 +135,10 @@ def _dump(dump: DumpRecord) -> Iterator[Cells]:
     yield dump.name, ranks, by, dump.session, dump.problem
 
 
+def _finding(finding: FindingRecord) -> Iterator[Cells]:
+    yield finding.certainty, finding.title, finding.step, finding.where.get("line", ""), finding.rule
+
+
 def _origin(origin: OriginRecord) -> Iterator[Cells]:
     yield origin.sentence, origin.step, line_of_code(origin.line), "" if origin.certain else "not certain"
 
@@ -172,6 +177,7 @@ WATCHPOINTS: RowFormat[WatchpointRecord] = RowFormat(
 )
 DUMPS: RowFormat[DumpRecord] = RowFormat("dumps", ("name", "ranks", "written by", "session", "problem"), _dump)
 ORIGINS: RowFormat[OriginRecord] = RowFormat("origins", ("what", "step", "line", ""), _origin)
+FINDINGS: RowFormat[FindingRecord] = RowFormat("findings", ("", "what", "since step", "line", "rule"), _finding)
 EXECUTIONS: RowFormat[Execution] = RowFormat("executions", ("step", "graph", "with", "has data"), _execution)
 COMPARED: RowFormat[ComparedOperator] = RowFormat(
     "compared operators",

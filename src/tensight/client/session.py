@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tensight.client.comparison import begin_comparison
+from tensight.client.connection import part
 from tensight.client.events import Events
-from tensight.client.formatting import ORIGINS, STATISTICS, TENSORS, session_html
+from tensight.client.formatting import FINDINGS, ORIGINS, STATISTICS, TENSORS, session_html
 from tensight.client.graph_reading import GraphReading, address_of
 from tensight.client.rows import Rows
 from tensight.client.running import Running
@@ -18,6 +19,9 @@ from tensight.graph.addresses import TensorAddress
 from tensight.graph.steps import iteration_of
 from tensight.sessions.records import (
     Curves,
+    DiagnosisRecord,
+    FactsRecord,
+    FindingRecord,
     Io,
     OriginRecord,
     SessionRecord,
@@ -211,6 +215,37 @@ class Session(Running, Watching, GraphReading):
         True
         """
         return self._get(Curves, "curves", rank=rank, points=points)
+
+    def findings(self) -> Rows[FindingRecord]:
+        """Return why the training does not learn: what is certain first, causes before what follows from them.
+
+        Examples
+        --------
+        >>> [finding.title for finding in session.findings()]
+        []
+        """
+        return Rows.of(list(self.diagnosis().findings), FINDINGS)
+
+    def diagnosis(self) -> DiagnosisRecord:
+        """Return the same with the number of steps that were looked at, and the rules that could not judge."""
+        return self._get(DiagnosisRecord, "findings")
+
+    def facts(self, subject: str, *, rank: int = 0) -> FactsRecord:
+        """Return what is known of each step beside its tensors, as columns.
+
+        Parameters
+        ----------
+        subject : str
+            A table: ``losses``, ``parameters``, ``groups`` and others.
+        rank : int
+            Rank of the process, from 0.
+
+        Examples
+        --------
+        >>> session.facts("losses").columns["value"]
+        []
+        """
+        return self._connection.get(FactsRecord, self._path("facts", part(subject)), rank=rank)
 
     def compare(self, other: str | DumpRecord | Session, **options: Any) -> Comparison:
         """Compare this run, as the reference, with another one.

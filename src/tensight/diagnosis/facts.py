@@ -7,20 +7,29 @@ Adapters add blocks of rows; rules read whole columns.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
 _T = TypeVar("_T")
 Kind = Literal["number", "count", "flag", "text", "hash"]
 
-_DTYPES = {"number": np.float64, "count": np.int64, "flag": np.bool_, "text": object, "hash": np.uint64}
-_MISSING: Mapping[str, object] = {"number": np.nan, "count": -1, "flag": False, "text": "", "hash": 0}
+DTYPES: Mapping[Kind, Any] = {
+    "number": np.float64,
+    "count": np.int64,
+    "flag": np.bool_,
+    "text": object,
+    "hash": np.uint64,
+}
+MISSING: Mapping[Kind, object] = {"number": np.nan, "count": -1, "flag": False, "text": "", "hash": 0}
+"""The values of unknown facts."""
 
 
 class Fact(NamedTuple):
@@ -253,7 +262,30 @@ def sizes_of(shape: str) -> list[int]:
 
 
 FIRST_STEPS, LAST_STEPS = 32, 96
-"""Number of the first and last blocks of a table that are kept."""
+"""Maximum number of the first and last blocks of a table that are kept."""
+
+_FEWEST, _MOST_ROWS = 4, 64_000
+"""Of large blocks fewer are kept: as many as have this number of rows together, but at least so many."""
+
+MOST_BYTES = 1 << 28
+"""Maximum memory of the facts of a process; further ones are left out."""
+
+Block = Mapping[str, NDArray[Any]]
+"""The rows of a subject in a step, by columns; a fact that no row has may be left out."""
+
+
+def block_of(subject: str, rows: Sequence[Mapping[str, Any]]) -> Block:
+    """Return rows in columns; a fact that only some of the rows have is unknown for the others."""
+    return {
+        fact.name: np.array([row.get(fact.name, MISSING[fact.kind]) for row in rows], DTYPES[fact.kind])
+        for fact in SCHEMA[subject]
+        if any(fact.name in row for row in rows)
+    }
+
+
+def _bytes_of(block: Block) -> int:
+    texts = sum(len(text) for column in block.values() if column.dtype == object for text in column.tolist())
+    return texts + sum(column.nbytes for column in block.values())
 
 
 class Table:
@@ -262,28 +294,41 @@ class Table:
     Parameters
     ----------
     schema : sequence of Fact
+
+    Attributes
+    ----------
+    bytes : int
+        Memory of its blocks.
     """
 
     def __init__(self, schema: Sequence[Fact]) -> None:
         self.schema = schema
-        self._first: list[tuple[int, Mapping[str, NDArray[Any]]]] = []
-        self._last: deque[tuple[int, Mapping[str, NDArray[Any]]]] = deque(maxlen=LAST_STEPS)
+        self._first: list[tuple[int, Block]] = []
+        self._last: deque[tuple[int, Block]] = deque()
         self._columns: dict[str, NDArray[Any]] = {}
         self._panels: dict[str, NDArray[Any]] = {}
         self._names: list[str] = []
+        self.bytes = 0
 
-    def add(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add the rows of a step; a fact that a row lacks is unknown."""
-        if not rows:
+    def add(self, step: int, block: Block) -> None:
+        """Add the rows of a step; facts that they lack are unknown."""
+        amount = len(block["name"])
+        if not amount:
             return
-        block: dict[str, NDArray[Any]] = {
-            fact.name: np.array([row.get(fact.name, _MISSING[fact.kind]) for row in rows], _DTYPES[fact.kind])
+        block = {
+            fact.name: block[fact.name]
+            if fact.name in block
+            else np.full(amount, MISSING[fact.kind], DTYPES[fact.kind])
             for fact in self.schema
         }
-        if len(self._first) < FIRST_STEPS:
+        most = max(_FEWEST, _MOST_ROWS // amount)
+        if len(self._first) < min(FIRST_STEPS, most):
             self._first.append((step, block))
         else:
+            while len(self._last) >= min(LAST_STEPS, most):
+                self.bytes -= _bytes_of(self._last.popleft()[1])
             self._last.append((step, block))
+        self.bytes += _bytes_of(block)
         self._columns.clear()
         self._panels.clear()
         self._names.clear()
@@ -292,7 +337,7 @@ class Table:
         return len(self["name"])
 
     @property
-    def _blocks(self) -> list[tuple[int, Mapping[str, NDArray[Any]]]]:
+    def _blocks(self) -> list[tuple[int, Block]]:
         return [*self._first, *self._last]
 
     @property
@@ -309,8 +354,8 @@ class Table:
                 pieces = [np.full(len(block["name"]), step, np.int64) for step, block in blocks]
             else:
                 pieces = [block[name] for _, block in blocks]
-            kind = next((fact.kind for fact in self.schema if fact.name == name), "count")
-            column = np.concatenate(pieces) if pieces else np.zeros(0, _DTYPES[kind])
+            kinds: Mapping[str, Kind] = {fact.name: fact.kind for fact in self.schema}
+            column = np.concatenate(pieces) if pieces else np.zeros(0, DTYPES[kinds.get(name, "count")])
             self._columns[name] = column
         return column
 
@@ -335,7 +380,7 @@ class Table:
             kind = next(fact.kind for fact in self.schema if fact.name == name)
             positions = {item: position for position, item in enumerate(self.names)}
             blocks = self._blocks
-            panel = np.full((len(blocks), len(positions)), _MISSING[kind], _DTYPES[kind])
+            panel = np.full((len(blocks), len(positions)), MISSING[kind], DTYPES[kind])
             for at, (_, block) in enumerate(blocks):
                 panel[at, [positions[item] for item in block["name"].tolist()]] = block[name]
             self._panels[name] = panel
@@ -392,6 +437,10 @@ class Facts:
         self.is_over = False
         self.framework = "torch"
         self.absent: dict[str, str] = {}
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget everything that was added."""
         self._tables = {name: Table(schema) for name, schema in SCHEMA.items()}
         self._derived: dict[Callable[[Facts], Iterable[Any]], list[Any]] = {}
 
@@ -401,8 +450,14 @@ class Facts:
 
     def add(self, subject: str, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add what was read of a subject in a step."""
-        self._tables[subject].add(step, rows)
-        self._derived.clear()
+        if rows:
+            self.add_block(subject, step, block_of(subject, rows))
+
+    def add_block(self, subject: str, step: int, block: Block) -> None:
+        """Add the same in columns."""
+        if sum(table.bytes for table in self._tables.values()) < MOST_BYTES:
+            self._tables[subject].add(step, block)
+            self._derived.clear()
 
     def derived(self, derive: Callable[[Facts], Iterable[_T]]) -> list[_T]:
         """Return all that a function yields from these facts; it is called once, though several rules need it."""
@@ -420,39 +475,3 @@ class Facts:
     def update_line(self) -> str:
         """Where an optimizer was called last; empty if that is unknown."""
         return str(self["steps"].last("update_line").get("step", ""))
-
-    def as_record(self) -> dict[str, Any]:
-        """Return all facts as data for JSON; `from_record` reads them."""
-        tables = {}
-        for subject, schema in SCHEMA.items():
-            table = self[subject]
-            columns = {"step": table["step"].tolist()}
-            for fact in schema:
-                values = table[fact.name].tolist()
-                columns[fact.name] = list(map(str, values)) if fact.kind == "hash" else values
-            tables[subject] = columns
-        return {
-            "rank": self.rank,
-            "is_over": self.is_over,
-            "framework": self.framework,
-            "absent": self.absent,
-            "tables": tables,
-        }
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Facts:
-        """Return the facts that `as_record` has made data of."""
-        facts = cls(int(record["rank"]))
-        facts.is_over = bool(record["is_over"])
-        facts.framework = str(record["framework"])
-        facts.absent = dict(record["absent"])
-        for subject, schema in SCHEMA.items():
-            columns = record["tables"].get(subject, {"step": ()})
-            hashes = {fact.name for fact in schema if fact.kind == "hash"}
-            rows: dict[int, list[dict[str, Any]]] = {}
-            for at, step in enumerate(columns["step"]):
-                row = {name: int(values[at]) if name in hashes else values[at] for name, values in columns.items()}
-                rows.setdefault(step, []).append(row)
-            for step, of_step in rows.items():
-                facts.add(subject, step, of_step)
-        return facts

@@ -1,6 +1,7 @@
-"""Trials under the debugger: the hits of the recommended watchpoints, and whether the trial is lost.
+"""Trials under the debugger: the hits of the recommended watchpoints, findings, and whether the trial is lost.
 
 A trial with a hit is stopped until it is polled: it goes on at once after a warning, and is ended after an error.
+Findings, why the training does not learn, are warnings: most of them are of the script, and so of every trial.
 A hit that shows that the training makes no progress is a warning, and kept as long as it is true; whether it ends the
 trial depends on the results of the other trials.
 """
@@ -61,11 +62,11 @@ class Illness:
     Attributes
     ----------
     condition : str
-        Id of the condition that hit.
+        Id of the condition that hit, or of the rule of a finding.
     severity : str
         "error" or "warning".
     node : str
-        The first node in execution order on which it hit.
+        The first node in execution order on which it hit; of a finding, its sentence.
     step : int
     line : str
         ``file:line`` of the user's code; empty if unknown.
@@ -149,6 +150,7 @@ class Watch:
     nowhere: Illness | None = None
     half_loss: float | None = None
     _session: Session | None = None
+    _findings: set[str] = field(default_factory=set)
     _is_prepared: bool = False
     _recent: tuple[int, float] | None = None
     """The last step whose loss was requested, and the mean of the losses so far."""
@@ -193,6 +195,7 @@ class Watch:
             "run": self.job,
             "break_at_start": True,
             "recommended": True,
+            "findings": "list",
             "quiet": True,
             "losses_every_s": LOSSES_EVERY_S,
             "record": self.record or None,
@@ -209,11 +212,31 @@ class Watch:
             if self._session is None:
                 return
             record = self._session.summary
+            self._note_findings(self._session, record)
             self.steps = max(self.steps, record.step)
             if record.state is State.PAUSED:
                 self._judge(self._session, record)
         except (NotFoundError, StateError, UnreachableError):
             """The training or the server has ended meanwhile; the exit code tells the outcome."""
+
+    def _note_findings(self, session: Session, record: SessionRecord) -> None:
+        """Store why the training does not learn, each finding once."""
+        if record.findings == len(self._findings):
+            return
+        for finding in session.findings():
+            if finding.rule in self._findings or len(self.warnings) >= MOST_KEPT:
+                continue
+            self._findings.add(finding.rule)
+            self.warnings.append(
+                Illness(
+                    condition=finding.rule,
+                    severity="warning",
+                    node=finding.title,
+                    step=finding.step,
+                    line=finding.where.get("line", ""),
+                    tensors=1,
+                )
+            )
 
     def _find(self) -> Session | None:
         return next((session for session in self.server.sessions() if session.name == self.job), None)
@@ -324,7 +347,9 @@ class Watch:
         if self._session is None:
             return
         try:
-            self.steps = max(self.steps, self._session.summary.step)
+            record = self._session.summary
+            self.steps = max(self.steps, record.step)
+            self._note_findings(self._session, record)
             if self.half_loss is None:
                 self.half_loss = self._loss_before(half_of(self.steps))
             self._session.close()

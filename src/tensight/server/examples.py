@@ -68,6 +68,12 @@ _ROW = {
     "position": 17,
     "statistics": _STATISTICS,
 }
+_FINDING_WORDS = {
+    "title": "2 of 2 modules that behave otherwise in training are trained in evaluation mode: 1, 3",
+    "evidence": ["BatchNorm1d, Dropout: nothing is dropped, and running statistics stand still"],
+    "advice": "Call model.train() after loading and after each evaluation",
+}
+_FINDING_WORDS_IN_CHINESE = {"title": "2 个在训练时行为不同的模块中有 2 个以评估模式训练: 1, 3"}
 _ENTRY = {"path": _NODE, "label": "Log-op144", "kind": "operator", "type": "Log", "nodes": 1, "hits": 1}
 _SCOPE = {"path": "Default", "label": "Default", "kind": "scope", "children": 12, "nodes": 103, "hits": 1}
 _SLOT = {"slot": 0, "io": "output", "dtype": "float32", "shape": [8, 1]}
@@ -348,6 +354,28 @@ EXAMPLES: dict[str, tuple[Any, Any]] = {
             ],
             "loss": {"address": f"0/{_GRAPH}/Default/loss/ReduceMean-op9:0", "values": [0.75, None], "marks": [0, 1]},
         },
+    ),
+    "get_findings": (
+        None,
+        {
+            "steps": 64,
+            "findings": [
+                {
+                    **_FINDING_WORDS,
+                    "rule": "evaluation-mode",
+                    "category": "mode",
+                    "certainty": "certain",
+                    "step": 1,
+                    "where": {"module": "1, 3"},
+                    "chinese": _FINDING_WORDS_IN_CHINESE,
+                }
+            ],
+            "undecided": [{"rule": "repeated-batch", "why": "no calls were seen"}],
+        },
+    ),
+    "get_facts": (
+        None,
+        {"subject": "losses", "rank": 0, "columns": {"step": [1, 2], "name": ["loss", "loss"], "value": [0.75, 0.5]}},
     ),
     "get_curves": (
         None,

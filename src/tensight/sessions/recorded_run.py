@@ -40,6 +40,8 @@ class RecordedRun:
         Empty if unknown.
     network : str or None
         Fingerprint of the trained network; see `WatchpointList`. None if unknown.
+    folder : Path
+        Its folder.
     problems : list of str
         Problems with files that could not be used.
     """
@@ -48,6 +50,7 @@ class RecordedRun:
         self._workspace = workspace
         self._number = number
         self._folder = f"{RUNS}/{number}"
+        self.folder = workspace.folder / self._folder
         self.problems: list[str] = []
         about = self._read(SESSION)
         identity = about.get("identity")

@@ -55,7 +55,9 @@ if TYPE_CHECKING:
         Command,
         ConditionRecord,
         Curves,
+        DiagnosisRecord,
         ExecutionPage,
+        FactsRecord,
         GraphLevel,
         GraphRecord,
         HitPage,
@@ -243,6 +245,20 @@ class Session(ABC):
         """Return the origins of anomalies, as far as known up to the shown step.
 
         If watchpoints hit in that step: origins of NaN and Inf, and of explosions and zeros that led to a hit.
+        """
+
+    @abstractmethod
+    async def diagnosis(self) -> DiagnosisRecord:
+        """Return why the training does not learn, as far as rules find it in its facts."""
+
+    @abstractmethod
+    async def facts(self, rank: int, subject: str) -> FactsRecord:
+        """Return a table of the facts of a rank.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such subject.
         """
 
     @abstractmethod

@@ -40,6 +40,7 @@ from tensight.errors import InputError, TensightError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tensight.agents.diagnosing import Diagnosing
     from tensight.agents.mindspore.calls import Compiled
     from tensight.agents.mindspore.cells import CellCapture
     from tensight.agents.mindspore.facts.graphs import GraphFacts
@@ -155,20 +156,17 @@ class Debugger(TrainingDebugger):
                 stops_at_nodes=True,
                 cursor=True,
             )
-            if settings.diagnose:
-                self._facts = self._new_facts(self._agent, self._reader)
+            if settings.diagnose and self._agent.diagnosing is not None:
+                self._facts = self._new_facts(self._agent.diagnosing, self._reader, current_framework.world_size)
                 at_end(self.close_at_exit)
             if self._agent.wants_setup:
                 self._agent.describe(describe(describe_mindspore(current_framework)))
         return self._agent
 
-    def _new_facts(self, agent: Agent, reader: BothReaders) -> FactSource:
-        from tensight.agents.diagnosing import Diagnosing
+    def _new_facts(self, diagnosing: Diagnosing, reader: BothReaders, world_size: int) -> FactSource:
         from tensight.agents.mindspore.facts.source import FactSource
 
-        settings, of = agent.settings, agent.framework
-        diagnosing = Diagnosing(settings.diagnose, of.rank, settings.diagnose_steps)
-        return FactSource(diagnosing, reader, of.world_size)
+        return FactSource(diagnosing, reader, world_size)
 
     def _ensure_oversights(self) -> Oversights:
         agent = self._ensure_agent()

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from torch.utils.hooks import RemovableHandle
 
+    from tensight.agents.diagnosing import Diagnosing
     from tensight.agents.program import Program
     from tensight.agents.settings import AgentSettings
     from tensight.agents.torch.capture import Capture
@@ -251,8 +252,8 @@ class Debugger(TrainingDebugger):
             oversights=oversights,
             gradients=gradients,
         )
-        if settings.diagnose:
-            self._facts = self._steps.facts = self._new_facts(agent)
+        if agent.diagnosing is not None:
+            self._facts = self._steps.facts = self._new_facts(agent.diagnosing)
         agent.running_program = self._running_program
         if isinstance(capture, ModuleCapture):
             agent.offer_operator_capture()
@@ -270,15 +271,14 @@ class Debugger(TrainingDebugger):
             self._replaced.put(torch.utils, "swap_tensors", self._swap_tensors)
             self._replaced.put(CheckpointFunction, "apply", self._checkpoint)
             capture.start()
+            if self._facts is not None:
+                self._facts.begin()
             self._capture_operators_if_wanted()
             self._leave_children()
 
-    def _new_facts(self, agent: Agent) -> FactSource:
-        from tensight.agents.diagnosing import Diagnosing
+    def _new_facts(self, diagnosing: Diagnosing) -> FactSource:
         from tensight.agents.torch.facts.source import FactSource
 
-        settings, rank = agent.settings, agent.framework.rank
-        diagnosing = Diagnosing(settings.diagnose, rank, settings.diagnose_steps)
         return FactSource(diagnosing, self._names, self._parameters, self._boundary)
 
     def _perturb(self, first: nn.Module) -> None:
@@ -391,9 +391,10 @@ class Debugger(TrainingDebugger):
                     self._parameters, checkpointed, without_gradients, follows=follows, named=self._names.entries
                 )
             try:
-                agent.step_done(self._programs.program(trace), scaled_skip=skipped)
                 if self._facts is not None:
-                    self._facts.step_done(agent.step, skipped=skipped)
+                    # Before the training may stop, so that they are sent with what stops it.
+                    self._facts.step_done(agent.step + 1, skipped=skipped)
+                agent.step_done(self._programs.program(trace), scaled_skip=skipped)
             finally:
                 agent.watches.loss_scaled = False
                 self._capture.begin_step()

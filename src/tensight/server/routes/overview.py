@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Path, Query
 
 from tensight.server.errors import documented
 from tensight.server.json_bodies import JsonResponse, json_bytes
 from tensight.server.openapi import ANY_ERRORS, SESSION_ERRORS
 from tensight.server.operations import api_router
 from tensight.server.routes.parameters import LARGEST, MOST_ROWS, CurrentSession, Offset, Rank, Text
-from tensight.sessions.errors import StateError
+from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.overview import OverviewChoice
-from tensight.sessions.records import Curves, Overview, OverviewStatistic, Timeline
+from tensight.sessions.records import (
+    Curves,
+    DiagnosisRecord,
+    FactsRecord,
+    Overview,
+    OverviewStatistic,
+    Timeline,
+)
 
 router = api_router(
     "/sessions/{session_id}", tag="tensors", responses=ANY_ERRORS | SESSION_ERRORS | documented(StateError)
@@ -79,3 +86,24 @@ async def get_curves(
 ) -> JsonResponse:
     """Return the curves of a training over its steps that are recorded regardless of watchpoints."""
     return JsonResponse(await asyncio.to_thread(json_bytes, await session.curves(rank, points)))
+
+
+@router.get("/findings", response_model=DiagnosisRecord, summary="Say why the training does not learn")
+async def get_findings(session: CurrentSession) -> JsonResponse:
+    """Return what rules find in the facts of a run: what is wrong, where, since when, by what evidence, what to do."""
+    return JsonResponse(await asyncio.to_thread(json_bytes, await session.diagnosis()))
+
+
+@router.get(
+    "/facts/{subject}",
+    response_model=FactsRecord,
+    summary="Read the facts of a run",
+    responses=documented(NotFoundError),
+)
+async def get_facts(
+    session: CurrentSession,
+    subject: Annotated[Text, Path(description="The table.", examples=["losses"])],
+    rank: Rank = 0,
+) -> JsonResponse:
+    """Return a table of what is known of each step beside its tensors; its last 10,000 rows."""
+    return JsonResponse(await asyncio.to_thread(json_bytes, await session.facts(rank, subject)))

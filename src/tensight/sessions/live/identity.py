@@ -76,6 +76,8 @@ class Identity:
         Whether its training starts without waiting for a user.
     recommended : bool
         Whether to set the recommended watchpoints before it starts.
+    findings : str
+        Which findings stop it: "certain", "every" or other text for none.
     """
 
     host: str
@@ -95,6 +97,7 @@ class Identity:
     abilities: Abilities = field(default_factory=Abilities)
     run_at_start: bool = False
     recommended: bool = False
+    findings: str = "list"
 
     @property
     def is_agent(self) -> bool:
@@ -180,6 +183,7 @@ def identity_of(caller: Caller, message: Metadata) -> Identity:
         abilities=Abilities.of(process.abilities),
         run_at_start=process.run_at_start,
         recommended=process.recommended,
+        findings=wire.text(process.findings, _LONGEST_NAME),
     )
 
 

@@ -513,13 +513,14 @@ class TrainingProcess:
         self._watchdog.heartbeat(period_s)
 
     def poll(self, step: int) -> PollReply:
-        """Return whether the running process shall stop or end."""
+        """Return whether the running process shall stop or end, and what it writes to its terminal."""
         if step > self.step:
             self._move(step)
             self.session.announce()
         run_controller = self.session.run_controller
         stops = self._wants_exit or not run_controller.is_running or run_controller.must_tell(self)
-        return PollReply(pause=stops, exit=self._wants_exit)
+        lines = [wire.encoded(self.lines.popleft()) for _ in range(len(self.lines))]
+        return PollReply(pause=stops, exit=self._wants_exit, lines=lines)
 
     # --- commands ---
 
@@ -530,7 +531,7 @@ class TrainingProcess:
             waiting.set_result(command)
 
     def tell(self, line: str) -> None:
-        """Queue a line that the process writes to its terminal when it asks for a command; for our agents only."""
+        """Queue a line that the process writes to its terminal when it polls next; for our agents only."""
         self.lines.append(line)
         if self.is_waiting:
             self.session.advance()

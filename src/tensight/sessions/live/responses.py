@@ -279,6 +279,8 @@ class Responses:
         async for batch in batches:
             self._process.note_alive()
             await asyncio.to_thread(stream.take, batch)
+            if batch.facts:
+                self._process.session.findings.changed()
         return Receipt(ok=True)
 
     # --- views ---

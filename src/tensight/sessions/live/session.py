@@ -13,6 +13,7 @@ from tensight.graph.steps import iteration_of
 from tensight.sessions.errors import LimitError, NotFoundError, StateError, StorageError
 from tensight.sessions.graph_steps import GraphSteps
 from tensight.sessions.live.executions import execution_page
+from tensight.sessions.live.findings import LiveFindings
 from tensight.sessions.live.graph_stream import MOST_GRAPHS
 from tensight.sessions.live.inspection import Inspection
 from tensight.sessions.live.live_origins import live_origins, refined_origins
@@ -33,7 +34,7 @@ from tensight.sessions.timeline import timeline
 from tensight.watchpoints import recommended_watchpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
 
     import numpy as np
@@ -51,7 +52,10 @@ if TYPE_CHECKING:
         Capabilities,
         Command,
         Curves,
+        DiagnosisRecord,
         ExecutionPage,
+        FactsRecord,
+        FindingRecord,
         OriginRecord,
         Overview,
         SessionRecord,
@@ -98,6 +102,8 @@ class LiveSession(Session):
     ----------
     processes : dict of int to TrainingProcess
         The newest process of each rank.
+    findings : LiveFindings
+        Its facts, and why it does not learn.
     texts : dict of str to str
         Texts of source files by path, as far as processes sent them.
     run_controller : RunController
@@ -143,6 +149,7 @@ class LiveSession(Session):
         self.run_controller = RunController(self)
         self.terminal = Terminal(self)
         self.inspection = Inspection(self, writers)
+        self.findings = LiveFindings(self)
         self.texts: dict[str, str] = {}
         # Whether what it asks for has not been set yet; a restored session has what its training asked for.
         self._is_new = not network
@@ -257,6 +264,7 @@ class LiveSession(Session):
         former = self.processes.get(process.rank)
         if former is not None:
             former.lose("another process of the same rank took its place")
+            self.findings.begin_again(process.rank)
         self.processes[process.rank] = process
         self.changed()
 
@@ -539,6 +547,27 @@ class LiveSession(Session):
 
         return await asyncio.to_thread(find)
 
+    async def diagnosis(self) -> DiagnosisRecord:
+        """Return why the training does not learn: what has been so for a while, or at its end."""
+        return self.findings.record
+
+    async def facts(self, rank: int, subject: str) -> FactsRecord:
+        """Return a table of its facts."""
+        return await asyncio.to_thread(self.findings.facts.table, rank, subject)
+
+    def announce_findings(self, findings: Sequence[FindingRecord]) -> None:
+        """Announce new findings, and stop the training if it asks for that."""
+        self.events.append("findings", rules=[finding.rule for finding in findings])
+        stops = self.run_controller.trains and any(
+            self.identity.findings == "every"
+            or (self.identity.findings == "certain" and finding.certainty == "certain")
+            for finding in findings
+        )
+        self.terminal.tells_findings(findings, stops=stops)
+        if stops:
+            self.run_controller.stop()
+        self.announce(news=True)
+
     # --- recording and closing ---
 
     def changed(self) -> None:
@@ -565,6 +594,7 @@ class LiveSession(Session):
         """Complete the recorded dump; repeated if the run continued after an earlier completion."""
         if before is not None:
             await before
+        await self.findings.judge_ended()
         try:
             for process in self.processes.values():
                 async with process.recording:
@@ -641,6 +671,7 @@ class LiveSession(Session):
             process.stop_timers()
         await self.run_controller.close()
         self.terminal.close()
+        self.findings.close()
         await asyncio.gather(*self._later, return_exceptions=True)
         await self._finish(self._ending)
         self.changed()

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from tensight import wire
 from tensight.sessions.live.reported_tensors import ReportedRow, ReportedTensor, TensorKey
+from tensight.wire.facts import received_facts
 from tensight.wire.scalars import split_scalars
 
 if TYPE_CHECKING:
     from tensight.sessions.live.executions import Executions
+    from tensight.sessions.live.findings import LiveFindings
     from tensight.sessions.live.rank_graphs import RankGraphs
     from tensight.sessions.live.recording import Recording
     from tensight.wire import BlockTensor
@@ -24,11 +26,15 @@ MOST_SCALARS = 100
 
 
 class RecordedRun(Protocol):
-    """A run with a recording."""
+    """A run with a recording and facts."""
 
     @property
     def recording(self) -> Recording:
         """Its recording."""
+
+    @property
+    def findings(self) -> LiveFindings:
+        """Its facts and findings."""
 
 
 class ReportingProcess(Protocol):
@@ -67,12 +73,15 @@ class StatisticsStream:
 
         Raises
         ------
-        WireError
+        WireError, InputError
             The message is invalid.
         StorageError
             The statistics cannot be stored.
         """
-        store = self._process.session.recording.statistics
+        session = self._process.session
+        store = session.recording.statistics
+        if batch.facts:
+            session.findings.take(self._process.rank, received_facts(batch.facts))
         if batch.HasField("block"):
             block = self._reader.rows(batch)
             scalars, rows = split_scalars(block)

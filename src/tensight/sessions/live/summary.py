@@ -10,6 +10,7 @@ from tensight.sessions.records import SessionRecord, State
 if TYPE_CHECKING:
     from tensight.sessions.events import EventLog
     from tensight.sessions.hit_list import HitList
+    from tensight.sessions.live.findings import LiveFindings
     from tensight.sessions.live.process import TrainingProcess
     from tensight.sessions.live.recording import Recording
     from tensight.sessions.live.reported_hits import ReportedHits
@@ -29,6 +30,7 @@ class SummarizedSession(RunningSession, Protocol):
     created: float
     processes: dict[int, TrainingProcess]
     run_controller: RunController
+    findings: LiveFindings
     reported: ReportedHits
     shown: ShownStep
     recording: Recording
@@ -66,6 +68,7 @@ def session_summary(session: SummarizedSession) -> SessionRecord:
         capabilities=session.capabilities(),
         watchpoints=len(session.watchpoint_list),
         hits=session.hit_list.tensors,
+        findings=len(session.findings.record.findings),
         ongoing=session.reported.ongoing,
         outdated=session.hit_list.outdated,
         recommended_offered=session.watchpoint_list.recommended_offered,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tensight.sessions.live.run_plans import RunPlan
     from tensight.sessions.live.settings import LiveSettings
     from tensight.sessions.live.shown_step import ShownStep
-    from tensight.sessions.records import NodeHits, OriginRecord
+    from tensight.sessions.records import FindingRecord, NodeHits, OriginRecord
     from tensight.sessions.watchpoint_list import SessionWatchpoint
 
 STOPPED_FOR_S = 0.5
@@ -38,6 +38,9 @@ HITS_EVERY_S = 1.0
 
 _MOST_NAMES = 3
 """Watchpoints of earlier runs that are named."""
+
+_MOST_FINDINGS = 3
+"""Findings that are written out."""
 
 _MOST_NODES = 100
 """Nodes with hits that are searched for the first severe one."""
@@ -106,6 +109,27 @@ class Terminal:
         more = f" and {len(chosen) - len(names)} more" if len(chosen) > len(names) else ""
         which = f": {'with ' * (len(chosen) < len(kept))}{', '.join(names)}{more}" if chosen else ""
         process.tell(f"{_amount(len(kept))} kept from an earlier run of this network{off}{which}")
+
+    def tells_findings(self, findings: Sequence[FindingRecord], *, stops: bool) -> None:
+        """Send the first process what has been found, certain findings first.
+
+        Parameters
+        ----------
+        findings : sequence of FindingRecord
+        stops : bool
+            Whether the training stops because of them.
+        """
+        speaker = min(self._session.live, key=lambda process: process.rank, default=None)
+        if self._session.settings.page is None or speaker is None or not speaker.identity.is_agent:
+            return
+        shown = findings[:_MOST_FINDINGS]
+        for finding in shown:
+            line = finding.where.get("line", "")
+            at_line = f" ({line})" if line and line not in finding.title else ""
+            speaker.tell(f"{finding.certainty}: {finding.title}{at_line}")
+        more = len(findings) - len(shown)
+        rest = f"{more} more at {self._page(speaker)}" if more else f"evidence and advice at {self._page(speaker)}"
+        speaker.tell(f"the training stops for this; {rest}" if stops else rest)
 
     def stops_at_hits(self) -> None:
         """Note that the training stops because of hits."""

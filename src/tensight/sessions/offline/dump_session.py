@@ -7,17 +7,19 @@ import logging
 import threading
 from abc import abstractmethod
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tensight.errors import TensightError
+from tensight.errors import InputError, TensightError
 from tensight.graph import TensorAddress, iteration_of
+from tensight.sessions.diagnosis import RunFacts, diagnosis_record
 from tensight.sessions.errors import NotFoundError, StateError
 from tensight.sessions.garbage import cycle_collector
 from tensight.sessions.hit_history import HitHistory
 from tensight.sessions.offline.opened_dump import OpenedDump
 from tensight.sessions.offline.thread import AnalysisThread
 from tensight.sessions.offline.value_memory import TENSOR_BYTES
-from tensight.sessions.records import State
+from tensight.sessions.records import DiagnosisRecord, State
 from tensight.sessions.session import Session
 from tensight.sessions.stopping import StopDecisions
 from tensight.watchpoints import Platform
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from tensight.sessions.records import (
         Curves,
         ExecutionPage,
+        FactsRecord,
         OriginRecord,
         Overview,
         StatisticsPage,
@@ -107,6 +110,9 @@ class DumpSession(Session):
         self._found_hits = HitHistory()
         self._checked: dict[int, int] = {}
         self._texts: Mapping[str, str] = {}
+        self._facts = RunFacts()
+        self._facts_problem = ""
+        self._diagnosis = DiagnosisRecord()
         self._scalars: Mapping[int, Mapping[tuple[str, int], Sequence[tuple[int, float]]]] = {}
         self._ranks = dump.ranks
         self._unopened: Dump | None = dump
@@ -178,7 +184,8 @@ class DumpSession(Session):
         except Exception as error:
             self._fail(error)
             return
-        for problem in self._run.problems if self._run is not None else ():
+        problems = self._run.problems if self._run is not None else ()
+        for problem in filter(None, (*problems, self._facts_problem)):
             self.warn(problem)
         for rank in self.ranks:
             self.events.append("graph", rank=rank, graphs=[graph.name for graph in opened.graphs[rank]])
@@ -194,6 +201,7 @@ class DumpSession(Session):
             dump = self._run.complete(dump, self._thread.report)
             self._recorded_hits, self._texts = self._run.hits(), self._run.texts()
             self._scalars = self._run.scalars(dump.ranks)
+        self._read_facts(Path(dump.path) if self._run is None else self._run.folder)
         return OpenedDump(
             dump,
             report=self._thread.report,
@@ -201,6 +209,13 @@ class DumpSession(Session):
             first_of=lambda rank: self.program(rank).first_of,
             cache_dir=self._cache_dir,
         )
+
+    def _read_facts(self, folder: Path) -> None:
+        try:
+            self._facts.read(folder)
+        except (OSError, InputError) as error:
+            self._facts_problem = str(error)
+        self._diagnosis = diagnosis_record(self._facts.diagnose())
 
     def _fail(self, error: Exception) -> None:
         if not isinstance(error, TensightError):
@@ -239,6 +254,7 @@ class DumpSession(Session):
         self._listed_bytes = 0
         self._opened = None
         self._recorded_hits, self._texts = {}, {}
+        self._facts, self._diagnosis = RunFacts(), DiagnosisRecord()
         self._forget_checks()
         self.forget_graphs()
 
@@ -260,6 +276,15 @@ class DumpSession(Session):
         self.events.append("progress", what=what, done=done, total=total)
 
     # --- queries ---
+
+    async def diagnosis(self) -> DiagnosisRecord:
+        """Return why the training did not learn, if it wrote facts beside its recording or trace."""
+        self._required()
+        return self._diagnosis
+
+    async def facts(self, rank: int, subject: str) -> FactsRecord:
+        """Return a table of the facts of a rank."""
+        return await asyncio.to_thread(self._facts.table, rank, subject)
 
     def source_texts(self) -> Mapping[str, str]:
         """Return the texts of source files that a recorded training sent."""

@@ -103,6 +103,7 @@ class OfflineSession(DumpSession):
             capabilities=self.capabilities(),
             watchpoints=len(self.watchpoint_list),
             hits=self.hit_list.tensors,
+            findings=len(self._diagnosis.findings),
             outdated=self.hit_list.outdated,
             recommended_offered=self.watchpoint_list.recommended_offered,
             last_event=self.events.last,

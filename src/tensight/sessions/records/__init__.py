@@ -32,6 +32,13 @@ from tensight.sessions.records.comparing import (
     UnmatchedPage,
     UnmatchedRow,
 )
+from tensight.sessions.records.diagnosis import (
+    DiagnosisRecord,
+    FactsRecord,
+    FindingRecord,
+    FindingWords,
+    UndecidedRule,
+)
 from tensight.sessions.records.graphs import (
     FoundNode,
     Frame,
@@ -132,6 +139,7 @@ __all__ = [
     "ConditionRecord",
     "Curve",
     "Curves",
+    "DiagnosisRecord",
     "DumpRecord",
     "Edit",
     "ElementRecord",
@@ -139,6 +147,9 @@ __all__ = [
     "EventPage",
     "Execution",
     "ExecutionPage",
+    "FactsRecord",
+    "FindingRecord",
+    "FindingWords",
     "FoundNode",
     "Frame",
     "GraphEdge",
@@ -200,6 +211,7 @@ __all__ = [
     "TrialIllness",
     "TrialResult",
     "TrialState",
+    "UndecidedRule",
     "UnmatchedCounts",
     "UnmatchedPage",
     "UnmatchedRow",

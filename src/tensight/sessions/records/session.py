@@ -134,6 +134,8 @@ class SessionRecord(Record):
     watchpoints: int = 0
     hits: int = 0
     """Tensors with a hit in the current step."""
+    findings: int = 0
+    """Findings: why the training does not learn."""
     ongoing: OngoingHits | None = None
     """Hits that continue after a stop at an earlier step, without stopping the training."""
     outdated: bool = False
@@ -174,12 +176,23 @@ class Event(Record):
     number: int
     time: float
     kind: Literal[
-        "state", "graph", "watchpoints", "hits", "tensor", "progress", "rank", "message", "closed", "comparison"
+        "state",
+        "graph",
+        "watchpoints",
+        "hits",
+        "tensor",
+        "progress",
+        "rank",
+        "message",
+        "closed",
+        "comparison",
+        "findings",
     ]
     data: dict[str, Any] = Field(default_factory=dict)
     """``state``: a `SessionRecord`; ``rank``: a `RankRecord`; ``graph``: ``{rank, graphs}``; ``watchpoints``: ``{}``;
     ``hits``: ``{step, total}``; ``tensor``: ``{address, status}``; ``progress``: ``{what, done, total}``;
-    ``message``: ``{level, text}``; ``closed``: ``{reason}``; ``comparison``, of the server: a `ComparisonRecord`."""
+    ``message``: ``{level, text}``; ``closed``: ``{reason}``; ``findings``: ``{rules}``, those of new
+    findings; ``comparison``, of the server: a `ComparisonRecord`."""
 
 
 class EventPage(Record):

@@ -93,12 +93,11 @@ class FactSource:
         self._update_line = ""
         self._batches = self._batch_size = -1
         self._is_begun = False
-        diagnosing.facts.framework = "mindspore"
-        diagnosing.facts.absent |= ABSENT
+        diagnosing.tell("mindspore", ABSENT)
 
     def stop(self) -> None:
         """Write what is known."""
-        self._diagnosing.write(is_over=True)
+        self._diagnosing.close()
 
     # --- what is trained ---
 
@@ -119,7 +118,7 @@ class FactSource:
 
     def lacks(self, fact: str, why: str) -> None:
         """Note that a fact is not known of this training, in addition to those that MindSpore lacks."""
-        self._diagnosing.facts.absent[fact] = why
+        self._diagnosing.tell("mindspore", {fact: why})
 
     def meet(self, cell: nn.Cell, *, is_nested: bool = False) -> None:
         """Note a network that is called, or the networks that a cell wraps to train them.
@@ -343,7 +342,7 @@ class FactSource:
     def _hand_over(self, step: int, *, skipped: bool) -> None:
         began = time.perf_counter()
         diagnosing = self._diagnosing
-        add = diagnosing.facts.add
+        add = diagnosing.add
         if step in _SEARCHES:
             self._batches, self._batch_size = longest_data_set()
             for optimizer in live_instances(nn.Optimizer):
@@ -374,7 +373,7 @@ class FactSource:
         diagnosing.step_done(step, time.perf_counter() - began)
 
     def _read_step(self, step: int, calls: Sequence[dict[str, Any]]) -> None:
-        add = self._diagnosing.facts.add
+        add = self._diagnosing.add
         networks = [(label, network) for label, network, _ in self._live_networks()]
         owners: dict[int, int] = {}
         for optimizer in self._live_optimizers():
@@ -388,7 +387,7 @@ class FactSource:
         self.names()
         rows = self.weights.take(self._named, owners, self._read)
         add("parameters", step, rows)
-        rank = self._diagnosing.facts.rank
+        rank = self._diagnosing.rank
         add("ranks", step, [rank_row(rank, self._world, rows, calls, self.weights.norm_backward)])
 
 

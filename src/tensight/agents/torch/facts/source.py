@@ -103,11 +103,15 @@ class FactSource:
             # Not called after an exception: PyTorch then iterates over hooks that must not be removed meanwhile.
             module_hooks.register_module_forward_hook(hook(self._leave), with_kwargs=True),
         ]
-        self._begin_lines()
 
     def is_within_call(self) -> None:
         """Note that the hooks were installed while an outermost module is called."""
         self._depth = 1
+
+    def begin(self) -> None:
+        """Note where functions are called from now on, if anyone wants it."""
+        if self._diagnosing.reads and not is_compiled_somewhere():
+            self._lines.enter()
 
     def stop(self) -> None:
         """Remove everything from PyTorch, and write what is known."""
@@ -115,7 +119,7 @@ class FactSource:
             hook.remove()
         self._unfollow()
         self._lines.leave()
-        self._diagnosing.write(is_over=True)
+        self._diagnosing.close()
 
     # --- events ---
 
@@ -348,7 +352,7 @@ class FactSource:
     def _hand_over(self, step: int, *, skipped: bool) -> None:
         began = time.perf_counter()
         diagnosing = self._diagnosing
-        add = diagnosing.facts.add
+        add = diagnosing.add
         add("losses", step, [{**row, "value": float(value)} for value, row in self._losses])
         add(
             "steps",
@@ -385,7 +389,7 @@ class FactSource:
 
     def _read_step(self, step: int) -> None:
         diagnosing = self._diagnosing
-        add = diagnosing.facts.add
+        add = diagnosing.add
         optimizers = self._parameters.optimizers
         trained = {id(weight) for optimizer in optimizers for weight in weights_of(optimizer)}
         models = list(self._models())
@@ -418,7 +422,7 @@ class FactSource:
         for row in rows:
             row["is_nested"] = bool(self._nested) and models[row["model"]][0] in self._nested
         add("parameters", step, rows)
-        rank = diagnosing.facts.rank
+        rank = diagnosing.rank
         calls = list(self._calls.values())
         add("ranks", step, [rank_row(rank, _world_size(), rows, calls, self._weights.norm_backward)])
 
@@ -435,10 +439,6 @@ class FactSource:
             model = root.module()
             if model is not None:
                 yield root.prefix, model
-
-    def _begin_lines(self) -> None:
-        if not is_compiled_somewhere():
-            self._lines.enter()
 
 
 def _world_size() -> int:

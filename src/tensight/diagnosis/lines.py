@@ -1,0 +1,212 @@
+"""Facts as lines of JSON: what a training writes to files, and sends to the debug server.
+
+A line has the rows of a subject in a step, in columns: ``{"subject": "losses", "step": 3, "columns": {"name": ["loss"],
+"value": [0.7]}}``. Others say which framework trains, and which facts are not known (``{"framework": "mindspore",
+"absent": {"groups": "…"}}``), that all earlier rows are to be forgotten (``{"again": true}``), and that the training
+has ended (``{"over": true}``).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensight.diagnosis.facts import DTYPES, MISSING, SCHEMA, Facts, block_of
+from tensight.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from tensight.diagnosis.facts import Block, Fact
+
+AGAIN = b'{"again":true}\n'
+OVER = b'{"over":true}\n'
+
+MOST_LINE = 1 << 25
+"""Maximum length of a line."""
+
+MOST_ROWS = 100_000
+"""Maximum number of rows of a line."""
+
+MOST_TEXT = 10_000
+"""Maximum length of a text."""
+
+MOST_ABSENT = 1000
+"""Maximum number of facts that are not known, with reasons."""
+
+MOST_STEP = 1 << 53
+
+PATTERN = "facts-*.jsonl"
+"""Names of the files of a run: one for each process."""
+
+
+def line_of(subject: str, step: int, rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return rows as a line; empty if there are none.
+
+    Parameters
+    ----------
+    subject : str
+        A key of `SCHEMA`.
+    step : int
+    rows : sequence of mapping
+        Facts by name.
+    """
+    if not rows:
+        return b""
+    kinds = {fact.name: fact.kind for fact in SCHEMA[subject]}
+    columns = {
+        name: values
+        for name, column in block_of(subject, rows).items()
+        if not _is_unknown(values := column.tolist(), MISSING[kinds[name]])
+    }
+    return json.dumps({"subject": subject, "step": step, "columns": columns}, separators=(",", ":")).encode() + b"\n"
+
+
+def about(framework: str, absent: Mapping[str, str]) -> bytes:
+    """Return a line with the framework, and with facts that are not known of this training, each with the reason."""
+    return json.dumps({"framework": framework, "absent": dict(absent)}, separators=(",", ":")).encode() + b"\n"
+
+
+def _is_unknown(values: Sequence[Any], missing: object) -> bool:
+    return all(value == missing or (value != value and missing != missing) for value in values)
+
+
+def take(facts: Facts, line: bytes) -> None:
+    """Add what a line has to facts; subjects and facts that are not in the schema are left out.
+
+    Parameters
+    ----------
+    facts : Facts
+    line : bytes
+
+    Raises
+    ------
+    InputError
+        It is no such line.
+    """
+    try:
+        record = json.loads(line) if len(line) <= MOST_LINE else None
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        raise InputError(f"a line of facts is no JSON object of at most {MOST_LINE:,} bytes: {line[:80]!r}")
+    if record.get("again") is True:
+        facts.begin_again()
+    elif record.get("over") is True:
+        facts.is_over = True
+    elif "framework" in record:
+        _take_framework(facts, record)
+    elif record.get("subject") in SCHEMA:
+        subject, step = record["subject"], record.get("step")
+        if not isinstance(step, int) or not 0 <= step <= MOST_STEP:
+            raise InputError(f"facts of {subject} have no step")
+        facts.add_block(subject, step, _block(subject, record.get("columns")))
+
+
+def _take_framework(facts: Facts, record: Mapping[str, Any]) -> None:
+    framework, absent = record["framework"], record.get("absent")
+    if not isinstance(framework, str) or not isinstance(absent, dict) or len(absent) > MOST_ABSENT:
+        raise InputError("a line of facts has no framework, or no facts that are not known")
+    if not all(isinstance(why, str) for why in absent.values()):
+        raise InputError("a line of facts has no reason why a fact is not known")
+    facts.framework = framework[:MOST_TEXT]
+    facts.absent |= {name[:MOST_TEXT]: why[:MOST_TEXT] for name, why in absent.items()}
+    if len(facts.absent) > MOST_ABSENT:
+        raise InputError(f"more than {MOST_ABSENT} facts are said to be not known")
+
+
+def _block(subject: str, columns: Any) -> Block:
+    names = columns.get("name") if isinstance(columns, dict) else None
+    if not isinstance(names, list) or not 0 < len(names) <= MOST_ROWS:
+        raise InputError(f"facts of {subject} have no column of 1 to {MOST_ROWS:,} names")
+    return {
+        fact.name: _column(subject, fact, columns[fact.name], len(names))
+        for fact in SCHEMA[subject]
+        if fact.name in columns
+    }
+
+
+def _column(subject: str, fact: Fact, values: Any, amount: int) -> NDArray[Any]:
+    what = f"the fact {fact.name} of {subject}"
+    if not isinstance(values, list) or len(values) != amount:
+        raise InputError(f"{what} is no list of {amount} values")
+    if fact.kind == "text":
+        if not all(isinstance(value, str) for value in values):
+            raise InputError(f"{what} is no text")
+        # A text is the same in all steps.
+        return np.array([sys.intern(value[:MOST_TEXT]) for value in values], object)
+    try:
+        column = np.array(values, DTYPES[fact.kind])
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{what} is no {fact.kind}") from None
+    if column.ndim != 1:
+        raise InputError(f"{what} is no {fact.kind}")
+    return column
+
+
+class FactsFile:
+    """A file to which a process appends its lines; it stops at a maximum size.
+
+    Parameters
+    ----------
+    folder : Path
+    rank, number : int
+        Of the process; the number tells processes of one rank apart.
+    most_bytes : int
+    """
+
+    def __init__(self, folder: Path, rank: int, number: int, most_bytes: int = 1 << 28) -> None:
+        self._path = folder / f"facts-{rank}-{number}.jsonl"
+        self._left = most_bytes
+
+    def write(self, lines: Iterable[bytes]) -> None:
+        """Append lines. OSError if that fails."""
+        content = b"".join(lines)
+        if content and len(content) <= self._left:
+            self._left -= len(content)
+            with self._path.open("ab") as file:
+                file.write(content)
+
+
+def _lines_of(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, as far as they are complete."""
+    with path.open("rb") as file:
+        while line := file.readline(MOST_LINE + 1):
+            if line.endswith(b"\n"):
+                yield line
+            elif len(line) > MOST_LINE:
+                raise InputError(f"a line is longer than {MOST_LINE:,} bytes")
+
+
+def read_folder(folder: Path) -> list[Facts]:
+    """Return the facts of a run, by rank.
+
+    Parameters
+    ----------
+    folder : Path
+        Where its processes have written them.
+
+    Raises
+    ------
+    InputError
+        A line of a file is none of facts; the message names the file.
+    """
+    runs = []
+    for path in sorted(folder.glob(PATTERN)):
+        digits = path.name.split("-")[1]
+        facts = Facts(int(digits) if digits.isdecimal() else 0)
+        try:
+            for line in _lines_of(path):
+                take(facts, line)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+        runs.append(facts)
+    # A launcher or a process that exports a model may have trained a little itself.
+    longest = max((facts.last_step for facts in runs), default=0)
+    return sorted((facts for facts in runs if facts.last_step >= 0.5 * longest), key=lambda facts: facts.rank)

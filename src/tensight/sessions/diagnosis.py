@@ -1,0 +1,120 @@
+"""The facts of a run, and what rules find in them, for clients."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tensight.diagnosis.catalogue import RULES, diagnose, words_of
+from tensight.diagnosis.facts import SCHEMA, Facts
+from tensight.diagnosis.lines import read_folder, take
+from tensight.sessions.errors import NotFoundError
+from tensight.sessions.records.diagnosis import (
+    DiagnosisRecord,
+    FactsRecord,
+    FindingRecord,
+    FindingWords,
+    UndecidedRule,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from tensight.diagnosis.catalogue import Diagnosis, Explained
+    from tensight.diagnosis.findings import Finding
+
+MOST_ROWS = 10_000
+"""Maximum number of rows of a table for a client: the last ones."""
+
+
+def _texts(finding: Finding, language: int) -> tuple[str, tuple[str, ...], str]:
+    """Return the sentence of a finding, its evidence and the advice.
+
+    Parameters
+    ----------
+    finding : Finding
+    language : int
+        0 for English, 1 for Chinese.
+    """
+    message, evidence, advice = words_of(finding)
+    measured = (evidence[language].format(**finding.values),) if evidence else ()
+    return message[language].format(**finding.values), measured, advice[language]
+
+
+def diagnosis_record(diagnosis: Diagnosis) -> DiagnosisRecord:
+    """Return a diagnosis as a record."""
+    return DiagnosisRecord(
+        steps=diagnosis.steps,
+        findings=tuple(map(_finding_record, diagnosis.findings)),
+        undecided=tuple(UndecidedRule(rule=rule, why=why) for rule, why in diagnosis.undecided.items()),
+    )
+
+
+def _finding_record(explained: Explained) -> FindingRecord:
+    finding = explained.finding
+    return FindingRecord(
+        rule=finding.rule,
+        category=RULES[finding.rule].category,
+        certainty=finding.certainty,
+        step=finding.step,
+        where={name: value for name, value in finding.where.items() if value},
+        values=_finite(finding.values),
+        chinese=FindingWords(**_words(explained, 1)),
+        **_words(explained, 0),
+    )
+
+
+def _words(explained: Explained, language: int) -> dict[str, Any]:
+    title, evidence, advice = _texts(explained.finding, language)
+    follow = tuple(_texts(other, language)[0] for other in explained.explains)
+    return {"title": title, "evidence": evidence, "advice": advice, "explains": follow}
+
+
+def _finite(value: Any) -> Any:
+    """Return data without NaN and infinities, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+class RunFacts:
+    """The facts of a run, by rank. Threads may use it at the same time."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, Facts] = {}
+        self._using = threading.Lock()
+
+    def read(self, folder: Path) -> None:
+        """Add the facts that a training has written to a folder. InputError if they are damaged."""
+        runs = read_folder(folder)
+        with self._using:
+            self._runs = {facts.rank: facts for facts in runs} | self._runs
+
+    def take(self, rank: int, lines: Iterable[bytes]) -> None:
+        """Add lines of a rank. InputError if one is no line of facts."""
+        with self._using:
+            facts = self._runs.setdefault(rank, Facts(rank))
+            for line in lines:
+                take(facts, line)
+
+    def diagnose(self) -> Diagnosis:
+        """Apply all rules."""
+        with self._using:
+            return diagnose([facts for _, facts in sorted(self._runs.items())])
+
+    def table(self, rank: int, subject: str) -> FactsRecord:
+        """Return the last rows of a table. NotFoundError for an unknown subject."""
+        if subject not in SCHEMA:
+            raise NotFoundError(f"there are no facts of {subject[:80]!r}; there are those of {', '.join(SCHEMA)}")
+        with self._using:
+            table = self._runs.get(rank, Facts(rank))[subject]
+            columns = {name: table[name] for name in ("step", *(fact.name for fact in SCHEMA[subject]))}
+        return FactsRecord(
+            subject=subject,
+            rank=rank,
+            columns={name: _finite(column[-MOST_ROWS:].tolist()) for name, column in columns.items()},
+        )
