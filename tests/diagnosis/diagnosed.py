@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -61,6 +62,11 @@ class Diagnosed:
             after(step)
 
     @property
+    def is_attached(self) -> bool:
+        """Whether anything of a training has been seen."""
+        return self._debugger._facts is not None
+
+    @property
     def facts(self) -> Facts:
         """What is known so far; the training may go on."""
         (facts,) = read_folder(self._folder)
@@ -72,6 +78,11 @@ class Diagnosed:
     def found(self) -> list[tuple[str, str]]:
         """The rules of all findings, with the sentence of each."""
         return [(finding.rule, finding.message) for finding in self.findings()]
+
+
+def each(*trainings: Callable[[Diagnosed], None]) -> pytest.MarkDecorator:
+    """Run a test with each of some trainings, as ``train``."""
+    return pytest.mark.parametrize("train", trainings, ids=[training.__name__ for training in trainings])
 
 
 def network(*last: nn.Module, out: int = CLASSES) -> nn.Sequential:

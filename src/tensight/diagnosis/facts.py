@@ -73,13 +73,22 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_connected", "flag", "a parameter is reached from it"),
         Fact("function", "text", "the function that made it"),
         Fact("line", "text", "where the backward pass begins"),
+        Fact("elements", "count", "number of elements whose mean it is; -1 if that is unknown"),
     ),
     "loss_functions": (
         Fact("name", "text", "which loss function of the step, as cross_entropy, or mse_loss 2"),
-        Fact("function", "text", "cross_entropy, nll_loss, bce, bce_with_logits, mse_loss, l1_loss, smooth_l1_loss"),
+        Fact(
+            "function",
+            "text",
+            "cross_entropy, nll_loss, bce, bce_with_logits, mse_loss, l1_loss, smooth_l1_loss, kl_div, or gaussian_kl:"
+            " the divergence of a normal distribution, as of a VAE",
+        ),
         Fact("called", "text", "its name as the script calls it, if that is another one"),
         Fact("loss", "text", "the loss in which it ends"),
         Fact("factor", "number", "by which what it returned was multiplied before the backward pass, if known"),
+        Fact("is_alone", "flag", "the loss is what it returned, times a factor"),
+        Fact("is_of_pairs", "flag", "its input is a product of two matrices neither of which is a parameter"),
+        Fact("is_of_layer", "flag", "its input is what a layer puts out"),
         Fact("line", "text", "where it is called; empty if unknown"),
         Fact("before", "text", "the functions that made its input, the last one first, separated by spaces"),
         Fact("before_axis", "count", "the axis of the first softmax among them"),
@@ -110,6 +119,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("offset", "count", "by how many positions the targets are ahead of the ids that the model read; -1"),
         Fact("padding", "number", "share of the targets that are the id with which sequences are filled up"),
         Fact("outside", "number", "share of the targets that the output cannot reach"),
+        Fact("ends_ignored", "number", "share of the sequences whose last id, that of padding, is ignored as a target"),
     ),
     "groups": (
         Fact("name", "text", "the group, as SGD group 0"),
@@ -131,6 +141,9 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         ),
         Fact("is_unscaled", "flag", "it does not update through a loss scaler"),
         Fact("is_new", "flag", "it updates for the first time, and others of its class have kept a state"),
+        Fact(
+            "accumulates", "count", "backward passes for each update, as an Accelerator that did not prepare it expects"
+        ),
     ),
     "rates": (
         Fact("name", "text", "the group, as SGD group 0"),
@@ -176,6 +189,9 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_kept", "flag", "the gradient that the last update used was not cleared before the next backward pass"),
         Fact("is_moved_outside", "flag", "it was changed between the last update and this one"),
         Fact("undone", "number", "share of what the last update moved that was back at its value before that"),
+        Fact(
+            "at_limit", "number", "share of its elements that are its lowest or greatest one, if it was changed outside"
+        ),
         Fact("restored", "hash", "of the values, if they changed to those of an earlier step"),
         Fact("is_nested", "flag", "its module is no part of the model, but is called in it"),
         Fact("equal_units", "flag", "all its rows are the same, and not 0"),
@@ -192,6 +208,11 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_trained", "flag", "an optimizer has updated a parameter of it, or of its parent if it has none"),
         Fact("switch", "count", "an attribute requires_grad of the module itself: 1 or 0; -1 if there is none"),
         Fact("is_frozen", "flag", "it has that attribute, and none of its parameters requires a gradient"),
+        Fact("has_weights", "flag", "it has parameters"),
+        Fact("is_fixed", "flag", "none of its parameters requires a gradient"),
+        Fact("statistics", "hash", "of sampled elements of its running means"),
+        Fact("calls", "count", "calls of it in training mode with gradients switched on, if it has running statistics"),
+        Fact("apart", "number", "distance of the means of its inputs in two of those, in standard deviations"),
     ),
     "calls": (
         Fact("name", "text", "the outermost module that was called, as Net"),
@@ -199,6 +220,9 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("with_gradients", "count", "those with gradients switched on"),
         Fact("in_training", "count", "those in training mode with gradients switched off"),
         Fact("evaluated", "count", "distinct inputs of those, up to 64"),
+        Fact("drops", "count", "distinct inputs, in evaluation mode, of which a function dropped elements"),
+        Fact("samples", "flag", "one of those was given several times"),
+        Fact("drop_line", "text", "where that function is called"),
         Fact("input_shape", "text", "shape of the first input"),
         Fact("input_min", "number", "smallest value of the first inputs of its calls; NaN if there are too many"),
         Fact("input_max", "number", "greatest value"),
@@ -211,7 +235,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
     ),
     "models": (
         Fact("name", "text", "the copy"),
-        Fact("kind", "text", "module or dictionary"),
+        Fact("kind", "text", "module or dictionary; alias, if it is the trained model itself by another name"),
         Fact("is_known", "flag", "it was read in an earlier step"),
         Fact("is_average", "flag", "its name is that of an average or a target"),
         Fact("dtype", "text", "as bfloat16"),
@@ -224,6 +248,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "pace", "number", "share of the way to its twin that it went since it was last read: 1 if it became equal"
         ),
         Fact("stuck", "number", "share of its elements that differ from the twin and did not move"),
+        Fact("is_written_back", "flag", "it was written into its twin after the last update"),
         Fact("leaves_statistics", "flag", "its running statistics stood still while those of the twin moved"),
     ),
     "ties": (

@@ -94,6 +94,7 @@ def target_facts(
     before: Sequence[Activation],
     *,
     ids: NDArray[Any] | None = None,
+    mask: NDArray[Any] | None = None,
     ignored_index: int = -100,
     class_weights: NDArray[Any] | None = None,
 ) -> dict[str, Any]:
@@ -109,6 +110,8 @@ def target_facts(
         What made the input.
     ids : ndarray, shape (sequences, positions), optional
         The ids of words that the model read in this step.
+    mask : ndarray, shape (sequences, positions), optional
+        Which of them count: 0 for padding.
     ignored_index : int
         The class that does not count.
     class_weights : ndarray, shape (classes,), optional
@@ -124,6 +127,9 @@ def target_facts(
             "offset": -1 if ids is None else _offset(values, ids, ignored_index),
             "padding": math.nan if ids is None else _padding(values[kept], ids),
         }
+        if ids is not None and mask is not None and ids.shape == mask.shape and facts["offset"] >= 0:
+            facts["ends_ignored"] = _ends_ignored(values, ids, mask, facts["offset"], ignored_index)
+            facts["padding"] = _padding_by_mask(kept, mask, facts["offset"])
         values = values[kept]
         if not values.size:
             return facts
@@ -177,7 +183,32 @@ def _padding(targets: NDArray[Any], ids: NDArray[Any]) -> float:
     is_padding = ids.shape[0] >= 4 and filled >= ids.shape[0] // 2 and len(np.unique(lengths)) >= 3
     if not is_padding or not targets.size:
         return math.nan
-    return float((targets == pad).mean())
+    # The same id may end each sequence, too.
+    return max(float((targets == pad).sum()) - len(ids), 0.0) / targets.size
+
+
+def _padding_by_mask(kept: NDArray[np.bool_], mask: NDArray[Any], offset: int) -> float:
+    """Return the share of the targets that count at positions of padding; NaN if there is none."""
+    rows = kept.reshape(len(mask), -1)
+    overlap = min(rows.shape[1], mask.shape[1] - offset)
+    counted, is_padding = rows[:, :overlap], mask[:, offset : offset + overlap] == 0
+    return float(is_padding[counted].mean()) if is_padding.any() and counted.any() else math.nan
+
+
+def _ends_ignored(
+    targets: NDArray[Any], ids: NDArray[Any], mask: NDArray[Any], offset: int, ignored_index: int
+) -> float:
+    """Return the share of the sequences whose last id is that of padding, and ignored as a target; NaN if unknown."""
+    counts = mask != 0
+    lengths = counts.sum(1)
+    is_at_front = (counts == (np.arange(counts.shape[1]) < lengths[:, None])).all(1)
+    chosen = np.flatnonzero(is_at_front & (lengths > offset) & (lengths < counts.shape[1]))
+    pads = np.unique(ids[~counts])
+    rows = targets.reshape(len(ids), -1)
+    if not len(chosen) or len(pads) != 1 or (lengths[chosen] - offset > rows.shape[1]).any():
+        return math.nan
+    ends, predicted = ids[chosen, lengths[chosen] - 1], rows[chosen, lengths[chosen] - 1 - offset]
+    return float(((ends == pads[0]) & (predicted == ignored_index)).mean())
 
 
 def _offset(target: NDArray[Any], ids: NDArray[Any], ignored_index: int) -> int:

@@ -58,10 +58,16 @@ class WeightSamples:
         if after.shape == values.shape and not np.array_equal(after, values, equal_nan=True):
             outside["is_moved_outside"] = True
             outside["restored"] = mark if mark in history else 0
+            outside["at_limit"] = float(((values == values.min()) | (values == values.max())).mean())
             if earlier is not None and earlier.shape == values.shape:
                 moved = after != earlier
                 outside["undone"] = float((values == earlier)[moved].mean()) if moved.any() else 0.0
         history.append(mark)
+
+    @property
+    def has_moved_outside(self) -> bool:
+        """Whether any parameter was written to since its last update."""
+        return any(outside["is_moved_outside"] for outside in self._outside.values())
 
     def before_update(self, name: str, values: NDArray[Any]) -> dict[str, Any]:
         """Keep a parameter as an optimizer is about to read it, and return what was written since its last update.

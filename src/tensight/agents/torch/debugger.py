@@ -33,7 +33,7 @@ from tensight.agents.torch.arrays import READ_WHERE_THEY_LIE, TorchReader
 from tensight.agents.torch.boundary import Boundary, hide_warning_of_hooks, unseen
 from tensight.agents.torch.compiled import is_compiled_in_place
 from tensight.agents.torch.device import free_bytes_of
-from tensight.agents.torch.discovery import Discovery, is_optimizer, owners_of_weights
+from tensight.agents.torch.discovery import Discovery, is_optimizer, owners_of_weights, weights_of
 from tensight.agents.torch.framework import FRAMEWORK
 from tensight.agents.torch.inner_modules import weights_in
 from tensight.agents.torch.kept_gradients import KeptGradients, adds_up
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from tensight.agents.program import Program
     from tensight.agents.settings import AgentSettings
     from tensight.agents.torch.capture import Capture
+    from tensight.agents.torch.facts.plain_tensors import Leaves
     from tensight.agents.torch.facts.source import FactSource
     from tensight.agents.torch.first_batches import FirstBatches
 
@@ -130,6 +131,8 @@ class Debugger(TrainingDebugger):
         self._follows_backward = False
         self._is_worker = False
         self._facts: FactSource | None = None
+        self._plain_tensors: torch.nn.Module | None = None
+        self._leaves: Leaves | None = None
 
     # --- beginning and end ---
 
@@ -186,12 +189,37 @@ class Debugger(TrainingDebugger):
         if self._waiting is None:
             return
         model = next(owners_of_weights(optimizer), None)
+        if model is None and self._settings.diagnose:
+            model = self._as_module(weights_of(optimizer))
         if model is None:
             self._count_unattached(optimizer, _OF_NO_MODULE)
             return
         self._wait_no_more()
         with self._guarded():
             self._attach(model)
+
+    def _attach_to_tensors(self, roots: Any) -> None:
+        """Attach for a diagnosis at a backward pass that reaches the tensors of the one before, and no module."""
+        if self._waiting is None or self._backward_unattached > UPDATES or self.is_left_alone:
+            return
+        if not isinstance(roots, torch.Tensor) or any(map(is_optimizer, live_instances(torch.optim.Optimizer))):
+            return
+        from tensight.agents.torch.facts.plain_tensors import Leaves
+
+        self._leaves = self._leaves or Leaves()
+        tensors = self._leaves.repeated(roots)
+        if tensors:
+            self._leaves = None
+            self._wait_no_more()
+            with self._guarded():
+                self._attach(self._as_module(tensors))
+
+    def _as_module(self, tensors: Sequence[torch.Tensor]) -> torch.nn.Module:
+        """Return a module of tensors that a script trains without one."""
+        from tensight.agents.torch.facts.plain_tensors import Tensors
+
+        self._plain_tensors = Tensors(tensors)
+        return self._plain_tensors
 
     def _count_unattached(self, optimizer: torch.optim.Optimizer, why: str) -> None:
         """Report updates before anything is debugged."""
@@ -450,6 +478,8 @@ class Debugger(TrainingDebugger):
                 self._parameters.backward_ended(scale)
 
     def _before_backward(self, tensors: Any) -> None:
+        if self._steps is None and self._settings.diagnose:
+            self._attach_to_tensors(tensors)
         if self._steps is None:
             self._count_backward_unattached()
             return

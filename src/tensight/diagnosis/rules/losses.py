@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts
 
 _NEVER_NEGATIVE = ("cross_entropy", "bce", "bce_with_logits", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+_BOUNDED = (*_NEVER_NEGATIVE, "kl_div")
 _NO_BETTER = 0.95
 """Share of the loss of a constant prediction that a training should come below."""
 
@@ -105,6 +106,52 @@ def sign(facts: Facts) -> Iterator[Finding]:
         where = {"operator": function, "line": line}
         message = "maximized" if maximizes else "likelihood" if is_likelihood else "negated"
         yield Finding("loss-sign", "certain", int(table["step"][of_name][0]), message, values_of, where)
+
+
+def maximized_divergence(facts: Facts) -> Iterator[Finding]:
+    """Find a divergence of a normal distribution that is subtracted from the loss: it has no upper bound."""
+    table = facts["loss_functions"]
+    if not len(table) or _optimizers(facts) > 1 or facts["groups"]["maximizes"].any():
+        return
+    rows = table["function"] == "gaussian_kl"
+    factors = table["factor"][rows]
+    if len(set(table["step"][rows].tolist())) < 3 or not (factors < 0).all():
+        return
+    line = str(facts["losses"]["line"][0])
+    step, losses = int(table["step"][rows][0]), facts["losses"]["value"]
+    values = {"factor": float(factors[0]), "first": float(losses[0]), "last": float(losses[-1])}
+    where = {"operator": "kl divergence, sub, mean", "line": line}
+    yield Finding("divergence-maximized", "likely", step, "subtracted", values, where)
+
+
+def negative(facts: Facts) -> Iterator[Finding]:
+    """Find a loss below 0 that its function cannot be if it is given what it expects."""
+    table, losses = facts["loss_functions"], facts["losses"]
+    if not len(table) or len(losses.names) > 1:
+        return
+    values_of = dict(zip(losses["step"].tolist(), losses["value"].tolist(), strict=True))
+    rows = [row for row in table.rows() if row["is_alone"] and row["function"] in _BOUNDED and row["factor"] > 0]
+    # Other differences are computed as kl_div is, but without its logarithm, whose line would be known.
+    rows = [row for row in rows if row["function"] != "kl_div" or row["line"]]
+    below = [row for row in rows if values_of.get(row["step"], 0.0) < -1e-6]
+    if len(below) < 3 or len(below) < 0.5 * len(rows):
+        return
+    row = below[0]
+    values = {"function": row["function"], "value": values_of[row["step"]], "count": len(below), "of": len(rows)}
+    where = {"operator": row["function"], "line": row["line"]}
+    yield Finding("loss-negative", "certain", int(row["step"]), "negative", values, where)
+
+
+def of_nothing(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that is a mean over nothing, which is NaN."""
+    table = facts["losses"]
+    empty = (table["elements"] == 0) & ~np.isfinite(table["value"])
+    if not empty.any():
+        return
+    at = int(np.flatnonzero(empty)[0])
+    step = int(table["step"][at])
+    values = {"step": step, "count": int(empty.sum()), "of": len(empty)}
+    yield Finding("mean-over-nothing", "certain", step, "empty", values, {"line": str(table["line"][at])})
 
 
 def start(facts: Facts) -> Iterator[Finding]:
@@ -208,6 +255,11 @@ def _baseline(facts: Facts) -> tuple[float, str]:
             return math.nan, ""
         shares /= shares.sum()
         return float(-(shares * np.log(shares)).sum()), "classes"
+    if function in ("bce", "bce_with_logits") and not np.isfinite(table["weightless"]).any():
+        lowest, highest = table["target_min"].min(), table["target_max"].max()
+        share = float(np.nanmean(table["target_mean"]))
+        if 0 <= lowest < highest <= 1 and bool(table["target_is_whole"].all()) and 0 < share < 1:
+            return float(-share * math.log(share) - (1 - share) * math.log(1 - share)), "labels"
     if function == "mse_loss":
         variance = table["target_variance"]
         measured = np.isfinite(variance)
@@ -299,6 +351,69 @@ RULES = (
         5,
     ),
     Rule(
+        "divergence-maximized",
+        "loss",
+        ("loss_functions", "losses"),
+        maximized_divergence,
+        {
+            "subtracted": (
+                "The divergence from the normal distribution is subtracted from the loss: the training maximises it, and it has"
+                " no upper bound",
+                "损失中减去了与正态分布的散度：训练在使其最大化，而它没有上界",
+            )
+        },
+        {
+            "subtracted": (
+                "its factor is {factor:.3g}; the loss is {first:.4g} at first and {last:.4g} at last",
+                "其系数为 {factor:.3g}；损失起初为 {first:.4g}，最后为 {last:.4g}",
+            )
+        },
+        ("Add it: loss = reconstruction + beta * divergence", "应相加：loss = reconstruction + beta * divergence"),
+        _SILENT,
+        frozenset(("loss-stays", *DIVERGENCE)),
+        10,
+    ),
+    Rule(
+        "loss-negative",
+        "loss",
+        ("loss_functions", "losses"),
+        negative,
+        {
+            "negative": (
+                "{function} is {value:.4g}, and cannot be below 0 if it is given what it expects",
+                "{function} 为 {value:.4g}，而若输入符合要求它不可能小于 0",
+            )
+        },
+        {"negative": ("in {count} of {of} steps", "{of} 步中的 {count} 步")},
+        (
+            "kl_div expects logarithms of probabilities, and targets that sum to 1; cross entropies expect targets of 0 … 1",
+            "kl_div 需要对数概率以及和为 1 的目标；交叉熵需要 0 … 1 的目标",
+        ),
+        ("Losses with further terms.", "含有其他项的损失。"),
+        frozenset(("loss-stays", *DIVERGENCE)),
+        18,
+    ),
+    Rule(
+        "mean-over-nothing",
+        "loss",
+        ("losses",),
+        of_nothing,
+        {
+            "empty": (
+                "The loss of step {step} is a mean over nothing, and so NaN",
+                "第 {step} 步的损失是对空集求平均，因此为 NaN",
+            )
+        },
+        {"empty": ("in {count} of {of} backward passes", "{of} 次反向传播中的 {count} 次")},
+        (
+            "Leave out such batches, or divide by max(count, 1)",
+            "跳过这样的批次，或除以 max(count, 1)",
+        ),
+        ("Means of which nothing is known, as those of compiled code.", "一无所知的平均，如编译后的代码。"),
+        frozenset(("loss-stays", *DIVERGENCE, "zero-gradient", "updates-skipped")),
+        4,
+    ),
+    Rule(
         "loss-start",
         "initialization",
         ("loss_functions", "losses"),
@@ -367,8 +482,16 @@ RULES = (
                 "After {steps} steps the loss is {last:.4g}: no better than predicting the mean of the targets",
                 "{steps} 步之后损失为 {last:.4g}：不比预测目标的均值更好",
             ),
+            "labels": (
+                "After {steps} steps the loss is {last:.4g}: no better than predicting the share of the labels that are true",
+                "{steps} 步之后损失为 {last:.4g}：不比预测真标签的比例更好",
+            ),
         },
         {
+            "labels": (
+                "that gives {baseline:.4g}; the loss was {first:.4g} at first",
+                "那样为 {baseline:.4g}；损失起初为 {first:.4g}",
+            ),
             "classes": (
                 "that gives {baseline:.4g}; the loss was {first:.4g} at first",
                 "那样为 {baseline:.4g}；损失起初为 {first:.4g}",

@@ -108,6 +108,23 @@ def never_steps(facts: Facts) -> Iterator[Finding]:
     )
 
 
+def not_prepared(facts: Facts) -> Iterator[Finding]:
+    """Find optimizers that Accelerate did not prepare, and that update with a part of an accumulated gradient."""
+    table = facts["groups"]
+    for name in table.names:
+        of_name = table["name"] == name
+        expected, passes = table["accumulates"][of_name], table["backward_passes"][of_name]
+        early = (expected > 1) & (passes > 0) & (passes < expected)
+        if early.sum() < UPDATES or early.mean() < 0.8:
+            continue
+        at = int(np.flatnonzero(early)[0])
+        values = {"group": name, "expected": int(expected[at]), "passes": int(np.median(passes[early]))}
+        where = {"optimizer": name, "line": facts.update_line}
+        step = int(table["step"][of_name][at])
+        yield Finding("optimizer-not-prepared", "certain", step, "unprepared", values, where)
+        return
+
+
 RULES = (
     Rule(
         "two-optimizers",
@@ -163,6 +180,27 @@ RULES = (
         ("Optimizers without state, such as plain SGD.", "没有状态的优化器，如普通 SGD。"),
         frozenset(("loss-stays",)),
         10,
+    ),
+    Rule(
+        "optimizer-not-prepared",
+        "optimizer",
+        ("groups",),
+        not_prepared,
+        {
+            "unprepared": (
+                "{group} was not given to accelerator.prepare(): it updates after {passes} of {expected} backward passes, with"
+                " losses that are divided by {expected}",
+                "{group} 没有经过 accelerator.prepare()：它在 {expected} 次反向传播中的 {passes} 次之后就更新，而损失已除以 {expected}",
+            )
+        },
+        {},
+        (
+            "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)",
+            "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)",
+        ),
+        ("Trainings that accumulate nothing.", "不做累积的训练。"),
+        frozenset(("loss-stays", "accumulation-scale")),
+        6,
     ),
     Rule(
         "optimizer-never-steps",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _REGRESSION = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _SQUASHING = ("softmax", "sigmoid", "tanh", "relu")
 _LEAST_STEPS = 2
+_MANY = 20
+"""Number of batches that show all that is in the data, if they are no small ones."""
 
 
 def _functions(facts: Facts) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -214,6 +216,46 @@ def padding(facts: Facts) -> Iterator[Finding]:
             yield _finding("padding-counted", "likely", rows, "counted", share=sum(shares) / len(shares))
 
 
+def ends_ignored(facts: Facts) -> Iterator[Finding]:
+    """Find an end token that is never a target, because sequences are filled up with it, and those are ignored."""
+    for _, rows in _functions(facts):
+        shares = [row["ends_ignored"] for row in rows if math.isfinite(row["ends_ignored"])]
+        if len(shares) >= 3 and min(shares) > 0.9:
+            yield _finding("end-never-target", "likely", rows, "ignored", share=sum(shares) / len(shares))
+
+
+def one_target(facts: Facts) -> Iterator[Finding]:
+    """Find a single class that is the target of every sample of every batch."""
+    groups = facts["groups"]
+    if len(set(groups["optimizer"].tolist())) > 1:
+        # The networks of a GAN are given one class each.
+        return
+    functions = list(_functions(facts))
+    kinds = [rows[0]["function"] for _, rows in functions]
+    for _, rows in functions:
+        function = rows[0]["function"]
+        if len(rows) < _MANY or kinds.count(function) > 1 or _targets_seen(rows) < 8 * len(rows):
+            continue
+        if function in ("cross_entropy", "nll_loss"):
+            seen = {row["target_classes"] for row in rows}
+            is_single = len(seen) == 1 and seen.pop().isdigit() and rows[0]["classes"] >= 2
+            classes, target = rows[0]["classes"], rows[0]["target_min"]
+        elif function in ("bce", "bce_with_logits"):
+            bounds = {(row["target_min"], row["target_max"]) for row in rows}
+            is_single = bounds in ({(0.0, 0.0)}, {(1.0, 1.0)})
+            classes, target = 2, rows[0]["target_min"]
+        else:
+            continue
+        if not is_single:
+            continue
+        values = {"target": int(target), "classes": classes, "batches": len(rows)}
+        shape = sizes_of(rows[0]["input_shape"])
+        if rows[0]["is_of_pairs"] and len(shape) == 2 and shape[0] == shape[1]:
+            yield _finding("targets-of-one-class", "certain", rows, "pairs", **values)
+        elif rows[0]["is_of_layer"] or _first(rows[0]):
+            yield _finding("targets-of-one-class", "likely", rows, "single", **values)
+
+
 def outside_of_classes(facts: Facts) -> Iterator[Finding]:
     """Find classes that are not used as they are numbered: 1 … n in place of 0 … n - 1."""
     for _, rows in _functions(facts):
@@ -275,7 +317,7 @@ def _rule(
     explains = frozenset(
         (
             *("loss-stays", "loss-zero", "zero-gradient", "loss-start", "no-gradient", "loss-sign"),
-            *("targets-out-of-reach", *DIVERGENCE),
+            *("targets-out-of-reach", "loss-negative", *DIVERGENCE),
         )
     ) - {id_}
     return Rule(id_, category, ("loss_functions",), judge, message, evidence, advice, silent, explains, rank)
@@ -493,6 +535,53 @@ RULES = (
         {"one_based": ("in {steps} batches", "{steps} 个批次")},
         ("Count classes from 0", "类别从 0 开始计数"),
         rank=30,
+    ),
+    _rule(
+        "end-never-target",
+        "targets",
+        ends_ignored,
+        {
+            "ignored": (
+                "The end of a sequence is never a target: it has the id with which sequences are filled up, and that is ignored",
+                "序列的结尾从不是目标：它与填充使用同一个 id，而该 id 被忽略",
+            )
+        },
+        {"ignored": ("{share:.0%} of the sequences, in {steps} steps", "{share:.0%} 的序列，共 {steps} 步")},
+        (
+            "Fill up with an id of its own, or ignore labels by the attention mask instead of by the id",
+            "用单独的 id 填充，或按注意力掩码而不是按 id 忽略标签",
+        ),
+        ("Sequences that are cut off before their end.", "在结尾之前被截断的序列。"),
+        rank=20,
+    ),
+    _rule(
+        "targets-of-one-class",
+        "targets",
+        one_target,
+        {
+            "pairs": (
+                "Each of {classes} samples is compared with all others, and the target is number {target} for every one: each is"
+                " to resemble the same sample",
+                "{classes} 个样本两两比较，而每个样本的目标都是第 {target} 个：所有样本都要与同一个样本相似",
+            ),
+            "single": (
+                "The target is class {target} in every sample of {batches} batches: there is nothing to tell apart",
+                "{batches} 个批次中每个样本的目标都是类别 {target}：没有可区分的内容",
+            ),
+        },
+        {
+            "pairs": ("in all {batches} batches", "全部 {batches} 个批次"),
+            "single": ("of {classes} classes", "共 {classes} 个类别"),
+        },
+        (
+            "Look at the targets: for pairs they are torch.arange(len(batch))",
+            "检查目标：成对比较时应为 torch.arange(len(batch))",
+        ),
+        (
+            "Contrastive losses whose positive pair comes first, and trainings with several optimizers.",
+            "正样本对排在首位的对比损失，以及有多个优化器的训练。",
+        ),
+        rank=15,
     ),
     _rule(
         "classes-by-regression",

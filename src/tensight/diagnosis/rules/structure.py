@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts
 
 _SETTLED = 3
+_FAR_APART = 3.0
+"""Number of standard deviations by which the means of two batches differ that are no samples of one distribution."""
 
 
 def evaluation_mode(facts: Facts) -> Iterator[Finding]:
@@ -279,6 +281,114 @@ def mode_left(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def two_streams(facts: Facts) -> Iterator[Finding]:
+    """Find batch normalizations that are called several times in a step, with inputs that are far apart."""
+    table = facts["modules"]
+    if not len(table) or len(set(facts["groups"]["optimizer"].tolist())) > 1:
+        # The discriminator of a GAN sees two kinds of pictures on purpose.
+        return
+    apart, calls = table.panel("apart"), table.panel("calls")
+    measured = np.isfinite(apart)
+    often = (measured.sum(0) >= _SETTLED) & ((apart > _FAR_APART).sum(0) >= 0.8 * measured.sum(0))
+    if not often.any():
+        return
+    names = table.chosen(often)
+    at = table.names.index(names[0])
+    values = {
+        "count": len(names),
+        "names": listed(names),
+        "calls": int(calls[:, at].max()),
+        "apart": float(np.nanmedian(apart[:, at])),
+        "steps": int(measured[:, at].sum()),
+    }
+    step = table.first_step((apart[:, often] > _FAR_APART).any(1))
+    yield Finding("norm-two-streams", "likely", step, "apart", values, {"module": listed(names, MOST_NAMED)})
+
+
+def statistics_drift(facts: Facts) -> Iterator[Finding]:
+    """Find frozen batch normalizations whose running statistics go on moving."""
+    table = facts["modules"]
+    if len(table.steps) < 2 * _SETTLED:
+        return
+    statistics, training = table.panel("statistics"), table.panel("is_training")
+    frozen = table.panel("is_fixed") & table.panel("has_weights") & table.panel("has_statistics")
+    moves = (statistics[1:] != statistics[:-1]) & (statistics[1:] != 0) & (statistics[:-1] != 0)
+    present = table.present()
+    always = (frozen | ~present).all(0) & (present.sum(0) >= 2 * _SETTLED) & (moves.mean(0) > 0.8) & training[-1]
+    parameters = facts["parameters"]
+    if not always.any() or not (parameters["is_trainable"] & (parameters["owners"] > 0)).any():
+        return
+    prints, names_of_weights = parameters.panel("fingerprint"), parameters.names
+    fixed = {name for at, name in enumerate(names_of_weights) if len(set(prints[:, at].tolist())) == 1}
+    # What follows the weights of another model is no frozen part.
+    names = [name for name in table.chosen(always) if f"{name}.weight" in fixed]
+    others = {name for at, name in enumerate(table.names) if table.panel("is_trained")[:, at].any()}
+    if not names or not _are_below_trained(facts, names):
+        return
+    values = {"count": len(names), "names": listed(names), "steps": int(moves.sum(0).max()), "others": len(others)}
+    yield Finding(
+        "statistics-drift", "likely", int(table.steps[0]), "drift", values, {"module": listed(names, MOST_NAMED)}
+    )
+
+
+def _are_below_trained(facts: Facts, names: list[str]) -> bool:
+    """Whether trained parameters belong to the same model as frozen modules."""
+    table = facts["parameters"]
+    models, modules = table.last("model"), table.last("module")
+    of_frozen = {models[weight] for weight, module in modules.items() if module in names}
+    trained = table["is_trainable"] & (table["owners"] > 0)
+    return not of_frozen.isdisjoint(table["model"][trained].tolist())
+
+
+def drops_in_evaluation(facts: Facts) -> Iterator[Finding]:
+    """Find functions that drop elements in evaluation mode, too."""
+    table = facts["calls"]
+    for name in table.names:
+        of_name = table["name"] == name
+        drops = table["drops"][of_name]
+        # The same input several times is a sample each: Monte Carlo dropout.
+        if (drops > 0).sum() < 2 or table["samples"][of_name].any():
+            continue
+        at = int(np.flatnonzero(drops > 0)[0])
+        line = str(table["drop_line"][of_name][at])
+        step = int(table["step"][of_name][at])
+        values = {"model": name, "line": line, "count": int(drops[drops > 0].sum()), "step": step}
+        where = {"module": name, "line": line, "operator": "dropout"}
+        yield Finding("drops-in-evaluation", "likely", step, "drops", values, where)
+
+
+def written_back(facts: Facts) -> Iterator[Finding]:
+    """Find averages that are written into the trained model again and again, which then goes on from there."""
+    table = facts["models"]
+    for name in table.names:
+        of_name = (table["name"] == name) & table["is_average"]
+        written, pace = table["is_written_back"][of_name], table["pace"][of_name]
+        typical = float(np.nanmedian(pace[pace != 0])) if np.isfinite(pace[pace != 0]).any() else math.nan
+        # The slow weights of Lookahead go half of the way before they are written back.
+        if written.sum() < _SETTLED or not typical < 0.2:
+            continue
+        step = int(table["step"][of_name][np.flatnonzero(written)[0]])
+        values = {"name": name, "count": int(written.sum()), "pace": typical, "step": step}
+        where = {"module": name, "parameter": name}
+        yield Finding("average-written-back", "likely", step, "written", values, where)
+
+
+def alias(facts: Facts) -> Iterator[Finding]:
+    """Find a target network, or an average, that is the trained model itself."""
+    table, calls = facts["models"], facts["calls"]
+    is_alias = table["kind"] == "alias"
+    if not is_alias.any() or not (calls["calls"] > calls["with_gradients"])[calls["is_trained"]].any():
+        return
+    at = int(np.flatnonzero(is_alias)[0])
+    name, twin = str(table["name"][at]), str(table["twin"][at])
+    without = (calls["calls"] > calls["with_gradients"]) & calls["is_trained"]
+    if without.sum() < 0.8 * calls["is_trained"].sum():
+        return
+    values = {"name": name, "twin": twin, "steps": int(without.sum())}
+    where = {"module": f"{name}, {twin}", "parameter": name}
+    yield Finding("target-alias", "likely", int(table["step"][at]), "alias", values, where)
+
+
 RULES = (
     Rule(
         "evaluation-mode",
@@ -368,6 +478,127 @@ RULES = (
         ("", ""),
         frozenset(),
         30,
+    ),
+    Rule(
+        "norm-two-streams",
+        "normalisation",
+        ("modules",),
+        two_streams,
+        {
+            "apart": (
+                "Batch normalizations are called {calls} times in a step, with inputs that are far apart: {names}",
+                "批归一化在一步中被调用 {calls} 次，而其输入相差很大：{names}",
+            )
+        },
+        {
+            "apart": (
+                "their means differ by {apart:.2g} standard deviations, in {steps} steps; the running statistics fit neither",
+                "其均值相差 {apart:.2g} 个标准差，共 {steps} 步；运行统计量对两者都不合适",
+            )
+        },
+        (
+            "Give each kind of input its own normalization, or normalise the inputs before the model",
+            "为每种输入使用各自的归一化，或在模型之前归一化输入",
+        ),
+        ("Trainings with several optimizers, such as GANs.", "有多个优化器的训练，如 GAN。"),
+        frozenset(("loss-stays",)),
+        30,
+    ),
+    Rule(
+        "statistics-drift",
+        "normalisation",
+        ("modules", "parameters"),
+        statistics_drift,
+        {
+            "drift": (
+                "The running statistics of {count} frozen normalizations go on moving: {names}",
+                "{count} 个被冻结的归一化的运行统计量仍在变化：{names}",
+            )
+        },
+        {
+            "drift": (
+                "in {steps} steps, in training mode; their weights stay as they are",
+                "{steps} 步，处于训练模式；而其权重保持不变",
+            )
+        },
+        (
+            "Call eval() on the frozen part after each model.train()",
+            "在每次 model.train() 之后对被冻结的部分调用 eval()",
+        ),
+        (
+            "Normalizations without weights, and parts whose weights follow another model.",
+            "没有权重的归一化，以及权重跟随其他模型的部分。",
+        ),
+        frozenset(),
+        45,
+    ),
+    Rule(
+        "drops-in-evaluation",
+        "mode",
+        ("calls",),
+        drops_in_evaluation,
+        {
+            "drops": (
+                "{model} drops elements in evaluation mode, too: dropout at {line} does not depend on the mode",
+                "{model} 在评估模式下也丢弃元素：{line} 处的 dropout 不依赖于模式",
+            )
+        },
+        {"drops": ("{count} evaluated inputs, each given once", "{count} 个被评估的输入，每个只给一次")},
+        (
+            "F.dropout(x, p, training=self.training); dropout_p=p if self.training else 0.0",
+            "F.dropout(x, p, training=self.training)；dropout_p=p if self.training else 0.0",
+        ),
+        ("Inputs that are given several times: Monte Carlo dropout.", "多次给出的同一输入：蒙特卡洛 dropout。"),
+        frozenset(),
+        30,
+    ),
+    Rule(
+        "average-written-back",
+        "averages",
+        ("models",),
+        written_back,
+        {
+            "written": (
+                "{name} is written into the trained model again and again, which goes on from there",
+                "{name} 一再被写入正在训练的模型，而训练从那里继续",
+            )
+        },
+        {
+            "written": (
+                "{count} times, first before step {step}; the average goes {pace:.1%} of the way to the model in a step, and the"
+                " rest is lost each time",
+                "{count} 次，首次在第 {step} 步之前；该平均每步只走完与模型距离的 {pace:.1%}，其余每次都丢失",
+            )
+        },
+        ("Put the trained weights back after evaluating", "评估之后恢复训练中的权重"),
+        (
+            "Slow weights that go most of the way before, as those of Lookahead.",
+            "先走完大部分距离的慢权重，如 Lookahead。",
+        ),
+        frozenset(("loss-stays", "update-undone")),
+        15,
+    ),
+    Rule(
+        "target-alias",
+        "averages",
+        ("models", "calls"),
+        alias,
+        {
+            "alias": (
+                "{name} is no copy: it is {twin} itself, and moves with each update",
+                "{name} 不是副本：它就是 {twin} 本身，随每次更新而变化",
+            )
+        },
+        {
+            "alias": (
+                "the model is called without gradients, too, in {steps} steps",
+                "在 {steps} 步中该模型也在不带梯度的情况下被调用",
+            )
+        },
+        ("Make a copy: copy.deepcopy(model)", "创建副本：copy.deepcopy(model)"),
+        ("Names of one model in different functions.", "不同函数中同一模型的名称。"),
+        frozenset(("loss-stays",)),
+        20,
     ),
     Rule(
         "tied-apart",

@@ -8,6 +8,7 @@ import numpy as np
 
 from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, listed
 from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules.losses import remains
 from tensight.diagnosis.rules.stages import stage_of
 
 if TYPE_CHECKING:
@@ -271,6 +272,30 @@ def undone(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "update-undone", "certain", int(steps[first]), "restored", values, _where(table, chosen), tuple(chosen)
         )
+
+
+def clamped(facts: Facts) -> Iterator[Finding]:
+    """Find weights that are clamped to a range in which nothing is learnt."""
+    if not any(True for _ in remains(facts)):
+        return
+    table = facts["parameters"]
+    limit, outside = table.panel("at_limit"), table.panel("is_moved_outside")
+    sizes = np.array([table.last("elements")[name] for name in table.names], float)
+    updates, counts = (table.panel("moved") > 0).sum(0), outside.sum(0)
+    # So many elements at two values are no distribution that training leads to.
+    at_limit = ((limit > 0.25) & outside).sum(0) >= 0.8 * np.maximum(counts, 1)
+    always = (updates >= 10) & (counts >= 0.8 * (updates - 1)) & at_limit & (sizes > 64)
+    if not always.any() or sizes[always].sum() < 0.5 * sizes[updates > 0].sum():
+        return
+    names = table.chosen(always)
+    values = {
+        "count": len(names),
+        "names": listed(names),
+        "share": float(np.nanmean(limit[:, always][outside[:, always]])),
+        "steps": int(counts[always].max()),
+    }
+    step = table.first_step(outside[:, always].any(1))
+    yield Finding("clamped", "likely", step, "clamped", values, _where(table, names))
 
 
 def decayed(facts: Facts) -> Iterator[Finding]:
@@ -658,6 +683,31 @@ RULES = (
         ),
         frozenset(("loss-stays",)),
         10,
+    ),
+    Rule(
+        "clamped",
+        "undone",
+        ("parameters", "losses", "loss_functions"),
+        clamped,
+        {
+            "clamped": (
+                "{count} weights are clamped after each update, to a range in which the loss does not fall: {names}",
+                "{count} 个权重在每次更新后被 clamp 到损失无法下降的范围：{names}",
+            )
+        },
+        {
+            "clamped": (
+                "in {steps} steps {share:.0%} of their elements are at a limit of the range",
+                "在 {steps} 步中 {share:.0%} 的元素处于范围的边界",
+            )
+        },
+        ("Widen the range", "放宽范围"),
+        (
+            "Weights that are clamped in trainings whose loss falls, or of which no best constant prediction is known.",
+            "损失仍在下降，或常数预测的最优损失未知的训练中被 clamp 的权重。",
+        ),
+        frozenset(("loss-stays",)),
+        20,
     ),
     Rule(
         "update-lost",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,9 +12,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from tensight.agents.call_stack import is_user_code
 from tensight.agents.live_instances import live_instances
 from tensight.agents.torch.facts.reading import plain, sample
-from tensight.agents.torch.inner_modules import held_tensors
+from tensight.agents.torch.inner_modules import held_tensors, inner_modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST_COPIES = 8
 _WORDS_OF_AVERAGES = ("ema", "avg", "average", "shadow", "target", "teacher", "momentum", "slow", "polyak", "swa")
+_WORDS_OF_TARGETS = ("ema", "average", "shadow", "target", "teacher", "polyak")
 _SAMPLED_TENSORS = 64
 """Number of parameters of a copy that are compared."""
 
@@ -61,6 +64,8 @@ class Copies:
         self._before: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
         self._first: dict[str, float] = {}
         self._statistics: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
+        self._written_back: set[str] = set()
+        self._aliases: list[tuple[str, str]] = []
 
     def find(self, models: Sequence[tuple[str, nn.Module]], trained: set[int]) -> None:
         """Look for copies among all objects.
@@ -72,6 +77,22 @@ class Copies:
             Identities of the parameters that optimizers update.
         """
         self._copies = {copy.name: copy for copy in _find(models, trained)}
+        self._aliases = [
+            names
+            for _, model in models
+            if _is_trained(model, trained) and (names := _alias(model) or _inner_alias(model)) is not None
+        ]
+
+    def weights_written(self) -> None:
+        """Note which copies the trained model has become equal to, after something has written its weights."""
+        for copy in self._copies.values():
+            before = self._before.get(copy.name)
+            tensors, twins = copy.tensors(), copy.twins()
+            if before is None or tensors is None or twins is None or len(tensors) != len(twins):
+                continue
+            mine, theirs = _joined(tensors[:_SAMPLED_TENSORS]), _joined(twins[:_SAMPLED_TENSORS])
+            if np.array_equal(mine, theirs) and not np.array_equal(*before):
+                self._written_back.add(copy.name)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of ``models``."""
@@ -83,7 +104,10 @@ class Copies:
             mine, theirs = _joined(tensors[:_SAMPLED_TENSORS]), _joined(twins[:_SAMPLED_TENSORS])
             if mine.shape == theirs.shape:
                 dtype = str(tensors[0].dtype).removeprefix("torch.")
-                rows.append({**self._row(copy, mine, theirs), "dtype": dtype})
+                is_written_back = copy.name in self._written_back
+                rows.append({**self._row(copy, mine, theirs), "dtype": dtype, "is_written_back": is_written_back})
+        self._written_back.clear()
+        rows += [{"name": name, "kind": "alias", "twin": twin, "is_equal": True} for name, twin in self._aliases]
         return rows
 
     def _row(self, copy: _Copy, mine: NDArray[Any], theirs: NDArray[Any]) -> dict[str, Any]:
@@ -160,6 +184,47 @@ def _find(models: Sequence[tuple[str, nn.Module]], trained: set[int]) -> Iterato
                 name = _numbered(holder, counts)
                 references = [weakref.ref(each) for each in tensors]
                 yield _Copy(name, "dictionary", twin, _alive(references), _parameters(model), lambda: ([], []))
+
+
+def _is_trained(model: nn.Module, trained: set[int]) -> bool:
+    return any(id(weight) in trained for _, weight in held_tensors(model, "_parameters"))
+
+
+def _alias(model: nn.Module) -> tuple[str, str] | None:
+    """Return two names of a model of which one, that comes first, is that of a copy; None if it has no such."""
+    holders = [(referrer, "") for referrer in gc.get_referrers(model) if type(referrer) is dict]
+    for referrer in gc.get_referrers(model):
+        attributes = getattr(referrer, "__dict__", None) if _is_plain_object(referrer) else None
+        if type(attributes) is dict:
+            holders.append((attributes, f"{type(referrer).__name__}."))
+    frame = sys._getframe()
+    while (back := frame.f_back) is not None:
+        frame = back
+        if is_user_code(frame.f_code):
+            holders.append((dict(frame.f_locals), ""))
+    for holder, prefix in holders:
+        names = _two_names(holder, model)
+        if names is not None:
+            return prefix + names[0], prefix + names[1]
+    return None
+
+
+def _inner_alias(model: nn.Module) -> tuple[str, str] | None:
+    """Return such names of a module in a model."""
+    for path, module in inner_modules(model):
+        for inner in module._modules.values():
+            names = None if inner is None else _two_names(module._modules, inner)
+            if names is not None:
+                prefix = f"{path}." if path else ""
+                return prefix + names[0], prefix + names[1]
+    return None
+
+
+def _two_names(holder: Mapping[Any, Any], module: nn.Module) -> tuple[str, str] | None:
+    names = [key for key, value in list(holder.items()) if value is module and isinstance(key, str)]
+    copies = [name for name in names if any(word in name.lower() for word in _WORDS_OF_TARGETS)]
+    others = [name for name in names if name not in copies]
+    return (copies[0], others[0]) if copies and others else None
 
 
 def _parameters(module: nn.Module) -> Callable[[], list[torch.Tensor] | None]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-from tensight.agents.call_stack import line_of_user
+import torch
+
+from tensight.agents.call_stack import line_of_user, source_line
 from tensight.agents.torch.operator_mode import BottomMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import FrameType
 
 _FUNCTIONS = {
     "_log_softmax": "log_softmax",
@@ -28,9 +32,39 @@ _FUNCTIONS = {
     "smooth_l1_loss": "smooth_l1_loss",
     "huber_loss": "huber_loss",
     "kl_div": "kl_div",
+    "xlogy": "kl_div",
     "pow": "mse_loss",
     "abs": "l1_loss",
 }
+
+
+_DROPS = ("native_dropout", "bernoulli_")
+_DROPPING = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+_FUNCTIONS_OF_TORCH = torch.nn.functional.__file__
+
+
+class DropLines(BottomMode):
+    """Notes where functions drop elements, while it is entered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = ""
+
+    def __torch_dispatch__(
+        self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run an operator."""
+        if func._schema.name.rpartition("::")[2] in _DROPS and _is_dropping(sys._getframe(1)):
+            self.line = line_of_user()
+        return func(*args, **(kwargs or {}))
+
+
+def _is_dropping(frame: FrameType) -> bool:
+    """Whether a frame is that of PyTorch's dropout, or calls its attention; others may draw numbers on purpose."""
+    code = frame.f_code
+    if code.co_filename == _FUNCTIONS_OF_TORCH:
+        return code.co_name in _DROPPING
+    return "dropout" in source_line(code.co_filename, frame.f_lineno, frame.f_globals)
 
 
 class FunctionLines(BottomMode):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from tensight.agents.facts.loss_functions import Activation, before_facts, input_facts, target_facts
+from tensight.agents.facts.loss_functions import OF_CLASSES, Activation, before_facts, input_facts, target_facts
 from tensight.agents.facts.samples import MOST_ELEMENTS, shape_text
 from tensight.agents.torch.facts.reading import array_of, part_of, plain
 
@@ -68,6 +68,10 @@ _ACTIVATIONS = {
     "Sqrt": "sqrt",
     "Abs": "abs",
 }
+_SCALING = frozenset(("Mul", "Div", "Neg", "ToCopy", "Clone", "View", "Squeeze", "Mean"))
+"""Functions that multiply a loss, or take its mean."""
+
+_SUMS = ("Add", "Sub", "Rsub")
 _REDUCTIONS = ("none", "mean", "sum")
 _MOST_BEFORE = 12
 
@@ -87,6 +91,8 @@ class LossFunction(NamedTuple):
     made_shape : tuple of int
         Shape of the input before it was expanded.
     input, target : Tensor or None
+    is_alone : bool
+        Whether the loss is what it returned, times a factor.
     """
 
     function: str
@@ -96,6 +102,7 @@ class LossFunction(NamedTuple):
     made_shape: tuple[int, ...]
     input: torch.Tensor | None
     target: torch.Tensor | None
+    is_alone: bool = False
 
 
 class LossGraph(NamedTuple):
@@ -110,12 +117,15 @@ class LossGraph(NamedTuple):
     functions : list of LossFunction
     leaves : list of Tensor
         The tensors that require gradients and were reached.
+    elements : int
+        Number of elements whose mean the loss is; -1 if that is unknown.
     """
 
     function: str
     is_connected: bool
     functions: list[LossFunction]
     leaves: list[torch.Tensor]
+    elements: int = -1
 
 
 class _Path(NamedTuple):
@@ -123,6 +133,7 @@ class _Path(NamedTuple):
 
     node: Any
     factor: float
+    is_alone: bool = True
 
 
 def read(root: torch.Tensor) -> LossGraph:
@@ -134,7 +145,7 @@ def read(root: torch.Tensor) -> LossGraph:
     is_connected = False
     seen = {root.grad_fn}
     queue = [_Path(root.grad_fn, 1.0)]
-    for at, (node, factor) in enumerate(_growing(queue)):
+    for at, (node, factor, is_alone) in enumerate(_growing(queue)):
         name = _kind(node)
         if name == "AccumulateGrad":
             is_connected = True
@@ -146,12 +157,39 @@ def read(root: torch.Tensor) -> LossGraph:
             is_connected = True
             break
         if at < _NEAR_THE_LOSS:
+            count = len(functions)
             _add_loss(node, name, factor, functions)
+            if is_alone and len(functions) > count:
+                functions[count] = functions[count]._replace(is_alone=True)
+        # What adds a number, or takes a mean, leaves no room for another term.
+        is_alone &= (
+            name in (*_SCALING, "Sum") and sum(following is not None for following, _ in node.next_functions) == 1
+        )
         for index, (following, _) in enumerate(node.next_functions):
             if following is not None and following not in seen:
                 seen.add(following)
-                queue.append(_Path(following, factor * _factor(node, name, index)))
-    return LossGraph(_kind(root.grad_fn), is_connected, functions, leaves)
+                queue.append(_Path(following, factor * _factor(node, name, index), is_alone))
+    return LossGraph(_kind(root.grad_fn), is_connected, functions, leaves, _elements(root.grad_fn))
+
+
+def _elements(node: Any) -> int:
+    """Return the number of elements whose mean a loss is; -1 if it is none."""
+    for _ in range(_MOST_BEFORE):
+        name = _kind(node)
+        if name == "Mean":
+            count = getattr(node, "_saved_self_sym_numel", getattr(node, "_saved_self_numel", -1))
+            # Of a mean along axes, only the shape is kept.
+            sizes = getattr(node, "_saved_self_sym_sizes", None)
+            return int(count) if sizes is None else math.prod(map(int, sizes))
+        if name == "Div" and _edge(node, 1) is None:
+            other = _saved(node, "other")
+            if other is not None and other.numel() == 1 and not bool(plain(other)):
+                return 0
+        inputs = [following for following, _ in node.next_functions if following is not None]
+        if name not in _SCALING or len(inputs) != 1:
+            return -1
+        node = inputs[0]
+    return -1
 
 
 def _growing(queue: list[_Path]) -> Iterator[_Path]:
@@ -189,10 +227,18 @@ def _add_loss(node: Any, name: str, factor: float, functions: list[LossFunction]
         if after is not None:
             function = "mse_loss" if name == "Pow" else "l1_loss"
             target = _subtracted(after, _saved(node, "self"))
-    if not function and name == "Mul" and factor < 0:
+    if not function and name == "Sub" and _is_divergence(node):
+        function, after = "kl_div", _edge(node, 1)
+        target = _saved(after, "other" if _edge(after, 0) is not None else "self")
+    is_of_divergence = any(other.function == "kl_div" and _edge(other.node, 1) is node for other in functions)
+    if not function and name == "Mul" and factor < 0 and not is_of_divergence:
         function, values, target = _product_of_probabilities(node)
     if not function and name in ("Index", "Gather") and _kind(_edge(node, 0)) == "LogSoftmax":
         function = "log_likelihood"
+    is_inner = any(node in _sums(other.node) for other in functions if other.function == "gaussian_kl")
+    if not function and name in _SUMS and not is_inner and (sign := _sign_of_divergence(node)):
+        functions.append(LossFunction("gaussian_kl", node, sign * factor, [], (), None, None))
+        return
     if not function and name in ("Sub", "Mul") and _is_square(node):
         function = name.lower()
     if not function:
@@ -205,6 +251,19 @@ def _add_loss(node: Any, name: str, factor: float, functions: list[LossFunction]
     if function in ("sub", "mul") and any(other.node is node or _only_edge(other.node) is node for other in functions):
         return
     functions.append(LossFunction(function, node, factor, before, made, values, target))
+
+
+def _is_divergence(node: Any) -> bool:
+    """Whether a difference is what kl_div computes: a constant less the product of its input and its target."""
+    product = _edge(node, 1)
+    if _edge(node, 0) is not None or _kind(product) != "Mul":
+        return False
+    target = _saved(product, "other" if _edge(product, 0) is not None else "self")
+    inputs = [following for following, _ in product.next_functions if following is not None]
+    if len(inputs) != 1 or target is None or not target.is_floating_point() or target.dim() < 1 or not target.numel():
+        return False
+    values = plain(target)
+    return values.shape == output_shape(node) and bool(((values >= 0) & (values <= 1)).all())
 
 
 def _product_of_probabilities(node: Any) -> tuple[str, None, torch.Tensor | None]:
@@ -220,6 +279,56 @@ def _product_of_probabilities(node: Any) -> tuple[str, None, torch.Tensor | None
         return "", None, None
     is_share = bool(torch.allclose(values.float().sum(-1), torch.ones(()), atol=1e-2))
     return ("kl_div", None, target) if is_share else ("", None, None)
+
+
+def _sign_of_divergence(node: Any) -> int:
+    """Return with which sign a sum is the divergence of a normal distribution from another one; 0 if it is none.
+
+    That is a multiple of the sum of a square, ``exp(v)`` and ``-v``, or of a square, a variance ``w`` and ``-log(w)``.
+    """
+    terms = list(_terms(node, 1.0, 0))
+    squares = [(factor, term) for factor, term in terms if _is_power_of_two(term)]
+    for factor, term in terms:
+        name, given = _kind(term), _edge(term, 0)
+        if name == "Exp":
+            is_divergence = any(other is given and weight * factor < 0 for weight, other in terms)
+        elif name == "Log":
+            factor = -factor
+            is_divergence = any(
+                weight * factor > 0 and given in (other, _edge(other, 0)) for weight, other in [*terms, *squares]
+            )
+        else:
+            continue
+        if is_divergence and any(weight * factor > 0 and other is not given for weight, other in squares):
+            return 1 if factor > 0 else -1
+    return 0
+
+
+def _terms(node: Any, factor: float, depth: int) -> Iterator[tuple[float, Any]]:
+    """Yield the functions whose results a sum adds, with their factors."""
+    name = _kind(node)
+    is_scaled = name in ("Mul", "Div") and sum(following is not None for following, _ in node.next_functions) == 1
+    if depth > 8 or not (name in (*_SUMS, "Neg") or is_scaled):
+        yield factor, node
+        return
+    for index, (following, _) in enumerate(node.next_functions):
+        if following is not None:
+            yield from _terms(following, factor * _factor(node, name, index), depth + 1)
+
+
+def _sums(node: Any) -> list[Any]:
+    """Return a sum and the sums that are its terms."""
+    nodes = [node]
+    for each in nodes:
+        following = [other for other, _ in each.next_functions if _kind(other) in (*_SUMS, "Neg", "Mul", "Div")]
+        nodes += following if len(nodes) < 4 * _MOST_BEFORE else []
+    return nodes
+
+
+def _is_power_of_two(node: Any) -> bool:
+    name = _kind(node)
+    is_product = name == "Mul" and _edge(node, 0) is not None and _edge(node, 0) is _edge(node, 1)
+    return is_product or (name == "Pow" and _exponent(node) == 2.0)
 
 
 def _is_of_classes(start: Any, softmax: Activation) -> bool:
@@ -328,7 +437,39 @@ def _saved(node: Any, name: str) -> torch.Tensor | None:
 # --- facts ---
 
 
-def facts_of(function: LossFunction, ids: torch.Tensor | None, line: Callable[[str], str]) -> dict[str, Any]:
+def _maker(node: Any) -> Any:
+    """Return the function that made an input of a loss function, behind those that pass on or scale it."""
+    for _ in range(4 * _MOST_BEFORE):
+        name = _kind(node)
+        inputs = [following for following, _ in node.next_functions if following is not None] if node else []
+        is_passing = name in _PASSING or name in ("Mul", "Div", "LogSoftmax", "Softmax")
+        if len(inputs) != 1 or not is_passing:
+            # A temperature is often a parameter.
+            scaled = [each for each in inputs if _kind(each) not in ("AccumulateGrad", "Exp", "Clamp")]
+            if name not in ("Mul", "Div") or len(scaled) != 1:
+                return node
+            inputs = scaled
+        node = inputs[0]
+    return node
+
+
+def _is_of_pairs(maker: Any) -> bool:
+    """Whether a function is a product of two matrices neither of which is a parameter."""
+    if _kind(maker) not in ("Mm", "Bmm"):
+        return False
+    return all(_kind(_maker(following)) not in ("AccumulateGrad", "") for following, _ in maker.next_functions)
+
+
+def _is_of_layer(maker: Any) -> bool:
+    """Whether a function multiplies by a parameter."""
+    if _kind(maker) not in ("Addmm", "Mm", "Bmm", "Convolution", "MkldnnConvolution"):
+        return False
+    return any(_kind(_maker(following)) == "AccumulateGrad" for following, _ in maker.next_functions)
+
+
+def facts_of(
+    function: LossFunction, ids: torch.Tensor | None, mask: torch.Tensor | None, line: Callable[[str], str]
+) -> dict[str, Any]:
     """Return the facts of a loss function.
 
     Parameters
@@ -336,13 +477,19 @@ def facts_of(function: LossFunction, ids: torch.Tensor | None, line: Callable[[s
     function : LossFunction
     ids : Tensor or None
         The ids of words that the model read in this step.
+    mask : Tensor or None
+        Which of them count.
     line : callable (function) -> str
         Returns where a function was called.
     """
     node = function.node
+    maker = _maker(_only_edge(node))
     row: dict[str, Any] = {
         "function": function.function,
         "factor": function.factor,
+        "is_alone": function.is_alone,
+        "is_of_pairs": _is_of_pairs(maker),
+        "is_of_layer": _is_of_layer(maker),
         "line": line(function.function),
         "reduction": _reduction(node),
         "made_shape": shape_text(function.made_shape),
@@ -353,16 +500,19 @@ def facts_of(function: LossFunction, ids: torch.Tensor | None, line: Callable[[s
     if given is not None and given.is_floating_point():
         row |= input_facts(function.function, given.shape, array_of(part_of(given)))
     if target is not None:
-        weight = _saved(node, "weight")
+        weight = _saved(node, "weight") if function.function in OF_CLASSES else None
         row |= target_facts(
             function.function,
             target.shape,
             array_of(part_of(target)),
             function.before,
             ids=None if ids is None or target.numel() > MOST_ELEMENTS else array_of(ids),
+            mask=None if mask is None else array_of(mask),
             ignored_index=_ignored_index(node),
             class_weights=None if weight is None else array_of(weight),
         )
+    if function.function not in OF_CLASSES and any(_saved(node, name) is not None for name in ("weight", "pos_weight")):
+        row["weightless"] = 0.0
     return row
 
 

@@ -18,9 +18,18 @@ from tensight.agents.facts.weights import rank_row
 from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts import clip_calls, loss_graph
 from tensight.agents.torch.facts.copies import Copies
-from tensight.agents.torch.facts.lines import FunctionLines
+from tensight.agents.torch.facts.lines import DropLines, FunctionLines
 from tensight.agents.torch.facts.reading import is_readable, part_of, plain, sample
-from tensight.agents.torch.facts.structure import Schedules, Ties, leaf_rows, longest_loader, module_rows, normalised
+from tensight.agents.torch.facts.structure import (
+    NormCalls,
+    Schedules,
+    Ties,
+    accumulating,
+    leaf_rows,
+    longest_loader,
+    module_rows,
+    normalised,
+)
 from tensight.agents.torch.facts.weights import Weights
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training
 from tensight.agents.torch.modules import is_compiled_somewhere
@@ -43,6 +52,9 @@ MOST_LAYERS = 1000
 
 MOST_INPUTS = 64
 """Maximum number of inputs of evaluations in a row that are distinguished, and of calls whose inputs are read."""
+
+MOST_EVALUATIONS = 8
+"""Number of evaluations of a step in which functions that drop elements are looked for."""
 
 _LAYERS_IN_STEPS = 4
 _LINES_IN_STEPS = 2
@@ -82,12 +94,18 @@ class FactSource:
         self._calls: dict[str, dict[str, Any]] = {}
         self._call_names: dict[str, str] = {}
         self._ids: torch.Tensor | None = None
+        self._mask: torch.Tensor | None = None
+        self._norms = NormCalls()
+        self._drops = DropLines()
+        self._accumulating: dict[int, int] = {}
         self._depth = 0
         self.is_in_scaler = False
         self.checkpoint_line = ""
         self._clips = self._clips_of_none = 0
         self._batches = self._batch_size = -1
         self._evaluated: dict[str, set[int]] = {}
+        self._dropped: dict[str, set[int]] = {}
+        self._evaluations = 0
         self._updated: set[int] = set()
         self._layers: dict[str, dict[str, Any]] = {}
         self._nested: set[str] = set()
@@ -119,6 +137,7 @@ class FactSource:
             hook.remove()
         self._unfollow()
         self._lines.leave()
+        self._drops.leave()
         self._diagnosing.close()
 
     # --- events ---
@@ -129,6 +148,8 @@ class FactSource:
         self._depth += 1
         if self._depth == 1:
             self._outermost = self._names.modules.get(id(module))
+            if self._diagnosing.reads and not torch.is_grad_enabled() and not is_in_training(module):
+                self._evaluation_begins(module)
         elif self._diagnosing.reads and self._outermost is not None:
             name = self._names.modules.get(id(module))
             if name is not None and name.root is not self._outermost.root:
@@ -140,8 +161,33 @@ class FactSource:
         self._depth = max(self._depth - 1, 0)
         if self._diagnosing.reads and self._step < _LAYERS_IN_STEPS and torch.is_grad_enabled():
             self._note_layer(module, arguments, result)
+        if self._diagnosing.reads and "running_mean" in module._buffers and is_in_training(module):
+            given = next(_tensors(arguments[:1]), None)
+            if given is not None and torch.is_grad_enabled():
+                self._norms.called(module, given)
         if not self._depth and any(True for _ in held_tensors(module, "_parameters")):
             self._called(module, arguments, named)
+        if not self._depth and self._drops.is_entered:
+            self._drops.leave()
+
+    def _evaluation_begins(self, module: nn.Module) -> None:
+        """Look for functions that drop elements, in the first evaluations of a step."""
+        if self._evaluations < MOST_EVALUATIONS and not is_compiled_somewhere() and not _acts_in_training(module):
+            self._evaluations += 1
+            self._drops.line = ""
+            self._drops.enter()
+
+    def _evaluation_ends(self, row: dict[str, Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Note whether a function has dropped elements of an evaluated input."""
+        self._drops.leave()
+        given = next(_tensors((*arguments[:1], *named.values(), *arguments[1:])), None)
+        if not self._drops.line or given is None:
+            return
+        inputs = self._dropped.setdefault(row["name"], set())
+        mark = fingerprint([sample(given)])
+        row["samples"] = row.get("samples", False) or mark in inputs
+        inputs.add(mark)
+        row["drops"], row["drop_line"] = len(inputs), self._drops.line
 
     def _called(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Note a call of an outermost module with parameters."""
@@ -149,6 +195,8 @@ class FactSource:
         row = self._calls.get(name)
         if row is None:
             row = self._calls[name] = {"name": name, "calls": 0, "with_gradients": 0, "in_training": 0}
+        if self._drops.is_entered:
+            self._evaluation_ends(row, arguments, named)
         row["calls"] += 1
         row["is_training"] = is_in_training(module)
         row["is_causal"] = _CAUSAL.search(type(module).__name__) is not None
@@ -179,6 +227,7 @@ class FactSource:
                 row["is_ids"] = not (value.is_floating_point() or value.is_complex())
             if self._ids is None and value.dim() == 2 and not (value.is_floating_point() or value.is_complex()):
                 self._ids = plain(value)
+                self._mask = next(_tensors((named.get("attention_mask"),)), None)
 
     def _note_range(self, row: dict[str, Any], inputs: Sequence[torch.Tensor]) -> None:
         """Note the range of the first input, and whether all inputs have the same number everywhere."""
@@ -255,7 +304,12 @@ class FactSource:
             self._ties = Ties(self._models())
         if self._diagnosing.reads:
             self._weights.backward_begins(self._parameters.optimizers, self._named())
+            if self._weights.has_moved_outside:
+                self._copies.weights_written()
         self._depth = 0
+        if self._drops.is_entered:
+            # The evaluation has failed.
+            self._drops.leave()
         self._backward_passes += 1
         if self._backward_passes == 1:
             self._backward_line = line_of_user()
@@ -285,7 +339,7 @@ class FactSource:
             self._losses.append(((value if value.numel() == 1 else value.double().mean()) / factor, row))
             if self._diagnosing.reads:
                 graph = loss_graph.read(loss)
-                row |= {"is_connected": graph.is_connected, "function": graph.function}
+                row |= {"is_connected": graph.is_connected, "function": graph.function, "elements": graph.elements}
                 self._read_functions(graph.functions, row["name"], factor)
                 self._leaves |= {id(leaf): leaf for leaf in graph.leaves if id(leaf) not in self._named()}
 
@@ -293,7 +347,7 @@ class FactSource:
         for function in functions:
             if len(self._functions) >= MOST_FUNCTIONS:
                 return
-            row = loss_graph.facts_of(function, self._ids, self._lines.of)
+            row = loss_graph.facts_of(function, self._ids, self._mask, self._lines.of)
             count = 1 + sum(other["function"] == row["function"] for other in self._functions)
             name = row["function"] if count == 1 else f"{row['function']} {count}"
             self._functions.append({**row, "name": name, "loss": loss, "factor": row["factor"] / factor})
@@ -310,7 +364,12 @@ class FactSource:
         self._updated.add(id(optimizer))
         if self._diagnosing.reads:
             self._update_line = self._update_line or line_of_user()
-            self._weights.update_begins(optimizer, self._named(), is_through_scaler=self.is_in_scaler)
+            self._weights.update_begins(
+                optimizer,
+                self._named(),
+                is_through_scaler=self.is_in_scaler,
+                accumulates=self._accumulating.get(id(optimizer), -1),
+            )
         else:
             self._weights.skip_update(optimizer)
 
@@ -379,10 +438,12 @@ class FactSource:
         if diagnosing.reads:
             self._read_step(step)
         self._losses, self._functions, self._calls, self._leaves = [], [], {}, {}
-        self._ids, self._backward_passes, self._updates = None, 0, 0
+        self._ids, self._mask, self._backward_passes, self._updates = None, None, 0, 0
         self._clips = self._clips_of_none = 0
         self._updated.clear()
         self._evaluated.clear()
+        self._dropped.clear()
+        self._evaluations = 0
         if step >= _LINES_IN_STEPS:
             self._lines.leave()
         diagnosing.step_done(step, time.perf_counter() - began)
@@ -397,6 +458,7 @@ class FactSource:
         if step in _SEARCHES or step == 1:
             add("leaves", step, leaf_rows(list(self._leaves.values()), trained))
             self._schedules.find()
+            self._accumulating = accumulating(optimizers)
             self._batches, self._batch_size = longest_loader()
             self._copies.find([(prefix.rstrip(".") or "model", model) for prefix, model in models], trained)
         add("models", step, self._copies.rows())
@@ -413,7 +475,7 @@ class FactSource:
             for weight in weights_of(optimizer)
             if weight.requires_grad
         }
-        add("modules", step, module_rows(models, updated))
+        add("modules", step, module_rows(models, updated, self._norms.rows()))
         owners: dict[int, int] = {}
         for optimizer in optimizers:
             for weight in weights_of(optimizer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,9 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
-from tensight.agents.facts.samples import shape_text
+from tensight.agents.facts.samples import fingerprint, shape_text
 from tensight.agents.live_instances import live_instances
-from tensight.agents.torch.facts.reading import plain
+from tensight.agents.torch.facts.reading import plain, sample
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ _LENGTHS = ("T_max", "total_steps", "total_iters")
 _MOST_TIES = 20
 
 
-def module_rows(models: Iterable[tuple[str, nn.Module]], trained: AbstractSet[int]) -> list[dict[str, Any]]:
+def module_rows(
+    models: Iterable[tuple[str, nn.Module]], trained: AbstractSet[int], norms: Mapping[int, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     """Return the rows of ``modules``: those with a mode that matters.
 
     Parameters
@@ -33,6 +36,8 @@ def module_rows(models: Iterable[tuple[str, nn.Module]], trained: AbstractSet[in
         With the prefix of their names.
     trained : set of int
         Identities of the parameters that optimizers have updated in this step.
+    norms : mapping of int to mapping
+        Facts about the calls of modules with running statistics, by identity.
     """
     rows: list[dict[str, Any]] = []
     for prefix, model in models:
@@ -52,6 +57,8 @@ def module_rows(models: Iterable[tuple[str, nn.Module]], trained: AbstractSet[in
             held_weights = [weight for weight in module._parameters.values() if weight is not None]
             row: dict[str, Any] = {
                 "name": name,
+                "has_weights": bool(held_weights),
+                "is_fixed": not any(weight.requires_grad for weight in held_weights),
                 "type": type(module).__name__,
                 "is_training": is_in_training(module),
                 "parent_is_training": in_training.get(parent, True) if path else in_training[path],
@@ -67,6 +74,8 @@ def module_rows(models: Iterable[tuple[str, nn.Module]], trained: AbstractSet[in
                 row |= {
                     "has_statistics": True,
                     "momentum": math.nan if momentum is None else float(momentum),
+                    "statistics": fingerprint([sample(statistics)]),
+                    **norms.get(id(module), {}),
                 }
             rows.append(row)
             if len(rows) >= MOST_MODULES:
@@ -114,6 +123,39 @@ def _trained_paths(model: nn.Module, trained: AbstractSet[int]) -> set[str]:
                 paths.add(above)
                 above = above.rpartition(".")[0]
     return paths
+
+
+class NormCalls:
+    """The calls of modules with running statistics in a step, and how far apart their inputs are."""
+
+    def __init__(self) -> None:
+        self._again: set[int] = set()
+        self._calls: dict[int, int] = {}
+        self._inputs: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+
+    def called(self, module: nn.Module, given: torch.Tensor) -> None:
+        """Note a call in training mode."""
+        self._calls[id(module)] = self._calls.get(id(module), 0) + 1
+        inputs = self._inputs.setdefault(id(module), [])
+        # Only what is called several times has inputs that may differ.
+        if id(module) in self._again and given.dim() > 1 and given.is_floating_point() and len(inputs) < 4:
+            values = plain(given).float().transpose(0, 1).flatten(1)
+            if values.shape[1] > 1:
+                inputs.append((values.mean(1), values.var(1)))
+
+    def rows(self) -> dict[int, dict[str, Any]]:
+        """Return the facts of all modules, by identity, and begin the next step."""
+        rows: dict[int, dict[str, Any]] = {}
+        for key, count in self._calls.items():
+            rows[key] = {"calls": count}
+            inputs = self._inputs[key]
+            if len(inputs) > 1:
+                (first, variance), *others = inputs
+                distances = [(mean - first).abs() / ((variance + other) / 2 + 1e-12).sqrt() for mean, other in others]
+                rows[key]["apart"] = max(float(distance.mean()) for distance in distances)
+        self._again = {key for key, count in self._calls.items() if count > 1}
+        self._calls, self._inputs = {}, {}
+        return rows
 
 
 # --- ties ---
@@ -244,6 +286,29 @@ def _unwrapped(optimizer: Any) -> Any:
     """Return the optimizer that another one wraps, as that of Accelerate does."""
     inner = vars(optimizer).get("optimizer")
     return _unwrapped(inner) if isinstance(inner, torch.optim.Optimizer) and inner is not optimizer else optimizer
+
+
+def accumulating(optimizers: Iterable[torch.optim.Optimizer]) -> dict[int, int]:
+    """Return for optimizers that an Accelerator of Hugging Face did not prepare how many passes it accumulates.
+
+    Only those of models that it has prepared, by the optimizer's identity.
+    """
+    accelerate = sys.modules.get("accelerate")
+    kind = getattr(accelerate, "Accelerator", None)
+    if not isinstance(kind, type):
+        return {}
+    counts: dict[int, int] = {}
+    accelerator: Any
+    for accelerator in live_instances(kind):
+        held = vars(accelerator)
+        passes = int(accelerator.gradient_accumulation_steps)
+        prepared = {id(_unwrapped(optimizer)) for optimizer in held.get("_optimizers") or ()}
+        weights = {id(weight) for model in held.get("_models") or () for weight in model.parameters()}
+        for optimizer in optimizers:
+            holds = any(id(weight) in weights for group in optimizer.param_groups for weight in group["params"])
+            if passes > 1 and holds and id(_unwrapped(optimizer)) not in prepared:
+                counts[id(optimizer)] = passes
+    return counts
 
 
 # --- tensors outside of models ---

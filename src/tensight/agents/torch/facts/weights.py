@@ -84,6 +84,11 @@ class Weights:
             if self._samples.is_due(name):
                 self._samples.compare_outside(name, sample(weight))
 
+    @property
+    def has_moved_outside(self) -> bool:
+        """Whether a parameter was written to since its last update."""
+        return self._samples.has_moved_outside
+
     def skip_update(self, optimizer: Any) -> None:
         """Note an update that is not read."""
         self._backward_passes[id(optimizer)] = self._cleared[id(optimizer)] = 0
@@ -101,7 +106,9 @@ class Weights:
                 self.norm_backward = root_of_squares(norm(gradients)) / (scale or 1.0) if gradients else 0.0
                 self._backward[id(optimizer)] = self.norm_backward
 
-    def update_begins(self, optimizer: Any, names: Mapping[int, str], *, is_through_scaler: bool = False) -> None:
+    def update_begins(
+        self, optimizer: Any, names: Mapping[int, str], *, is_through_scaler: bool = False, accumulates: int = -1
+    ) -> None:
         """Read gradients and weights as an optimizer is about to read them."""
         label = self.labels.of(optimizer)
         named_count, listed = 0, set[int]()
@@ -139,6 +146,7 @@ class Weights:
                     "backward_passes": self._backward_passes.get(id(optimizer), 0),
                     "cleared_between": self._cleared.get(id(optimizer), 0),
                     "is_unscaled": not is_through_scaler,
+                    "accumulates": accumulates,
                     "is_new": optimizer not in self._met and type(optimizer).__name__ in self._keeps_state,
                 }
             )
