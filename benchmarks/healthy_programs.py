@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tensight.client import Server, Session
+    from tensight.sessions.records import FindingRecord
 
 CAPTURES = ("modules", "ops")
 LOOK_EVERY_S = 0.3
@@ -66,13 +67,13 @@ out = Console(width=None if sys.stdout.isatty() else 160)
 
 @dataclass
 class Stop:
-    """A step at which a watchpoint stopped a training.
+    """A step at which a watchpoint or a finding stopped a training.
 
     Attributes
     ----------
     step : int
     hits : list of str
-        The first tensor of each watchpoint.
+        The first tensor of each watchpoint; without hits, the findings.
     origins : list of str
     """
 
@@ -101,6 +102,8 @@ class Outcome:
     watched : int
         Nodes that the watchpoints watched, all together.
     stops : list of Stop
+    findings : list of str
+        Why it does not learn, as rules say.
     """
 
     cpu_s: float
@@ -111,6 +114,7 @@ class Outcome:
     steps: int | None = None
     watched: int = 0
     stops: list[Stop] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
 
     def notices(self, expected: Iterable[str] = ()) -> list[str]:
         """Return what the agent complained about, without what is true of the program."""
@@ -137,6 +141,7 @@ class Person(threading.Thread):
         self.steps: int | None = None
         self.watched = 0
         self.stops: list[Stop] = []
+        self.findings: list[str] = []
 
     def run(self) -> None:
         with tensight.connect(self._url) as server:
@@ -155,6 +160,7 @@ class Person(threading.Thread):
                     break
             if session is not None:
                 self.steps = session.summary.step
+                self.findings = [_finding(finding) for finding in session.findings()]
                 self.watched = max(self.watched, sum(point.nodes for point in session.watchpoints()))
 
     def _session(self, server: Server) -> Session | None:
@@ -180,7 +186,8 @@ class Person(threading.Thread):
                     what = f"{hit.condition}: {node.node}:{tensor.io}:{tensor.slot} ({node.type}{line}) {actual}"
                     hits.setdefault(hit.watchpoint, what)
         origins = [origin.sentence for origin in session.origins()]
-        self.stops.append(Stop(session.summary.step, list(hits.values()), origins[:4]))
+        whys = list(hits.values()) or [_finding(finding) for finding in session.findings()]
+        self.stops.append(Stop(session.summary.step, whys, origins[:4]))
         if self._only_first:
             session.terminate()
             return
@@ -190,6 +197,10 @@ class Person(threading.Thread):
         if hits:
             session.delete_watchpoints(*hits)
         session.continue_()
+
+
+def _finding(finding: FindingRecord) -> str:
+    return f"{finding.certainty} {finding.rule}: {finding.title}"
 
 
 def environment() -> Mapping[str, str]:
@@ -313,6 +324,7 @@ class Runner:
             outcome = self._run(job, command_of(program, fault), {"TENSIGHT_DEBUG": "1", **as_variables(chosen)})
         person.leave()
         outcome.steps, outcome.watched, outcome.stops = person.steps, person.watched, person.stops
+        outcome.findings = person.findings
         return outcome
 
     def _run(self, name: str, command: list[str], forked: Mapping[str, str] | None = None) -> Outcome:
@@ -395,6 +407,7 @@ class Row:
                     f"stopped at step {stop.step} by {'; '.join(stop.hits)}; {' | '.join(stop.origins)}"
                     for stop in outcome.stops
                 ),
+                *(f"finding: {finding}" for finding in outcome.findings),
                 *differences(self.plain, outcome, self.steps, self.notices),
                 *self._too_large(capture),
             )
