@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from tensight.diagnosis import mindspore_words
 from tensight.diagnosis.facts import OPTIONAL
 from tensight.diagnosis.rules import (
@@ -44,6 +46,8 @@ RULES: Mapping[str, Rule] = {
 }
 """By id."""
 
+_SENSELESS = "its facts make no sense"
+_MOST_REASON = 200
 _CERTAINTIES: Mapping[str, int] = {"certain": 0, "likely": 1, "possible": 2}
 
 
@@ -90,8 +94,8 @@ def diagnose(runs: Sequence[Facts]) -> Diagnosis:
     undecided: dict[str, str] = {}
     for rule in RULES.values():
         if rule.over_ranks:
-            found_over_ranks = rule.judge(ranks.joined(runs))
-            findings += [replace(finding, framework=runs[0].framework) for finding in found_over_ranks]
+            if runs:
+                findings += _judgement(rule, ranks.joined(runs), runs[0].framework, undecided)
             continue
         is_applied = False
         for facts in runs:
@@ -101,14 +105,29 @@ def diagnose(runs: Sequence[Facts]) -> Diagnosis:
                     undecided.setdefault(rule.id, why)
                 continue
             is_applied = True
-            for finding in (replace(each, framework=facts.framework) for each in rule.judge(facts)):
+            for finding in _judgement(rule, facts, facts.framework, undecided):
                 # The ranks of a run train alike: what one shows is not repeated for the others.
                 is_known = any((finding.rule, finding.message) == (other.rule, other.message) for other in findings)
                 if facts is runs[0] or not is_known:
                     findings.append(finding)
-        if is_applied:
+        if is_applied and not undecided.get(rule.id, "").startswith(_SENSELESS):
             undecided.pop(rule.id, None)
     return Diagnosis(ordered(findings), undecided, max((facts.last_step for facts in runs), default=0))
+
+
+def _judgement(rule: Rule, facts: Facts, framework: str, undecided: dict[str, str]) -> list[Finding]:
+    """Return what a rule finds; if facts make no sense, such as a shape that is none, note that it could not judge."""
+    try:
+        with np.errstate(all="ignore"):
+            findings = [replace(finding, framework=framework) for finding in rule.judge(facts)]
+        for finding in findings:
+            for words in filter(None, words_of(finding)):
+                words[0].format(**finding.values)
+    except Exception as error:
+        # They come from files and other processes.
+        undecided[rule.id] = f"{_SENSELESS}: {type(error).__name__}: {error}"[:_MOST_REASON]
+        return []
+    return findings
 
 
 def _lacking(rule: Rule, facts: Facts) -> tuple[bool, str]:
