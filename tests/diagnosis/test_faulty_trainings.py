@@ -368,6 +368,43 @@ def milestones_in_epochs(training: Diagnosed) -> None:
     training.train(model, optimizer=optimizer, steps=len(loader) * 2, after=lambda _: schedule.step())
 
 
+def dropout_that_keeps_little(training: Diagnosed) -> None:
+    model = nn.Sequential(network(out=16), nn.Dropout(0.95), nn.Linear(16, CLASSES))
+    training.train(model)
+
+
+def bias_that_is_trained_alone(training: Diagnosed) -> None:
+    model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, CLASSES))
+    model.requires_grad_(False)
+    model[2].bias.requires_grad_(True)
+    training.train(model, optimizer=torch.optim.SGD([model[2].bias], lr=0.1))
+
+
+def decay_that_begins_at_its_balance(training: Diagnosed) -> None:
+    model = network()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(0.01)
+    training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=50.0), steps=80)
+
+
+def prices_that_are_not_scaled(training: Diagnosed) -> None:
+    def loss(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return F.mse_loss(out[:, 0], 300_000.0 + 100_000.0 * torch.randn(len(labels)))
+
+    training.train(network(out=1), loss, steps=80)
+
+
+def squares_that_are_subtracted(training: Diagnosed) -> None:
+    model = nn.Linear(FEATURES, CLASSES)
+    training.train(
+        model,
+        lambda out, labels: F.cross_entropy(out, labels) - out.pow(2).mean(),
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        steps=120,
+    )
+
+
 FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (softmax_before_cross_entropy, "activation-twice"),
     (sigmoid_before_logits, "activation-twice"),
@@ -413,6 +450,11 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (summed_with_the_rate_of_a_mean, "loss-summed"),
     (second_optimizer_that_never_steps, "optimizer-never-steps"),
     (milestones_in_epochs, "schedule-unit"),
+    (dropout_that_keeps_little, "dropout-rate"),
+    (bias_that_is_trained_alone, "bias-alone"),
+    (decay_that_begins_at_its_balance, "decay-too-strong"),
+    (prices_that_are_not_scaled, "targets-not-scaled"),
+    (squares_that_are_subtracted, "loss-unbounded"),
 )
 
 

@@ -276,6 +276,32 @@ def generator_in_evaluation_mode_for_the_discriminator(training: Diagnosed) -> N
         optimizers[0 if updates_generator else 1].step()
 
 
+def much_dropout(training: Diagnosed) -> None:
+    training.train(nn.Sequential(network(out=16), nn.Dropout(0.8), nn.Linear(16, CLASSES)))
+
+
+def biases_of_all_layers(training: Diagnosed) -> None:
+    model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, CLASSES))
+    for layer in (model[0], model[2]):
+        layer.weight.requires_grad_(False)
+    training.train(model, optimizer=torch.optim.SGD([model[0].bias, model[2].bias], lr=0.1))
+
+
+def decay_with_a_loss_that_falls(training: Diagnosed) -> None:
+    model = network()
+    training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=1.0), steps=80)
+
+
+def likelihood_below_zero(training: Diagnosed) -> None:
+    """The logarithm of a density goes below 0, and more and more slowly."""
+
+    def likelihood(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        normal = torch.distributions.Normal(out[:, 0], 1e-3 + nn.functional.softplus(out[:, 1]))
+        return -normal.log_prob(0.001 * labels.float()).mean()
+
+    training.train(network(out=2), likelihood, steps=120)
+
+
 HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     plain,
     log_softmax_and_nll,
@@ -298,6 +324,10 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     zero_initialised_branch,
     bfloat16_with_a_large_rate,
     gradients_of_transforms,
+    much_dropout,
+    biases_of_all_layers,
+    decay_with_a_loss_that_falls,
+    likelihood_below_zero,
     episodes_that_begin_at_zero,
     mask_of_ones_before_the_input,
     one_number_in_each_step,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Words = tuple[str, str]
 """English and Chinese."""
 
-DIVERGENCE = ("loss-rises", "loss-jumps", "loss-not-finite", "learning-rate-too-large")
+DIVERGENCE = ("loss-rises", "loss-jumps", "loss-not-finite", "loss-unbounded", "learning-rate-too-large")
 """Ids of rules about the course of a loss that diverges, which follows from many faults."""
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _BEFORE, _AFTER = 20, 10
 """Number of steps before and after a jump that are compared."""
 
+_LONG = 60
+"""Number of steps whose course shows whether a loss has a minimum."""
+
 _SWINGS = 20
 """Number of updates in a row that take each other back."""
 
@@ -151,6 +154,28 @@ def swings(facts: Facts) -> Iterator[Finding]:
     yield Finding("learning-rate-too-large", "likely", int(table.steps[-_SWINGS]), "swings", described, where)
 
 
+def unbounded(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that falls below 0 faster and faster: nothing keeps it from falling."""
+    steps, values = first_loss(facts)
+    if len(values) < _LONG or not np.isfinite(values).all():
+        return
+    # Of long trainings, the steps that were kept are not evenly spaced.
+    at = [int(np.searchsorted(steps, steps[-1] * share)) for share in (0.25, 0.5, 0.75)]
+    smooth = [float(np.median(values[max(each - 5, 0) : each + 5])) for each in at]
+    smooth.append(float(np.median(values[-10:])))
+    begin, falls = float(np.median(values[:5])), -np.diff(smooth)
+    if not (falls > 0).all() or falls[2] < 2 * falls[1] or falls[1] < 2 * falls[0]:
+        return
+    if not smooth[-1] < -10 * max(abs(begin), 1.0):
+        return
+    table = facts["loss_functions"]
+    operator = str(table["function"][0]) if len(table) else str(facts["losses"]["function"][0])
+    described = {"begin": begin, "half": smooth[1], "last": smooth[3], "steps": int(steps[-1])}
+    where = {"operator": f"loss {operator}", "line": str(facts["losses"]["line"][0])}
+    first = int(steps[np.flatnonzero(values < 0)[0]])
+    yield Finding("loss-unbounded", "likely", first, "faster", described, where)
+
+
 def scale_collapsed(facts: Facts) -> Iterator[Finding]:
     """Find a loss scale that falls and falls, below 1."""
     table = facts["steps"]
@@ -258,6 +283,35 @@ RULES = (
         ),
         frozenset(("loss-stays", "loss-rises")),
         25,
+    ),
+    Rule(
+        "loss-unbounded",
+        "loss",
+        ("losses",),
+        unbounded,
+        {
+            "faster": (
+                "The loss falls below 0 faster and faster, to {last:.3g}: nothing keeps it from falling",
+                "损失越来越快地降到 0 以下，达到 {last:.3g}：没有什么阻止它下降",
+            )
+        },
+        {
+            "faster": (
+                "{begin:.3g} at first, {half:.3g} after half of {steps} steps",
+                "起初为 {begin:.3g}，{steps} 步的一半之后为 {half:.3g}",
+            )
+        },
+        (
+            "Look for a term that is subtracted, or that has no minimum: the sign of a divergence, scores where probabilities are"
+            " expected",
+            "查找被减去的项或没有最小值的项：散度的符号、需要概率却给了分数的地方",
+        ),
+        (
+            "Likelihoods of densities, which fall below 0 more and more slowly.",
+            "密度的似然，其降到 0 以下的速度越来越慢。",
+        ),
+        frozenset(("loss-rises", "loss-stays")),
+        28,
     ),
     Rule(
         "scale-collapsed",

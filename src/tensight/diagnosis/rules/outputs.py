@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import Certainty, Finding
 from tensight.diagnosis.rule import DIVERGENCE, Rule
+from tensight.diagnosis.rules.losses import remains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -302,6 +303,8 @@ def targets_wild(facts: Facts) -> Iterator[Finding]:
             yield _finding("targets-not-scaled", "likely", rows, "offset", mean=mean, spread=spread, output=last)
         elif spread > 1000 and last < 0.05 * spread:
             yield _finding("targets-not-scaled", "likely", rows, "spread", mean=mean, spread=spread, output=last)
+        elif max(spread, mean) > 1000 and any(True for _ in remains(facts)):
+            yield _finding("targets-not-scaled", "likely", rows, "stays", mean=mean, spread=spread, output=last)
 
 
 def _rule(
@@ -613,8 +616,12 @@ RULES = (
                 "The targets spread over {spread:.3g}, the outputs still below {output:.3g}: they are not scaled",
                 "目标的离散程度为 {spread:.3g}，而输出仍低于 {output:.3g}：目标未缩放",
             ),
+            "stays": (
+                "The targets are around {mean:.3g}, and nothing is learnt of them: they are not scaled",
+                "目标约为 {mean:.3g}，而模型什么也没有学到：目标未缩放",
+            ),
         },
-        {"offset": ("standard deviation {spread:.3g}", "标准差 {spread:.3g}")},
+        dict.fromkeys(("offset", "stays"), ("standard deviation {spread:.3g}", "标准差 {spread:.3g}")),
         ("Subtract the mean of the targets, and divide by their deviation", "减去目标均值并除以标准差"),
         rank=25,
     ),

@@ -208,7 +208,7 @@ RULES = (
             "检查调度器的 step 次数以及创建时给定的总步数",
         ),
         ("A rate of 0 in the first one or two updates of a warm-up.", "预热的前一两次更新中的学习率 0。"),
-        frozenset(("loss-stays", "schedule-over")),
+        frozenset(("update-lost", "loss-stays", "schedule-over")),
         10,
     ),
     Rule(
@@ -254,7 +254,12 @@ RULES = (
             "检查调度器是否按 batch 而不是按 epoch 调用 step",
         ),
         ("Schedules that end with the training.", "与训练同时结束的调度。"),
-        frozenset(("loss-stays",)),
+        frozenset(
+            (
+                "update-lost",
+                "loss-stays",
+            )
+        ),
         22,
     ),
     Rule(
@@ -284,7 +289,7 @@ RULES = (
         },
         ("Call scheduler.step() after each update", "每次更新后调用 scheduler.step()"),
         ("Schedules that begin with the full rate and count epochs.", "以完整学习率开始并按 epoch 计数的调度。"),
-        frozenset(("loss-stays", "learning-rate-zero")),
+        frozenset(("loss-stays", "learning-rate-zero", "update-lost")),
         8,
     ),
     Rule(

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts
 
 _SETTLED = 3
+_NEARLY_ALL = 0.9
+"""Probability of dropout that no training is known to use on purpose."""
+
 _FAR_APART = 3.0
 """Number of standard deviations by which the means of two batches differ that are no samples of one distribution."""
 
@@ -77,6 +80,19 @@ def training_mode(facts: Facts) -> Iterator[Finding]:
         step = int(table["step"][of_name][np.flatnonzero(rows)[0]])
         values = {"model": name, "count": int(evaluated[rows].max()), "times": int(rows.sum()), "step": step}
         yield Finding("training-mode", "likely", step, "evaluated", values, {"module": name})
+
+
+def dropped_most(facts: Facts) -> Iterator[Finding]:
+    """Find dropouts that drop nearly all, as if the probability were that of keeping an element."""
+    table = facts["modules"]
+    acts = table["is_training"] & table["is_trained"] & (table["rate"] >= _NEARLY_ALL)
+    names = list(dict.fromkeys(table["name"][acts].tolist()))
+    if len(set(table["step"][acts].tolist())) < _SETTLED:
+        return
+    rate = float(table["rate"][acts].max())
+    values = {"names": listed(names), "rate": rate, "kept": 1 - rate, "count": len(names)}
+    step = int(table["step"][acts][0])
+    yield Finding("dropout-rate", "likely", step, "most", values, {"module": listed(names, MOST_NAMED)})
 
 
 def momentum(facts: Facts) -> Iterator[Finding]:
@@ -448,6 +464,23 @@ RULES = (
         ("Calls without gradients in each step, such as of a teacher.", "每一步中不带梯度的调用，例如教师模型。"),
         frozenset(),
         40,
+    ),
+    Rule(
+        "dropout-rate",
+        "mode",
+        ("modules",),
+        dropped_most,
+        {
+            "most": (
+                "Dropout drops {rate:.0%} of the elements: {names}",
+                "Dropout 丢弃 {rate:.0%} 的元素：{names}",
+            )
+        },
+        {"most": ("PyTorch's p is the share that is dropped, not kept", "PyTorch 的 p 是丢弃的比例，而不是保留的比例")},
+        ("If p was meant as the share that is kept, use 1 - p", "如果 p 本意是保留的比例，请使用 1 - p"),
+        ("Probabilities below 0.9.", "小于 0.9 的概率。"),
+        frozenset(("loss-stays",)),
+        20,
     ),
     Rule(
         "norm-momentum",

@@ -311,7 +311,9 @@ def decayed(facts: Facts) -> Iterator[Finding]:
         norms = table.panel("norm")
         measured = np.flatnonzero(np.isfinite(norms).any(1))
         totals = np.sqrt(np.nansum(norms[measured] ** 2, 1))
-        if len(totals) < SETTLED or totals[-1] > 0.7 * totals[0]:
+        has_settled = len(totals) >= 20 and any(True for _ in remains(facts))
+        if len(totals) < SETTLED or not (totals[-1] < 0.7 * totals[0] or has_settled):
+            # The norm at which updates and decay are equal may be that of the first weights.
             continue
         values = {
             "group": name,
@@ -353,6 +355,22 @@ def frozen_by_prefix(facts: Facts) -> Iterator[Finding]:
             values = {"names": listed(names), "root": listed([f"{stem}{number}" for number in sorted(roots, key=int)])}
             where = {"module": listed(names, MOST_NAMED)}
             yield Finding("frozen-by-prefix", "likely", int(table.steps[0]), "prefix", values, where)
+
+
+def bias_alone(facts: Facts) -> Iterator[Finding]:
+    """Find models of which nothing but the bias of a layer is trained: it adds the same to the output of all inputs."""
+    table = facts["parameters"]
+    if len(table.steps) < SETTLED:
+        return
+    owned = np.asarray(_owned(table).any(0))
+    names, elements = table.chosen(owned), table.last("elements")
+    layers = facts["layers"].names
+    last = f"{layers[-1]}.bias" if layers else ""
+    total = sum(elements.values())
+    if not names or any(name != last for name in names) or total < 100 * sum(elements[name] for name in names):
+        return
+    values = {"names": listed(names), "count": sum(elements[name] for name in names), "of": total}
+    yield Finding("bias-alone", "certain", int(table.steps[0]), "bias", values, _where(table, names))
 
 
 def switched_module(facts: Facts) -> Iterator[Finding]:
@@ -450,7 +468,10 @@ def equal_units(facts: Facts) -> Iterator[Finding]:
     equal, moved = table.panel("equal_units"), table.panel("moved")
     present = table.present()
     owned = _owned(table)
-    always = (equal | ~present).all(0) & ((moved > 0) & owned).any(0) & (present.sum(0) >= SETTLED)
+    # Later, rounding makes rows differ in their last bits.
+    first = np.arange(len(steps))[:, None] < max(SETTLED, 5)
+    updates = ((moved > 0) & owned & first).sum(0)
+    always: NDArray[np.bool_] = (equal | ~present | ~first).all(0) & (updates >= SETTLED) & (present.sum(0) >= SETTLED)
     if not always.any():
         return
     names = table.chosen(always)
@@ -459,7 +480,7 @@ def equal_units(facts: Facts) -> Iterator[Finding]:
         "certain",
         int(steps[0]),
         "equal",
-        {"count": len(names), "names": listed(names), "steps": len(steps)},
+        {"count": len(names), "names": listed(names), "steps": int(updates[always].max())},
         _where(table, names),
         tuple(names),
     )
@@ -756,8 +777,8 @@ RULES = (
         },
         {
             "equal": (
-                "all rows of the matrix are equal, in each of {steps} steps",
-                "在 {steps} 步的每一步，矩阵的所有行都相等",
+                "all rows of the matrix are equal, also after the first {steps} updates",
+                "矩阵的所有行都相等，在前 {steps} 次更新之后仍然如此",
             )
         },
         (
@@ -781,8 +802,8 @@ RULES = (
         },
         {
             "decay": (
-                "decay {decay:.3g} times rate {rate:.3g}; the norm of all weights fell from {first:.3g} to {last:.3g}",
-                "衰减 {decay:.3g} 乘以学习率 {rate:.3g}；所有权重的范数从 {first:.3g} 降到 {last:.3g}",
+                "decay {decay:.3g} times rate {rate:.3g}; the norm of all weights is {first:.3g} at first, {last:.3g} at last",
+                "衰减 {decay:.3g} 乘以学习率 {rate:.3g}；所有权重的范数起初为 {first:.3g}，最后为 {last:.3g}",
             )
         },
         ("Use a decay of 0.01 to 0.1 with AdamW, less with SGD", "AdamW 使用 0.01 到 0.1 的衰减，SGD 更小"),
@@ -809,6 +830,26 @@ RULES = (
         ("", ""),
         frozenset(("loss-stays",)),
         20,
+    ),
+    Rule(
+        "bias-alone",
+        "frozen",
+        ("parameters", "layers"),
+        bias_alone,
+        {
+            "bias": (
+                "Nothing is trained but {names}, which adds the same to the output of every input",
+                "只训练了 {names}，而它对每个输入的输出都加上相同的值",
+            )
+        },
+        {"bias": ("{count} of {of} elements", "{of} 个元素中的 {count} 个")},
+        (
+            "Look for what freezes the rest: a name that is compared in part, requires_grad_(False) after a new head was made",
+            "查找冻结其余部分的代码：按部分名称的比较、创建新头部之后的 requires_grad_(False)",
+        ),
+        ("Trainings of the biases of several layers.", "训练多个层的偏置。"),
+        frozenset(("loss-stays", "no-gradient")),
+        15,
     ),
     Rule(
         "switch-of-module",
