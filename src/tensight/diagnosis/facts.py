@@ -80,8 +80,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact(
             "function",
             "text",
-            "cross_entropy, nll_loss, bce, bce_with_logits, mse_loss, l1_loss, smooth_l1_loss, kl_div, or gaussian_kl:"
-            " the divergence of a normal distribution, as of a VAE",
+            "cross_entropy, nll_loss, bce, bce_with_logits, mse_loss, l1_loss, smooth_l1_loss, kl_div, ctc_loss,"
+            " soft_cross_entropy (a share for each class), or gaussian_kl: the divergence of a normal distribution",
         ),
         Fact("called", "text", "its name as the script calls it, if that is another one"),
         Fact("loss", "text", "the loss in which it ends"),
@@ -194,6 +194,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         ),
         Fact("restored", "hash", "of the values, if they changed to those of an earlier step"),
         Fact("is_nested", "flag", "its module is no part of the model, but is called in it"),
+        Fact("is_zero", "flag", "all of its sampled elements are 0"),
         Fact("equal_units", "flag", "all its rows are the same, and not 0"),
         Fact("fingerprint", "hash", "of sampled elements before the update"),
     ),
@@ -264,8 +265,15 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("name", "text", "a layer with a matrix, or a normalization, in the order of their first calls"),
         Fact("type", "text", "its class"),
         Fact("deviation", "number", "standard deviation of what it put out in its first call"),
+        Fact("has_input", "flag", "what it was given in its first call was not 0 everywhere"),
         Fact("normalised", "count", "over how many elements it computes each mean and variance; -1 if it does not"),
         Fact("samples", "count", "over how many samples a batch normalization does; -1 for others"),
+    ),
+    "recurrent": (
+        Fact("name", "text", "a recurrent layer of PyTorch"),
+        Fact("type", "text", "its class"),
+        Fact("shape", "text", "shape of its input, if that has three axes"),
+        Fact("is_batch_first", "flag", "the first axis is that of the samples, and not that of time"),
     ),
     "ranks": (
         Fact("name", "text", "rank 0, rank 1 ..."),
@@ -277,7 +285,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
     ),
 }
 
-OPTIONAL = frozenset(("layers", "leaves", "schedules", "modules", "models", "ties", "ranks"))
+OPTIONAL = frozenset(("recurrent", "layers", "leaves", "schedules", "modules", "models", "ties", "ranks"))
 """Subjects that many trainings do not have."""
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts
 
 _NEVER_NEGATIVE = ("cross_entropy", "bce", "bce_with_logits", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
-_BOUNDED = (*_NEVER_NEGATIVE, "kl_div")
+_BOUNDED = (*_NEVER_NEGATIVE, "kl_div", "ctc_loss")
 _NO_BETTER = 0.95
 """Share of the loss of a constant prediction that a training should come below."""
 
@@ -386,8 +386,9 @@ RULES = (
         },
         {"negative": ("in {count} of {of} steps", "{of} 步中的 {count} 步")},
         (
-            "kl_div expects logarithms of probabilities, and targets that sum to 1; cross entropies expect targets of 0 … 1",
-            "kl_div 需要对数概率以及和为 1 的目标；交叉熵需要 0 … 1 的目标",
+            "kl_div and ctc_loss expect logarithms of probabilities (log_softmax), kl_div targets that sum to 1, and binary"
+            " cross entropies targets of 0 … 1",
+            "kl_div 和 ctc_loss 需要对数概率 (log_softmax)，kl_div 需要和为 1 的目标，二元交叉熵需要 0 … 1 的目标",
         ),
         ("Losses with further terms.", "含有其他项的损失。"),
         frozenset(("loss-stays", *DIVERGENCE)),

@@ -74,7 +74,7 @@ def activation_twice(facts: Facts) -> Iterator[Finding]:
         function, first = rows[0]["function"], _first(rows[0])
         if not all(_first(row) == first for row in rows):
             continue
-        if function == "cross_entropy" and first in ("softmax", "sigmoid"):
+        if function in ("cross_entropy", "soft_cross_entropy") and first in ("softmax", "sigmoid"):
             yield _finding("activation-twice", "certain", rows, "cross_entropy", activation=True)
         elif function == "bce_with_logits" and first in ("sigmoid", "softmax"):
             yield _finding("activation-twice", "certain", rows, "bce", activation=True)
@@ -215,6 +215,42 @@ def padding(facts: Facts) -> Iterator[Finding]:
         # The id may end each sequence, too, and is a target then.
         if len(shares) >= 3 and min(shares) > 0.15:
             yield _finding("padding-counted", "likely", rows, "counted", share=sum(shares) / len(shares))
+
+
+def several_labels(facts: Facts) -> Iterator[Finding]:
+    """Find a cross entropy over classes whose targets are true for several of them."""
+    for _, rows in _functions(facts):
+        if rows[0]["function"] != "soft_cross_entropy" or not _always(rows, "target_is_whole", True):
+            continue
+        sums = [row["target_row_sum"] for row in rows if math.isfinite(row["target_row_sum"])]
+        if len(sums) >= 3 and min(sums) > 1.2:
+            yield _finding("targets-several", "likely", rows, "several", mean=sum(sums) / len(sums))
+
+
+def time_for_samples(facts: Facts) -> Iterator[Finding]:
+    """Find recurrent layers that take the samples of a batch for steps in time."""
+    table = facts["recurrent"]
+    functions = {row["step"]: sizes_of(row["target_shape"]) for row in facts["loss_functions"].rows()}
+    if len(facts["loss_functions"].names) != 1:
+        return
+    for name in table.names:
+        of_name = (table["name"] == name) & ~table["is_batch_first"]
+        pairs = [
+            (sizes_of(shape), functions[step])
+            for shape, step in zip(table["shape"][of_name].tolist(), table["step"][of_name].tolist(), strict=True)
+            if functions.get(step)
+        ]
+        swapped = [
+            (shape, target)
+            for shape, target in pairs
+            if target[0] == shape[0] > 1 and math.prod(target[1:]) == 1 and shape[1] not in (1, shape[0])
+        ]
+        if len(swapped) < _LEAST_STEPS or len(swapped) < len(pairs):
+            continue
+        (time, samples, _), _ = swapped[0]
+        values = {"name": name, "time": time, "samples": samples, "shape": "×".join(map(str, swapped[0][0]))}
+        step = int(table["step"][of_name][0])
+        yield Finding("recurrent-axes", "likely", step, "swapped", values, {"module": name, "input": name})
 
 
 def ends_ignored(facts: Facts) -> Iterator[Finding]:
@@ -538,6 +574,47 @@ RULES = (
         {"one_based": ("in {steps} batches", "{steps} 个批次")},
         ("Count classes from 0", "类别从 0 开始计数"),
         rank=30,
+    ),
+    Rule(
+        "recurrent-axes",
+        "data",
+        ("recurrent", "loss_functions"),
+        time_for_samples,
+        {
+            "swapped": (
+                "{name} takes the {time} samples of a batch for steps in time: without batch_first its input {shape} has time in"
+                " front",
+                "{name} 把一个批次的 {time} 个样本当作时间步：没有 batch_first 时其输入 {shape} 的第一轴是时间",
+            )
+        },
+        {
+            "swapped": (
+                "there is one target for each of {time}, and none for each of {samples}",
+                "{time} 个中每个都有一个目标，而 {samples} 个则没有",
+            )
+        },
+        ("Use batch_first=True, or swap the first two axes", "使用 batch_first=True，或交换前两个轴"),
+        ("Sequences with a target for each step in time.", "每个时间步都有目标的序列。"),
+        frozenset(("loss-stays",)),
+        8,
+    ),
+    _rule(
+        "targets-several",
+        "targets",
+        several_labels,
+        {
+            "several": (
+                "cross_entropy is given {mean:.2g} true classes for each sample, and expects shares that sum to 1",
+                "cross_entropy 的每个样本有 {mean:.2g} 个真类别，而它需要和为 1 的比例",
+            )
+        },
+        {"several": ("mean over {steps} batches", "{steps} 个批次的平均")},
+        (
+            "Use binary_cross_entropy_with_logits for labels that are true independently",
+            "对相互独立的标签使用 binary_cross_entropy_with_logits",
+        ),
+        ("Shares that sum to 1, as of mixtures and teachers.", "和为 1 的比例，如混合或教师的输出。"),
+        rank=10,
     ),
     _rule(
         "end-never-target",

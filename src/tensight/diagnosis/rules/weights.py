@@ -107,6 +107,8 @@ def zero_gradient(facts: Facts) -> Iterator[Finding]:
     elements = np.array([table.last("elements")[name] for name in table.names])
     shapes = table.last("shape")
     types = table.last("module_type")
+    layers = facts["layers"]
+    given = set(layers["name"][layers["has_input"]].tolist())
     reached = {name for at, name in enumerate(table.names) if (gradient[:, at] == 2).any()}
     names = []
     for name, is_zero, amount in zip(table.names, always.tolist(), elements.tolist(), strict=True):
@@ -115,6 +117,8 @@ def zero_gradient(facts: Facts) -> Iterator[Finding]:
         # whose bias has one is given zeros, as the first queries of some decoders are.
         is_meant = is_vector and "norm" not in types[name].lower()
         has_biased = name.endswith(".weight") and f"{name.removesuffix('weight')}bias" in reached
+        # What is given something else than zeros has a gradient, unless the weight is rounded on its way.
+        has_biased &= name.removesuffix(".weight") not in given
         if is_zero and amount and not is_meant and not has_biased:
             names.append(name)
     if not names:
@@ -355,6 +359,28 @@ def frozen_by_prefix(facts: Facts) -> Iterator[Finding]:
             values = {"names": listed(names), "root": listed([f"{stem}{number}" for number in sorted(roots, key=int)])}
             where = {"module": listed(names, MOST_NAMED)}
             yield Finding("frozen-by-prefix", "likely", int(table.steps[0]), "prefix", values, where)
+
+
+def head_frozen(facts: Facts) -> Iterator[Finding]:
+    """Find a last layer that is frozen as it was made, while layers below it are trained."""
+    table, functions = facts["parameters"], facts["loss_functions"]
+    layers = facts["layers"].names
+    if len(table.steps) < SETTLED or not layers or not len(functions):
+        return
+    weight, bias = f"{layers[-1]}.weight", f"{layers[-1]}.bias"
+    trainable, shapes = table.last("is_trainable"), table.last("shape")
+    if weight not in trainable or trainable[weight] or trainable.get(bias, True):
+        return
+    # A bias of zeros is how layers are made, and not how they are after training.
+    of_bias = table["name"] == bias
+    classes = set(functions["classes"].tolist())
+    is_head = shapes[weight].partition("x")[0] in {str(count) for count in classes if count > 1}
+    below = [name for name in table.names if name not in (weight, bias)]
+    trained = [name for name in below if trainable[name] and table.last("owners")[name]]
+    if not table["is_zero"][of_bias].all() or not is_head or not trained:
+        return
+    values = {"name": layers[-1], "count": len(trained), "names": listed(trained)}
+    yield Finding("head-frozen", "likely", int(table.steps[0]), "head", values, _where(table, [weight, bias]))
 
 
 def bias_alone(facts: Facts) -> Iterator[Finding]:
@@ -828,6 +854,29 @@ RULES = (
             "比较完整名称，或加上点：name.startswith('layer1.')",
         ),
         ("", ""),
+        frozenset(("loss-stays",)),
+        20,
+    ),
+    Rule(
+        "head-frozen",
+        "frozen",
+        ("parameters", "layers", "loss_functions"),
+        head_frozen,
+        {
+            "head": (
+                "The last layer ({name}) is frozen as it was made, while {count} weights below it are trained",
+                "最后一层 ({name}) 保持创建时的状态被冻结，而其下的 {count} 个权重被训练",
+            )
+        },
+        {"head": ("its bias is 0 everywhere; trained are {names}", "其偏置处处为 0；被训练的是 {names}")},
+        (
+            "Let the new head be trained: with peft, name it in modules_to_save",
+            "让新的头部参与训练：使用 peft 时在 modules_to_save 中给出其名称",
+        ),
+        (
+            "Frozen last layers without a bias, or with one that was trained.",
+            "没有偏置或偏置已训练过的被冻结的最后一层。",
+        ),
         frozenset(("loss-stays",)),
         20,
     ),

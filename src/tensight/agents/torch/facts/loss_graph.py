@@ -32,6 +32,7 @@ _LOSSES = {
     "SmoothL1Loss": "smooth_l1_loss",
     "HuberLoss": "huber_loss",
     "KlDiv": "kl_div",
+    "CtcLoss": "ctc_loss",
 }
 _PASSING = frozenset(
     (
@@ -231,6 +232,8 @@ def _add_loss(node: Any, name: str, factor: float, functions: list[LossFunction]
         function, after = "kl_div", _edge(node, 1)
         target = _saved(after, "other" if _edge(after, 0) is not None else "self")
     is_of_divergence = any(other.function == "kl_div" and _edge(other.node, 1) is node for other in functions)
+    if not function and name == "Mul" and not is_of_divergence and _is_of_shares(node):
+        function, target = "soft_cross_entropy", _saved(node, "other" if _edge(node, 0) is not None else "self")
     if not function and name == "Mul" and factor < 0 and not is_of_divergence:
         function, values, target = _product_of_probabilities(node)
     if not function and name in ("Index", "Gather") and _kind(_edge(node, 0)) == "LogSoftmax":
@@ -248,9 +251,21 @@ def _add_loss(node: Any, name: str, factor: float, functions: list[LossFunction]
     if function == "nll_loss" and before and before[0].name == "log_softmax" and _is_of_classes(start, before[0]):
         function = "cross_entropy"
         before = before[1:]
+    if function == "soft_cross_entropy":
+        before = before[1:]
     if function in ("sub", "mul") and any(other.node is node or _only_edge(other.node) is node for other in functions):
         return
     functions.append(LossFunction(function, node, factor, before, made, values, target))
+
+
+def _is_of_shares(node: Any) -> bool:
+    """Whether a product is that of a target with a share for each class, and of logarithms of probabilities."""
+    inputs = [following for following, _ in node.next_functions if following is not None]
+    target = _saved(node, "other" if _edge(node, 0) is not None else "self")
+    if len(inputs) != 1 or _kind(inputs[0]) != "LogSoftmax" or target is None or not target.is_floating_point():
+        return False
+    values, shape = plain(target), output_shape(node)
+    return len(shape) > 1 and tuple(values.shape) == shape and bool(((values >= 0) & (values <= 1)).all())
 
 
 def _is_divergence(node: Any) -> bool:

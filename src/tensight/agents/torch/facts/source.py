@@ -108,6 +108,7 @@ class FactSource:
         self._evaluations = 0
         self._updated: set[int] = set()
         self._layers: dict[str, dict[str, Any]] = {}
+        self._recurrent: dict[str, dict[str, Any]] = {}
         self._nested: set[str] = set()
         self._outermost: Any = None
         self._backward_passes = self._updates = 0
@@ -161,6 +162,8 @@ class FactSource:
         self._depth = max(self._depth - 1, 0)
         if self._diagnosing.reads and self._step < _LAYERS_IN_STEPS and torch.is_grad_enabled():
             self._note_layer(module, arguments, result)
+            if isinstance(module, nn.RNNBase):
+                self._note_recurrent(module, arguments)
         if self._diagnosing.reads and "running_mean" in module._buffers and is_in_training(module):
             given = next(_tensors(arguments[:1]), None)
             if given is not None and torch.is_grad_enabled():
@@ -261,6 +264,19 @@ class FactSource:
             self._call_names[scope] = name
         return name
 
+    def _note_recurrent(self, module: nn.RNNBase, arguments: tuple[Any, ...]) -> None:
+        """Note what a recurrent layer is given."""
+        given, name = arguments[0] if arguments else None, self._names.modules.get(id(module))
+        if name is None or not isinstance(given, torch.Tensor) or given.dim() != 3:
+            return
+        label = name.scope.partition("/")[2].replace("/", ".") or name.type
+        self._recurrent[label] = {
+            "name": label,
+            "type": name.type,
+            "shape": shape_text(given.shape),
+            "is_batch_first": bool(module.batch_first),
+        }
+
     def _note_layer(self, module: nn.Module, arguments: tuple[Any, ...], result: Any) -> None:
         """Note what a layer with weights, or a normalization, puts out."""
         given = arguments[0] if arguments else None
@@ -279,6 +295,7 @@ class FactSource:
                 "name": label,
                 "type": name.type,
                 "deviation": float(part_of(result).float().std(correction=0)),
+                "has_input": is_readable(given) and bool(part_of(given).any()),
                 "normalised": elements,
                 "samples": samples,
             }
@@ -468,6 +485,8 @@ class FactSource:
         add("ties", step, [] if self._ties is None else self._ties.rows())
         add("layers", step, list(self._layers.values()))
         self._layers = {}
+        add("recurrent", step, list(self._recurrent.values()))
+        self._recurrent = {}
         updated = {
             id(weight)
             for optimizer in optimizers

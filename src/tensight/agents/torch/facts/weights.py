@@ -212,7 +212,9 @@ class Weights:
                 if weight.requires_grad and gradient is not None:
                     row["gradient_norm"] = size = norm([gradient])[0]
                     row["gradient"] = 1 + (size != 0)
-                row["fingerprint"] = fingerprint([sample(weight)])
+                values = sample(weight)
+                row["fingerprint"] = fingerprint([values])
+                row["is_zero"] = not bool(values.any())
                 row["optimizers"] = 0
             rows.append(
                 {
