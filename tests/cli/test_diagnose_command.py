@@ -68,7 +68,7 @@ def test_a_fault_is_named_with_its_line(script: Path) -> None:
     )
     assert finding["where"] == {"operator": "cross_entropy", "line": "train.py:13"}
     text = tensight("diagnose", script, 40, "twice").stdout
-    assert "softmax before cross_entropy" in text
+    assert "softmax before a cross entropy" in text
     assert "train.py:13" in text
     assert "40 steps looked at" in text
 
@@ -83,7 +83,7 @@ def test_what_a_failed_training_showed_is_judged_and_how_it_failed_is_said(scrip
     done = tensight("diagnose", script, 40, "twice", "fails")
     assert done.returncode == 1
     assert "ValueError: after all" in done.stdout
-    assert "softmax before cross_entropy" in done.stdout
+    assert "softmax before a cross entropy" in done.stdout
 
 
 def test_where_no_step_is_seen_nothing_is_judged(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_training_that_is_debugged_is_told_why_it_does_not_learn(script: Path,
     with debugged(script, tmp_path) as (client, session, training):
         assert training.stderr is not None
         told = next(line for line in training.stderr if "certain: " in line)
-        assert "softmax before cross_entropy" in told
+        assert "softmax before a cross entropy" in told
         assert "train.py:13" in told
         (finding,) = session.findings()
         assert (finding.rule, finding.certainty) == ("activation-twice", "certain")

@@ -37,6 +37,10 @@ class Diagnosed:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the training, so that nothing follows."""
         self._debugger.close()
 
     def batch(self) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
+from tensight.diagnosis.catalogue import words_of
 from tests.diagnosis.diagnosed import CLASSES, FEATURES, network
 
 if TYPE_CHECKING:
@@ -164,6 +165,68 @@ def clipped_to_nothing(training: Diagnosed) -> None:
         optimizer.step()
 
 
+def clipped_while_scaled(training: Diagnosed) -> None:
+    """The tables of steps and of groups do not hold the same steps of a longer training."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**14)
+    for _ in range(240):
+        inputs, labels = training.batch()
+        optimizer.zero_grad()
+        scaler.scale(F.cross_entropy(model(inputs), labels)).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def weights_of_one_and_clipping(training: Diagnosed) -> None:
+    """Clipping is all that keeps it from diverging."""
+    layers = [each for _ in range(8) for each in (nn.Linear(FEATURES, FEATURES), nn.ReLU())]
+    model = nn.Sequential(*layers, nn.Linear(FEATURES, CLASSES))
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=4.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(20):
+        inputs, labels = training.batch()
+        optimizer.zero_grad()
+        F.cross_entropy(model(inputs), labels).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+def rates_of_layers_that_are_zero(training: Diagnosed) -> None:
+    model = network()
+    groups = [{"params": list(model[0].parameters()), "lr": 0.0}, {"params": [model[2].bias], "lr": 0.0}]
+    training.train(model, optimizer=torch.optim.SGD([*groups, {"params": [model[2].weight]}], lr=0.1))
+
+
+def warm_up_longer_than_the_training(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1e-4, total_iters=100_000)
+    training.train(model, optimizer=optimizer, steps=30, after=lambda _: schedule.step())
+
+
+def warm_up_stepped_by_epoch(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1e-3, total_iters=100)
+    training.train(model, optimizer=optimizer, steps=60, after=lambda step: schedule.step() if step % 10 == 0 else None)
+
+
+def units_that_are_off(training: Diagnosed) -> None:
+    model = network()
+    nn.init.constant_(model[0].bias, -100.0)
+    training.train(model)
+
+
+def targets_times_probabilities(training: Diagnosed) -> None:
+    def divergence(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return F.kl_div(out.softmax(1), F.one_hot(labels, CLASSES) * 0.9 + 0.025, reduction="batchmean")
+
+    training.train(network(), divergence)
+
+
 def accumulated_without_division(training: Diagnosed) -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -273,6 +336,17 @@ def labels_shifted_twice(training: Diagnosed) -> None:
         language_model(),
         lambda out, ids: F.cross_entropy(out[:, :-2].reshape(-1, 12), ids[:, 2:].reshape(-1)),
     )
+
+
+def padding_as_targets(training: Diagnosed) -> None:
+    ids = torch.randint(1, 12, (32, 10))
+    ids[torch.arange(10) >= torch.randint(3, 9, (32, 1))] = 0
+    model = language_model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        optimizer.zero_grad()
+        F.cross_entropy(model(ids)[:, :-1].reshape(-1, 12), ids[:, 1:].reshape(-1)).backward()
+        optimizer.step()
 
 
 def norm_over_one_unit(training: Diagnosed) -> None:
@@ -427,6 +501,12 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (gradients_that_are_kept, "gradients-not-cleared"),
     (gradients_cleared_early, "gradients-cleared-early"),
     (clipped_to_nothing, "clipped-away"),
+    (clipped_while_scaled, "clipped-scaled"),
+    (weights_of_one_and_clipping, "scale-by-depth"),
+    (rates_of_layers_that_are_zero, "learning-rate-zero"),
+    (warm_up_stepped_by_epoch, "schedule-not-stepped"),
+    (units_that_are_off, "zero-gradient"),
+    (targets_times_probabilities, "no-logarithm"),
     (accumulated_without_division, "accumulation-scale"),
     (updates_lost_in_bfloat16, "update-lost"),
     (restored_after_each_step, "update-undone"),
@@ -439,6 +519,7 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (two_optimizers_on_one_model, "two-optimizers"),
     (embedding_that_was_cloned, "tied-apart"),
     (labels_shifted_twice, "targets-shifted"),
+    (padding_as_targets, "padding-counted"),
     (norm_over_one_unit, "norm-of-one"),
     (weights_of_a_thousandth, "scale-by-depth"),
     (inputs_that_are_lost, "input-constant"),
@@ -464,3 +545,23 @@ def test_the_cause_comes_first(diagnosed: Diagnosed, train: Callable[[Diagnosed]
     found = diagnosed.findings()
     assert [finding.rule for finding in found][:1] == [rule]
     assert len(found) == 1, found
+
+
+def test_parameters_beside_a_dead_matrix_are_counted_with_it(diagnosed: Diagnosed) -> None:
+    units_that_are_off(diagnosed)
+    (finding,) = diagnosed.findings()
+    assert (finding.values["count"], finding.values["of"]) == (2, 4)
+
+
+def test_groups_of_which_the_same_is_true_are_in_one_sentence(diagnosed: Diagnosed) -> None:
+    rates_of_layers_that_are_zero(diagnosed)
+    (finding,) = diagnosed.findings()
+    assert finding.values["group"] == "SGD group 0, SGD group 1"
+
+
+def test_advice_follows_the_sentence(diagnosed: Diagnosed) -> None:
+    warm_up_longer_than_the_training(diagnosed)
+    diagnosed.end()
+    (finding,) = diagnosed.findings()
+    assert finding.message == "long"
+    assert words_of(finding)[2][0] == "Make the warm-up shorter than the training"

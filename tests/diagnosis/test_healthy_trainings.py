@@ -302,6 +302,58 @@ def likelihood_below_zero(training: Diagnosed) -> None:
     training.train(network(out=2), likelihood, steps=120)
 
 
+def filled_up(lowest: int = 1) -> torch.Tensor:
+    """Ids of 32 sequences of several lengths, filled up with 0."""
+    ids = torch.randint(lowest, 12, (32, 10))
+    ids[torch.arange(10) >= torch.randint(3, 9, (32, 1))] = 0
+    return ids
+
+
+def tags_of_which_one_has_the_number_of_padding(training: Diagnosed) -> None:
+    tagger = nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 3))
+    optimizer = torch.optim.Adam(tagger.parameters(), lr=1e-2)
+    for _ in range(20):
+        ids = filled_up()
+        tags = (ids > 8).long()
+        tags[ids == 0] = -100
+        optimizer.zero_grad()
+        F.cross_entropy(tagger(ids).reshape(-1, 3), tags.reshape(-1)).backward()
+        optimizer.step()
+
+
+def two_classes_of_sequences_that_are_filled_up(training: Diagnosed) -> None:
+    words = nn.EmbeddingBag(12, 2, padding_idx=0)
+    optimizer = torch.optim.Adam(words.parameters(), lr=1e-2)
+    for _ in range(20):
+        ids = filled_up()
+        optimizer.zero_grad()
+        F.cross_entropy(words(ids), (ids == 7).any(1).long()).backward()
+        optimizer.step()
+
+
+def pictures_as_sequences(training: Diagnosed) -> None:
+    """Black is a value as any other, and most of what is at the end."""
+    model = nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 12))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        ids = filled_up(lowest=0)
+        optimizer.zero_grad()
+        F.cross_entropy(model(ids)[:, :-1].reshape(-1, 12), ids[:, 1:].reshape(-1)).backward()
+        optimizer.step()
+
+
+def padding_that_a_mask_takes_out(training: Diagnosed) -> None:
+    model = nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 12))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        ids = filled_up()
+        losses = F.cross_entropy(model(ids)[:, :-1].reshape(-1, 12), ids[:, 1:].reshape(-1), reduction="none")
+        counts = (ids[:, 1:] != 0).reshape(-1)
+        optimizer.zero_grad()
+        (losses[counts].sum() / counts.sum()).backward()
+        optimizer.step()
+
+
 HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     plain,
     log_softmax_and_nll,
@@ -333,6 +385,10 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     one_number_in_each_step,
     teacher_without_gradients,
     generator_in_evaluation_mode_for_the_discriminator,
+    tags_of_which_one_has_the_number_of_padding,
+    two_classes_of_sequences_that_are_filled_up,
+    pictures_as_sequences,
+    padding_that_a_mask_takes_out,
 )
 
 

@@ -41,7 +41,8 @@ def explain(
     (each,) = chosen
     out.print(f"[bold]{each.id}[/]: {CATEGORIES[each.category][0]}")
     out.print(f"Finds {each.summary[0].lower()}{each.summary[1:]}")
-    out.print(f"What to do: {each.advice[0]}.")
+    for advice in dict.fromkeys((each.advice[0], *(words[0] for words in each.advice_on.values()))):
+        out.print(f"What to do: {advice}.")
     if each.silent[0]:
         out.print(f"Silent about: {each.silent[0]}")
     out.print(f"Needs: {', '.join(each.needs)}")
@@ -57,6 +58,7 @@ def _data(rule: str) -> dict[str, object]:
         "finds": each.summary,
         "messages": {key: {"en": words[0], "zh": words[1]} for key, words in each.messages.items()},
         "advice": {"en": each.advice[0], "zh": each.advice[1]},
+        "advice_on": {key: {"en": words[0], "zh": words[1]} for key, words in each.advice_on.items()},
         "silent": {"en": each.silent[0], "zh": each.silent[1]},
         "needs": list(each.needs),
     }

@@ -146,13 +146,14 @@ def words_of(finding: Finding) -> tuple[Words, Words | None, Words]:
     """Return the sentence of a finding, its evidence if there is any, and the advice, with values in braces."""
     rule = RULES[finding.rule]
     message, evidence = rule.messages[finding.message], rule.evidence.get(finding.message)
+    advice = rule.advice_on.get(finding.message, rule.advice)
     if finding.framework != "mindspore":
-        return message, evidence, rule.advice
+        return message, evidence, advice
     key = finding.rule, finding.message
     return (
         mindspore_words.MESSAGES.get(key, message),
         mindspore_words.EVIDENCE.get(key, evidence),
-        mindspore_words.ADVICE.get(finding.rule, rule.advice),
+        mindspore_words.ADVICE.get(finding.rule, advice),
     )
 
 

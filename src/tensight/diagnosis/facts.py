@@ -117,7 +117,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("ignored_index", "count", "the class that is ignored; -1 if none can be"),
         Fact("weightless", "number", "share of the targets whose class has weight 0"),
         Fact("offset", "count", "by how many positions the targets are ahead of the ids that the model read; -1"),
-        Fact("padding", "number", "share of the targets that are the id with which sequences are filled up"),
+        Fact("padding", "number", "share of the targets that are padding, where the model reads padding"),
         Fact("outside", "number", "share of the targets that the output cannot reach"),
         Fact("ends_ignored", "number", "share of the sequences whose last id, that of padding, is ignored as a target"),
     ),

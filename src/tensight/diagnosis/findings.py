@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 Certainty = Literal["certain", "likely", "possible"]
 
@@ -79,3 +79,27 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     """Return some names for a sentence: the first ones, and how many more there are."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} … ({len(names)})"
+
+
+def folded(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield findings about groups of optimizers, with those that say the same of several groups as one.
+
+    Parameters
+    ----------
+    findings : iterable of Finding
+        Of one rule; their values name a ``group``.
+    """
+    alike: dict[tuple[str, int], list[Finding]] = {}
+    for finding in findings:
+        alike.setdefault((finding.message, finding.step), []).append(finding)
+    for several in alike.values():
+        first, groups = several[0], [finding.values["group"] for finding in several]
+        numbers = [{**finding.values, "group": ""} for finding in several]
+        # Numbers that differ are those of the first group.
+        most = 3 if all(each == numbers[0] for each in numbers) else 1
+        yield replace(
+            first,
+            values={**first.values, "group": listed(groups, most)},
+            where={**first.where, "optimizer": listed(groups, MOST_NAMED)},
+            covers=tuple(dict.fromkeys(name for finding in several for name in finding.covers)),
+        )

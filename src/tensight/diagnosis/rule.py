@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class Rule:
         Position among rules of the same certainty: causes come before effects.
     over_ranks : bool
         Whether it compares the ranks of a run.
+    advice_on : mapping of str to Words
+        Advice on single sentences by their keys, where that of the rule does not fit.
     """
 
     id: str
@@ -60,6 +62,7 @@ class Rule:
     explains: frozenset[str] = frozenset()
     rank: int = 50
     over_ranks: bool = False
+    advice_on: Mapping[str, Words] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:

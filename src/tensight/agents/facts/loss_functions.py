@@ -125,7 +125,7 @@ def target_facts(
             "ignored": 1 - float(kept.mean()),
             "ignored_index": ignored_index if ignored_index >= 0 else -1,
             "offset": -1 if ids is None else _offset(values, ids, ignored_index),
-            "padding": math.nan if ids is None else _padding(values[kept], ids),
+            "padding": math.nan if ids is None else _padding(values, ids, ignored_index),
         }
         if ids is not None and mask is not None and ids.shape == mask.shape and facts["offset"] >= 0:
             facts["ends_ignored"] = _ends_ignored(values, ids, mask, facts["offset"], ignored_index)
@@ -170,21 +170,34 @@ def _reach(before: list[str]) -> tuple[float, float]:
     return -math.inf, math.inf
 
 
-def _padding(targets: NDArray[Any], ids: NDArray[Any]) -> float:
-    """Return the share of the targets that are the id with which sequences of several lengths are filled up.
+def _padding(target: NDArray[Any], ids: NDArray[Any], ignored_index: int) -> float:
+    """Return the share of the targets that count although they are padding.
 
-    NaN if no such id is seen.
+    NaN if the ids are not filled up, or if the targets are not in the order of the ids.
+
+    Parameters
+    ----------
+    target : ndarray
+    ids : ndarray, shape (sequences, positions)
+    ignored_index : int
     """
+    sequences, positions = ids.shape
+    rows = _rows_of(target, ids)
     values, counts = np.unique(ids[:, -1], return_counts=True)
     pad = values[counts.argmax()]
     differs = ids != pad
-    lengths = np.where(differs.any(1), ids.shape[1] - differs[:, ::-1].argmax(1), 0)
-    filled = int((lengths < ids.shape[1] - 1).sum())
-    is_padding = ids.shape[0] >= 4 and filled >= ids.shape[0] // 2 and len(np.unique(lengths)) >= 3
-    if not is_padding or not targets.size:
+    lengths = np.where(differs.any(1), positions - differs[:, ::-1].argmax(1), 0)
+    is_filled = np.arange(positions) >= lengths[:, None]
+    # The same id may begin or end each sequence. Where it is within them, it is a word, or the black of a picture.
+    is_word = bool((~differs & ~is_filled)[:, 1:].any())
+    has_lengths = int((lengths < positions - 1).sum()) >= sequences // 2 and len(np.unique(lengths)) >= 3
+    if rows is None or sequences < 4 or is_word or not has_lengths:
         return math.nan
-    # The same id may end each sequence, too.
-    return max(float((targets == pad).sum()) - len(ids), 0.0) / targets.size
+    is_counted = rows != ignored_index
+    at_filled = is_counted & is_filled[:, : rows.shape[1]]
+    if not is_counted.any() or (rows[at_filled] != pad).any():
+        return math.nan
+    return float(at_filled.sum() / is_counted.sum())
 
 
 def _padding_by_mask(kept: NDArray[np.bool_], mask: NDArray[Any], offset: int) -> float:
@@ -211,6 +224,15 @@ def _ends_ignored(
     return float(((ends == pads[0]) & (predicted == ignored_index)).mean())
 
 
+def _rows_of(target: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any] | None:
+    """Return targets by sequence, if they are in the order of the ids: one for each position, or for all but some."""
+    sequences, positions = ids.shape
+    count = target.size
+    if not sequences or count % sequences or not positions // 2 < count // sequences <= positions or count > 1 << 20:
+        return None
+    return target.reshape(sequences, -1)
+
+
 def _offset(target: NDArray[Any], ids: NDArray[Any], ignored_index: int) -> int:
     """Return how many positions targets are ahead of the ids that a model read; -1 if they are not those ids.
 
@@ -221,13 +243,11 @@ def _offset(target: NDArray[Any], ids: NDArray[Any], ignored_index: int) -> int:
     ids : ndarray, shape (sequences, positions)
     ignored_index : int
     """
-    sequences, positions = ids.shape
-    count = target.size
-    if count % sequences or not positions // 2 < count // sequences <= positions or count > 1 << 20:
+    rows = _rows_of(target, ids)
+    if rows is None:
         return -1
-    rows = target.reshape(sequences, -1)
     for offset in range(4):
-        overlap = min(rows.shape[1], positions - offset)
+        overlap = min(rows.shape[1], ids.shape[1] - offset)
         if overlap < 3:
             break
         ours, read_ids = rows[:, :overlap], ids[:, offset : offset + overlap]

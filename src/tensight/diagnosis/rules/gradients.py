@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensight.diagnosis.facts import sizes_of
-from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
+from tensight.diagnosis.findings import MOST_NAMED, Finding, folded, listed
 from tensight.diagnosis.rule import DIVERGENCE, Rule
 from tensight.diagnosis.rules.stages import UPDATES
 
@@ -51,7 +51,8 @@ def _clipped(facts: Facts) -> Iterator[Finding]:
         spread = float(norms_after.std() / norms_after.mean()) if norms_after.mean() else 0.0
         limit, typical = float(np.median(norms_after)), float(np.median(norms_before))
         step = next(iter(compared))
-        scale = float(np.median([scales.get(at, math.nan) for at in compared]))
+        # The tables do not hold the same steps.
+        scale = float(np.median([scales[at] for at in compared if math.isfinite(scales.get(at, math.nan))] or [1.0]))
         values = {
             "optimizer": optimizer,
             "limit": limit,
@@ -61,7 +62,7 @@ def _clipped(facts: Facts) -> Iterator[Finding]:
             "scale": scale,
         }
         where = {"optimizer": optimizer, "line": facts.update_line}
-        if math.isfinite(scale) and scale > 16 and limit * scale < 1e3 and limit < 0.02 * typical:
+        if scale > 16 and limit * scale < 1e3 and limit < 0.02 * typical:
             yield Finding("clipped-scaled", "likely", step, "scaled", {**values, "meant": limit * scale}, where)
         elif 0 < limit < 1e-3 * typical and spread < 0.05:
             yield Finding("clipped-away", "certain", step, "away", values, where)
@@ -85,6 +86,10 @@ def clipped_nothing(facts: Facts) -> Iterator[Finding]:
 
 def stale(facts: Facts) -> Iterator[Finding]:
     """Find updates without a new backward pass, which use the gradients of the update before."""
+    return folded(_stale(facts))
+
+
+def _stale(facts: Facts) -> Iterator[Finding]:
     table = facts["groups"]
     repeated = table.panel("is_repeated") & (table.panel("backward_passes") == 0)
     for at, name in enumerate(table.names):
@@ -167,6 +172,10 @@ def thrown_away(facts: Facts) -> Iterator[Finding]:
 
 def scaled_gradients(facts: Facts) -> Iterator[Finding]:
     """Find gradients that the optimizer reads while they are multiplied by the loss scale."""
+    return folded(_scaled(facts))
+
+
+def _scaled(facts: Facts) -> Iterator[Finding]:
     table = facts["groups"]
     scales = dict(zip(facts["steps"]["step"].tolist(), facts["steps"]["scale"].tolist(), strict=True))
     for name in table.names:
@@ -329,9 +338,9 @@ RULES = (
             ),
         },
         (
-            "Raise the limit: it should be met by exceptional steps only. Adam is indifferent to a constant factor, SGD"
-            " is not",
-            "提高上限：只应有个别步达到它。Adam 对常数因子不敏感，SGD 则不然",
+            "If the gradients before clipping are of the usual size, raise the limit: it should be met by exceptional steps"
+            " only. If they are too large, look at the scale of the loss, the inputs and the initial weights first",
+            "若裁剪前的梯度大小正常，则提高上限：只应有个别步达到它。若梯度过大，先检查损失、输入和初始权重的尺度",
         ),
         ("Clipping to a hundredth or more, which is common at the start.", "裁剪到百分之一以上，这在开始时很常见。"),
         frozenset(("loss-stays", "update-lost")),
@@ -550,7 +559,7 @@ RULES = (
         {},
         ("Use the mean, or divide the rate", "使用平均值，或降低学习率"),
         ("Sums with Adam and the like, or with a rate that fits.", "使用 Adam 等优化器或合适学习率的求和。"),
-        frozenset(("loss-stays", *DIVERGENCE)),
+        frozenset(("loss-stays", "clipped-away", *DIVERGENCE)),
         25,
     ),
     Rule(

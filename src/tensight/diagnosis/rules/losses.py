@@ -449,7 +449,7 @@ RULES = (
             "检查初始化 (随深度或宽度增大的标准差)，以及权重是否已加载",
         ),
         ("", ""),
-        frozenset(("loss-stays",)),
+        frozenset(("loss-stays", "clipped-away")),
         30,
     ),
     Rule(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
+from tensight.diagnosis.findings import MOST_NAMED, Finding, folded, listed
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules.stages import UPDATES
 
@@ -46,6 +47,12 @@ def updated_twice(facts: Facts) -> Iterator[Finding]:
 
 def foreign(facts: Facts) -> Iterator[Finding]:
     """Find optimizers that hold parameters of no model that runs."""
+    findings = list(_foreign(facts))
+    totals = {count: sum(finding.values[count] for finding in findings) for count in ("unknown", "of")}
+    return folded(replace(finding, values={**finding.values, **totals}) for finding in findings)
+
+
+def _foreign(facts: Facts) -> Iterator[Finding]:
     table = facts["groups"]
     for name in table.names:
         of_name = table["name"] == name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import Certainty, Finding
-from tensight.diagnosis.rule import DIVERGENCE, Rule
+from tensight.diagnosis.rule import DIVERGENCE, Rule, Words
 from tensight.diagnosis.rules.losses import remains
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ def wants_probabilities(facts: Facts) -> Iterator[Finding]:
     for _, rows in _functions(facts):
         first = _first(rows[0])
         if rows[0]["function"] == "kl_div" and first in ("softmax", "sigmoid"):
-            yield _finding("no-logarithm", "certain", rows, "shares", activation=True)
+            # Where kl_div itself was called, its line is known.
+            message = "shares" if rows[0]["line"] else "product"
+            yield _finding("no-logarithm", "certain", rows, message, activation=True)
         if rows[0]["function"] != "nll_loss":
             continue
         if first in ("softmax", "sigmoid"):
@@ -211,8 +213,8 @@ def ignored(facts: Facts) -> Iterator[Finding]:
 def padding(facts: Facts) -> Iterator[Finding]:
     """Find targets that are padding."""
     for _, rows in _functions(facts):
-        shares = [row["padding"] for row in rows if math.isfinite(row["padding"])]
-        # The id may end each sequence, too, and is a target then.
+        # Losses that are not reduced may be masked afterwards.
+        shares = [row["padding"] for row in rows if math.isfinite(row["padding"]) and row["reduction"] != "none"]
         if len(shares) >= 3 and min(shares) > 0.15:
             yield _finding("padding-counted", "likely", rows, "counted", share=sum(shares) / len(shares))
 
@@ -303,7 +305,7 @@ def outside_of_classes(facts: Facts) -> Iterator[Finding]:
             continue
         seen = {int(each) for row in rows for each in row["target_classes"].split()}
         if 0 not in seen and seen == set(range(1, classes)) and _targets_seen(rows) > 20 * classes:
-            yield _finding("targets-off-by-one", "likely", rows, "one_based")
+            yield _finding("targets-off-by-one", "likely", rows, "one_based", last=classes - 1)
 
 
 def _targets_seen(rows: list[dict[str, Any]]) -> int:
@@ -352,14 +354,18 @@ def _rule(
     advice: tuple[str, str],
     silent: tuple[str, str] = ("", ""),
     rank: int = 10,
+    advice_on: Mapping[str, Words] | None = None,
 ) -> Rule:
     explains = frozenset(
         (
             *("loss-stays", "loss-zero", "zero-gradient", "loss-start", "no-gradient", "loss-sign"),
-            *("targets-out-of-reach", "loss-negative", *DIVERGENCE),
+            *("targets-out-of-reach", "loss-negative", "clipped-away", *DIVERGENCE),
         )
     ) - {id_}
-    return Rule(id_, category, ("loss_functions",), judge, message, evidence, advice, silent, explains, rank)
+    needs = ("loss_functions",)
+    return Rule(
+        *(id_, category, needs, judge, message, evidence, advice, silent, explains, rank), advice_on=advice_on or {}
+    )
 
 
 RULES = (
@@ -369,8 +375,8 @@ RULES = (
         activation_twice,
         {
             "cross_entropy": (
-                "{activation} before cross_entropy, which applies its own softmax: the scores are squashed into 0 … 1 first",
-                "cross_entropy 自带 softmax，而之前又用了 {activation}：分数先被压缩到 0 … 1",
+                "{activation} before a cross entropy, which applies a softmax itself: the scores are squashed into 0 … 1 first",
+                "交叉熵自带 softmax，而之前又用了 {activation}：分数先被压缩到 0 … 1",
             ),
             "bce": (
                 "{activation} before binary_cross_entropy_with_logits, which applies its own sigmoid",
@@ -381,8 +387,8 @@ RULES = (
                 "binary_cross_entropy 之前使用了 softmax：其输出之和为 1，而可能有多个标签为真",
             ),
             "clipped": (
-                "{activation} before cross_entropy: it takes a range from the scores",
-                "cross_entropy 之前使用了 {activation}：它限制了分数的范围",
+                "{activation} before a cross entropy: it takes a range from the scores",
+                "交叉熵之前使用了 {activation}：它限制了分数的范围",
             ),
         },
         {
@@ -411,6 +417,10 @@ RULES = (
                 "{loss_function} is given probabilities ({activation}), and expects their logarithms",
                 "{loss_function} 得到的是概率 ({activation})，而它需要对数概率",
             ),
+            "product": (
+                "The targets are multiplied by probabilities ({activation}), not by their logarithms as in a divergence",
+                "目标乘以的是概率 ({activation})，而不是散度中的对数概率",
+            ),
             "scores": (
                 "nll_loss is given scores, and expects logarithms of probabilities: nothing keeps them from growing",
                 "nll_loss 得到的是分数，而它需要对数概率：没有什么阻止它们增长",
@@ -428,6 +438,13 @@ RULES = (
             "在 nll_loss 之前使用 log_softmax，或对分数使用 cross_entropy",
         ),
         rank=8,
+        advice_on=dict.fromkeys(
+            ("shares", "product"),
+            (
+                "Use log_softmax in place of softmax: kl_div(log_softmax(scores), targets)",
+                "用 log_softmax 代替 softmax：kl_div(log_softmax(scores), targets)",
+            ),
+        ),
     ),
     _rule(
         "one-class",
@@ -497,8 +514,8 @@ RULES = (
         broadcast,
         {
             "pairs": (
-                "{loss_function} compares every prediction with every target: {made} predictions become {pairs} pairs",
-                "{loss_function} 将每个预测与每个目标比较：{made} 的预测变成 {pairs} 对",
+                "Every prediction is compared with every target: {made} predictions become {pairs} pairs",
+                "每个预测都与每个目标比较：{made} 的预测变成 {pairs} 对",
             )
         },
         {"pairs": ("in {steps} steps", "{steps} 步")},
@@ -567,8 +584,8 @@ RULES = (
         outside_of_classes,
         {
             "one_based": (
-                "Class 0 is never a target, classes 1 … {classes} - 1 are: they may be counted from 1",
-                "类别 0 从不是目标，而 1 … {classes} - 1 都是：它们可能从 1 开始计数",
+                "Class 0 is never a target, classes 1 … {last} are: they may be counted from 1",
+                "类别 0 从不是目标，而 1 … {last} 都是：它们可能从 1 开始计数",
             )
         },
         {"one_based": ("in {steps} batches", "{steps} 个批次")},
@@ -669,8 +686,8 @@ RULES = (
         classes_as_numbers,
         {
             "classes": (
-                "mse_loss predicts the numbers of classes 0 … {highest}, as if class 2 were between 1 and 3",
-                "mse_loss 预测类别编号 0 … {highest}，仿佛类别 2 介于 1 与 3 之间",
+                "The numbers of classes 0 … {highest} are predicted with a squared error, as if class 2 were between 1 and 3",
+                "用平方误差预测类别编号 0 … {highest}，仿佛类别 2 介于 1 与 3 之间",
             )
         },
         {"classes": ("all targets are whole numbers, and all numbers occur", "所有目标都是整数，且每个数都出现")},
@@ -717,7 +734,10 @@ RULES = (
             "Set the labels of padding to the ignore_index of the loss (-100)",
             "将填充位置的标签设为损失的 ignore_index (-100)",
         ),
-        ("An id that ends each sequence once.", "每个序列末尾只出现一次的 id。"),
+        (
+            "An id that ends each sequence once, one that is also a word, and losses of each position that are masked.",
+            "每个序列末尾只出现一次的 id、同时也是词的 id，以及之后按位置屏蔽的损失。",
+        ),
         rank=20,
     ),
 )

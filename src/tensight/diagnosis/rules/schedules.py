@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import Finding
+from tensight.diagnosis.findings import Finding, folded
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules.stages import UPDATES
 
@@ -40,6 +40,10 @@ def _groups(facts: Facts) -> Iterator[tuple[str, str, NDArray[np.int64], NDArray
 
 def rate_zero(facts: Facts) -> Iterator[Finding]:
     """Find groups whose learning rate is 0."""
+    return folded(_zero(facts))
+
+
+def _zero(facts: Facts) -> Iterator[Finding]:
     for name, optimizer, steps, rates, _ in _groups(facts):
         zero = rates == 0
         if not zero[-1]:
@@ -112,6 +116,10 @@ def follows_wrong_way(facts: Facts) -> Iterator[Finding]:
 
 def rate_collapsed(facts: Facts) -> Iterator[Finding]:
     """Find rates that a schedule has brought down by orders of magnitude long before the end."""
+    return folded(_collapsed(facts))
+
+
+def _collapsed(facts: Facts) -> Iterator[Finding]:
     for name, optimizer, steps, rates, _ in _groups(facts):
         measured = rates > 0
         if measured.sum() < 2 * UPDATES:
@@ -140,6 +148,10 @@ def rate_collapsed(facts: Facts) -> Iterator[Finding]:
 
 def rate_never_rose(facts: Facts) -> Iterator[Finding]:
     """Find warm-ups that are never stepped, or so rarely that the training is over before they are."""
+    return folded(_never_rose(facts))
+
+
+def _never_rose(facts: Facts) -> Iterator[Finding]:
     schedules = facts["schedules"]
     if not len(schedules) or facts.last_step < 10:
         return
@@ -291,6 +303,13 @@ RULES = (
         ("Schedules that begin with the full rate and count epochs.", "以完整学习率开始并按 epoch 计数的调度。"),
         frozenset(("loss-stays", "learning-rate-zero", "update-lost")),
         8,
+        advice_on={
+            "long": ("Make the warm-up shorter than the training", "让预热比训练短"),
+            "rarely": (
+                "Call scheduler.step() after each update, or give the warm-up in the epochs in which it is stepped",
+                "每次更新后调用 scheduler.step()，或按其 step 的单位 (epoch) 给出预热长度",
+            ),
+        },
     ),
     Rule(
         "schedule-mode",

@@ -794,7 +794,7 @@ RULES = (
             "按每层宽度初始化 (kaiming_normal_、xavier_uniform_)，或在层间归一化",
         ),
         ("Networks with normalizations between their layers.", "层间有归一化的网络。"),
-        frozenset(("loss-stays", "loss-start", "zero-gradient", *DIVERGENCE)),
+        frozenset(("loss-stays", "loss-start", "zero-gradient", "clipped-away", *DIVERGENCE)),
         15,
     ),
     Rule(
@@ -829,7 +829,7 @@ RULES = (
         {"large": ("standard deviation in the first step", "第一步的标准差")},
         ("Subtract the mean of each feature, and divide by its deviation", "减去每个特征的均值并除以其标准差"),
         ("Networks that begin with a normalization.", "以归一化开始的网络。"),
-        frozenset(("loss-stays", "loss-start", *DIVERGENCE, "zero-gradient", "scale-by-depth")),
+        frozenset(("loss-stays", "loss-start", *DIVERGENCE, "zero-gradient", "scale-by-depth", "clipped-away")),
         12,
     ),
 )

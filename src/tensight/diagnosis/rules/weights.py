@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, listed
+from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, folded, listed
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules.losses import remains
 from tensight.diagnosis.rules.stages import stage_of
@@ -123,7 +123,11 @@ def zero_gradient(facts: Facts) -> Iterator[Finding]:
             names.append(name)
     if not names:
         return
-    trained = int((counts > 0).sum() + (owned & (gradient == 2)).any(0).sum())
+    # The vectors beside such a matrix are counted with it.
+    modules = table.last("module")
+    chosen = {modules[name] for name in names}
+    names = [name for name in table.chosen(always) if modules[name] in chosen]
+    trained = int((owned & (gradient != _NEVER)).any(0).sum())
     message = "all" if not (owned & (gradient == 2)).any() else "some"
     yield Finding(
         "zero-gradient",
@@ -304,6 +308,10 @@ def clamped(facts: Facts) -> Iterator[Finding]:
 
 def decayed(facts: Facts) -> Iterator[Finding]:
     """Find a decay that takes a large share of the weights in each step."""
+    return folded(_decayed(facts))
+
+
+def _decayed(facts: Facts) -> Iterator[Finding]:
     groups, table = facts["groups"], facts["parameters"]
     for name in groups.names:
         of_name = groups["name"] == name
@@ -566,10 +574,10 @@ RULES = (
             ),
         ),
         (
-            "Look for what ends the graph behind them: .detach(), .data, torch.no_grad(), a layer that is never called,"
-            " or reentrant checkpointing of a block whose input requires no gradient (use_reentrant=False,"
+            "Look for what ends the graph behind them: .detach(), .data, .numpy(), .item(), torch.no_grad(), an argmax or a"
+            " comparison, of which only the result is used, a layer that is never called, or reentrant checkpointing of a block whose input requires no gradient (use_reentrant=False,"
             " or let the input require gradients: model.enable_input_require_grads())",
-            "查找在它们之后截断计算图的地方：.detach()、.data、torch.no_grad()、从未被调用的层，或输入不需要梯度的可重入检查点",
+            "查找在它们之后截断计算图的地方：.detach()、.data、.numpy()、.item()、torch.no_grad()、只使用其结果的 argmax 或比较、从未被调用的层，或输入不需要梯度的可重入检查点",
         ),
         ("Weights that no optimizer holds, and frozen ones.", "不在任何优化器中的权重，以及被冻结的权重。"),
         frozenset(("loss-stays",)),

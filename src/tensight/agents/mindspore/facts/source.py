@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mindspore import nn
 
 from tensight.agents.call_stack import line_of_user
+from tensight.agents.facts.calls import note_ranges
 from tensight.agents.facts.samples import fingerprint, shape_text
 from tensight.agents.facts.weights import rank_row
 from tensight.agents.live_instances import live_instances
@@ -218,7 +219,12 @@ class FactSource:
             if len(seen) < 64:
                 seen.add(fingerprint([self.reading.sample(tensors[0])]))
             row["evaluated"] = len(seen)
-        if not self.reads or not has_gradients or "fingerprint" in row:
+        if not self.reads or not has_gradients:
+            return
+        parts = [self.reading.part(tensor) for tensor in tensors]
+        numbers = [values for values in parts if values is not None and values.size and values.dtype.kind in "fiu"]
+        note_ranges(row, ((float(values.min()), float(values.max())) for values in numbers))
+        if "fingerprint" in row:
             return
         held = {id(weight) for optimizer in self._live_optimizers() for weight in optimizer.parameters}
         row["is_trained"] = any(id(weight) in held for weight in network.get_parameters())
@@ -226,10 +232,8 @@ class FactSource:
             return
         row["fingerprint"] = fingerprint([self.reading.sample(tensors[0])])
         row["input_shape"] = shape_text(tensors[0].shape)
-        values = self.reading.part(tensors[0])
-        if values is not None and values.size and values.dtype.kind in "fiu":
-            row["input_min"], row["input_max"] = float(values.min()), float(values.max())
-            row["is_ids"] = values.dtype.kind in "iu"
+        values = parts[0]
+        row["is_ids"] = values is not None and values.dtype.kind in "iu"
         if self._ids is None and values is not None and values.ndim == 2 and values.dtype.kind in "iu":
             self._ids = values.copy()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 import time
@@ -13,6 +12,7 @@ from torch import nn
 from torch.nn.modules import module as module_hooks
 
 from tensight.agents.call_stack import line_of_user
+from tensight.agents.facts.calls import MOST_INPUTS, note_ranges
 from tensight.agents.facts.samples import fingerprint, shape_text
 from tensight.agents.facts.weights import rank_row
 from tensight.agents.torch.discovery import weights_of
@@ -49,9 +49,6 @@ MOST_FUNCTIONS = 16
 """Number of loss functions of a step."""
 
 MOST_LAYERS = 1000
-
-MOST_INPUTS = 64
-"""Maximum number of inputs of evaluations in a row that are distinguished, and of calls whose inputs are read."""
 
 MOST_EVALUATIONS = 8
 """Number of evaluations of a step in which functions that drop elements are looked for."""
@@ -216,7 +213,7 @@ class FactSource:
         # Labels are no input, though models that compute their loss are given them.
         read = (value for key, value in named.items() if not any(word in key for word in ("label", "target")))
         inputs = list(_tensors((*arguments[:1], *read, *arguments[1:])))
-        self._note_range(row, inputs)
+        note_ranges(row, _ranges(inputs))
         if "fingerprint" in row:
             return
         weights = {id(weight) for _, weight in held_tensors(module, "_parameters")}
@@ -231,23 +228,6 @@ class FactSource:
             if self._ids is None and value.dim() == 2 and not (value.is_floating_point() or value.is_complex()):
                 self._ids = plain(value)
                 self._mask = next(_tensors((named.get("attention_mask"),)), None)
-
-    def _note_range(self, row: dict[str, Any], inputs: Sequence[torch.Tensor]) -> None:
-        """Note the range of the first input, and whether all inputs have the same number everywhere."""
-        if row["with_gradients"] > MOST_INPUTS:
-            # What is not read may be anything.
-            row |= {"input_min": math.nan, "input_max": math.nan, "is_constant": False}
-            return
-        for number, value in enumerate(inputs):
-            values = part_of(value)
-            if not values.numel() or values.is_complex():
-                continue
-            lowest, highest = float(values.min()), float(values.max())
-            row["is_constant"] = row.get("is_constant", True) and lowest == highest
-            if number == 0:
-                row["is_constant"] &= row.get("input_min", lowest) == lowest
-                row["input_min"] = min(row.get("input_min", lowest), lowest)
-                row["input_max"] = max(row.get("input_max", highest), highest)
 
     def _call_name(self, module: nn.Module) -> str:
         """Return the name of an outermost module, with a number if others have the same."""
@@ -553,6 +533,14 @@ def _tensors(values: Sequence[Any], depth: int = 0) -> Iterator[torch.Tensor]:
             yield from _tensors(tuple(value.values()), depth + 1)
         elif depth < 3 and isinstance(value, (list, tuple)) and len(value) < 1000:
             yield from _tensors(value, depth + 1)
+
+
+def _ranges(inputs: Sequence[torch.Tensor]) -> Iterator[tuple[float, float]]:
+    """Yield the smallest and the greatest value of each input."""
+    for value in inputs:
+        values = part_of(value)
+        if values.numel() and not values.is_complex():
+            yield float(values.min()), float(values.max())
 
 
 def _acts_in_training(module: nn.Module) -> bool:
