@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts
 
 _SETTLED = 5
+_MANY = 4
+"""Number of calls of a model of which one alone is used by an update."""
 
 
 def constant(facts: Facts) -> Iterator[Finding]:
@@ -59,6 +61,26 @@ def repeated(facts: Facts) -> Iterator[Finding]:
         values = {"model": name, "steps": len(prints), "batches": batches}
         step = int(table["step"][of_name][0])
         yield Finding("batch-repeated", "likely", step, "same", values, {"input": name, "module": name})
+
+
+def unused(facts: Facts) -> Iterator[Finding]:
+    """Find batches whose outputs no backward pass reaches, because only the last loss has one."""
+    table, steps = facts["calls"], facts["steps"]
+    passes = dict(zip(steps["step"].tolist(), steps["backward_passes"].tolist(), strict=True)) if len(steps) else {}
+    for name in table.names:
+        of_name = (table["name"] == name) & (table["used"] > 0) & table["is_training"] & table["is_trained"]
+        calls, used = table["with_gradients"][of_name], table["used"][of_name]
+        single = np.array([passes.get(step) == 1 for step in table["step"][of_name].tolist()], np.bool_)
+        # Calls to choose actions, for example, have inputs of another shape.
+        is_last = table["is_last_used"][of_name] & table["is_alike"][of_name]
+        lost = (calls >= _MANY) & (used == 1) & is_last & single
+        if lost.sum() < 3 or lost.mean() < 0.8:
+            continue
+        line = str(facts["losses"]["line"][0])
+        count = int(np.median(calls[lost]))
+        values = {"model": name, "calls": count, "unused": count - 1, "steps": int(lost.sum())}
+        where = {"module": name, "line": line}
+        yield Finding("batches-unused", "likely", int(table["step"][of_name][0]), "last", values, where)
 
 
 def one_class(facts: Facts) -> Iterator[Finding]:
@@ -132,6 +154,27 @@ RULES = (
         ),
         frozenset(("loss-stays",)),
         10,
+    ),
+    Rule(
+        "batches-unused",
+        "data",
+        ("calls", "steps", "losses"),
+        unused,
+        {
+            "last": (
+                "{model} is called {calls} times before each update, and only the last output is used: {unused} batches have no"
+                " backward pass",
+                "每次更新之前 {model} 被调用 {calls} 次，而只用到最后一次的输出：{unused} 个批次没有反向传播",
+            )
+        },
+        {"last": ("in {steps} updates", "{steps} 次更新")},
+        (
+            "Indent backward() and step() into the loop over the batches, or add up the losses",
+            "把 backward() 和 step() 缩进到批次循环中，或把损失相加",
+        ),
+        ("Calls whose inputs have different shapes, as those that choose actions.", "输入形状不同的调用，如选择动作。"),
+        frozenset(("loss-stays",)),
+        12,
     ),
     Rule(
         "batch-of-one-class",

@@ -120,6 +120,8 @@ class LossGraph(NamedTuple):
         The tensors that require gradients and were reached.
     elements : int
         Number of elements whose mean the loss is; -1 if that is unknown.
+    numbers : frozenset of int
+        Sequence numbers of the functions that were reached.
     """
 
     function: str
@@ -127,6 +129,7 @@ class LossGraph(NamedTuple):
     functions: list[LossFunction]
     leaves: list[torch.Tensor]
     elements: int = -1
+    numbers: frozenset[int] = frozenset()
 
 
 class _Path(NamedTuple):
@@ -170,7 +173,8 @@ def read(root: torch.Tensor) -> LossGraph:
             if following is not None and following not in seen:
                 seen.add(following)
                 queue.append(_Path(following, factor * _factor(node, name, index), is_alone))
-    return LossGraph(_kind(root.grad_fn), is_connected, functions, leaves, _elements(root.grad_fn))
+    numbers = frozenset(node._sequence_nr() for node in seen)
+    return LossGraph(_kind(root.grad_fn), is_connected, functions, leaves, _elements(root.grad_fn), numbers)
 
 
 def _elements(node: Any) -> int:

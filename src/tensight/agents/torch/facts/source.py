@@ -50,6 +50,9 @@ MOST_FUNCTIONS = 16
 
 MOST_LAYERS = 1000
 
+MOST_OUTPUTS = 256
+"""Number of calls of a model in a step whose outputs are followed to the loss."""
+
 MOST_EVALUATIONS = 8
 """Number of evaluations of a step in which functions that drop elements are looked for."""
 
@@ -101,6 +104,9 @@ class FactSource:
         self._clips = self._clips_of_none = 0
         self._batches = self._batch_size = -1
         self._evaluated: dict[str, set[int]] = {}
+        self._outputs: dict[str, list[set[int]]] = {}
+        self._shapes: dict[str, str] = {}
+        self._reached: set[int] = set()
         self._dropped: dict[str, set[int]] = {}
         self._evaluations = 0
         self._updated: set[int] = set()
@@ -166,7 +172,7 @@ class FactSource:
             if given is not None and torch.is_grad_enabled():
                 self._norms.called(module, given)
         if not self._depth and any(True for _ in held_tensors(module, "_parameters")):
-            self._called(module, arguments, named)
+            self._called(module, arguments, named, result)
         if not self._depth and self._drops.is_entered:
             self._drops.leave()
 
@@ -189,7 +195,7 @@ class FactSource:
         inputs.add(mark)
         row["drops"], row["drop_line"] = len(inputs), self._drops.line
 
-    def _called(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def _called(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
         """Note a call of an outermost module with parameters."""
         name = self._call_name(module)
         row = self._calls.get(name)
@@ -202,6 +208,8 @@ class FactSource:
         row["is_causal"] = _CAUSAL.search(type(module).__name__) is not None
         has_gradients = torch.is_grad_enabled()
         row["with_gradients"] += has_gradients
+        if has_gradients and self._diagnosing.reads:
+            self._note_output(row, arguments, result)
         if not has_gradients and _acts_in_training(module):
             row["in_training"] += 1
             given = next(_tensors((*arguments[:1], *named.values(), *arguments[1:])), None)
@@ -228,6 +236,16 @@ class FactSource:
             if self._ids is None and value.dim() == 2 and not (value.is_floating_point() or value.is_complex()):
                 self._ids = plain(value)
                 self._mask = next(_tensors((named.get("attention_mask"),)), None)
+
+    def _note_output(self, row: dict[str, Any], arguments: tuple[Any, ...], result: Any) -> None:
+        """Note the function that made an output, by which a backward pass that reaches it is recognised."""
+        numbers = self._outputs.setdefault(row["name"], [])
+        made = [each.grad_fn for each in _tensors((result,)) if each.grad_fn is not None]
+        if made and len(numbers) < MOST_OUTPUTS:
+            numbers.append({node._sequence_nr() for node in made})
+        given = next(_tensors(arguments[:1]), None)
+        shape = "" if given is None else shape_text(given.shape)
+        row["is_alike"] = row.get("is_alike", True) and self._shapes.setdefault(row["name"], shape) == shape
 
     def _call_name(self, module: nn.Module) -> str:
         """Return the name of an outermost module, with a number if others have the same."""
@@ -338,6 +356,7 @@ class FactSource:
                 graph = loss_graph.read(loss)
                 row |= {"is_connected": graph.is_connected, "function": graph.function, "elements": graph.elements}
                 self._read_functions(graph.functions, row["name"], factor)
+                self._reached |= graph.numbers
                 self._leaves |= {id(leaf): leaf for leaf in graph.leaves if id(leaf) not in self._named()}
 
     def _read_functions(self, functions: Sequence[loss_graph.LossFunction], loss: str, factor: float) -> None:
@@ -429,6 +448,10 @@ class FactSource:
                 }
             ],
         )
+        for name, numbers in self._outputs.items():
+            if len(numbers) == self._calls[name]["with_gradients"]:
+                used = [not self._reached.isdisjoint(each) for each in numbers]
+                self._calls[name] |= {"used": sum(used), "is_last_used": used[-1]}
         add("calls", step, list(self._calls.values()))
         updated = [optimizer for optimizer in self._parameters.optimizers if id(optimizer) in self._updated]
         add("rates", step, self._weights.rates(updated))
@@ -439,6 +462,9 @@ class FactSource:
         self._clips = self._clips_of_none = 0
         self._updated.clear()
         self._evaluated.clear()
+        self._outputs.clear()
+        self._shapes.clear()
+        self._reached.clear()
         self._dropped.clear()
         self._evaluations = 0
         if step >= _LINES_IN_STEPS:
