@@ -1,15 +1,18 @@
 """Trainings that do not learn although no tensor shows why: what `tensight diagnose` finds in them.
 
-    python benchmarks/diagnosis.py [NAME ...] [--seeds 1] [--jobs 1] [--json FILE] [--plain] [--list]
+    python benchmarks/diagnosis.py [NAME ...] [--framework mindspore] [--seeds 1] [--jobs 1] [--json FILE] [--plain]
 
-diagnosed/cases.py declares the programs: those with a planted fault, and healthy ones, some of which look as if they
-had one. Each runs plain and under ``tensight diagnose --json``, in a process of its own that finds one thread and no
-network.
+diagnosed/cases.py declares the programs, and diagnosed_mindspore/trainings.py those of ``--framework mindspore``: those
+with a planted fault, and healthy ones, some of which look as if they had one. Each runs plain and under
+``tensight diagnose --json``, in a process of its own that finds one thread and no network.
 
 Printed per family and in total is of how many faulty programs a finding of an accepted category was raised, of how many
 the first finding has an accepted category, and of how many it has and names an accepted place as well; how many healthy
 programs have any finding, and how many one that is certain, which would stop a training; and the seconds beside those
 of the plain run. Each miss is a line with the first finding's title.
+
+Programs on MindSpore run in the environment that `make mindspores` builds. They write their losses with all bits; one
+that computes others under the diagnosis has failed.
 
 ``--plain`` runs the programs without a diagnosis, and prints what each printed first and last.
 
@@ -29,7 +32,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -40,14 +43,18 @@ PROGRAMS_FOLDER = HERE / "diagnosed"
 DECLARING = HERE / "programs" / "start"
 """Lets torchvision be imported beside a PyTorch for the CPU alone."""
 PACKAGES = HERE.parent / ".venvs" / "programs"
-sys.path.insert(0, str(PROGRAMS_FOLDER))
+MINDSPORE_FOLDER = HERE / "diagnosed_mindspore"
+MINDSPORE = HERE.parent / ".venvs" / "mindspore-2.10" / "bin" / "python"
+sys.path[:0] = [str(PROGRAMS_FOLDER), str(MINDSPORE_FOLDER)]
 
+import trainings  # noqa: E402
 from cases import CASES, HEALTHY, Case, Healthy  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-TENSIGHT = Path(sys.executable).with_name("tensight")
+LOSSES = "losses.txt"
+"""Where a program writes its losses with all their bits, if it does."""
 LIMIT_S = 300
 FOUND_NOTHING, FOUND_SOMETHING, CANNOT_JUDGE = 0, 1, 2
 out = Console(width=None if sys.stdout.isatty() else 160)
@@ -106,12 +113,15 @@ class Run:
     wall_s : float
     exit_code : int
     output, errors : str
+    losses : str
+        With all their bits, of programs that write them.
     """
 
     wall_s: float
     exit_code: int
     output: str
     errors: str
+    losses: str = ""
 
 
 @dataclass
@@ -180,22 +190,23 @@ class Row:
         return f"{self.program.categories[0]} is missed: {title}"
 
 
-def environment() -> dict[str, str]:
+def environment(packages: Sequence[Path]) -> dict[str, str]:
     """Return what a program finds around it: the packages, one thread, and no way to the network."""
-    paths = [str(DECLARING), str(PACKAGES), os.environ.get("PYTHONPATH", "")]
+    paths = [*map(str, packages), os.environ.get("PYTHONPATH", "")]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": "1",
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "GLOG_v": "3",  # MindSpore warns of much
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "NO_COLOR": "1",
     }
 
 
-def run(command: Sequence[str]) -> Run:
+def run(command: Sequence[str], packages: Sequence[Path]) -> Run:
     """Run a command to its end in a folder of its own."""
     begin_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tensight-diagnosed-") as folder:
@@ -206,14 +217,15 @@ def run(command: Sequence[str]) -> Run:
                 text=True,
                 errors="replace",
                 stdin=subprocess.DEVNULL,
-                env=environment(),
+                env=environment(packages),
                 cwd=folder,
                 timeout=LIMIT_S,
                 check=False,
             )
         except subprocess.TimeoutExpired:
             return Run(time.monotonic() - begin_s, -1, "", f"not done after {LIMIT_S} s")
-    return Run(time.monotonic() - begin_s, done.returncode, done.stdout, done.stderr)
+        losses = Path(folder, LOSSES).read_text() if Path(folder, LOSSES).exists() else ""
+    return Run(time.monotonic() - begin_s, done.returncode, done.stdout, done.stderr, losses)
 
 
 def diagnosis_of(output: str) -> dict[str, Any] | None:
@@ -233,19 +245,48 @@ def last_line(text: str) -> str:
     return next(iter(text.strip().splitlines()[-1:]), "")
 
 
-def try_program(program: Case | Healthy, seed: int, *, diagnose: bool) -> Row:
+class Suite(NamedTuple):
+    """The programs of a framework.
+
+    Attributes
+    ----------
+    folder : Path
+    python : str
+        The interpreter that runs them.
+    packages : sequence of Path
+        Folders that they import from, too.
+    faulty : sequence of Case
+    healthy : sequence of Healthy
+    """
+
+    folder: Path
+    python: str
+    packages: Sequence[Path]
+    faulty: Sequence[Case]
+    healthy: Sequence[Healthy]
+
+
+SUITES = {
+    "torch": Suite(PROGRAMS_FOLDER, sys.executable, (DECLARING, PACKAGES), CASES, HEALTHY),
+    "mindspore": Suite(MINDSPORE_FOLDER, str(MINDSPORE), (), trainings.FAULTY, trainings.HEALTHY),
+}
+
+
+def try_program(suite: Suite, program: Case | Healthy, seed: int, *, diagnose: bool) -> Row:
     """Run a program plain and, unless that is all, under the diagnosis."""
-    script = [str(PROGRAMS_FOLDER / f"{program.script}.py"), *program.arguments, "--seed", str(seed)]
-    plain = run([sys.executable, *script])
+    script = [str(suite.folder / f"{program.script}.py"), *program.arguments, "--seed", str(seed)]
+    plain = run([suite.python, *script], suite.packages)
     if plain.exit_code:
         return Row(program, seed, plain, trouble=f"the program fails: {last_line(plain.errors)}")
     if not diagnose:
         return Row(program, seed, plain)
-    diagnosed = run([str(TENSIGHT), "diagnose", "--json", *script])
+    diagnosed = run([suite.python, "-m", "tensight", "diagnose", "--json", *script], suite.packages)
     read = diagnosis_of(diagnosed.output)
     if read is None or diagnosed.exit_code not in (FOUND_NOTHING, FOUND_SOMETHING):
         why = "could not judge" if diagnosed.exit_code == CANNOT_JUDGE else f"exit code {diagnosed.exit_code}"
         return Row(program, seed, plain, diagnosed, trouble=f"{why}: {last_line(diagnosed.errors)}")
+    if diagnosed.losses != plain.losses:
+        return Row(program, seed, plain, diagnosed, trouble="the losses differ under the diagnosis")
     findings = [Finding.of(found) for found in read["findings"]]
     return Row(program, seed, plain, diagnosed, findings)
 
@@ -335,6 +376,7 @@ def main() -> int:
     """Run what was chosen, and print a table; return 1 if anything was missed, listed falsely, or failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="only programs whose names contain one of these")
+    parser.add_argument("--framework", choices=tuple(SUITES), default="torch", help="of the programs")
     parser.add_argument("--only", choices=("faulty", "healthy"), help="only those with a fault, or those without")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from 1")
     parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
@@ -342,11 +384,12 @@ def main() -> int:
     parser.add_argument("--plain", action="store_true", help="run the programs without a diagnosis")
     parser.add_argument("--list", action="store_true", help="only name the programs")
     options = parser.parse_args()
+    suite = SUITES[options.framework]
     programs: list[Case | Healthy] = []
     if options.only != "healthy":
-        programs += CASES
+        programs += suite.faulty
     if options.only != "faulty":
-        programs += HEALTHY
+        programs += suite.healthy
     if options.names:
         programs = [program for program in programs if any(name in program.name for name in options.names)]
     if options.list:
@@ -355,7 +398,7 @@ def main() -> int:
     chosen = [(program, seed) for program in programs for seed in range(1, options.seeds + 1)]
     rows: list[Row] = []
     with ThreadPoolExecutor(options.jobs) as threads:
-        results = threads.map(lambda each: try_program(*each, diagnose=not options.plain), chosen)
+        results = threads.map(lambda each: try_program(suite, *each, diagnose=not options.plain), chosen)
         for number, row in enumerate(results, 1):
             rows.append(row)
             show(row, number, len(chosen), plain=options.plain)

@@ -107,6 +107,11 @@ ADVICE: Mapping[str, Words] = {
         "Make the optimizer from the parameters of the network that is trained, after its last change",
         "在最后一次修改之后，用所训练网络的参数创建优化器",
     ),
+    "update-without-effect": (
+        "Write values into parameters with ops.assign: after set_data or load_param_into_net in the course of a training,"
+        " optimizers may go on with what was there before",
+        "用 ops.assign 写入参数：训练过程中使用 set_data 或 load_param_into_net 之后，优化器可能继续使用之前的数据",
+    ),
     "optimizer-never-steps": ("Call each optimizer with its gradients", "用各自的梯度调用每个优化器"),
 }
 """Advice, by the rule."""

@@ -356,7 +356,8 @@ class CellCapture:
     def _adjust(self, original: Callable[..., Any], scaler: Any, grads_finite: Any, *more: Any, **named: Any) -> Any:
         """Notice when a loss scaler finds gradients outside the range of their dtype."""
         result = original(scaler, grads_finite, *more, **named)
-        if _thread() == self._thread and not self._is_quiet and not self._calls.idle and not bool(grads_finite):
+        is_within_step = not self._calls.idle or self.facts is not None
+        if _thread() == self._thread and not self._is_quiet and is_within_step and not bool(grads_finite):
             self._step_ended(True)
         return result
 

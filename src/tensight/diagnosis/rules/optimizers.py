@@ -132,7 +132,62 @@ def not_prepared(facts: Facts) -> Iterator[Finding]:
         return
 
 
+def without_effect(facts: Facts) -> Iterator[Finding]:
+    """Find updates that change no element of a weight from some step on, although it has a gradient and a rate."""
+    table = facts["parameters"]
+    names, steps = table.names, table.steps
+    moved, change, norms = table.panel("moved"), table.panel("change"), table.panel("gradient_norm")
+    sizes = norms * table.panel("rate")
+    is_due = (table.panel("gradient") == 2) & (sizes > 0) & np.isfinite(sizes) & np.isfinite(moved)
+    stuck, since = [], {}
+    for at, name in enumerate(names):
+        rows = np.flatnonzero(is_due[:, at])
+        still = moved[rows, at] == 0
+        first = int(np.argmax(still)) if still.any() else len(still)
+        if first < UPDATES or len(still) - first < 5 or not still[first:].all():
+            continue
+        # Updates of such a size cannot be lost to rounding.
+        are_alike = np.median(sizes[rows[first:], at]) > 0.01 * np.median(sizes[rows[:first], at])
+        if are_alike and np.median(change[rows[:first], at]) > 1e-4:
+            stuck.append(name)
+            since[name] = int(steps[rows[first]])
+    if not stuck:
+        return
+    step = min(since.values())
+    values = {"count": len(stuck), "names": listed(stuck), "step": step, "optimizer": table.last("optimizer")[stuck[0]]}
+    where = {"parameter": listed(stuck, MOST_NAMED), "optimizer": str(values["optimizer"])}
+    yield Finding("update-without-effect", "certain", step, "since", values, where, tuple(stuck))
+
+
 RULES = (
+    Rule(
+        "update-without-effect",
+        "optimizer",
+        ("parameters",),
+        without_effect,
+        {
+            "since": (
+                "From step {step} on updates by {optimizer} change nothing in {count} weights: {names}",
+                "从第 {step} 步起，{optimizer} 的更新不再改变 {count} 个权重：{names}",
+            )
+        },
+        {
+            "since": (
+                "they have gradients and a learning rate, and changed with each update before",
+                "它们有梯度和学习率，且之前每次更新都会变化",
+            )
+        },
+        (
+            "Look for what has replaced their values at that step, so that the optimizer updates something else",
+            "查找在该步替换了这些值的代码：优化器因此更新了别的对象",
+        ),
+        (
+            "Weights that no update has changed before, and updates that could be lost to rounding.",
+            "此前从未被更新改变的权重，以及可能因舍入而丢失的更新。",
+        ),
+        frozenset(("loss-stays", "update-undone")),
+        12,
+    ),
     Rule(
         "two-optimizers",
         "optimizer",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import mindspore
@@ -14,6 +15,7 @@ from tensight.agents.mindspore.environment import cells_in
 from tensight.agents.mindspore.facts.loss_cells import activations, loss_facts
 from tensight.agents.mindspore.facts.reading import norm_of
 from tensight.agents.mindspore.facts.step_graphs import StepGraph
+from tensight.agents.mindspore.facts.structure import changes_in_training
 from tensight.agents.mindspore.framework import networks_of, tensors_in
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class GraphFacts:
         self._source = source
         self._graphs: dict[tuple[int, ...], StepGraph] = {}
         self._line = ""
+        self._scalers: list[weakref.ref[Any]] = []
         source.lacks("layers", _ONE_GRAPH)
 
     @property
@@ -93,7 +96,8 @@ class GraphFacts:
         networks = [network for cell in cells_in(compiled.owner) for network in networks_of(cell)]
         networks = [network for network in networks if any(True for _ in network.get_parameters())]
         if networks and not is_of_optimizer:
-            source.called(networks[0], given, has_gradients=phase.trains)
+            is_evaluation = not phase.trains and changes_in_training(networks[0])
+            source.called(networks[0], given, has_gradients=phase.trains, is_evaluation=is_evaluation)
         results = [] if is_of_optimizer else tensors_in(compiled.result)
         if graph.has_backward and results:
             self._note_loss(graph, results, values)
@@ -123,9 +127,13 @@ class GraphFacts:
     def _read_scale(self, owner: Any) -> None:
         """Read the factor of a loss scaler, in the cell that trains or of the script."""
         scale = getattr(owner, "scale_sense", None)
-        if not isinstance(scale, Tensor):
+        if self._source.is_searching:
+            # They are no cells, and none of their methods is called while a compiled graph runs.
             scalers = live_instances((mindspore.amp.DynamicLossScaler, mindspore.amp.StaticLossScaler))
-            scale = next((getattr(scaler, "scale_value", None) for scaler in scalers), None)
+            self._scalers = list(map(weakref.ref, scalers))
+        if not isinstance(scale, Tensor):
+            alive = [scaler for reference in self._scalers if (scaler := reference()) is not None]
+            scale = next((getattr(scaler, "scale_value", None) for scaler in alive), None)
         if isinstance(scale, Tensor):
             self._source.scale = self._source.reading.number(scale)
         elif isinstance(scale, (int, float)):

@@ -86,7 +86,7 @@ class FactSource:
         self._layers: dict[str, dict[str, Any]] = {}
         self._read: dict[int, bool] = {}
         self._returned: list[list[Any]] = []
-        self._updated: list[nn.Optimizer] = []
+        self._rates: list[dict[str, Any]] = []
         self._ties: Ties | None = None
         self._ids: NDArray[Any] | None = None
         self._step = self._without_optimizer = 0
@@ -106,6 +106,11 @@ class FactSource:
     def reads(self) -> bool:
         """Whether everything is read of the step that runs."""
         return self._diagnosing.reads
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether objects are looked for in this step, which takes a while."""
+        return self._step + 1 in _SEARCHES
 
     @property
     def step(self) -> int:
@@ -278,7 +283,7 @@ class FactSource:
         """Note that an optimizer is about to update."""
         self._optimizers.setdefault(id(optimizer), weakref.ref(optimizer))
         self._updates += 1
-        self._updated.append(optimizer)
+        self._rates += self.weights.rates(optimizer)
         if self.reads:
             self._update_line = self._update_line or line_of_user()
             self.weights.update_begins(optimizer, self.names())
@@ -366,10 +371,10 @@ class FactSource:
         add("steps", step, [steps_row])
         calls = [{key: value for key, value in row.items() if key != "seen"} for row in self._calls.values()]
         add("calls", step, calls)
-        add("rates", step, self.weights.rates(self._updated))
+        add("rates", step, self._rates)
         if diagnosing.reads:
             self._read_step(step, calls)
-        self._losses, self._functions, self._calls, self._returned, self._updated = [], [], {}, [], []
+        self._losses, self._functions, self._calls, self._returned, self._rates = [], [], {}, [], []
         self._layers, self._read = {}, {}
         self._names, self._ids = None, None
         self._backward_passes = self._updates = 0

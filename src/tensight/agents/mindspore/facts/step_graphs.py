@@ -34,7 +34,6 @@ _SQUARES = {"Square": ("mse_loss", "MSELoss"), "Abs": ("l1_loss", "L1Loss")}
 _MEANS = ("ReduceMean", "MeanExt")
 _SUMS = ("ReduceSum", "SumExt")
 _DIFFERENCES = ("Sub", "SubExt")
-_SOFTMAXES = ("Softmax", "LogSoftmax", "LogSoftmaxExt")
 _SHAPING = PASSING | {"MaskedFill"}
 _ZEROS = ("ZerosLike", "ZerosLikeExt", "Zeros")
 _GRADIENT_AT = {"ApplyMomentum": 3, "SGD": 1, "Adam": 9, "AdamWeightDecay": 8, "ApplyAdagrad": 3, "ApplyRMSProp": 4}
@@ -166,24 +165,27 @@ class StepGraph:
 
     def _loss_of(self, node: TracedNode) -> GraphLoss | None:
         names = _LOSSES.get(node.type)
-        pair: tuple[Source | None, Source | None] = (None, None)
+        pair: Sequence[Source | None] = (None, None)
         if names is not None and len(node.inputs) >= 2:
             pair = node.inputs[0], node.inputs[1]
         elif node.type in _SQUARES or (node.type == "Pow" and self._constant(node, 1) == "2"):
             names = _SQUARES.get(node.type, _SQUARES["Square"])
             pair = self._difference(node)
-        elif node.type in ("GatherD", "Gather"):
-            names = "cross_entropy", "cross_entropy"
-            pair = self._picked(node)
+        elif node.type == "GatherD":
+            names, *pair = self._picked(node)
         given, target = pair
         if names is None or given is None or target is None or given[0] not in self._weighted:
             return None
         after, factor = self._towards_root(node)
         if not after and node.type in _SQUARES and self.root is not None and self.root[0] != node.name:
             return None
-        if node.type in ("GatherD", "Gather"):
+        if node.type == "GatherD":
             # The negative logarithm of what was picked is the loss.
             factor = -factor
+            kinds = [other.type for other in after if other.type not in _SHAPING]
+            is_weighted = any(kind in ("Mul", "Muls") and not has_number for kind, has_number in self._kinds(after))
+            if kinds[:1] != ["Neg"] or is_weighted:
+                return None
         before, activation = self._before(given)
         axis = self._axis(activation) if before and before[0] in ("softmax", "log_softmax") else None
         return GraphLoss(
@@ -211,24 +213,26 @@ class StepGraph:
             return None, None
         return (first, second) if is_first else (second, first)
 
-    def _picked(self, node: TracedNode) -> tuple[Source | None, Source | None]:
-        """Return scores and classes where logarithms of probabilities are picked by the class."""
+    def _kinds(self, after: Sequence[TracedNode]) -> Iterator[tuple[str, bool]]:
+        """Yield the types of operators, and whether each has an input that is a constant."""
+        for node in after:
+            inputs = [self._nodes.get(source[0]) for source in node.inputs if source is not None]
+            yield node.type, any(other is not None and other.role == "constant" for other in inputs)
+
+    def _picked(self, node: TracedNode) -> tuple[tuple[str, str] | None, Source | None, Source | None]:
+        """Return a loss function, its input and the classes, where logarithms of probabilities are picked by class."""
         logarithms = self._through(node.inputs[0] if node.inputs else None, PASSING)
         index = self._through(next((source for source in node.inputs[2:3]), None), _SHAPING)
-        if logarithms is None or index is None:
-            return None, None
-        picked = self._nodes.get(logarithms[0])
-        if picked is None:
-            return None, None
-        if picked.type in ("LogSoftmax", "LogSoftmaxExt"):
-            return picked.inputs[0], index
-        if picked.type not in _DIFFERENCES or picked.inputs[0] is None:
-            return None, None
-        # The scores less the logarithm of the sum of their exponentials.
-        near = set(self._near(picked.inputs[1]))
-        types = {self._nodes[name].type for name in near}
-        is_softmax = {"Log", "Exp"} <= types and picked.inputs[0][0] in near
-        return (picked.inputs[0], index) if is_softmax else (None, None)
+        picked = None if logarithms is None else self._nodes.get(logarithms[0])
+        if picked is None or index is None:
+            return None, None, None
+        if picked.type in _DIFFERENCES and picked.inputs[0] is not None:
+            # The scores less the logarithm of the sum of their exponentials.
+            near = set(self._near(picked.inputs[1]))
+            types = {self._nodes[name].type for name in near}
+            if {"Log", "Exp"} <= types and picked.inputs[0][0] in near:
+                return ("cross_entropy", "cross_entropy"), picked.inputs[0], index
+        return ("nll_loss", "NLLLoss"), logarithms, index
 
     def _near(self, source: Source | None) -> Iterator[str]:
         """Yield the nodes from which a value is computed, up to some steps back."""

@@ -163,18 +163,18 @@ class Weights:
             if name is not None and name in self._rows and self._samples.has(name):
                 self._rows[name] |= self._samples.after_update(name, self._reading.sample(weight))
 
-    def rates(self, optimizers: Iterable[nn.Optimizer]) -> list[dict[str, Any]]:
-        """Return the rows of ``rates``, from those of the groups, or for updates that are not read."""
-        rows = [{key: row[key] for key in ("name", "optimizer", "rate")} for row in self.groups]
-        labels = {row["optimizer"] for row in rows}
-        for optimizer in optimizers:
-            label = self.labels.of(optimizer)
-            if label not in labels:
-                rows += [
-                    {"name": f"{label} group {number}", "optimizer": label, "rate": group.rate}
-                    for number, group in enumerate(groups_of(optimizer))
-                ]
-        return rows
+    def rates(self, optimizer: nn.Optimizer) -> list[dict[str, Any]]:
+        """Return the rows of ``rates`` of an optimizer that is about to update."""
+        label = self.labels.of(optimizer)
+        return [
+            {
+                "name": f"{label} group {number}",
+                "optimizer": label,
+                "rate": group.rate,
+                "initial_rate": group.initial_rate,
+            }
+            for number, group in enumerate(groups_of(optimizer))
+        ]
 
     def take(
         self,
