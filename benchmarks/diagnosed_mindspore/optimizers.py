@@ -98,7 +98,7 @@ def listed_graph(fault: str) -> None:
     network = Stack()
     network.set_train()
     count = 20 if fault == "list-of-zeros" else 80
-    rates = [1e-2 * (1 - at / count) if at < count else 0.0 for at in range(71)]
+    rates = [0.1 * (1 - at / count) if at < count else 0.0 for at in range(71)]
     trained(
         network, nn.CrossEntropyLoss(), nn.Momentum(network.trainable_params(), rates, 0.9), batches(*blobs()), "cell"
     )
@@ -232,7 +232,7 @@ def restored_graph(fault: str) -> None:
             for weight in network.get_parameters():
                 weight.set_data(Tensor(best[weight.name]))
 
-    optimizer = nn.SGD(network.trainable_params(), 0.1)
+    optimizer = nn.SGD(network.trainable_params(), 0.5)
     trained(network, nn.CrossEntropyLoss(), optimizer, batches(*blobs()), "cell", after)
 
 

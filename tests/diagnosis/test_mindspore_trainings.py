@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tensight.cli.diagnose import texts
 from tensight.diagnosis.catalogue import Diagnosis, diagnose
 from tensight.diagnosis.facts import Facts
+from tensight.diagnosis.lines import read_folder
+from tensight.sessions.diagnosis import diagnosis_record
 from tests.agents.mindspore.mindspore_stage import Run
 
 SCRIPT = Path(__file__).with_name("mindspore_training.py")
@@ -42,8 +42,7 @@ def run(folder: Path, *arguments: str) -> list[str]:
 
 
 def diagnosis_of(folder: Path) -> tuple[Facts, Diagnosis]:
-    (path,) = folder.glob("facts-*.json")
-    facts = Facts.from_record(json.loads(path.read_text()))
+    (facts,) = read_folder(folder)
     return facts, diagnose([facts])
 
 
@@ -54,8 +53,8 @@ def test_a_fault_is_found_and_named_in_the_words_of_mindspore(
     run(tmp_path, str(tmp_path), style, fault)
     _, diagnosis = diagnosis_of(tmp_path)
     assert [explained.finding.rule for explained in diagnosis.findings] == [rule]
-    title, evidence, advice = texts(diagnosis.findings[0].finding)
-    assert names in " ".join((title, *evidence, advice))
+    (record,) = diagnosis_record(diagnosis).findings
+    assert names in " ".join((record.title, *record.evidence, record.advice))
 
 
 @pytest.mark.parametrize("style", ["pynative", "jit", "cell"])

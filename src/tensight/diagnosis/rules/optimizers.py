@@ -246,7 +246,7 @@ RULES = (
     Rule(
         "optimizer-not-prepared",
         "optimizer",
-        ("groups",),
+        ("groups.accumulates",),
         not_prepared,
         {
             "unprepared": (

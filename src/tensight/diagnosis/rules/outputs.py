@@ -355,6 +355,7 @@ def _rule(
     silent: tuple[str, str] = ("", ""),
     rank: int = 10,
     advice_on: Mapping[str, Words] | None = None,
+    needs: str = "loss_functions",
 ) -> Rule:
     explains = frozenset(
         (
@@ -362,9 +363,8 @@ def _rule(
             *("targets-out-of-reach", "loss-negative", "clipped-away", *DIVERGENCE),
         )
     ) - {id_}
-    needs = ("loss_functions",)
     return Rule(
-        *(id_, category, needs, judge, message, evidence, advice, silent, explains, rank), advice_on=advice_on or {}
+        *(id_, category, (needs,), judge, message, evidence, advice, silent, explains, rank), advice_on=advice_on or {}
     )
 
 
@@ -650,6 +650,7 @@ RULES = (
         ),
         ("Sequences that are cut off before their end.", "在结尾之前被截断的序列。"),
         rank=20,
+        needs="loss_functions.ends_ignored",
     ),
     _rule(
         "targets-of-one-class",
@@ -679,6 +680,7 @@ RULES = (
             "正样本对排在首位的对比损失，以及有多个优化器的训练。",
         ),
         rank=15,
+        needs="loss_functions.is_of_layer",
     ),
     _rule(
         "classes-by-regression",

@@ -515,7 +515,7 @@ RULES = (
     Rule(
         "norm-two-streams",
         "normalisation",
-        ("modules",),
+        ("modules.apart",),
         two_streams,
         {
             "apart": (
@@ -568,7 +568,7 @@ RULES = (
     Rule(
         "drops-in-evaluation",
         "mode",
-        ("calls",),
+        ("calls.drops",),
         drops_in_evaluation,
         {
             "drops": (

@@ -162,11 +162,13 @@ class CellFacts:
         scaled = root if before_scaling is None else before_scaling
         name = source.loss(scaled, row)
         for function, identity, output in self._functions:
-            factor = 1.0 if output is root or graph is None else graph.signs.get(identity, math.nan)
+            is_root = output is root
+            factor = 1.0 if is_root else math.nan if graph is None else graph.signs.get(identity, math.nan)
             # The gradients of the elements of a loss that is not reduced are added up.
-            is_summed = output is root and output.size > 1
+            is_summed = is_root and output.size > 1
             source.loss_function(
-                {**function, "loss": name, "factor": factor} | ({"reduction": "sum"} if is_summed else {})
+                {**function, "loss": name, "factor": factor, "is_alone": math.isfinite(factor)}
+                | ({"reduction": "sum"} if is_summed else {})
             )
         self._functions = []
 

@@ -154,7 +154,8 @@ class GraphFacts:
         is_summed = results[0].size > 1
         for loss in graph.losses:
             facts = self._facts_of(loss, values)
-            facts |= {"loss": name, "factor": loss.factor, "reduction": "sum" if is_summed else loss.reduction}
+            reduction = "sum" if is_summed else loss.reduction
+            facts |= {"loss": name, "factor": loss.factor, "is_alone": loss.is_alone, "reduction": reduction}
             source.loss_function(facts)
 
     def _facts_of(self, loss: GraphLoss, values: Mapping[Source, DumpedTensor]) -> dict[str, Any]:

@@ -46,6 +46,11 @@ ABSENT: Mapping[str, str] = {
     "leaves": f"tensors outside of cells are {_NOT_SEEN}",
     "models": f"copies of a network are {_NOT_SEEN}",
     "schedules": f"schedulers are {_NOT_SEEN}; the rates that they set are",
+    "modules.apart": f"the inputs of normalizations are {_NOT_SEEN}",
+    "calls.drops": f"functions that drop elements are {_NOT_SEEN}",
+    "loss_functions.ends_ignored": f"the ends of sequences are {_NOT_SEEN}",
+    "loss_functions.is_of_layer": f"which layer has made the input of a loss function is {_NOT_SEEN}",
+    "groups.accumulates": "Accelerate trains on PyTorch",
     "modules.switch": "cells of MindSpore have no attribute requires_grad",
 }
 """Facts that no training on MindSpore has, and why."""
@@ -259,7 +264,7 @@ class FactSource:
         number = len(self._losses) + 1
         name = "loss" if number == 1 else f"loss {number}"
         if number <= MOST_LOSSES:
-            self._losses.append((tensor, {"name": name, "is_connected": True, **row}))
+            self._losses.append((tensor, {"name": name, "is_connected": True, "elements": tensor.size, **row}))
         return name
 
     def loss_function(self, row: Mapping[str, Any]) -> None:
@@ -392,7 +397,7 @@ class FactSource:
         add("loss_functions", step, self._functions)
         add("layers", step, list(self._layers.values()))
         add("ties", step, [] if self._ties is None else list(self._ties.rows()))
-        add("modules", step, module_rows(networks, set(owners)))
+        add("modules", step, module_rows(networks, set(owners), self.reading))
         self.names()
         rows = self.weights.take(self._named, owners, self._read)
         add("parameters", step, rows)

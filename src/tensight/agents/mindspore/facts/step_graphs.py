@@ -58,6 +58,8 @@ class GraphLoss(NamedTuple):
     factor : float
         By which what it returned was multiplied.
     reduction : str
+    is_alone : bool
+        Whether the loss is what it returned, times a factor.
     line, before_line : str
     """
 
@@ -69,6 +71,7 @@ class GraphLoss(NamedTuple):
     axis: int | None
     factor: float
     reduction: str
+    is_alone: bool
     line: str
     before_line: str
 
@@ -196,6 +199,7 @@ class StepGraph:
             axis,
             factor,
             self._reduction(node, after),
+            self._is_alone(node, after),
             _line(node),
             "" if activation is None else _line(activation),
         )
@@ -212,6 +216,13 @@ class StepGraph:
         if is_first == is_second:
             return None, None
         return (first, second) if is_first else (second, first)
+
+    def _is_alone(self, node: TracedNode, after: Sequence[TracedNode]) -> bool:
+        last = after[-1] if after else node
+        if self.root is None or last.name != self.root[0]:
+            return False
+        plain = {*_SHAPING, *_MEANS, *_SUMS, "Neg"}
+        return all(kind in plain or (kind in ("Mul", "Muls") and has_number) for kind, has_number in self._kinds(after))
 
     def _kinds(self, after: Sequence[TracedNode]) -> Iterator[tuple[str, bool]]:
         """Yield the types of operators, and whether each has an input that is a constant."""

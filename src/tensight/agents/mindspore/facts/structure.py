@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mindspore import nn
 
+from tensight.agents.facts.samples import fingerprint
 from tensight.agents.live_instances import live_instances
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _STATISTICS = ("moving_mean", "running_mean")
 _TABLES = ("embedding_table", "weight")
 
 
-def module_rows(networks: Iterable[tuple[str, nn.Cell]], held: set[int]) -> list[dict[str, Any]]:
+def module_rows(networks: Iterable[tuple[str, nn.Cell]], held: set[int], reading: Reading) -> list[dict[str, Any]]:
     """Return the rows of ``modules``: those with a mode that matters.
 
     Parameters
@@ -32,6 +33,7 @@ def module_rows(networks: Iterable[tuple[str, nn.Cell]], held: set[int]) -> list
         With their names.
     held : set of int
         Identities of the parameters that optimizers update.
+    reading : Reading
     """
     rows: list[dict[str, Any]] = []
     for label, network in networks:
@@ -51,12 +53,14 @@ def module_rows(networks: Iterable[tuple[str, nn.Cell]], held: set[int]) -> list
                 "parent_is_training": bool(parent.training),
                 "is_trained": any(id(weight) in held for weight in trained or parent.get_parameters()),
                 "rate": math.nan if rate is None else rate,
-                "switch": -1,
+                "has_weights": bool(trained),
+                "is_fixed": not any(weight.requires_grad for weight in trained),
             }
             if statistics is not None:
                 momentum = getattr(cell, "momentum", None)
                 row |= {
                     "has_statistics": True,
+                    "statistics": fingerprint([reading.sample(statistics)]),
                     "momentum": float(momentum) if isinstance(momentum, (int, float)) else math.nan,
                 }
             rows.append(row)
