@@ -25,6 +25,7 @@ from tests.server.running import RunningServer
 
 SCENARIOS = Path(tensight.__file__).parent / "scenarios"
 TRANSFORMER = Path(__file__).with_name("transformer.py")
+UNLEARNED = Path(__file__).with_name("unlearned.py")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = (
     # The tests may run as root, in a container without a graphics card, and reach nothing but this machine.

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from playwright.sync_api import Browser, Page, expect
 
 import tensight
-from tests.page.browsing import LARGE, SMALL, chromium, new_page, training, visit
+from tests.page.browsing import LARGE, SMALL, UNLEARNED, chromium, new_page, training, visit
 from tests.server.running import RunningServer, running_server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,8 +57,8 @@ def click(test_id: str) -> Callable[[Page], None]:
     return lambda page: page.get_by_test_id(test_id).first.click()
 
 
-def pictures(live: str, before: str, offline: str, origin: tensight.client.Session) -> list[Picture]:
-    """Return what there is to show: of a training that stopped, one that waits, and a dump."""
+def pictures(live: str, before: str, unlearned: str, offline: str, origin: tensight.client.Session) -> list[Picture]:
+    """Return what there is to show: of a training that stopped, one that waits, one that does not learn, and a dump."""
     (found, *_) = origin.origins()
     node, address = found.node, found.address.partition("@")[0]
     at = {"run": live, "node": node, "graph": address.split("/")[1]}
@@ -66,6 +66,7 @@ def pictures(live: str, before: str, offline: str, origin: tensight.client.Sessi
         Picture("runs", {}, "panel-runs"),
         Picture("recommended", {"run": before}, "recommended"),
         Picture("overview", {**at, "tab": "overview"}, "panel-overview"),
+        Picture("findings", {"run": unlearned, "tab": "findings"}, "curves-chart"),
         Picture("graph", {**at, "tab": "graph"}, "panel-graph"),
         Picture("tensors", {**at, "tab": "tensors"}, "panel-tensors"),
         Picture("tensor", {**at, "tensor": address, "tab": f"tensor:{address}"}, "panel-tensor"),
@@ -102,7 +103,7 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tensight-pictures-") as temporary:
         work = Path(temporary)
-        for name in ("one", "two", "dumps"):
+        for name in ("one", "two", "three", "dumps"):
             (work / name).mkdir()
         with tarfile.open(DUMP) as archive:
             archive.extractall(work / "dumps" / "sick-2.10.0", filter="data")
@@ -110,6 +111,7 @@ def main() -> None:
             running_server(work / "workspace", "--summary-base-dir", str(work / "dumps")) as server,
             training(server, "nan_from_log", work / "one") as live,
             training(server, "dying_relu", work / "two") as before,
+            training(server, UNLEARNED, work / "three", "--findings", "certain") as unlearned,
             tensight.connect(server.url) as person,
             chromium() as browser,
         ):
@@ -117,11 +119,13 @@ def main() -> None:
             session.watch_recommended()
             session.continue_()
             session.wait(WITHIN_S)
+            person.session(unlearned).watch_recommended(accept=False)
+            person.session(unlearned).continue_().wait(WITHIN_S)
             offline = person.open("sick-2.10.0", resume=True)
             offline.watch_recommended()
             offline.continue_()
             offline.wait(WITHIN_S)
-            for picture in pictures(live, before, offline.id, session):
+            for picture in pictures(live, before, unlearned, offline.id, session):
                 if not options.only or picture.name in options.only:
                     take(browser, server, picture, options.folder, LARGE if options.large else SMALL)
                     print(picture.name, flush=True)

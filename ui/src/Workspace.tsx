@@ -7,12 +7,13 @@ import { CompareActions } from './panels/compare/useCompareActions'
 import { Hits } from './panels/hits'
 import { Inspector } from './panels/inspector'
 import { Nodes } from './panels/nodes'
+import { FindingsStrip } from './panels/findings/Strip'
 import { OriginBanner } from './panels/origin'
 import { Sources } from './panels/sources'
 import { TABS } from './panels/tabs'
 import { Timeline } from './panels/timeline'
 import { Watchpoints } from './panels/watchpoints'
-import { useHits } from './api/queries'
+import { useHits, useSession } from './api/queries'
 import { useView, type LeftTab, type MainTab } from './state/store'
 import { frameTexts } from './texts'
 
@@ -107,6 +108,7 @@ function Middle() {
   const tensors = useView((view) => view.tensors)
   const set = useView((view) => view.set)
   const closeTensor = useView((view) => view.closeTensor)
+  const findings = useSession().data?.findings ?? 0
   return (
     <Tabs
       value={tab}
@@ -117,7 +119,7 @@ function Middle() {
       <Tabs.List style={{ flexWrap: 'nowrap', overflowX: 'auto', flexShrink: 0 }}>
         {TABS.map(({ id }) => (
           <Tabs.Tab key={id} value={id} data-testid={`tab-${id}`}>
-            {t(`tabs.${id}`)}
+            {id === 'findings' && findings > 0 ? `${t('tabs.findings')} (${findings})` : t(`tabs.${id}`)}
           </Tabs.Tab>
         ))}
         {tensors.map((address) => (
@@ -153,6 +155,7 @@ function Middle() {
           </Tabs.Tab>
         ))}
       </Tabs.List>
+      <FindingsStrip />
       <OriginBanner />
       <Suspense fallback={<Skeleton m="sm" style={{ flex: 1 }} />}>
         {contents.map(({ id, Content }) => (

@@ -78,6 +78,17 @@ test('a check updates the number of hits before anything is refetched', () => {
   expect(effectOf('1', event('hits', { step: 9, total: 7 }), paused).session).toBeUndefined()
 })
 
+test('new findings, fewer findings, and the end of a training refetch the findings', () => {
+  expect(effectOf('1', event('findings', { rules: ['loss-zero'] }), paused).stale).toEqual([
+    keys.findings('1'),
+  ])
+  const withOne = { ...paused, findings: 1 }
+  expect(effectOfRecord('1', withOne, { ...withOne, findings: 0 }).stale).toEqual([keys.findings('1')])
+  expect(effectOfRecord('1', paused, { ...paused, state: 'finished' }).stale).toContainEqual(
+    keys.findings('1'),
+  )
+})
+
 test('one rank of several moves', () => {
   const effect = effectOf('1', event('rank', { rank: 1, step: 4 }), paused)
   expect(effect.session?.ranks.map((rank) => rank.step)).toEqual([3, 4])

@@ -45,6 +45,8 @@ export function effectOf(run: string, event: ServerEvent, before: Session | unde
         stale: [keys.hits(run), keys.watchpoints(run), keys.step(run)],
         pace: whileRunning(before),
       }
+    case 'findings':
+      return { stale: [keys.findings(run)], pace: whileRunning(before) }
     case 'tensor':
       return { stale: [keys.step(run)], pace: 'arrival' }
     case 'rank':
@@ -62,7 +64,8 @@ export function effectOf(run: string, event: ServerEvent, before: Session | unde
 /** Determine which cached queries another record of the session changes, wherever it came from. */
 export function effectOfRecord(run: string, before: Session | undefined, now: Session): Stale {
   // What was read so far may be older than the first record.
-  if (!before) return { stale: [keys.step(run), keys.hits(run), keys.watchpoints(run)], pace: 'now' }
+  if (!before)
+    return { stale: [keys.step(run), keys.hits(run), keys.watchpoints(run), keys.findings(run)], pace: 'now' }
   const stale: QueryKey[] = []
   const isElsewhere = before.step !== now.step || before.state !== now.state || before.node !== now.node
   if (isElsewhere) stale.push(keys.step(run), keys.hits(run))
@@ -71,6 +74,8 @@ export function effectOfRecord(run: string, before: Session | undefined, now: Se
     stale.push(keys.watchpoints(run))
     if (!isElsewhere) stale.push(keys.hits(run))
   }
+  // A training that has ended is judged once more.
+  if (before.findings !== now.findings || before.state !== now.state) stale.push(keys.findings(run))
   if (before.state === 'connecting' && now.state !== 'connecting') stale.push(keys.graphs(run))
   return { stale, pace: now.state === 'running' ? whileRunning(before) : 'now' }
 }

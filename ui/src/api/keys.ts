@@ -2,7 +2,7 @@
  * Query keys. Those of a session start with ['session', id] and a word for what makes them stale, so that an event
  * invalidates only the affected queries (`changes.ts`): 'record' is the session, 'graphs' changes with a new graph
  * only, 'step' with the step, 'watchpoints' with edits of watchpoints and with checks (ticks, marks of hits), 'hits'
- * with checks.
+ * with checks, 'findings' with what rules find.
  */
 export const keys = {
   server: ['server'] as const,
@@ -19,6 +19,7 @@ export const keys = {
   step: (id: string, ...more: unknown[]) => ['session', id, 'step', ...more] as const,
   watchpoints: (id: string, ...more: unknown[]) => ['session', id, 'watchpoints', ...more] as const,
   hits: (id: string, ...more: unknown[]) => ['session', id, 'hits', ...more] as const,
+  findings: (id: string, ...more: unknown[]) => ['session', id, 'findings', ...more] as const,
 }
 
 /** Return the API path of a session. */

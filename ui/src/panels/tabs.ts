@@ -6,6 +6,7 @@ import type { Language } from '~/i18n'
  */
 export const TABS = [
   { id: 'overview', en: 'Overview', zh: '概览', load: () => import('./overview') },
+  { id: 'findings', en: 'Findings', zh: '诊断', load: () => import('./findings') },
   { id: 'curves', en: 'Curves', zh: '曲线', load: () => import('./curves') },
   { id: 'graph', en: 'Graph', zh: '计算图', load: () => import('./graph') },
   { id: 'tensors', en: 'Tensors', zh: '张量', load: () => import('./tensors') },

@@ -22,6 +22,8 @@ interface SourceTextProps {
   origins: ReadonlyMap<string, Origin>
   /** The line to show, from 1; 0 for none. */
   shownLine: number
+  /** A line that the user asked for, from 1; 0 for none. */
+  markedLine: number
   onLine: (name: string) => void
   onBack: () => void
 }
@@ -59,7 +61,16 @@ export function SourceText(props: SourceTextProps) {
   )
 }
 
-function Lines({ file, lines, hits, origins, shownLine, onLine, text }: SourceTextProps & { text: string }) {
+function Lines({
+  file,
+  lines,
+  hits,
+  origins,
+  shownLine,
+  markedLine,
+  onLine,
+  text,
+}: SourceTextProps & { text: string }) {
   const { t } = useTranslation(sourcesTexts)
   const id = useId()
   const scroller = useRef<HTMLDivElement>(null)
@@ -124,7 +135,7 @@ function Lines({ file, lines, hits, origins, shownLine, onLine, text }: SourceTe
               data-nodes={line?.nodes}
               data-hits={hitCount || undefined}
               data-origin={origins.get(name)}
-              data-cursor={number === cursor || undefined}
+              data-cursor={number === (cursor || markedLine) || undefined}
               title={
                 line ? [nodes, hitCount ? t('hits', { count: hitCount }) : t('filter')].join('\n') : undefined
               }

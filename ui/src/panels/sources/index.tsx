@@ -35,7 +35,7 @@ export function Sources() {
   const stackFilter = useView((view) => view.stackFilter)
   const setView = useView((view) => view.set)
   const selectNode = useView((view) => view.selectNode)
-  const { query, file, turned, openLines, cursor, target, shown } = useSourcesState()
+  const { query, file, turned, openLines, cursor, target, shown, line, isHeld } = useSourcesState()
   const { set, reset, turnFile, setLineOpen } = useSourcesState.getState()
   const [settled] = useDebouncedValue(query.trim(), TYPING_MS)
   const isSearch = settled !== ''
@@ -55,6 +55,10 @@ export function Sources() {
   const frame = ownFrame(marks.node)
   const frameName = frame ? lineName(frame.file, frame.line) : ''
   useEffect(() => {
+    if (isHeld) {
+      set({ isHeld: false, shown: frameName })
+      return
+    }
     if (!frame || frameName === shown || everything.data === undefined) return
     const of = everything.data.files.find((record) => record.file === frame.file)
     if (!of) return
@@ -64,9 +68,10 @@ export function Sources() {
       shown: frameName,
       target: frameName,
       cursor: frameName,
+      line: 0,
       ...(isTextShown ? { file: frame.file } : {}),
     })
-  }, [frame, frameName, shown, everything.data, file, turned, turnFile, set])
+  }, [frame, frameName, shown, everything.data, file, turned, turnFile, set, isHeld])
 
   const rows = useMemo(
     () =>
@@ -102,7 +107,7 @@ export function Sources() {
   const showNodes = (name: string) => setView({ stackFilter: name, left: 'nodes' })
   const act = (row: SourceRow, part: string | undefined) => {
     if (row.kind === 'file') {
-      if (part === 'text') set({ file: row.file.file })
+      if (part === 'text') set({ file: row.file.file, line: 0 })
       else turnFile(row.file.file)
     } else if (row.kind === 'node') {
       const { graph, entry } = row.node
@@ -132,9 +137,10 @@ export function Sources() {
           lines={everything.data?.files.find((record) => record.file === file)?.lines}
           hits={marks.hits}
           origins={marks.origins}
-          shownLine={frame?.file === file ? (frame.line ?? 0) : 0}
+          shownLine={line || (frame?.file === file ? (frame.line ?? 0) : 0)}
+          markedLine={line}
           onLine={showNodes}
-          onBack={() => set({ file: '', target: cursor })}
+          onBack={() => set({ file: '', target: cursor, line: 0 })}
         />
       </div>
     )
