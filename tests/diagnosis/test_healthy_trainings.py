@@ -354,6 +354,26 @@ def padding_that_a_mask_takes_out(training: Diagnosed) -> None:
         optimizer.step()
 
 
+def targets_that_grow(training: Diagnosed) -> None:
+    """A curriculum: what is good of late would be bad of the first targets."""
+    model = network(out=1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for step in range(160):
+        inputs, _ = training.batch()
+        targets = (inputs[:, :1] + 0.6 * torch.randn(len(inputs), 1)) * (1 + step // 40) ** 2
+        optimizer.zero_grad()
+        F.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+
+
+def squared_error_times_a_hundred(training: Diagnosed) -> None:
+    training.train(
+        network(out=1),
+        lambda out, labels: 100 * F.mse_loss(out[:, 0], labels + 0.1 * torch.randn(len(labels))),
+        steps=80,
+    )
+
+
 HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     plain,
     log_softmax_and_nll,
@@ -389,6 +409,8 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     two_classes_of_sequences_that_are_filled_up,
     pictures_as_sequences,
     padding_that_a_mask_takes_out,
+    targets_that_grow,
+    squared_error_times_a_hundred,
 )
 
 

@@ -26,6 +26,9 @@ _NO_BETTER = 0.95
 _FEW_CLASSES = 100
 """Number of classes up to which the shares of the classes are learnt in that many steps; those of words take longer."""
 
+_AT_LAST = 3
+"""Minimum number of steps whose losses are compared with that of a constant prediction."""
+
 _AT_ONCE = 5
 """Number of steps within which nothing worth learning is learnt."""
 
@@ -187,23 +190,35 @@ def _stays(facts: Facts) -> Iterator[Finding]:
     steps, values = first_loss(facts)
     if len(values) < _LONG or not np.isfinite(values).all() or _optimizers(facts) > 1:
         return
-    baseline, message = _baseline(facts)
+    constant, message = _constant_predictions(facts)
     count = max(len(values) // 5, 10)
     first, last = values[:count], values[-count:]
     noise = float(np.hypot(first.std(), last.std()) / math.sqrt(count)) or 1e-12
     mean_first, mean_last = float(first.mean()), float(last.mean())
     fallen = (mean_first - mean_last) / noise
     line = str(facts["losses"]["line"][0])
-    described = {
-        "first": mean_first,
-        "last": mean_last,
-        "steps": int(steps[-1]),
-        "baseline": baseline,
-    }
-    rises = mean_last > 2 * mean_first > 0 and -fallen > 3 and has_fixed_targets(facts)
-    if rises:
-        yield Finding("loss-rises", "likely", int(steps[count]), "rises", described, {"line": line})
-    elif baseline > 0 and mean_last > (_NO_BETTER if len(values) >= 2 * _LONG else 0.98) * baseline:
+    described = {"first": mean_first, "last": mean_last, "steps": int(steps[-1])}
+    if mean_last > 2 * mean_first > 0 and -fallen > 3 and has_fixed_targets(facts):
+        halves = last[: count // 2], last[count // 2 :]
+        spread = float(np.hypot(halves[0].std(), halves[1].std()) / math.sqrt(count // 2))
+        # After a jump from which it recovers, it falls.
+        if halves[0].mean() - halves[1].mean() <= 3 * spread:
+            since = int(np.flatnonzero(values <= mean_first + 3 * first.std())[-1]) + 1
+            step = int(steps[min(since, len(steps) - 1)])
+            yield Finding("loss-rises", "likely", step, "rises", described, {"line": line})
+        return
+    # Targets differ from step to step, and may grow: only losses of the same steps are compared.
+    of_both = [
+        (value, constant[step])
+        for step, value in zip(steps.tolist(), values.tolist(), strict=True)
+        if step in constant and step > steps[-1] / 2
+    ]
+    if len(of_both) < _AT_LAST:
+        return
+    value, baseline = np.mean(of_both, 0).tolist()
+    limit = (_NO_BETTER if len(values) >= 2 * _LONG else 0.98) * baseline
+    if baseline > 0 and value > limit and mean_last > limit:
+        described |= {"last": value, "baseline": baseline, "count": len(of_both)}
         yield Finding("loss-stays", "likely", int(steps[count]), message, described, {"line": line})
 
 
@@ -233,38 +248,52 @@ def has_fixed_targets(facts: Facts) -> bool:
     return is_stable and not (calls["calls"] > calls["with_gradients"]).any()
 
 
-def _baseline(facts: Facts) -> tuple[float, str]:
-    """Return the loss of the best constant prediction, and what that is; NaN if it is unknown."""
+def _constant_predictions(facts: Facts) -> tuple[dict[int, float], str]:
+    """Return by step what a loss would be if the best constant was predicted in all steps, and what that is."""
     table = facts["loss_functions"]
-    names = table.names
-    if len(names) != 1 or not len(table):
-        return math.nan, ""
+    if len(table.names) != 1 or not table["is_alone"].all() or set(table["reduction"].tolist()) != {"mean"}:
+        return {}, ""
     function = str(table["function"][0])
-    if set(table["reduction"].tolist()) != {"mean"}:
-        return math.nan, ""
-    if function == "cross_entropy":
-        if np.isfinite(table["weightless"]).any():
-            return math.nan, ""
-        counts: dict[str, int] = {}
-        for classes, amounts in zip(table["target_classes"].tolist(), table["target_counts"].tolist(), strict=True):
-            for each, amount in zip(classes.split(), amounts.split(), strict=False):
-                counts[each] = counts.get(each, 0) + int(amount)
-        shares = np.array(list(counts.values()), float)
+    steps, factors = table["step"], np.abs(table["factor"])
+    is_weighted = bool(np.isfinite(table["weightless"]).any())
+    means, variances = table["target_mean"], table["target_variance"]
+    if function == "cross_entropy" and not is_weighted:
+        counts = [
+            {each: int(amount) for each, amount in zip(classes.split(), amounts.split(), strict=False)}
+            for classes, amounts in zip(table["target_classes"].tolist(), table["target_counts"].tolist(), strict=True)
+        ]
+        total: dict[str, int] = {}
+        for of_step in counts:
+            for each, amount in of_step.items():
+                total[each] = total.get(each, 0) + amount
+        amount = sum(total.values())
         # Of few targets, not all classes are seen.
-        if shares.sum() < 50 * max(len(shares), 1) or len(shares) > _FEW_CLASSES:
-            return math.nan, ""
-        shares /= shares.sum()
-        return float(-(shares * np.log(shares)).sum()), "classes"
-    if function in ("bce", "bce_with_logits") and not np.isfinite(table["weightless"]).any():
-        lowest, highest = table["target_min"].min(), table["target_max"].max()
-        share = float(np.nanmean(table["target_mean"]))
-        if 0 <= lowest < highest <= 1 and bool(table["target_is_whole"].all()) and 0 < share < 1:
-            return float(-share * math.log(share) - (1 - share) * math.log(1 - share)), "labels"
-    if function == "mse_loss":
-        variance = table["target_variance"]
-        measured = np.isfinite(variance)
-        return (float(variance[measured].mean()), "mean") if measured.any() else (math.nan, "")
-    return math.nan, ""
+        if amount < 50 * max(len(total), 1) or len(total) > _FEW_CLASSES:
+            return {}, ""
+        costs = {each: -math.log(seen / amount) for each, seen in total.items()}
+        losses = np.array(
+            [
+                sum(seen * costs[each] for each, seen in of_step.items()) / (sum(of_step.values()) or math.nan)
+                for of_step in counts
+            ]
+        )
+        message = "classes"
+    elif function in ("bce", "bce_with_logits") and not is_weighted:
+        share = float(np.nanmean(means)) if np.isfinite(means).any() else math.nan
+        is_label = table["target_min"].min() >= 0 and table["target_max"].max() <= 1 and table["target_is_whole"].all()
+        if not is_label or not 0 < share < 1:
+            return {}, ""
+        losses = -means * math.log(share) - (1 - means) * math.log(1 - share)
+        message = "labels"
+    elif function == "mse_loss" and np.isfinite(means).any():
+        losses = variances + (means - np.nanmean(means)) ** 2
+        message = "mean"
+    else:
+        return {}, ""
+    losses = losses * factors
+    return {
+        step: loss for step, loss in zip(steps.tolist(), losses.tolist(), strict=True) if math.isfinite(loss)
+    }, message
 
 
 _SILENT = (
@@ -476,30 +505,30 @@ RULES = (
         remains,
         {
             "classes": (
-                "After {steps} steps the loss is {last:.4g}: no better than predicting the shares of the classes",
-                "{steps} 步之后损失为 {last:.4g}：不比预测各类别的比例更好",
+                "After {steps} steps the loss is {last:.4g}: hardly better, or worse, than predicting the shares of the classes",
+                "{steps} 步之后损失为 {last:.4g}：几乎不比 (或不如) 预测各类别的比例更好",
             ),
             "mean": (
-                "After {steps} steps the loss is {last:.4g}: no better than predicting the mean of the targets",
-                "{steps} 步之后损失为 {last:.4g}：不比预测目标的均值更好",
+                "After {steps} steps the loss is {last:.4g}: hardly better, or worse, than predicting the mean of the targets",
+                "{steps} 步之后损失为 {last:.4g}：几乎不比 (或不如) 预测目标的均值更好",
             ),
             "labels": (
-                "After {steps} steps the loss is {last:.4g}: no better than predicting the share of the labels that are true",
-                "{steps} 步之后损失为 {last:.4g}：不比预测真标签的比例更好",
+                "After {steps} steps the loss is {last:.4g}: hardly better, or worse, than predicting the share of the labels that are true",
+                "{steps} 步之后损失为 {last:.4g}：几乎不比 (或不如) 预测真标签的比例更好",
             ),
         },
         {
             "labels": (
-                "that gives {baseline:.4g}; the loss was {first:.4g} at first",
-                "那样为 {baseline:.4g}；损失起初为 {first:.4g}",
+                "that gives {baseline:.4g} in the same {count} steps; the loss was {first:.4g} at first",
+                "在相同的 {count} 步中那样为 {baseline:.4g}；损失起初为 {first:.4g}",
             ),
             "classes": (
-                "that gives {baseline:.4g}; the loss was {first:.4g} at first",
-                "那样为 {baseline:.4g}；损失起初为 {first:.4g}",
+                "that gives {baseline:.4g} in the same {count} steps; the loss was {first:.4g} at first",
+                "在相同的 {count} 步中那样为 {baseline:.4g}；损失起初为 {first:.4g}",
             ),
             "mean": (
-                "that gives {baseline:.4g}; the loss was {first:.4g} at first",
-                "那样为 {baseline:.4g}；损失起初为 {first:.4g}",
+                "that gives {baseline:.4g} in the same {count} steps; the loss was {first:.4g} at first",
+                "在相同的 {count} 步中那样为 {baseline:.4g}；损失起初为 {first:.4g}",
             ),
         },
         (
