@@ -154,6 +154,35 @@ def test_a_short_training_is_judged_when_it_has_ended(on_stage: Play) -> None:
     on_stage(scene)
 
 
+def test_what_is_certain_is_announced_where_the_training_stops(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        agent, session = await running(stage)
+        await send(agent, lines(range(1, 12)))
+        await judged(session, 11)
+        assert not announced(session)
+        session.run_controller.stop()
+        await agent.stand(11)
+        await until(session, lambda: bool(announced(session)))
+        assert announced(session) == [["learning-rate-zero"]]
+
+    on_stage(scene)
+
+
+def test_nothing_is_announced_where_the_training_stops_early(on_stage: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        agent, session = await running(stage)
+        await send(agent, lines(range(1, 6)))
+        session.run_controller.stop()
+        await agent.stand(5)
+        await until(session, State.PAUSED)
+        await agent.done()
+        await until(session, State.FINISHED)
+        await until(session, lambda: bool(announced(session)))
+        assert [event.kind for event in session.events.after(0).events].count("findings") == 1
+
+    on_stage(scene)
+
+
 def test_facts_are_tables_for_clients_and_recorded(on_stage: Play) -> None:
     async def scene(stage: Stage) -> None:
         agent, session = await running(stage)

@@ -17,9 +17,6 @@ BACKWARD_PASSES = 32
 ACCUMULATED = 256
 """The same for backward passes that add to the gradients of earlier ones."""
 
-SKIPPED = 20
-"""The same for updates that a loss scaler skips: more than a scale needs that begins too large."""
-
 CALLS = 64
 """The same for calls of models without an update or a backward pass."""
 
@@ -55,7 +52,7 @@ class Oversights:
         self._backward_passes = self._accumulates_to = 0
         self._calls: dict[int, int] = {}
         self._is_updating = False
-        self._empty_steps = self._untrained_steps = self._checkpointed_steps = self._skipped_steps = 0
+        self._empty_steps = 0
         self._reported: dict[str, str] = {}
         self._withdrawn: set[str] = set()
 
@@ -87,63 +84,6 @@ class Oversights:
                 "elsewhere",
                 f"{count} updates by {optimizer} in thread {key[1]!r} are not counted as steps: only thread {thread!r},"
                 " in which debugging began, is followed. Begin debugging in the thread that trains",
-            )
-
-    def kept_gradient(self, optimizer: str, weight: str) -> None:
-        """Note that gradients are not cleared between the updates of an optimizer.
-
-        Parameters
-        ----------
-        optimizer : str
-            Its class.
-        weight : str
-            Name of a weight whose gradient is not cleared.
-        """
-        self._once(
-            f"kept by {optimizer}",
-            f"{UPDATES} times in a row the gradient that an update by {optimizer} had used was not cleared before the"
-            f" next backward pass, which added to it ({weight}, for one). Unless gradients are meant to add up over"
-            " updates, call zero_grad() in each step",
-        )
-
-    def trained(self, why_not: str) -> None:
-        """Note that optimizers have updated the models in a step.
-
-        Parameters
-        ----------
-        why_not : str
-            The possible reason if no weight had a gradient, as a sentence; empty if any had.
-        """
-        self._untrained_steps = self._untrained_steps + 1 if why_not else 0
-        if self._untrained_steps == UPDATES:
-            self._once("untrained", f"{UPDATES} updates in a row found no gradient for any weight: {why_not}")
-
-    def update_skipped(self, is_skipped: bool) -> None:
-        """Note whether a loss scaler has skipped the update of a step."""
-        self._skipped_steps = self._skipped_steps + 1 if is_skipped else 0
-        if self._skipped_steps == SKIPPED:
-            self._once(
-                "skipped",
-                f"{SKIPPED} updates in a row were skipped by a loss scaler, because gradients were not finite: nothing"
-                " is trained",
-            )
-
-    def checkpointed(self, weights: int, line: str) -> None:
-        """Note how many weights had no gradient because of the inputs of blocks under reentrant checkpointing.
-
-        Parameters
-        ----------
-        weights : int
-        line : str
-            Where a block is called.
-        """
-        self._checkpointed_steps = self._checkpointed_steps + 1 if weights else 0
-        if self._checkpointed_steps == UPDATES:
-            self._once(
-                "checkpointed",
-                f"{weights} weights in blocks under reentrant checkpointing never had a gradient: no input of their"
-                f" blocks requires one ({line}). Use use_reentrant=False, or let the inputs require gradients"
-                " (transformers: model.enable_input_require_grads())",
             )
 
     def update_begins(self) -> None:

@@ -510,4 +510,4 @@ class Facts:
     @property
     def update_line(self) -> str:
         """Where an optimizer was called last; empty if that is unknown."""
-        return str(self["steps"].last("update_line").get("step", ""))
+        return str(next(filter(None, reversed(self["steps"]["update_line"].tolist())), ""))

@@ -372,54 +372,6 @@ def test_backward_passes_without_any_update_are_reported(capture: str) -> None:
         assert report.startswith("33 backward passes since step 0, and no update by an optimizer")
 
 
-def test_gradients_that_nobody_clears_are_reported_once() -> None:
-    model = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
-    optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    with Seen(model, optimizer) as seen:
-        for _ in range(8):
-            model(batch()).square().sum().backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-        (report,) = seen.agent.reports
-        assert report.startswith("3 times in a row the gradient that an update by SGD had used was not cleared")
-        assert "0.weight" in report
-
-
-def clear_by_hand(optimizer: torch.optim.Optimizer) -> None:
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if parameter.grad is not None:
-                parameter.grad.data.zero_()
-
-
-CLEARED = {
-    "none": lambda optimizer: optimizer.zero_grad(),
-    "zeros": lambda optimizer: optimizer.zero_grad(set_to_none=False),
-    "foreach": lambda optimizer: torch._foreach_zero_(
-        [p.grad for p in optimizer.param_groups[0]["params"] if p.grad is not None] or [torch.ones(1)]
-    ),
-    "data": clear_by_hand,
-}
-
-
-@pytest.mark.parametrize("way", CLEARED)
-def test_gradients_that_are_cleared_in_any_way_are_not_reported(way: str) -> None:
-    clear = CLEARED[way]
-    generator, critic = nn.Linear(2, 2), nn.Linear(2, 1)
-    one, two = torch.optim.Adam(generator.parameters(), 0.01), torch.optim.Adam(critic.parameters(), 0.01)
-    with Seen(generator, critic, one, two) as seen:
-        for _ in range(8):
-            clear(two)
-            # What the critic's loss adds to the generator's gradients is cleared before it counts.
-            critic(generator(batch())).sum().backward()
-            critic(batch()).square().sum().backward()
-            two.step()
-            clear(one)
-            (-critic(generator(batch()))).sum().backward()
-            one.step()
-        assert seen.agent.reports == []
-
-
 @pytest.mark.parametrize("capture", ["modules", "ops"])
 def test_updates_in_another_thread_are_reported(capture: str) -> None:
     model = nn.Linear(2, 1)

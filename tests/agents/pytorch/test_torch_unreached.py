@@ -144,48 +144,6 @@ def test_weights_stand_still_if_the_loss_is_cut_off(torch_server: RunningServer,
     assert stops(torch_server, cut_loss(CUTS[cut]), capture) == {"layers.0.weight", "layers.1.weight"}
 
 
-def test_the_line_at_which_a_cut_off_backward_pass_begins_is_reported_once() -> None:
-    training = cut_loss(CUTS["new tensor"])
-    with Seen(*training.models, *training.optimizers) as seen:
-        training.run(6)
-        (report,) = seen.agent.reports
-    assert report.startswith("3 updates in a row found no gradient for any weight: their backward pass begins at")
-    assert "(trainings.py:" in report
-
-
-@pytest.mark.parametrize(
-    ("order", "why"),
-    [
-        (("backward", "zero_grad", "step"), "backward passes ran"),
-        (("zero_grad", "step"), "no backward pass ran"),
-    ],
-)
-def test_updates_without_gradients_are_reported(order: tuple[str, ...], why: str) -> None:
-    model = Mlp(16, 32, CLASSES)
-    optimizer = torch.optim.Adam(model.parameters())
-    with Seen(model, optimizer) as seen:
-        for _ in range(4):
-            loss = model(torch.randn(4, 16)).sum()
-            for call in order:
-                getattr(loss if call == "backward" else optimizer, call)()
-        (report,) = seen.agent.reports
-    assert why in report
-
-
-@pytest.mark.parametrize("skipped", [1, 2])
-def test_batches_without_a_loss_are_nothing_to_report(skipped: int) -> None:
-    model = Mlp(16, 32, CLASSES)
-    optimizer = torch.optim.Adam(model.parameters())
-    with Seen(model, optimizer) as seen:
-        for number in range(9):
-            optimizer.zero_grad()
-            is_empty = number % 3 < skipped
-            loss = torch.zeros((), requires_grad=True) if is_empty else model(torch.randn(4, 16)).sum()
-            loss.backward()
-            optimizer.step()
-        assert seen.agent.reports == []
-
-
 @CAPTURES
 def test_a_branch_that_is_detached_is_found(torch_server: RunningServer, capture: str) -> None:
     training = classified_by(partial(TwoBranches, lambda hidden: hidden.detach()))
@@ -203,19 +161,6 @@ def test_adapters_that_checkpointing_cuts_off_are_found(torch_server: RunningSer
     names = {f"blocks.{number}.{layer}.weight" for number in range(2) for layer in ("down", "up")}
     assert stops(torch_server, classified_by(partial(Checkpointed, requires=False)), capture) == names
     assert stops(torch_server, classified_by(partial(Checkpointed, requires=True)), capture) == set()
-
-
-@WARNS
-def test_the_line_of_checkpointing_is_reported() -> None:
-    for requires in (False, True):
-        training = classified_by(partial(Checkpointed, requires=requires))
-        with Seen(*training.models, *training.optimizers) as seen:
-            training.run(5)
-            reports = seen.agent.reports
-        assert len(reports) == (not requires)
-        for report in reports:
-            assert report.startswith("4 weights in blocks under reentrant checkpointing never had a gradient")
-            assert "(test_torch_unreached.py:" in report
 
 
 @CAPTURES
@@ -352,12 +297,3 @@ def test_a_scaler_that_skips_every_update_is_found(torch_server: RunningServer, 
     assert finding.step == 21, finding.summary()
     assert "inf" in {origin.anomaly for origin in finding.origins}, finding.summary()
     assert debug(torch_server, scaled(2.0**10), 30, capture=capture).ended
-
-
-def test_updates_that_a_scaler_skips_in_a_row_are_reported() -> None:
-    training = scaled(2.0**30)
-    with Seen(*training.models, *training.optimizers) as seen:
-        training.run(22)
-        assert [report.partition(",")[0] for report in seen.agent.reports] == [
-            "20 updates in a row were skipped by a loss scaler"
-        ]

@@ -36,7 +36,6 @@ from tensight.agents.torch.device import free_bytes_of
 from tensight.agents.torch.discovery import Discovery, is_optimizer, owners_of_weights, weights_of
 from tensight.agents.torch.framework import FRAMEWORK
 from tensight.agents.torch.inner_modules import weights_in
-from tensight.agents.torch.kept_gradients import KeptGradients, adds_up
 from tensight.agents.torch.modules import ModuleCapture, is_compiled_somewhere
 from tensight.agents.torch.parameters import Parameters
 from tensight.agents.torch.steps import Steps
@@ -67,6 +66,9 @@ _OF_TENSORS = (
     " plain tensors compute is seen only beside a model: put the parameters into a torch.nn.Module, and update them by"
     " an optimizer, or end steps with step_on='forward' (TENSIGHT_STEP_ON=forward) or dbg.step()"
 )
+_GRADIENTS_READ = 4
+"""Maximum number of gradients that are read to see whether they were cleared."""
+
 _IN_WORKER = (
     "in a worker of a pool or of a data loader: workers are not debugged, unless they ask for it themselves with"
     " tensight.torch.debug(model, optimizer)"
@@ -264,12 +266,11 @@ class Debugger(TrainingDebugger):
         self._discovery = discovery
         oversights = self._oversights = Oversights(agent.report, agent.withdraw, lambda: agent.step)
         capture = self._capture = self._new_capture(agent, settings.capture)
-        self._unreached = UnreachedWeights(oversights, self._boundary, self._entered_without_gradients)
+        self._unreached = UnreachedWeights(self._boundary, self._entered_without_gradients)
         for optimizer in optimizers or filter(is_optimizer, live_instances(torch.optim.Optimizer)):
             self._parameters.knows(optimizer)
         # From now on only the script determines the lifetime of models and optimizers.
         self._models, self._subjects, self._optimizers = [], [], []
-        gradients = self._gradients = KeptGradients(TorchReader(), oversights.kept_gradient)
         self._steps = Steps(
             self._parameters,
             capture,
@@ -278,7 +279,6 @@ class Debugger(TrainingDebugger):
             self._loss_scaled,
             discovery=discovery,
             oversights=oversights,
-            gradients=gradients,
         )
         if agent.diagnosing is not None:
             self._facts = self._steps.facts = self._new_facts(agent.diagnosing)
@@ -411,7 +411,6 @@ class Debugger(TrainingDebugger):
                 self._discovery.meet_copies()
             self._parameters.observe(partial(self._feeding, trace), without_gradients, cut_off)
             agent.watches.idle = self._parameters.idle
-            self._oversights.update_skipped(skipped)
             if is_capturing:
                 self._note_step(trace)
                 follows = isinstance(self._capture, ModuleCapture) and agent.watches.any and not is_compiled_somewhere()
@@ -468,7 +467,6 @@ class Debugger(TrainingDebugger):
     def _after_backward(self, tensors: Any) -> None:
         if self._steps is None or self._is_over or threading.get_ident() != self._thread:
             return
-        self._gradients.backward_ends()
         if self._facts is not None:
             roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
             self._facts.backward_ended(self._steps.scale_of(roots))
@@ -485,11 +483,10 @@ class Debugger(TrainingDebugger):
             return
         if not self._is_over and threading.get_ident() == self._thread:
             self._oversights.backward_pass(self._adds_up)
-            self._gradients.backward_begins()
         capture, roots = self._capture, (tensors,) if isinstance(tensors, torch.Tensor) else tensors
         are_tensors = isinstance(roots, (tuple, list)) and all(isinstance(root, torch.Tensor) for root in roots)
         if are_tensors and not self._is_over and threading.get_ident() == self._thread:
-            self._unreached.backward_begins(roots)
+            self._unreached.backward_begins()
         if are_tensors and self._facts is not None and not self._is_over and threading.get_ident() == self._thread:
             self._facts.backward_begins(roots, self._steps.unscaled, self._steps.scale_of(roots))
         if are_tensors and self._agent is not None and self._agent.scalars.notes_losses:
@@ -498,7 +495,11 @@ class Debugger(TrainingDebugger):
             capture.before_backward(roots)
 
     def _adds_up(self) -> bool:
-        return adds_up(TorchReader(), (entry.tensor() for entry in self._names.entries()))
+        """Return whether a backward pass that begins adds to gradients of earlier ones: those were not cleared."""
+        weights = (entry.tensor() for entry in self._names.entries())
+        gradients = [weight.grad for weight in weights if weight is not None and weight.grad is not None]
+        values = [TorchReader().host(gradient) for gradient in gradients[:_GRADIENTS_READ]]
+        return any(value is None or bool(value.any()) for value in values)
 
     def _entered_without_gradients(self) -> set[str]:
         return set() if self._capture is None else self._capture.without_gradients
@@ -533,7 +534,8 @@ class Debugger(TrainingDebugger):
     def _before_swap(self, given: Sequence[Any]) -> None:
         if self._capture is not None and self._agent is not None:
             self._agent.forget_values()
-            self._gradients.before_swap()
+            if self._facts is not None:
+                self._facts.before_swap()
             self._capture.before_swap([value for value in given if isinstance(value, torch.Tensor)])
 
 

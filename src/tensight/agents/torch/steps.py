@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tensight.agents.torch.capture import Capture
     from tensight.agents.torch.discovery import Discovery
     from tensight.agents.torch.facts.source import FactSource
-    from tensight.agents.torch.kept_gradients import KeptGradients
     from tensight.agents.torch.parameters import Parameters
 
 _OPTIMIZERS_CALL = 5
@@ -55,8 +54,6 @@ class Steps:
         Names the models of an optimizer that trains no known model.
     oversights : Oversights
         Receives updates that are not counted.
-    gradients : KeptGradients
-        Receives updates.
     """
 
     def __init__(
@@ -69,11 +66,9 @@ class Steps:
         *,
         discovery: Discovery,
         oversights: Oversights,
-        gradients: KeptGradients,
     ) -> None:
         self._parameters = parameters
         self._oversights = oversights
-        self._gradients = gradients
         self.capture = capture
         self._boundary = boundary
         self._on_scaling = on_scaling
@@ -134,13 +129,12 @@ class Steps:
         self._parameters.note_update(optimizer)
         given_closure = _closure(arguments, named)
         if given_closure is None:
-            self._gradients.update_begins(optimizer)
             self._note_gradients(optimizer)
             return None
         closure, replace = given_closure
         return replace(self._followed(optimizer, closure))
 
-    def _after(self, optimizer: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if threading.get_ident() != self._thread or not self._is_active:
             return
         if self._running:
@@ -151,9 +145,6 @@ class Steps:
         self._oversights.update_ends()
         if self.facts is not None:
             self.facts.update_ended(optimizer)
-        if _closure(arguments, named) is None:
-            # A closure may clear the gradients itself before it computes those for the update.
-            self._gradients.update_ends(optimizer, self._parameters.updated_by(optimizer))
         skipped = getattr(optimizer, "found_inf", None)
         self._updates.updated(optimizer, skipped=skipped is not None and bool(skipped))
 
@@ -219,7 +210,9 @@ class Steps:
         if isinstance(optimizer, torch.optim.Optimizer) and self._updates.knows(optimizer):
             self._updates.end_before(self._parameters.weights_of(optimizer))
             self._update_count += 1
+            self._oversights.update_begins()
             self._note_gradients(optimizer)
+            self._oversights.update_ends()
             self._updates.updated(optimizer, skipped=True)
 
     def _scaler_scale(self, original: Any, scaler: Any, *arguments: Any, **named: Any) -> Any:

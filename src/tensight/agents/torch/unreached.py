@@ -1,6 +1,5 @@
-"""Finds out why no gradient reaches weights that optimizers update: what cuts them off from the loss.
+"""Finds weights that a gradient should reach, though optimizers find them without one.
 
-- The backward pass begins at a new tensor, such as ``torch.tensor(loss.item(), requires_grad=True)``.
 - They belong to blocks under reentrant activation checkpointing, and no input of these blocks requires gradients.
 - Their output is detached before it goes into trained layers. Where only calls of modules are captured, this is
   unknown; then the operators of one forward pass are followed.
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 
     from tensight.agents.eager.adapter import Named
-    from tensight.agents.oversights import Oversights
     from tensight.agents.torch.boundary import Boundary
     from tensight.agents.torch.parameters import Parameters
 
@@ -32,8 +30,6 @@ class UnreachedWeights:
 
     Parameters
     ----------
-    oversights : Oversights
-        Receives the reasons.
     boundary : Boundary
     entered : callable () -> set of str
         Returns the scopes that this step has entered only with gradients switched off.
@@ -49,28 +45,22 @@ class UnreachedWeights:
         Names of weights whose values go into trained layers, although no gradient reaches them.
     """
 
-    def __init__(self, oversights: Oversights, boundary: Boundary, entered: Callable[[], Set[str]]) -> None:
+    def __init__(self, boundary: Boundary, entered: Callable[[], Set[str]]) -> None:
         self.checkpointed_scopes: set[str] = set()
         self.cut_off: frozenset[str] = frozenset()
-        self._oversights = oversights
         self._boundary = boundary
         self._entered = entered
         self.checkpoint_line = ""
-        self._new_root = ""
-        self._has_backward = False
         self._suspects: frozenset[str] = frozenset()
         self._suspected_steps = 0
         self._path: PathToTrained | None = None
 
     # --- calls in the training ---
 
-    def backward_begins(self, roots: Sequence[torch.Tensor]) -> None:
-        """Note the tensors from which a backward pass begins."""
-        self._has_backward = True
+    def backward_begins(self) -> None:
+        """Note that a backward pass begins."""
         if self._path is not None:
             self._path.leave()
-        if all(root.grad_fn is None and not isinstance(root, torch.nn.Parameter) for root in roots):
-            self._new_root = line_of_user()
 
     def checkpoint(self, original: Callable[..., Any], function: Any, *arguments: Any) -> Any:
         """Run a block under reentrant checkpointing; note what it enters if its inputs cut it off from gradients."""
@@ -91,7 +81,6 @@ class UnreachedWeights:
     def begin_step(self) -> None:
         """Follow the operators of the forward pass that begins, if that has been decided."""
         self.checkpointed_scopes.clear()
-        self._has_backward, self._new_root = False, ""
         if self._path is not None:
             self._path.enter()
 
@@ -104,7 +93,7 @@ class UnreachedWeights:
         follows: bool,
         named: Callable[[], Iterable[Named]],
     ) -> None:
-        """Report what is known of the weights that optimizers have found without a gradient in a step.
+        """Note which weights optimizers have found without a gradient in a step.
 
         Parameters
         ----------
@@ -118,8 +107,6 @@ class UnreachedWeights:
         """
         passed_over = parameters.without_gradient
         is_untrained = bool(passed_over) and not parameters.any_gradient
-        self._oversights.trained("" if not is_untrained else self._why_untrained())
-        self._oversights.checkpointed(len(passed_over & set(checkpointed)), self.checkpoint_line)
         self.leave()
         suspects = frozenset(passed_over.difference(without_gradients, checkpointed))
         is_same = suspects == self._suspects
@@ -136,16 +123,6 @@ class UnreachedWeights:
         if path is not None:
             path.leave()
             self.cut_off = frozenset(path.names)
-
-    def _why_untrained(self) -> str:
-        if not self._has_backward:
-            return "no backward pass ran before them"
-        if self._new_root:
-            return (
-                f"their backward pass begins at a tensor that was computed from no weight ({self._new_root})."
-                " torch.tensor(), item(), numpy() and detach() cut a loss off from the model"
-            )
-        return "backward passes ran, but reached none of them, or the gradients were cleared before the update"
 
 
 class PathToTrained(BottomMode):

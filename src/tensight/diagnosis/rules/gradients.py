@@ -285,7 +285,8 @@ def skipped(facts: Facts) -> Iterator[Finding]:
     values = {"count": int(is_skipped.sum()), "of": len(is_skipped), "scale": float(table["scale"][-1])}
     message = "skipped" if is_always else "often"
     scaler = "GradScaler" if facts.framework == "torch" else "loss scaler"
-    yield Finding("updates-skipped", "certain", step, message, values, {"optimizer": scaler})
+    where = {"optimizer": scaler, "line": facts.update_line}
+    yield Finding("updates-skipped", "certain", step, message, values, where)
 
 
 RULES = (

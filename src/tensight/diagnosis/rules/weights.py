@@ -74,17 +74,19 @@ def no_gradient_at_all(facts: Facts) -> Iterator[Finding]:
     has_none = owned.any(1) & ((table.panel("gradient") == _NEVER) | ~owned).all(1)
     if not has_none[: max(SETTLED, int(0.9 * len(has_none)))].all():
         return
+    # Of the other steps, only the values of losses are read.
     losses = facts["losses"]
+    is_read = np.isin(losses["step"], table.steps)
     step = int(table.steps[0])
     line = facts.update_line
     has_backward = bool((facts["steps"]["backward_passes"] > 0).any())
-    is_cut = len(losses) > 0 and not bool(losses["is_connected"].any())
+    is_cut = bool(is_read.any()) and not bool(losses["is_connected"][is_read].any())
     is_cleared = len(facts["groups"]) > 0 and bool(facts["groups"]["is_cleared"].all())
     if is_cleared:
         return
     message = "cut" if is_cut else "unreached" if has_backward else "no_backward"
-    where = {"parameter": "", "line": (losses["line"][0] if is_cut else line) or line}
-    function = str(losses["function"][0]) if len(losses) else ""
+    where = {"parameter": "", "line": (losses["line"][is_read][0] if is_cut else line) or line}
+    function = str(losses["function"][is_read][0]) if is_cut else ""
     yield Finding(
         "no-gradients", "certain", step, message, {"line": where["line"], "function": function or "leaf"}, where
     )
@@ -524,7 +526,7 @@ RULES = (
     Rule(
         "no-gradients",
         "gradient-cut",
-        ("parameters", "losses"),
+        ("parameters",),
         no_gradient_at_all,
         {
             "cut": (

@@ -46,7 +46,8 @@ class LiveFindings:
     """The facts and findings of a session.
 
     What is so in one judgement only, as before a warm-up has ended, is not announced: it must hold in two, with steps
-    between them. A training that has ended is judged as it is.
+    between them. A training that has ended is judged as it is. Of one that is stopped, perhaps for good, what is
+    certain is announced at once.
 
     Parameters
     ----------
@@ -70,6 +71,7 @@ class LiveFindings:
         self._next_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._is_judging = False
+        self._is_settled = True
 
     def take(self, rank: int, lines: Sequence[bytes]) -> None:
         """Add lines of facts, and write them to the folder of the run. Call it in a thread.
@@ -95,6 +97,7 @@ class LiveFindings:
 
     def changed(self) -> None:
         """Note that facts have arrived: they are judged soon."""
+        self._is_settled = False
         if self._timer is None and not self._is_judging:
             wait_s = max(self._next_s - time.monotonic(), 0.0)
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._begin)
@@ -102,13 +105,19 @@ class LiveFindings:
     def _begin(self) -> None:
         self._timer = None
         self._is_judging = True
-        self._session.later(self._judge(is_over=False))
+        self._session.later(self._judge())
+
+    def stopped(self) -> None:
+        """Note that all processes are stopped: no more facts arrive for now."""
+        if not self._is_settled:
+            self._is_settled = True
+            self._session.later(self._judge(is_stopped=True))
 
     async def judge_ended(self) -> None:
         """Judge the facts of a training that has ended."""
         await self._judge(is_over=True)
 
-    async def _judge(self, *, is_over: bool) -> None:
+    async def _judge(self, *, is_over: bool = False, is_stopped: bool = False) -> None:
         began = time.monotonic()
         try:
             diagnosis = await asyncio.to_thread(self.facts.diagnose)
@@ -118,12 +127,15 @@ class LiveFindings:
             self._is_judging = False
         if diagnosis.steps < FIRST_STEP and not is_over:
             return
-        if diagnosis.steps > self._before_steps or is_over:
-            self._announce(diagnosis, is_over=is_over)
+        if diagnosis.steps > self._before_steps or is_over or is_stopped:
+            self._announce(diagnosis, is_over=is_over, is_stopped=is_stopped)
 
-    def _announce(self, diagnosis: Diagnosis, *, is_over: bool) -> None:
+    def _announce(self, diagnosis: Diagnosis, *, is_over: bool, is_stopped: bool) -> None:
         keys = {_key(explained.finding) for explained in diagnosis.findings}
         holds = keys if is_over else keys & (self._before | self._announced)
+        if is_stopped:
+            findings = (explained.finding for explained in diagnosis.findings)
+            holds |= {_key(finding) for finding in findings if finding.certainty == "certain"}
         self._before, self._before_steps = keys, diagnosis.steps
         chosen = [explained for explained in diagnosis.findings if _key(explained.finding) in holds]
         self.record = diagnosis_record(diagnosis._replace(findings=chosen))

@@ -255,6 +255,8 @@ class LiveSession(Session):
         if news or summary != self._announced or (state is State.RUNNING and now - self._announced_at >= _QUIET_S):
             self._announced, self._announced_at = summary, now
             self.events.append_state(self.record())
+        if state is State.PAUSED and not self.is_closing:
+            self.findings.stopped()
 
     # --- processes ---
 

@@ -389,6 +389,10 @@ class FactSource:
         else:
             self._weights.skip_update(optimizer)
 
+    def before_swap(self) -> None:
+        """Drop all references to tensors: PyTorch is about to swap their contents."""
+        self._weights.before_swap()
+
     def clipped(self, has_gradients: bool) -> None:
         """Note a call of a function that clips gradients."""
         self._clips += 1

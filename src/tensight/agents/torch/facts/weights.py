@@ -97,6 +97,10 @@ class Weights:
             self._used_gradients.pop(id(weight), None)
         self._samples.skip_update()
 
+    def before_swap(self) -> None:
+        """Drop all references to gradients."""
+        self._used_gradients.clear()
+
     def backward_ended(self, optimizers: Iterable[Any], scale: float, *, reads: bool) -> None:
         """Note that a backward pass has ended, with the factor by which its loss was scaled."""
         for optimizer in optimizers:
