@@ -73,7 +73,7 @@ def examined(folder: Path, script: str) -> tuple[int, dict[str, tuple[str, str]]
     (folder / "train.py").write_text(script)
     kept = ("TENSIGHT_CACHE_DIR", "TENSIGHT_KERNELS")
     variables = {name: value for name, value in os.environ.items() if not name.startswith("TENSIGHT_") or name in kept}
-    command = [sys.executable, "-m", "tensight", "doctor", "--steps", "2", "--json", "train.py"]
+    command = [sys.executable, "-m", "tensight", "doctor", "--steps", "3", "--json", "train.py"]
     ended = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=380, check=False)
     checks = json.loads(ended.stdout)["checks"]
     return ended.returncode, {check["name"]: (check["state"], check["why"]) for check in checks}
@@ -85,8 +85,7 @@ def test_a_healthy_training_passes_all_that_can_be_checked(tmp_path: Path) -> No
     assert code == 0, checks
     assert {name: state for name, (state, _) in checks.items()} == {
         "repeatable": "ok",
-        "gradients reach every parameter": "ok",
-        "parameters move": "ok",
+        "every parameter is trained": "ok",
         "evaluation is deterministic": "ok",
         "checkpoint round trip": "ok",
         "loss falls on one batch": "ok",
@@ -94,7 +93,7 @@ def test_a_healthy_training_passes_all_that_can_be_checked(tmp_path: Path) -> No
     }
     assert "schedulers" in checks["resume equals going on"][1]
     assert "generators: torch" in checks["resume equals going on"][1]
-    assert "in 10 steps" in checks["loss falls on one batch"][1]
+    assert "in 15 steps" in checks["loss falls on one batch"][1]
 
 
 @pytest.mark.long
@@ -136,10 +135,9 @@ def test_a_generator_without_seed_unused_parameters_and_dropout_that_is_left_on_
     assert "in step 1" in why
     assert "dropout" in why or "bernoulli" in why
     assert "train.py:10" in why
-    for name in ("gradients reach every parameter", "parameters move"):
-        assert checks[name][0] == "not checked"
-        assert "2 of 6: not used in 2 steps" in checks[name][1]
-        assert "unused.weight, unused.bias" in checks[name][1]
+    state, why = checks["every parameter is trained"]
+    assert state == "not checked"
+    assert "2 of 6 trainable weights never have a gradient: their modules are not called: unused.weight" in why
     assert checks["evaluation is deterministic"][0] == "wrong"
     for name in ("checkpoint round trip", "resume equals going on", "loss falls on one batch"):
         assert checks[name][0] == "not checked"

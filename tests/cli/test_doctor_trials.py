@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tensight.cli.doctor import _evaluation_verdict, _loss_verdict, _parameter_checks
+from tensight.agents.settings import as_variables
+from tensight.cli.doctor import Check, _evaluation_verdict, _loss_verdict, _parameters_check
+from tensight.diagnosis.lines import read_folder
 from tests.processes.forked import PYTORCH, run
 
 if TYPE_CHECKING:
@@ -60,7 +63,8 @@ TRAININGS = {
     + DESCENT.replace("loss.backward", "(loss + model.auxiliary).backward"),
     "cut off": NET + "        return self.last(hidden.detach())\n" + DESCENT,
     "gradient of 0": NET + "        return self.last(torch.sign(hidden))\n" + DESCENT,
-    "in no optimizer": PLAIN + DESCENT.replace("model.parameters()", "model.last.parameters()"),
+    "in no optimizer": PLAIN + DESCENT.replace("model.parameters()", "model.first.parameters()"),
+    "head alone in the optimizer": PLAIN + DESCENT.replace("model.parameters()", "model.last.parameters()"),
     "frozen perceptual network": PLAIN
     + "fixed = nn.Sequential(nn.Linear(1, 8), nn.Tanh())\n"
     + DESCENT.replace("model(inputs)", "fixed(model(inputs))")
@@ -114,55 +118,54 @@ class Examined:
     report: dict[str, Any]
     code: int
     errors: str
-
-    def parameters(self) -> tuple[tuple[str, str], tuple[str, str]]:
-        """Return the states and sentences of the checks of parameters."""
-        gradients, moves = _parameter_checks(self.report["parameters"], STEPS)
-        return (gradients.state, gradients.why), (moves.state, moves.why)
+    parameters: Check
 
 
 def examined(name: str, mode: str, folder: Path, steps: int = STEPS) -> Examined:
-    """Run some steps of a training with a trial of doctor."""
+    """Run some steps of a training with a trial of doctor; the plain one is diagnosed."""
     (folder / "train.py").write_text(BEGINNING + TRAININGS[name])
     standard_output = "1"
     command = [sys.executable, "-m", "tensight.agents.doctor", "report", mode, standard_output, str(steps), "train.py"]
-    ended = run(command, PYTORCH, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
-    report = folder / "report"
-    return Examined(json.loads(report.read_text()) if report.exists() else {}, ended.returncode, ended.stderr)
+    chosen = {"TENSIGHT_DEBUG": "1", **as_variables({"diagnose": str(folder), "quiet": True})}
+    environment = {**os.environ, **(chosen if mode == "plain" else {})}
+    ended = run(command, PYTORCH, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+    report = json.loads((folder / "report").read_text()) if (folder / "report").exists() else {}
+    return Examined(report, ended.returncode, ended.stderr, _parameters_check(read_folder(folder)))
 
 
 @pytest.mark.parametrize(
-    ("name", "gradients", "moves", "named"),
+    ("name", "state", "sentence"),
     [
-        ("healthy", "ok", "ok", "all 4"),
-        ("cut off", "wrong", "wrong", "2 of 4: no gradient: first.weight, first.bias"),
-        ("gradient of 0", "wrong", "wrong", "2 of 4: a gradient of 0: first.weight, first.bias"),
-        ("in no optimizer", "ok", "wrong", "all 4"),
-        ("frozen perceptual network", "ok", "ok", "all 4"),
-        ("head that is not reached", "not checked", "not checked", "2 of 6: not used in 4 steps"),
-        ("gradients that the script clears", "ok", "ok", "2 of 4; 2 of 4: a gradient that the script clears"),
-        ("critic", "ok", "ok", "3 of 4; 1 of 4: a gradient of 0, which is right for a bias"),
-        ("gradient penalty", "ok", "ok", "3 of 4; 1 of 4: no gradient, which is right where"),
-        ("learning rate of 0", "ok", "not checked", "all 4"),
-        ("optimizer that waits", "not checked", "not checked", "2 of 6: not updated by their optimizer yet"),
-        ("spawned", "ok", "ok", "all 4"),
+        ("healthy", "ok", "all 4"),
+        ("cut off", "wrong", "2 of 4 trainable weights never have a gradient: first.weight, first.bias; "),
+        ("gradient of 0", "wrong", "The gradients of 2 of 4 weights are exactly 0 in every step: first.weight, "),
+        ("in no optimizer", "not checked", "2 parameters get gradients, but no optimizer updates them: last.weight, "),
+        ("head alone in the optimizer", "ok", "all 2"),
+        ("frozen perceptual network", "ok", "all 4"),
+        (
+            "head that is not reached",
+            "not checked",
+            "2 of 6 trainable weights never have a gradient: their modules are",
+        ),
+        ("gradients that the script clears", "ok", "all 4"),
+        ("critic", "ok", "all 4"),
+        ("gradient penalty", "ok", "all 4"),
+        ("learning rate of 0", "not checked", "The learning rate of Adam group 0 is 0"),
+        ("optimizer that waits", "not checked", "2 of 6 are not updated by their optimizer yet: "),
+        ("spawned", "ok", "all 4"),
+        ("odd methods", "ok", "all 4"),
     ],
 )
-def test_what_happens_to_parameters_is_told_apart(
-    tmp_path: Path, name: str, gradients: str, moves: str, named: str
-) -> None:
-    trial = examined(name, "evaluate", tmp_path)
+def test_what_happens_to_parameters_is_told_apart(tmp_path: Path, name: str, state: str, sentence: str) -> None:
+    trial = examined(name, "plain", tmp_path)
     assert trial.code == 0, trial.errors
-    states = trial.parameters()
-    assert (states[0][0], states[1][0]) == (gradients, moves), states
-    assert states[0][1].startswith(named), states
+    assert trial.parameters.state == state, trial.parameters
+    assert trial.parameters.why.startswith(sentence), trial.parameters
 
 
-def test_parameters_in_no_optimizer_are_named_so(tmp_path: Path) -> None:
-    _, (state, why) = examined("in no optimizer", "evaluate", tmp_path).parameters()
-    assert state == "wrong"
-    assert why.startswith("2 of 4: in no optimizer, with a gradient")
-    assert "first.weight, first.bias" in why
+def test_too_few_steps_are_said(tmp_path: Path) -> None:
+    check = examined("cut off", "plain", tmp_path, steps=2).parameters
+    assert (check.state, check.why) == ("not checked", "rules need 3 steps, and 2 were read: try more --steps")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +181,7 @@ def test_parameters_in_no_optimizer_are_named_so(tmp_path: Path) -> None:
 )
 def test_dropout_is_blamed_only_where_it_is_on(tmp_path: Path, name: str, state: str, words: str) -> None:
     trial = examined(name, "evaluate", tmp_path)
-    verdict = _evaluation_verdict(trial.report["evaluation"])
+    verdict = _evaluation_verdict(trial.report)
     assert verdict[0] == state, verdict
     assert words in verdict[1]
     assert ("dropout" in verdict[1]) == (state == "wrong")
@@ -195,10 +198,6 @@ def test_methods_of_a_model_that_raise_do_not_end_the_training(tmp_path: Path, m
     trial = examined("odd methods", mode, tmp_path)
     assert trial.code == 0, trial.errors
     assert trial.report
-
-
-def test_parameters_of_a_model_whose_methods_raise_are_checked(tmp_path: Path) -> None:
-    assert [state for state, _ in examined("odd methods", "evaluate", tmp_path).parameters()] == ["ok", "ok"]
 
 
 def test_a_loss_that_depends_on_gradients_of_its_inputs_is_not_replayed(tmp_path: Path) -> None:

@@ -207,3 +207,47 @@ def test_a_model_whose_tensors_are_swapped_can_be_converted(diagnosed: Diagnosed
     finally:
         torch.__future__.set_swap_module_params_on_conversion(False)
     assert diagnosed.found() == []
+
+
+class TwoHeads(nn.Module):
+    """Has a head that is never called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head, self.other = network(out=16), nn.Linear(16, CLASSES), nn.Linear(16, CLASSES)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.head(self.body(inputs).relu())
+        return result
+
+
+def test_layers_that_are_never_called_are_said_to_be_so(diagnosed: Diagnosed) -> None:
+    diagnosed.train(TwoHeads(), steps=6)
+    (finding,) = diagnosed.findings()
+    assert (finding.rule, finding.message, finding.certainty) == ("no-gradient", "unused", "likely")
+    assert finding.where["parameter"] == "other.weight, other.bias"
+
+
+def test_gradients_of_a_layer_that_the_script_clears_before_the_update_are_no_finding(diagnosed: Diagnosed) -> None:
+    """As recipes do that hold the last layer for the first epochs."""
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(9):
+        inputs, labels = diagnosed.batch()
+        optimizer.zero_grad()
+        F.cross_entropy(model(inputs), labels).backward()
+        model[2].weight.grad = model[2].bias.grad = None
+        optimizer.step()
+    assert diagnosed.found() == []
+
+
+def test_a_bias_on_which_a_loss_of_derivatives_does_not_depend_is_no_finding(diagnosed: Diagnosed) -> None:
+    model = nn.Sequential(nn.Linear(FEATURES, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(9):
+        inputs = diagnosed.batch()[0].requires_grad_()
+        (slope,) = torch.autograd.grad(model(inputs).sum(), inputs, create_graph=True)
+        optimizer.zero_grad()
+        (slope + inputs.detach()).square().mean().backward()
+        optimizer.step()
+    assert "no-gradient" not in dict(diagnosed.found())

@@ -18,13 +18,13 @@ from tensight.cli.options import Json
 from tensight.cli.output import console, print_json
 from tensight.cli.run import Capture
 from tensight.errors import DumpError, InputError, TensightError
-from tensight.graph.optimizers import parameter_roles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tensight.cli.trials import Measured
     from tensight.compare.traces import TraceDifference
+    from tensight.diagnosis.facts import Facts
     from tensight.dumps.trace_rank import TraceRank
 
 State = Literal["ok", "wrong", "not checked"]
@@ -37,9 +37,17 @@ _ALGORITHMS = (
     " CUBLAS_WORKSPACE_CONFIG=:4096:8 before Python starts"
 )
 _WORKERS = "seed the workers of data loaders (worker_init_fn, generator), or use num_workers=0"
-_GRADIENTS, _MOVE = "gradients reach every parameter", "parameters move"
-_ONE_BATCH, _RESUME = "loss falls on one batch", "resume equals going on"
+_PARAMETERS, _ONE_BATCH, _RESUME = "every parameter is trained", "loss falls on one batch", "resume equals going on"
 _LEAST_LOSSES, _STEPS_ON_ONE_BATCH = 4, 5
+_LEAST_STEPS = 3
+"""Number of steps after which rules say what never happens."""
+_OF_PARAMETERS = frozenset(
+    (
+        *("gradient-cut", "gradient-zero", "accumulated-gradients", "not-in-optimizer", "optimizer", "learning-rate"),
+        *("frozen", "undone", "precision"),
+    )
+)
+"""Categories of rules about parameters."""
 _LEAST_FALL = 0.01
 """Share of the first loss by which it must fall: a fall by less may be due to anything."""
 _LARGE_LOSS = 1e6
@@ -118,20 +126,22 @@ class _Examination:
 
     def checks(self) -> list[Check]:
         """Run the script, and return the results of all checks."""
+        from tensight.diagnosis.lines import read_folder
+
         first, second = self._traced("plain", "first"), self._traced("plain", "second")
         difference, unstable = self._difference("first", "second"), _differing(first, second)
         is_repeatable = difference is None and not unstable
-        checks = [self._repeatable(difference, unstable, first)]
+        checks = [
+            self._repeatable(difference, unstable, first),
+            _parameters_check(read_folder(self._folder / "facts" / "first")),
+        ]
         if first.framework != "torch":
             why = "only for PyTorch"
             names = ("evaluation is deterministic", "checkpoint round trip", _ONE_BATCH, _RESUME)
-            return [*checks, *self._traced_parameters(), *(Check(name, "not checked", why) for name in names)]
-        report = self._tried("evaluate")
-        error = {"error": report.get("error", "nothing was reported")}
+            return [*checks, *(Check(name, "not checked", why) for name in names)]
         return [
             *checks,
-            *_parameter_checks(report.get("parameters") or [], self._steps),
-            self._evaluation(report.get("evaluation", error)),
+            self._evaluation(self._tried("evaluate")),
             self._round_trip(first, is_repeatable=is_repeatable),
             self._one_batch(),
             self._resume(first, is_repeatable=is_repeatable),
@@ -148,7 +158,14 @@ class _Examination:
     def _traced(self, mode: str, name: str) -> Measured:
         from tensight.agents.settings import as_variables
 
-        chosen = {"trace": str(self._folder / name), "capture": self._capture, "quiet": True}
+        facts = self._folder / "facts" / name
+        facts.mkdir(parents=True)
+        chosen = {
+            "trace": str(self._folder / name),
+            "diagnose": str(facts),
+            "capture": self._capture,
+            "quiet": True,
+        }
         variables = {"TENSIGHT_DEBUG": "1", **as_variables(chosen)}
         if mode != "plain":
             variables["PYTHONHASHSEED"] = "0"
@@ -190,36 +207,6 @@ class _Examination:
             "seeds and deterministic algorithms that doctor has set do not make it repeatable (the script may set"
             f" others); also {_WORKERS}"
         )
-
-    def _traced_parameters(self) -> list[Check]:
-        """Check in the first trace whether gradients reach all parameters, and whether parameters change."""
-        moved, reached, zero, weights = set[str](), set[str](), set[str](), set[str]()
-        for trace in _open_traces(self._folder / "first").values():
-            for graph in trace.graphs:
-                roles = parameter_roles(graph)
-                weights |= roles.trainable
-            seen: dict[str, int] = {}
-            for iteration in trace.trace.steps:
-                for row in trace.rows(iteration):
-                    tensor = trace.trace.tensors[row["tensor"]]
-                    content = int(row["content_hash"])
-                    if tensor.type == "AccumulateGrad":
-                        weight = _weight_of(tensor.node, weights)
-                        reached.add(weight)
-                        if row["zero_count"] == row["count"]:
-                            zero.add(weight)
-                        else:
-                            zero.discard(weight)
-                    elif tensor.node not in weights or tensor.io == "input":
-                        continue
-                    elif seen.setdefault(tensor.node, content) != content:
-                        moved.add(tensor.node)
-        if not weights:
-            return _parameter_checks([], self._steps)
-        return [
-            _listed(_GRADIENTS, weights, weights - reached | (zero & weights), "no gradient, or 0"),
-            _listed(_MOVE, weights, weights - moved, f"did not change in {self._steps} steps"),
-        ]
 
     def _evaluation(self, report: dict[str, Any]) -> Check:
         name = "evaluation is deterministic"
@@ -301,82 +288,39 @@ def _open_traces(folder: Path) -> dict[int, TraceRank]:
     return {rank.rank: TraceRank(dump.storage, rank.rank, rank.path) for rank in traces}
 
 
-def _parameter_checks(parameters: Sequence[dict[str, Any]], steps: int) -> list[Check]:
-    """Judge what has happened to parameters, as `tensight.agents.torch.trained_parameters` describes it."""
-    owned = [parameter for parameter in parameters if parameter["is_owned"]]
-    if not owned:
-        why = "no parameter that an optimizer updates was seen"
-        return [Check(name, "not checked", why) for name in (_GRADIENTS, _MOVE)]
-    courses = {parameter["name"]: _course(parameter) for parameter in parameters}
-    layers = {(name.rpartition(".")[0], course) for name, course in courses.items()}
-    lists: dict[str, list[str]] = {}
-    for name, course in courses.items():
-        # A bias goes with the matrix of its layer.
-        of_matrix = course.removeprefix(_VECTOR)
-        joins = (name.rpartition(".")[0], of_matrix) in layers
-        lists.setdefault(of_matrix if joins else course, []).append(name)
-    count = len(owned) + len(lists.get("outside", ()))
-    return [
-        _course_check(_GRADIENTS, count, lists, _OF_GRADIENTS, steps),
-        _course_check(_MOVE, count, lists, _OF_MOVES, steps),
-    ]
+def _parameters_check(runs: Sequence[Facts]) -> Check:
+    """Return what rules find of parameters in some steps."""
+    from tensight.diagnosis.catalogue import diagnose
+    from tensight.sessions.diagnosis import diagnosis_record
+
+    count = max((len(_trained_parameters(facts)) for facts in runs), default=0)
+    if not count:
+        return Check(_PARAMETERS, "not checked", "no parameter that an optimizer updates was seen")
+    diagnosis = diagnosis_record(diagnose(runs))
+    if diagnosis.steps < _LEAST_STEPS:
+        why = f"rules need {_LEAST_STEPS} steps, and {diagnosis.steps} were read: try more --steps"
+        return Check(_PARAMETERS, "not checked", why)
+    findings = [finding for finding in diagnosis.findings if finding.category in _OF_PARAMETERS]
+    # A warm-up may begin at 0.
+    is_wrong = any(each.certainty == "certain" and each.category != "learning-rate" for each in findings)
+    parts = ["; ".join((finding.title, *finding.evidence)) for finding in findings]
+    waiting = list(dict.fromkeys(name for facts in runs for name in _waiting_parameters(facts)))
+    if waiting:
+        parts.append(f"{len(waiting)} of {count} are not updated by their optimizer yet: {_some(waiting)}")
+    state: State = "wrong" if is_wrong else "not checked" if parts else "ok"
+    return Check(_PARAMETERS, state, "; ".join(parts) or f"all {count}")
 
 
-def _course(parameter: dict[str, Any]) -> str:
-    """Return what has happened to a parameter, in a word."""
-    gradient = parameter["gradient"]
-    if not parameter["is_owned"]:
-        # A network none of whose parameters is trained may be used as a fixed function.
-        return "outside" if gradient == "some" and parameter["has_siblings_owned"] else "frozen"
-    if parameter["is_waiting"]:
-        return "waiting"
-    if gradient == "none" and not parameter["is_used"]:
-        return "moves unused" if parameter["has_moved"] else "unused"
-    if gradient != "none" and not parameter["is_updated"]:
-        return "cleared"
-    if gradient != "some":
-        return gradient if parameter["is_matrix"] else f"{_VECTOR}{gradient}"
-    if parameter["has_moved"]:
-        return "trained"
-    return "still" if parameter["has_rate"] else "no rate"
+def _trained_parameters(facts: Facts) -> list[str]:
+    """Return the names of the parameters that an optimizer holds, and that require gradients."""
+    rows = facts["parameters"].rows()
+    return list(dict.fromkeys(row["name"] for row in rows if row["owners"] > 0 and row["is_trainable"]))
 
 
-_VECTOR = "vector "
-_OF_GRADIENTS: dict[str, tuple[State, str]] = {
-    "none": ("wrong", "no gradient"),
-    "zero": ("wrong", "a gradient of 0"),
-    "waiting": ("not checked", "not updated by their optimizer yet; try more --steps"),
-    "unused": ("not checked", "not used in {steps} steps; more --steps tell whether they ever are"),
-    "cleared": ("ok", "a gradient that the script clears before the update"),
-    "vector none": ("ok", "no gradient, which is right where the loss does not depend on it, as on a last bias"),
-    "vector zero": ("ok", "a gradient of 0, which is right for a bias that a difference or a normalization cancels"),
-}
-_OF_MOVES: dict[str, tuple[State, str]] = {
-    "none": ("wrong", "did not change in {steps} steps, without a gradient"),
-    "zero": ("wrong", "did not change in {steps} steps, with a gradient of 0"),
-    "outside": ("wrong", "in no optimizer, with a gradient; freeze what shall stay as it is"),
-    "still": ("wrong", "did not change in {steps} steps, with a gradient; is each update smaller than rounding?"),
-    "no rate": ("not checked", "the learning rate is 0 in {steps} steps, as at the start of a warm-up"),
-    "waiting": ("not checked", "not updated by their optimizer yet"),
-    "unused": ("not checked", "not used in {steps} steps"),
-    "cleared": ("ok", "did not change, because the script clears the gradient before the update"),
-    "vector none": ("ok", "did not change, without a gradient"),
-    "vector zero": ("ok", "did not change, with a gradient of 0"),
-}
-"""For what has happened to parameters: the state of a check, and words."""
-
-
-def _course_check(
-    name: str, count: int, lists: dict[str, list[str]], courses: dict[str, tuple[State, str]], steps: int
-) -> Check:
-    noted = [(courses[course], lists[course]) for course in courses if course in lists]
-    states = {state for (state, _), _ in noted}
-    state: State = "wrong" if "wrong" in states else "not checked" if "not checked" in states else "ok"
-    parts = [f"{len(names)} of {count}: {words.format(steps=steps)}: {_some(names)}" for (_, words), names in noted]
-    if state == "ok":
-        excepted = sum(len(names) for _, names in noted)
-        parts.insert(0, f"{count - excepted} of {count}" if excepted else f"all {count}")
-    return Check(name, state, "; ".join(parts))
+def _waiting_parameters(facts: Facts) -> list[str]:
+    """Return the names of those whose optimizer has not updated yet."""
+    updated = {row["name"] for row in facts["parameters"].rows() if row["optimizers"] > 0}
+    return [name for name in _trained_parameters(facts) if name not in updated]
 
 
 def _evaluation_verdict(report: dict[str, Any]) -> tuple[State, str]:
@@ -443,19 +387,6 @@ def _reservation(first: float, later: float) -> str:
     if later > _LARGE_LOSS:
         return "which is still large: are inputs and targets normalized, and is the loss a mean?"
     return ""
-
-
-def _weight_of(node: str, weights: set[str]) -> str:
-    """Return the weight of a gradient's node such as ``Gradients/Default/fc1/weight/AccumulateGrad-op0``."""
-    path = node.removeprefix("Gradients/Default/").rpartition("/")[0]
-    name = path.replace("/", ".")
-    return name if name in weights else path
-
-
-def _listed(name: str, weights: set[str], wrong: set[str], what: str) -> Check:
-    if not wrong:
-        return Check(name, "ok", f"all {len(weights)}")
-    return Check(name, "wrong", f"{len(wrong)} of {len(weights)}: {what}: {_some(sorted(wrong))}")
 
 
 def _differing(first: Measured, second: Measured) -> tuple[str, ...]:

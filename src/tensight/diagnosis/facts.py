@@ -179,6 +179,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("owners", "count", "number of optimizers that hold it"),
         Fact("rate", "number", "its learning rate"),
         Fact("gradient", "count", "0 none, 1 exactly 0, 2 some; -1 unknown"),
+        Fact("is_cleared", "flag", "it had a gradient after the last backward pass, and none at the update"),
+        Fact("is_unused", "flag", "no module that holds it was called in this step, although others were"),
         Fact("is_read", "flag", "a loss was computed from it, although its gradient is unknown"),
         Fact("gradient_norm", "number", "L2 norm of its gradient"),
         Fact("norm", "number", "L2 norm before the update"),

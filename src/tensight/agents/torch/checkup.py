@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -55,16 +54,7 @@ def follow(mode: str, steps: int, report: Report) -> None:
 
         OneBatch(report)
     else:
-        from tensight.agents.torch.trained_parameters import TrainedParameters
-
-        findings: dict[str, Any] = {}
-
-        def report_part(part: str, value: Any) -> None:
-            findings[part] = value
-            report(findings)
-
-        _Evaluation(max(steps - 1, 1), partial(report_part, "evaluation"))
-        TrainedParameters(partial(report_part, "parameters"))
+        _Evaluation(max(steps - 1, 1), report)
 
 
 class _AtStep:

@@ -54,15 +54,29 @@ def no_gradient(facts: Facts) -> Iterator[Finding]:
         return
     counts = (owned & has_any[:, None]).sum(0)
     never = (counts >= SETTLED) & ((gradient == _NEVER) | ~owned).all(0)
-    if not never.any():
-        return
-    names = table.chosen(never)
-    of = int((counts >= SETTLED).sum())
-    step = int(steps[np.flatnonzero(owned[:, never].any(1))[0]])
+    # A script that clears gradients of some layers leaves these as they are.
+    never &= ~table.panel("is_cleared").any(0)
+    # On the bias of a layer, a loss of its derivative does not depend.
+    modules, shapes = table.last("module"), table.last("shape")
+    reached = {modules[name] for at, name in enumerate(table.names) if (gradient[:, at] == 2).any()}
+    never &= ["x" in shapes[name] or modules[name] not in reached for name in table.names]
+    unused = never & (table.panel("is_unused") | ~owned).all(0)
     line = facts["steps"].last("checkpoint_line").get("step", "")
-    values = {"count": len(names), "of": of, "names": listed(names), "steps": int(counts.max()), "line": line}
-    where = {**_where(table, names), "line": line}
-    yield Finding("no-gradient", "certain", step, "checkpointed" if line else "some", values, where, tuple(names))
+    for chosen, message in ((never & ~unused, "checkpointed" if line else "some"), (unused, "unused")):
+        if not chosen.any():
+            continue
+        names = table.chosen(chosen)
+        certainty: Certainty = "likely" if message == "unused" else "certain"
+        step = int(steps[np.flatnonzero(owned[:, chosen].any(1))[0]])
+        values = {
+            "count": len(names),
+            "of": int((counts >= SETTLED).sum()),
+            "names": listed(names),
+            "steps": int(counts.max()),
+            "line": line,
+        }
+        where = {**_where(table, names), "line": "" if message == "unused" else line}
+        yield Finding("no-gradient", certainty, step, message, values, where, tuple(names))
 
 
 def no_gradient_at_all(facts: Facts) -> Iterator[Finding]:
@@ -567,9 +581,13 @@ RULES = (
                 " checkpointing requires one ({line}): {names}",
                 "{of} 个可训练权重中有 {count} 个从未得到梯度：其可重入检查点块的输入都不需要梯度 ({line})：{names}",
             ),
+            "unused": (
+                "{count} of {of} trainable weights never have a gradient: their modules are not called: {names}",
+                "{of} 个可训练权重中有 {count} 个从未得到梯度：其模块没有被调用：{names}",
+            ),
         },
         dict.fromkeys(
-            ("some", "checkpointed"),
+            ("some", "checkpointed", "unused"),
             (
                 "{steps} updates without a gradient for them, while others had one",
                 "{steps} 次更新中它们没有梯度，而其他权重有",
@@ -581,7 +599,11 @@ RULES = (
             " or let the input require gradients: model.enable_input_require_grads())",
             "查找在它们之后截断计算图的地方：.detach()、.data、.numpy()、.item()、torch.no_grad()、只使用其结果的 argmax 或比较、从未被调用的层，或输入不需要梯度的可重入检查点",
         ),
-        ("Weights that no optimizer holds, and frozen ones.", "不在任何优化器中的权重，以及被冻结的权重。"),
+        (
+            "Weights that no optimizer holds, and frozen ones; those whose gradients the script clears before the update; and"
+            " a bias whose matrix has a gradient, as where the loss is one of derivatives.",
+            "不在任何优化器中的权重，以及被冻结的权重；脚本在更新之前清除其梯度的权重；以及矩阵有梯度的偏置，例如损失由导数构成时。",
+        ),
         frozenset(("loss-stays",)),
         20,
     ),

@@ -31,7 +31,8 @@ from tensight.agents.torch.facts.structure import (
     normalised,
 )
 from tensight.agents.torch.facts.weights import Weights
-from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training
+from tensight.agents.torch.framework import is_scripted
+from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training, weights_in
 from tensight.agents.torch.modules import is_compiled_somewhere
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class FactSource:
         self._layers: dict[str, dict[str, Any]] = {}
         self._recurrent: dict[str, dict[str, Any]] = {}
         self._nested: set[str] = set()
+        self._entered: set[int] = set()
         self._outermost: Any = None
         self._backward_passes = self._updates = 0
         self._update_line = self._backward_line = ""
@@ -150,6 +152,8 @@ class FactSource:
         if threading.get_ident() != self._thread or _backward_task() != -1:
             return
         self._depth += 1
+        if self._diagnosing.reads:
+            self._entered.add(id(module))
         if self._depth == 1:
             self._outermost = self._names.modules.get(id(module))
             if self._diagnosing.reads and not torch.is_grad_enabled() and not is_in_training(module):
@@ -510,12 +514,34 @@ class FactSource:
             for weight in weights_of(optimizer):
                 owners[id(weight)] = owners.get(id(weight), 0) + 1
         rows = self._weights.take(list(_entries(models, named)), owners)
+        unused = self._unused(models, named)
         for row in rows:
+            row["is_unused"] = row["name"] in unused
             row["is_nested"] = bool(self._nested) and models[row["model"]][0] in self._nested
         add("parameters", step, rows)
         rank = diagnosing.rank
         calls = list(self._calls.values())
         add("ranks", step, [rank_row(rank, _world_size(), rows, calls, self._weights.norm_backward)])
+
+    def _unused(self, models: Sequence[tuple[str, nn.Module]], named: dict[int, str]) -> set[str]:
+        """Return the names of the parameters of modules none of which was called since the step before."""
+        entered, self._entered = self._entered, set()
+        modules = [module for _, model in models for _, module in inner_modules(model)]
+        if not entered or is_compiled_somewhere() or any(map(is_scripted, modules)):
+            # Of compiled code, calls are not seen.
+            return set()
+        used: set[int] = set()
+        for module in modules:
+            if id(module) in entered:
+                # An attention reads the parameters of its last layer without calling it.
+                is_attention = isinstance(module, nn.MultiheadAttention)
+                used.update(map(id, weights_in(module) if is_attention else module._parameters.values()))
+        return {
+            named.get(id(weight), "")
+            for module in modules
+            for weight in module._parameters.values()
+            if id(weight) not in used
+        }
 
     # --- names ---
 

@@ -48,6 +48,7 @@ class Weights:
         self._used: dict[int, int] = {}
         self._used_gradients: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._kept: set[int] = set()
+        self._reached: set[int] = set()
         self._cleared: dict[int, int] = {}
         self._keeps_state: set[str] = set()
         self._met: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -106,7 +107,9 @@ class Weights:
         for optimizer in optimizers:
             self._backward_passes[id(optimizer)] = self._backward_passes.get(id(optimizer), 0) + 1
             if reads:
-                gradients = [weight.grad for weight in weights_of(optimizer) if weight.grad is not None]
+                reached = [weight for weight in weights_of(optimizer) if weight.grad is not None]
+                self._reached.update(map(id, reached))
+                gradients = [weight.grad for weight in reached]
                 self.norm_backward = root_of_squares(norm(gradients)) / (scale or 1.0) if gradients else 0.0
                 self._backward[id(optimizer)] = self.norm_backward
 
@@ -234,6 +237,7 @@ class Weights:
         self.rows, self.groups = {}, []
         self._backward.clear()
         self._kept.clear()
+        self._reached.clear()
         return rows
 
     # --- one parameter ---
@@ -259,6 +263,7 @@ class Weights:
             "norm": norm([weight])[0],
             "fingerprint": fingerprint([values]),
             "is_kept": id(weight) in self._kept,
+            "is_cleared": weight.grad is None and id(weight) in self._reached,
             **outside,
         }
 
