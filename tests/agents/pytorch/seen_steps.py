@@ -72,6 +72,7 @@ class SeeingAgent:
     reports: list[str] = field(default_factory=list)
     running_program: Callable[[], Program] | None = None
     wants_setup: bool = False
+    diagnosing: None = None
     order: list[int] = field(default_factory=list)
     tracer: Any = field(default_factory=lambda: SimpleNamespace(is_on=False))
     watches: Any = field(default_factory=lambda: SimpleNamespace(loss_scaled=False, any=False))
