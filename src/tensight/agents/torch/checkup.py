@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from tensight.agents.call_stack import user_stack
 from tensight.agents.replacing import Replacements
+from tensight.agents.torch.framework import tensors_in
 from tensight.agents.torch.inner_modules import inner_modules, weights_in
 from tensight.agents.torch.kept_states import Generators, copied, is_equal
 from tensight.agents.torch.resuming import state_of_modules
@@ -139,7 +140,7 @@ class _Evaluation(_AtStep):
             arguments, named = copied(given)
             with torch.no_grad():
                 # Later calls may change what was returned in place.
-                return [tensor.clone() for tensor in _tensors_in(module(*arguments, **named))]
+                return [tensor.clone() for tensor in tensors_in(module(*arguments, **named))]
 
         with draws:
             first = evaluate()
@@ -175,13 +176,3 @@ class _Draws(TorchFunctionMode):
             if (name, line) not in self.functions:
                 self.functions.append((name, line))
         return result
-
-
-def _tensors_in(value: Any, depth: int = 0) -> Any:
-    """Yield the tensors in the return value of a model."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif depth < 8:
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-        for element in inner:
-            yield from _tensors_in(element, depth + 1)

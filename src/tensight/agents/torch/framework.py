@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tensight.agents.eager.adapter import GradientEdge, InnerModule, ModuleKind, Named
+from tensight.agents.eager.calls import tensors_in_value
 from tensight.agents.torch.arrays import outline, version_of
 from tensight.agents.torch.inner_modules import has_children, held_tensors, inner_modules
 
@@ -26,6 +27,9 @@ _WRAPPERS = {
     "CheckpointWrapper": "_checkpoint_wrapped_module",
     "OffloadWrapper": "_checkpoint_wrapped_module",
 }
+tensors_in = partial(tensors_in_value, torch.Tensor)
+"""Return the tensors in a value, in their order in it; see `tensors_in_value`."""
+
 _NO_NUMBER = 2**63
 """Autograd numbers its functions in the order of their creation, but for those that accumulate gradients."""
 

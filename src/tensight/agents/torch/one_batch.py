@@ -14,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
 from tensight.agents.replacing import Replacements
+from tensight.agents.torch.framework import tensors_in
 from tensight.agents.torch.inner_modules import weights_in
 from tensight.agents.torch.kept_states import Generators, copied
 from tensight.agents.torch.trial import outermost_modules
@@ -156,7 +157,7 @@ class _Calls:
         finally:
             self._depth = 0
         self._outputs += [
-            tensor.grad_fn for tensor in _tensors_in(output) if tensor.numel() == 1 and tensor.grad_fn is not None
+            tensor.grad_fn for tensor in tensors_in(output) if tensor.numel() == 1 and tensor.grad_fn is not None
         ]
         return output
 
@@ -169,7 +170,7 @@ class _Calls:
         if first is not None:
             arguments, named = copied(first[0])
             return arguments, named
-        if any(tensor.requires_grad for tensor in _tensors_in((arguments, named))):
+        if any(tensor.requires_grad for tensor in tensors_in((arguments, named))):
             return self._give_up("gradients flow through the inputs of the model", arguments, named)
         try:
             # A reference to the model keeps its identity from being reused.
@@ -200,12 +201,3 @@ class _Calls:
         self._replays = self._replays and replays
         self._counts.clear()
         self._outputs.clear()
-
-
-def _tensors_in(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif depth < 4:
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-        for element in inner:
-            yield from _tensors_in(element, depth + 1)

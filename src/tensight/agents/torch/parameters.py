@@ -23,6 +23,11 @@ _WRAPPED_AS = ("optimizer", "_optimizer")
 """Attributes in which optimizers store an optimizer that they wrap."""
 
 
+def wrapped_by(optimizer: torch.optim.Optimizer) -> list[Any]:
+    """Return what an optimizer holds where those do that wrap another one."""
+    return [vars(optimizer).get(name) for name in _WRAPPED_AS]
+
+
 class Parameters(PersistentTensors):
     """The persistent tensors, and the gradients of weights.
 
@@ -101,7 +106,7 @@ class Parameters(PersistentTensors):
         """Whether one of two optimizers wraps the other, as those of Accelerate and Lightning do."""
         if other is None:
             return False
-        held = (vars(wrapper).get(name) for wrapper in (optimizer, other) for name in _WRAPPED_AS)
+        held = (*wrapped_by(optimizer), *wrapped_by(other))
         return any(wrapped is optimizer or wrapped is other for wrapped in held)
 
     def _states_of(

@@ -31,7 +31,7 @@ from tensight.agents.torch.facts.structure import (
     normalised,
 )
 from tensight.agents.torch.facts.weights import Weights
-from tensight.agents.torch.framework import is_scripted
+from tensight.agents.torch.framework import is_scripted, tensors_in
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training, weights_in
 from tensight.agents.torch.modules import is_compiled_somewhere
 
@@ -580,15 +580,8 @@ def _entries(
                 yield name, weight, (prefix + path).rstrip("."), type(module).__name__, number
 
 
-def _tensors(values: Sequence[Any], depth: int = 0) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            if is_readable(value):
-                yield value
-        elif depth < 3 and isinstance(value, dict):
-            yield from _tensors(tuple(value.values()), depth + 1)
-        elif depth < 3 and isinstance(value, (list, tuple)) and len(value) < 1000:
-            yield from _tensors(value, depth + 1)
+def _tensors(value: object) -> Iterator[torch.Tensor]:
+    return filter(is_readable, tensors_in(value))
 
 
 def _ranges(inputs: Sequence[torch.Tensor]) -> Iterator[tuple[float, float]]:

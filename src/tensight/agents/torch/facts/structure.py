@@ -15,6 +15,7 @@ from tensight.agents.facts.samples import fingerprint, shape_text
 from tensight.agents.live_instances import live_instances
 from tensight.agents.torch.facts.reading import plain, sample
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training
+from tensight.agents.torch.parameters import wrapped_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -284,8 +285,10 @@ class Schedules:
 
 def _unwrapped(optimizer: Any) -> Any:
     """Return the optimizer that another one wraps, as that of Accelerate does."""
-    inner = vars(optimizer).get("optimizer")
-    return _unwrapped(inner) if isinstance(inner, torch.optim.Optimizer) and inner is not optimizer else optimizer
+    for inner in wrapped_by(optimizer):
+        if isinstance(inner, torch.optim.Optimizer) and inner is not optimizer:
+            return _unwrapped(inner)
+    return optimizer
 
 
 def accumulating(optimizers: Iterable[torch.optim.Optimizer]) -> dict[int, int]:
