@@ -26,15 +26,18 @@ class Budget(NamedTuple):
         Interval at which later ones are read in any case; 0 for none. Those at powers of two are.
     share : float
         Maximum share of the training's time for the others.
+    always_s : float
+        Maximum time in seconds for the first ones; then they count as the others.
     """
 
     always: int
     every: int
     share: float
+    always_s: float
 
 
-FOR_DIAGNOSIS = Budget(64, 20, 0.2)
-BESIDE = Budget(8, 0, 0.01)
+FOR_DIAGNOSIS = Budget(64, 20, 0.5, 60.0)
+BESIDE = Budget(8, 0, 0.01, 2.0)
 """For a training that someone debugs, records or traces."""
 
 
@@ -84,12 +87,13 @@ class Diagnosing:
         self.decide()
 
     @property
-    def _is_received(self) -> bool:
+    def is_received(self) -> bool:
+        """Whether facts are written or sent."""
         return bool(self._files) or self._is_sent()
 
     def add(self, subject: str, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add what was read of a subject in a step."""
-        if self._is_received:
+        if self.is_received:
             self._lines.append(line_of(subject, step, rows))
 
     def tell(self, framework: str, absent: Mapping[str, str]) -> None:
@@ -127,7 +131,8 @@ class Diagnosing:
         budget, done = self._budget, self._steps
         is_due = bool(budget.every and (done + 1) % budget.every == 0) or (done + 1) & done == 0
         is_within = self._cost_s < budget.share * (time.monotonic() - self._began_s)
-        self.reads = self._is_received and (done < budget.always or is_due or is_within)
+        is_first = done < budget.always and self._cost_s < budget.always_s
+        self.reads = self.is_received and (is_first or is_due or is_within)
 
     def close(self) -> None:
         """Write and send what is left: the training has ended."""

@@ -469,7 +469,7 @@ class Debugger(TrainingDebugger):
             return
         if self._facts is not None:
             roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
-            self._facts.backward_ended(self._steps.scale_of(roots))
+            self._facts.backward_ended(partial(self._steps.scale_of, roots))
         if self._agent is not None and self._agent.scalars.is_wanted:
             scale = self._steps.scale_of((tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors))
             if scale:
@@ -488,7 +488,7 @@ class Debugger(TrainingDebugger):
         if are_tensors and not self._is_over and threading.get_ident() == self._thread:
             self._unreached.backward_begins()
         if are_tensors and self._facts is not None and not self._is_over and threading.get_ident() == self._thread:
-            self._facts.backward_begins(roots, self._steps.unscaled, self._steps.scale_of(roots))
+            self._facts.backward_begins(roots, self._steps.unscaled, partial(self._steps.scale_of, roots))
         if are_tensors and self._agent is not None and self._agent.scalars.notes_losses:
             self._tell_loss(roots)
         if are_tensors and isinstance(capture, ModuleCapture):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import nn
@@ -36,7 +38,9 @@ from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_
 from tensight.agents.torch.modules import is_compiled_somewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
+
+    from torch.utils.hooks import RemovableHandle
 
     from tensight.agents.diagnosing import Diagnosing
     from tensight.agents.eager.names import Names
@@ -51,6 +55,9 @@ MOST_FUNCTIONS = 16
 
 MOST_LAYERS = 1000
 
+_MOST_UNREAD = 16
+"""Number of steps whose losses stay on a device."""
+
 MOST_OUTPUTS = 256
 """Number of calls of a model in a step whose outputs are followed to the loss."""
 
@@ -63,7 +70,22 @@ _SEARCHES = frozenset((2, 8, 32, 128, 512, 2048))
 """Steps after which schedulers and copies are looked for, which takes a while."""
 
 _CAUSAL = re.compile("LM(?![a-z])|GPT|Causal|Language")
+_Method = TypeVar("_Method", bound=Callable[..., None])
 _backward_task: Callable[[], int] = torch._C._current_graph_task_id
+
+
+def _event(method: _Method) -> _Method:
+    """Let a method do nothing while nobody receives facts, and count its time as that of the step."""
+
+    @functools.wraps(method)
+    def event(self: FactSource, *arguments: Any, **named: Any) -> None:
+        if not self._diagnosing.is_received:
+            return
+        began, before_s = time.perf_counter(), self._cost_s
+        method(self, *arguments, **named)
+        self._cost_s = before_s + time.perf_counter() - began
+
+    return cast("_Method", event)
 
 
 class FactSource:
@@ -121,27 +143,43 @@ class FactSource:
         self._scale = float("nan")
         self._tensor_names: tuple[int, dict[int, str]] = (-1, {})
         self._unfollow = clip_calls.follow(lambda has_gradients: boundary.call(self.clipped, has_gradients))
-        hook = boundary.hook
-        self._hooks = [
-            module_hooks.register_module_forward_pre_hook(hook(self._enter)),
-            # Not called after an exception: PyTorch then iterates over hooks that must not be removed meanwhile.
-            module_hooks.register_module_forward_hook(hook(self._leave), with_kwargs=True),
-        ]
+        self._unread_losses: list[tuple[int, list[tuple[torch.Tensor, dict[str, Any]]]]] = []
+        self._cost_s = 0.0
+        self._hooks: list[RemovableHandle] = []
+        self._follow()
+
+    def _follow(self) -> None:
+        """Follow calls of modules only while anyone receives facts."""
+        if self._diagnosing.is_received and not self._hooks:
+            hook = self._boundary.hook
+            self._hooks = [
+                module_hooks.register_module_forward_pre_hook(hook(self._enter)),
+                # Not called after an exception: PyTorch then iterates over hooks that must not be removed meanwhile.
+                module_hooks.register_module_forward_hook(hook(self._leave), with_kwargs=True),
+            ]
+        elif not self._diagnosing.is_received:
+            self._unfollow_calls()
+
+    def _unfollow_calls(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
 
     def is_within_call(self) -> None:
         """Note that the hooks were installed while an outermost module is called."""
         self._depth = 1
 
     def begin(self) -> None:
-        """Note where functions are called from now on, if anyone wants it."""
+        """Note where functions are called from now on, if anyone wants it: a server may be attached now."""
+        self._follow()
         if self._diagnosing.reads and not is_compiled_somewhere():
             self._lines.enter()
 
     def stop(self) -> None:
         """Remove everything from PyTorch, and write what is known."""
-        for hook in self._hooks:
-            hook.remove()
+        self._unfollow_calls()
         self._unfollow()
+        self._read_losses()
         self._lines.leave()
         self._drops.leave()
         self._diagnosing.close()
@@ -302,8 +340,9 @@ class FactSource:
                 "samples": samples,
             }
 
+    @_event
     def backward_begins(
-        self, roots: Sequence[torch.Tensor], unscaled: Callable[[torch.Tensor], Any], scale: float | None
+        self, roots: Sequence[torch.Tensor], unscaled: Callable[[torch.Tensor], Any], scale: Callable[[], float | None]
     ) -> None:
         """Note the tensors from which a backward pass begins.
 
@@ -312,8 +351,8 @@ class FactSource:
         roots : sequence of Tensor
         unscaled : callable (Tensor) -> Tensor or None
             Returns a loss before a loss scaler scaled it, if the script still holds it.
-        scale : float or None
-            The factor of the loss scaler; None if it is unknown.
+        scale : callable () -> float or None
+            Returns the factor of the loss scaler, after waiting for a device; None if it is unknown.
         """
         if self._backward_passes and not self._step and not self._updates:
             # Nothing but backward passes shows the steps of a training by hand.
@@ -348,12 +387,11 @@ class FactSource:
                 "finds_gradients": finds,
             }
             loss = unscaled(root)
-            factor = 1.0
-            if loss is None:
-                if scale is None:
-                    # What was scaled is unknown, as if several scaled losses were added.
-                    continue
-                loss, factor = root, scale
+            divisor = 1.0 if loss is not None else scale()
+            if divisor is None:
+                # What was scaled is undivisor, as if several scaled losses were added.
+                continue
+            loss, factor = root if loss is None else loss, divisor
             value = plain(loss)
             self._losses.append(((value if value.numel() == 1 else value.double().mean()) / factor, row))
             if self._diagnosing.reads:
@@ -372,12 +410,21 @@ class FactSource:
             name = row["function"] if count == 1 else f"{row['function']} {count}"
             self._functions.append({**row, "name": name, "loss": loss, "factor": row["factor"] / factor})
 
-    def backward_ended(self, scale: float | None) -> None:
-        """Note that a backward pass has ended, with the factor of a loss scaler."""
-        if scale is not None and scale != 1.0:
-            self._scale = scale
-        self._weights.backward_ended(self._parameters.optimizers, scale or 1.0, reads=self._diagnosing.reads)
+    @_event
+    def backward_ended(self, scale: Callable[[], float | None]) -> None:
+        """Note that a backward pass has ended.
 
+        Parameters
+        ----------
+        scale : callable () -> float or None
+            Returns the factor of a loss scaler, after waiting for a device; None if it is unknown.
+        """
+        factor = scale() if self._diagnosing.reads else None
+        if factor is not None and factor != 1.0:
+            self._scale = factor
+        self._weights.backward_ended(self._parameters.optimizers, factor or 1.0, reads=self._diagnosing.reads)
+
+    @_event
     def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
         """Note that an optimizer is about to update."""
         self._updates += 1
@@ -402,11 +449,13 @@ class FactSource:
         self._clips += 1
         self._clips_of_none += not self._backward_passes or not has_gradients
 
+    @_event
     def update_ended(self, optimizer: torch.optim.Optimizer) -> None:
         """Note that an optimizer has updated."""
         if self._diagnosing.reads:
             self._weights.update_ended(optimizer, self._named())
 
+    @_event
     def strange_update(self, optimizer: torch.optim.Optimizer) -> None:
         """Note an update by an optimizer that holds no parameter of a model that runs."""
         if self._step:
@@ -430,13 +479,18 @@ class FactSource:
         if not self._step and self._without_optimizer:
             self._diagnosing.begin_again()
         self._step = step
-        self._hand_over(step, skipped=skipped)
+        if self._diagnosing.is_received:
+            self._hand_over(step, skipped=skipped)
+        self._follow()
 
     def _hand_over(self, step: int, *, skipped: bool) -> None:
         began = time.perf_counter()
         diagnosing = self._diagnosing
         add = diagnosing.add
-        add("losses", step, [{**row, "value": float(value)} for value, row in self._losses])
+        self._unread_losses.append((step, self._losses))
+        on_device = any(value.device.type != "cpu" for value, _ in self._losses)
+        if diagnosing.reads or not on_device or len(self._unread_losses) >= _MOST_UNREAD:
+            self._read_losses()
         add(
             "steps",
             step,
@@ -477,7 +531,15 @@ class FactSource:
         self._evaluations = 0
         if step >= _LINES_IN_STEPS:
             self._lines.leave()
-        diagnosing.step_done(step, time.perf_counter() - began)
+        cost_s = self._cost_s + time.perf_counter() - began
+        self._cost_s = 0.0
+        diagnosing.step_done(step, cost_s)
+
+    def _read_losses(self) -> None:
+        """Hand over the losses of the last steps; a training must not wait for its device in each."""
+        for step, losses in self._unread_losses:
+            self._diagnosing.add("losses", step, [{**row, "value": float(value)} for value, row in losses])
+        self._unread_losses = []
 
     def _read_step(self, step: int) -> None:
         diagnosing = self._diagnosing
