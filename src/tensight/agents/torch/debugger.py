@@ -299,9 +299,10 @@ class Debugger(TrainingDebugger):
             self._replaced.put(torch.utils, "swap_tensors", self._swap_tensors)
             self._replaced.put(CheckpointFunction, "apply", self._checkpoint)
             capture.start()
-            if self._facts is not None:
-                self._facts.begin()
             self._capture_operators_if_wanted()
+            if self._facts is not None and isinstance(self._capture, ModuleCapture):
+                # Beside the mode that captures operators, another one would hide them from it.
+                self._facts.begin()
             self._leave_children()
 
     def _new_facts(self, diagnosing: Diagnosing) -> FactSource:
