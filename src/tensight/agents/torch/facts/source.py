@@ -557,7 +557,7 @@ class FactSource:
         add("models", step, self._copies.rows())
         add("groups", step, self._weights.groups)
         add("loss_functions", step, self._functions)
-        add("schedules", step, self._schedules.rows(self._weights.labels.of))
+        add("schedules", step, self._schedules.rows(self._weights.labels.of, optimizers))
         add("ties", step, [] if self._ties is None else self._ties.rows())
         add("layers", step, list(self._layers.values()))
         self._layers = {}

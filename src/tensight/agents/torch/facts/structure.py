@@ -260,13 +260,16 @@ class Schedules:
         """Look for schedulers among all objects."""
         self._known = [weakref.ref(scheduler) for scheduler in live_instances(LRScheduler)]
 
-    def rows(self, label: Callable[[Any], str]) -> list[dict[str, Any]]:
-        """Return the rows of ``schedules``."""
+    def rows(self, label: Callable[[Any], str], optimizers: Iterable[Any]) -> list[dict[str, Any]]:
+        """Return the rows of ``schedules``: those of given optimizers, not of earlier trainings in this process."""
         rows = []
+        trained = {id(_unwrapped(optimizer)) for optimizer in optimizers}
         for reference in self._known:
             scheduler = reference()
             held = {} if scheduler is None else vars(scheduler)
             if "optimizer" not in held or not isinstance(held.get("last_epoch"), int):
+                continue
+            if id(_unwrapped(held["optimizer"])) not in trained:
                 continue
             length = next((held[key] for key in _LENGTHS if isinstance(held.get(key), int)), -1)
             rows.append(
