@@ -182,6 +182,8 @@ def print_finding(out: Console, finding: FindingRecord) -> None:
 def _print(diagnosis: DiagnosisRecord, ending: Ending) -> None:
     from rich.markup import escape
 
+    from tensight.diagnosis.findings import listed
+
     out = console()
     if ending.failure:
         out.print(f"[red]{escape(ending.failure)}[/]\n")
@@ -204,4 +206,4 @@ def _print(diagnosis: DiagnosisRecord, ending: Ending) -> None:
     for undecided in diagnosis.undecided:
         by_reason.setdefault(undecided.why, []).append(undecided.rule)
     for why, rules in by_reason.items():
-        out.print(f"[dim]Could not judge {', '.join(rules)}: {escape(why)}.[/]")
+        out.print(f"[dim]{count(len(rules), 'rule')} could not judge, {escape(why)}: {listed(rules)}.[/]")

@@ -46,6 +46,9 @@ RULES: Mapping[str, Rule] = {
 }
 """By id."""
 
+_NAMES = {"groups": "optimizers", "rates": "optimizers", "loss_functions": "loss functions", "calls": "calls of models"}
+"""What subjects are called where they are missing."""
+
 _SENSELESS = "its facts make no sense"
 _MOST_REASON = 200
 _CERTAINTIES: Mapping[str, int] = {"certain": 0, "likely": 1, "possible": 2}
@@ -138,7 +141,7 @@ def _lacking(rule: Rule, facts: Facts) -> tuple[bool, str]:
         if why:
             return True, why
         if not len(facts[subject]):
-            return True, "" if subject in OPTIONAL else f"no {subject.replace('_', ' ')} were seen"
+            return True, "" if subject in OPTIONAL else f"no {_NAMES.get(subject, subject)} were seen"
     return False, ""
 
 

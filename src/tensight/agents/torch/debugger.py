@@ -301,7 +301,7 @@ class Debugger(TrainingDebugger):
             capture.start()
             self._capture_operators_if_wanted()
             if self._facts is not None and isinstance(self._capture, ModuleCapture):
-                # Beside the mode that captures operators, another one would hide them from it.
+                # With a mode above the one that captures operators PyTorch detaches some tensors, which would be seen.
                 self._facts.begin()
             self._leave_children()
 

@@ -39,6 +39,8 @@ class BottomMode(TorchDispatchMode):
     """A mode at the bottom of the thread's stack of modes, below those of the user, which may be entered and left."""
 
     supports_higher_order_operators = True
+    is_lowest = False
+    """Whether it observes what all others let through; those of ours that only take notes are above it."""
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -54,7 +56,8 @@ class BottomMode(TorchDispatchMode):
         """Insert this mode below all modes of this thread, if it is not there yet."""
         modes = _take_modes()
         if self not in modes:
-            modes.insert(0, self)
+            is_above = not self.is_lowest and modes and isinstance(modes[0], BottomMode) and modes[0].is_lowest
+            modes.insert(1 if is_above else 0, self)
         _put_modes(modes)
 
     def leave(self) -> None:
@@ -112,6 +115,8 @@ class OperatorMode(BottomMode):
     stops : bool
         Whether the training may stop after each operator.
     """
+
+    is_lowest = True
 
     def __init__(
         self,

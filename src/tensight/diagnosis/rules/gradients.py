@@ -65,7 +65,8 @@ def _clipped(facts: Facts) -> Iterator[Finding]:
         if scale > 16 and limit * scale < 1e3 and limit < 0.02 * typical:
             yield Finding("clipped-scaled", "likely", step, "scaled", {**values, "meant": limit * scale}, where)
         elif 0 < limit < 1e-3 * typical and spread < 0.05:
-            yield Finding("clipped-away", "certain", step, "away", values, where)
+            # A rate may have been chosen for gradients of that length.
+            yield Finding("clipped-away", "likely", step, "away", values, where)
         elif 0 < limit < 0.02 * typical and spread < 1e-3:
             yield Finding("clipped-away", "likely", step, "limit", values, where)
 

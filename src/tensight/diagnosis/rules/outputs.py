@@ -206,8 +206,16 @@ def ignored(facts: Facts) -> Iterator[Finding]:
         index, classes = rows[0]["ignored_index"], rows[0]["classes"]
         share = sum(row["ignored"] for row in rows) / len(rows)
         # Padding is one of many words; one of a few classes is a class.
-        if 0 <= index < classes <= 100 and share > 0.5 / classes and not any(row["offset"] >= 0 for row in rows):
+        is_class = 0 <= index < classes <= 100 and not _is_word(facts, index, classes)
+        if is_class and share > 0.5 / classes and not any(row["offset"] >= 0 for row in rows):
             yield _finding("targets-ignored", "likely", rows, "class", index=index, share=share)
+
+
+def _is_word(facts: Facts, index: int, classes: int) -> bool:
+    """Whether a class is an id that the model reads, too, of a vocabulary that the classes are."""
+    calls = facts["calls"]
+    lowest, highest = calls["input_min"][calls["is_ids"]], calls["input_max"][calls["is_ids"]]
+    return bool(((lowest <= index) & (index <= highest) & (highest < classes)).any())
 
 
 def padding(facts: Facts) -> Iterator[Finding]:
