@@ -227,7 +227,13 @@ class Session(Running, Watching, GraphReading):
         return Rows.of(list(self.diagnosis().findings), FINDINGS)
 
     def diagnosis(self) -> DiagnosisRecord:
-        """Return the same with the number of steps that were looked at, and the rules that could not judge."""
+        """Return the same with the number of steps that were looked at, and the rules that could not judge.
+
+        Examples
+        --------
+        >>> session.diagnosis().steps
+        0
+        """
         return self._get(DiagnosisRecord, "findings")
 
     def facts(self, subject: str, *, rank: int = 0) -> FactsRecord:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from tensight.agents.columns import StatisticsColumns
 
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+"""PyTorch's own classes of tensors with elements in memory."""
 
 _count_of_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _is_excluded: Callable[[Any], bool] = torch._C._dispatch_tls_is_dispatch_key_excluded
@@ -53,7 +54,7 @@ NUMPY_NAMES: dict[torch.dtype, str] = _names()
 """Names in NumPy or ml_dtypes of the dtypes that have statistics."""
 
 READ_WHERE_THEY_LIE = (
-    tuple(_PLAIN),
+    tuple(PLAIN),
     {dtype: ELEMENT_NAMES.index(name) for dtype, name in NUMPY_NAMES.items() if not dtype.is_complex},
 )
 """Types and dtypes of tensors that the statistics columns read themselves. Complex ones may be conjugated."""
@@ -78,7 +79,7 @@ def content_key(tensor: torch.Tensor) -> Hashable | None:
     process.
     """
     try:
-        if type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.is_neg():
+        if type(tensor) not in PLAIN or not tensor.is_cpu or tensor.is_neg():
             return None
         if tensor.is_complex() and tensor.is_conj():
             return None
@@ -110,7 +111,7 @@ class TorchReader:
 
     def describe(self, tensor: torch.Tensor) -> tuple[str, tuple[int, ...], int]:
         """Return NumPy's name of the dtype, the shape and the size in bytes; no name if the dtype has no statistics."""
-        if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested:
+        if type(tensor) in PLAIN and tensor.layout is torch.strided and not tensor.is_nested:
             return NUMPY_NAMES.get(tensor.dtype, ""), tuple(tensor.shape), tensor.nbytes
         with _unnoticed():
             stored = _stored(tensor)
@@ -125,7 +126,7 @@ class TorchReader:
         whose expectations of a weight's shape would hold for its next shape, do not belong to it.
         """
         try:
-            if type(tensor) in _PLAIN and not (_count_of_modes() or _shares_no_versions()):
+            if type(tensor) in PLAIN and not (_count_of_modes() or _shares_no_versions()):
                 memory = tensor.detach()
                 storage = memory.untyped_storage()
                 return memory, storage._cdata, storage.nbytes() + HOLDING_BYTES
@@ -146,7 +147,7 @@ class TorchReader:
         """Return the values in C order, without a copy if possible; None if they cannot be read."""
         try:
             if (
-                type(tensor) in _PLAIN
+                type(tensor) in PLAIN
                 and tensor.is_cpu
                 and tensor.is_contiguous()
                 and tensor.dtype in NUMPY_NAMES
@@ -190,7 +191,7 @@ class TorchReader:
         if columns.scan_tensor(slot_id, tensor, hashed=hashed):
             return True
         try:
-            if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
+            if type(tensor) in PLAIN and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg():
                 name, address = NUMPY_NAMES.get(tensor.dtype), tensor.data_ptr()
                 is_there = address and is_in_memory(tensor)
                 if name is not None and is_there and not (tensor.is_complex() and tensor.is_conj()):
@@ -206,7 +207,7 @@ class TorchReader:
         Always true for a tensor on a device, because checking it would mean waiting for the device.
         """
         try:
-            if type(tensor) in _PLAIN and tensor.is_cpu and tensor.is_contiguous():
+            if type(tensor) in PLAIN and tensor.is_cpu and tensor.is_contiguous():
                 name, address = NUMPY_NAMES.get(tensor.dtype), tensor.data_ptr()
                 if name is not None and address and is_in_memory(tensor):
                     return has_non_finite_at(address, name, tensor.numel())
@@ -238,7 +239,7 @@ class TorchReader:
     def _scan_strided(self, tensor: torch.Tensor, columns: StatisticsColumns, slot_id: int, hashed: bool) -> bool:
         """Write the row of a strided tensor in place; False if the tensor cannot be read that way."""
         try:
-            if type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.dtype not in NUMPY_NAMES or tensor.is_neg():
+            if type(tensor) not in PLAIN or not tensor.is_cpu or tensor.dtype not in NUMPY_NAMES or tensor.is_neg():
                 return False
             if tensor._is_zerotensor() or not is_in_memory(tensor):
                 return False
@@ -308,7 +309,7 @@ def _held(tensor: torch.Tensor) -> torch.Tensor | None:
     A tensor subclass with its own operators has no memory, or its memory contains other values. Only distributed
     tensors are supported, by their local shard.
     """
-    if type(tensor) in _PLAIN:
+    if type(tensor) in PLAIN:
         return tensor
     if type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
         return None if is_lazy(tensor) else tensor
@@ -316,7 +317,7 @@ def _held(tensor: torch.Tensor) -> torch.Tensor | None:
     if distributed is None or not isinstance(tensor, distributed.DTensor):
         return None
     local = tensor._local_tensor
-    return local if type(local) in _PLAIN else None
+    return local if type(local) in PLAIN else None
 
 
 def is_in_memory(tensor: torch.Tensor) -> bool:

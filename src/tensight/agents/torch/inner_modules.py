@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import torch
     from torch import nn
 
 
@@ -45,6 +46,13 @@ def is_in_training(module: nn.Module) -> bool:
 def has_children(module: nn.Module) -> bool:
     """Whether there are modules in a module."""
     return any(child is not None for child in module._modules.values())
+
+
+def own_tensor(module: nn.Module, kind: Literal["_parameters", "_buffers"], name: str) -> torch.Tensor | None:
+    """Return a parameter or a buffer of a module itself; those of TorchScript are no dictionary."""
+    tensors: Any = getattr(module, kind)
+    held = tensors[name] if name in tensors else None  # noqa: SIM401 - what TorchScript has lacks "get"
+    return held if isinstance(held, torch.Tensor) else None
 
 
 def held_tensors(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tensight.agents.facts.samples import rows_read, sampled
+from tensight.agents.torch.arrays import PLAIN, is_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,17 +22,21 @@ _OF_NUMPY = frozenset(
 )
 
 
+def is_ordinary(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is of PyTorch's own classes: others may have no memory, or other values in it."""
+    return type(tensor) in PLAIN or isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin)
+
+
 def is_readable(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has values of its own: those within `torch.func` transforms, and on device "meta", have none."""
-    return not torch._C._functorch.is_functorch_wrapped_tensor(tensor) and tensor.device.type != "meta"
+    """Whether a tensor has values of its own in memory; those within `torch.func` transforms have none."""
+    if not is_ordinary(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor) or tensor.is_nested:
+        return False
+    return not (tensor.is_meta or tensor.is_quantized or tensor._is_zerotensor()) and is_in_memory(tensor)
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the values of a tensor without its history; of a distributed or sparse one those that are stored here."""
+    """Return the values of a tensor without its history; of a sparse one those that it stores."""
     values = tensor.detach()
-    local = getattr(values, "_local_tensor", None)
-    if isinstance(local, torch.Tensor):
-        values = local
     if values.layout != torch.strided:
         values = values.coalesce().values() if values.layout == torch.sparse_coo else values.values()
     return values

@@ -21,7 +21,7 @@ from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts import clip_calls, loss_graph
 from tensight.agents.torch.facts.copies import Copies
 from tensight.agents.torch.facts.lines import DropLines, FunctionLines
-from tensight.agents.torch.facts.reading import is_readable, part_of, plain, sample
+from tensight.agents.torch.facts.reading import is_ordinary, is_readable, part_of, plain, sample
 from tensight.agents.torch.facts.structure import (
     NormCalls,
     Schedules,
@@ -34,8 +34,9 @@ from tensight.agents.torch.facts.structure import (
 )
 from tensight.agents.torch.facts.weights import Weights
 from tensight.agents.torch.framework import is_scripted, tensors_in
-from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training, weights_in
+from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training, own_tensor, weights_in
 from tensight.agents.torch.modules import is_compiled_somewhere
+from tensight.diagnosis.facts import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,6 +55,8 @@ MOST_FUNCTIONS = 16
 """Number of loss functions of a step."""
 
 MOST_LAYERS = 1000
+
+_NOT_ORDINARY = "weights of tensor classes of their own (shards, quantized weights) are not read"
 
 _MOST_UNREAD = 16
 """Number of steps whose losses stay on a device."""
@@ -79,7 +82,7 @@ def _event(method: _Method) -> _Method:
 
     @functools.wraps(method)
     def event(self: FactSource, *arguments: Any, **named: Any) -> None:
-        if not self._diagnosing.is_received:
+        if not self._is_on:
             return
         began, before_s = time.perf_counter(), self._cost_s
         method(self, *arguments, **named)
@@ -145,19 +148,34 @@ class FactSource:
         self._unfollow = clip_calls.follow(lambda has_gradients: boundary.call(self.clipped, has_gradients))
         self._unread_losses: list[tuple[int, list[tuple[torch.Tensor, dict[str, Any]]]]] = []
         self._cost_s = 0.0
+        self._is_ordinary = True
         self._hooks: list[RemovableHandle] = []
         self._follow()
 
+    @property
+    def _is_on(self) -> bool:
+        return self._diagnosing.is_received and self._is_ordinary
+
+    def _look_at_weights(self) -> None:
+        """End reading where weights are of classes of their own, such as shards: what is in them may have no memory."""
+        weights = (weight for optimizer in self._parameters.optimizers for weight in weights_of(optimizer))
+        if not all(map(is_ordinary, weights)):
+            self._is_ordinary = False
+            self._diagnosing.tell("torch", dict.fromkeys(SCHEMA, _NOT_ORDINARY))
+            self._unfollow_calls()
+            self._lines.leave()
+            self._drops.leave()
+
     def _follow(self) -> None:
         """Follow calls of modules only while anyone receives facts."""
-        if self._diagnosing.is_received and not self._hooks:
+        if self._is_on and not self._hooks:
             hook = self._boundary.hook
             self._hooks = [
                 module_hooks.register_module_forward_pre_hook(hook(self._enter)),
                 # Not called after an exception: PyTorch then iterates over hooks that must not be removed meanwhile.
                 module_hooks.register_module_forward_hook(hook(self._leave), with_kwargs=True),
             ]
-        elif not self._diagnosing.is_received:
+        elif not self._is_on:
             self._unfollow_calls()
 
     def _unfollow_calls(self) -> None:
@@ -172,7 +190,7 @@ class FactSource:
     def begin(self) -> None:
         """Note where functions are called from now on, if anyone wants it: a server may be attached now."""
         self._follow()
-        if self._diagnosing.reads and not is_compiled_somewhere():
+        if self._diagnosing.reads and self._is_ordinary and not is_compiled_somewhere():
             self._lines.enter()
 
     def stop(self) -> None:
@@ -209,7 +227,11 @@ class FactSource:
             self._note_layer(module, arguments, result)
             if isinstance(module, nn.RNNBase):
                 self._note_recurrent(module, arguments)
-        if self._diagnosing.reads and "running_mean" in module._buffers and is_in_training(module):
+        if (
+            self._diagnosing.reads
+            and own_tensor(module, "_buffers", "running_mean") is not None
+            and is_in_training(module)
+        ):
             given = next(_tensors(arguments[:1]), None)
             if given is not None and torch.is_grad_enabled():
                 self._norms.called(module, given)
@@ -354,6 +376,10 @@ class FactSource:
         scale : callable () -> float or None
             Returns the factor of the loss scaler, after waiting for a device; None if it is unknown.
         """
+        if self._diagnosing.reads:
+            self._look_at_weights()
+            if not self._is_ordinary:
+                return
         if self._backward_passes and not self._step and not self._updates:
             # Nothing but backward passes shows the steps of a training by hand.
             self._without_optimizer += 1
@@ -479,7 +505,7 @@ class FactSource:
         if not self._step and self._without_optimizer:
             self._diagnosing.begin_again()
         self._step = step
-        if self._diagnosing.is_received:
+        if self._is_on:
             self._hand_over(step, skipped=skipped)
         self._follow()
 
@@ -661,6 +687,6 @@ def _acts_in_training(module: nn.Module) -> bool:
             continue
         held = vars(inner)
         drops = isinstance(inner, nn.modules.dropout._DropoutNd) and bool(held.get("p"))
-        if drops or isinstance(inner._buffers.get("running_mean"), torch.Tensor):
+        if drops or own_tensor(inner, "_buffers", "running_mean") is not None:
             return True
     return False

@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from tensight.agents.facts.samples import fingerprint, shape_text
 from tensight.agents.live_instances import live_instances
 from tensight.agents.torch.facts.reading import plain, sample
-from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training
+from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training, own_tensor
 from tensight.agents.torch.parameters import wrapped_by
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ def module_rows(
             held = vars(module)
             in_training[path] = is_in_training(module)
             rate = _rate(module, held)
-            statistics = module._buffers.get("running_mean")
-            momentum = held.get("momentum") if isinstance(statistics, torch.Tensor) else None
+            statistics = own_tensor(module, "_buffers", "running_mean")
+            momentum = held.get("momentum") if statistics is not None else None
             switched = held.get("requires_grad")
-            if rate is None and not isinstance(statistics, torch.Tensor) and not isinstance(switched, bool):
+            if rate is None and statistics is None and not isinstance(switched, bool):
                 continue
             name = (prefix + path).rstrip(".")
             parent = path.rpartition(".")[0]
@@ -178,7 +178,7 @@ class Ties:
     def _find(self, prefix: str, model: nn.Module) -> None:
         embeddings, outputs = [], []
         for path, module in inner_modules(model):
-            weight = module._parameters.get("weight")
+            weight = own_tensor(module, "_parameters", "weight")
             if weight is None or weight.dim() != 2:
                 continue
             if isinstance(module, nn.Embedding):
@@ -230,7 +230,7 @@ def _held_weight(module: nn.Module) -> Callable[[], Any]:
 
     def weight() -> Any:
         held = reference()
-        return None if held is None else held._parameters.get("weight")
+        return None if held is None else own_tensor(held, "_parameters", "weight")
 
     return weight
 
