@@ -156,7 +156,7 @@ class FactSource:
     def _is_on(self) -> bool:
         return self._diagnosing.is_received and self._is_ordinary
 
-    def _look_at_weights(self) -> None:
+    def _check_weights(self) -> None:
         """End reading where weights are of classes of their own, such as shards: what is in them may have no memory."""
         weights = (weight for optimizer in self._parameters.optimizers for weight in weights_of(optimizer))
         if not all(map(is_ordinary, weights)):
@@ -377,7 +377,7 @@ class FactSource:
             Returns the factor of the loss scaler, after waiting for a device; None if it is unknown.
         """
         if self._diagnosing.reads:
-            self._look_at_weights()
+            self._check_weights()
             if not self._is_ordinary:
                 return
         if self._backward_passes and not self._step and not self._updates:
