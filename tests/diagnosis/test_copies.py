@@ -90,12 +90,6 @@ def train_by_targets(training: Diagnosed, policy: nn.Module, target: nn.Module, 
             target.load_state_dict(policy.state_dict())
 
 
-def target_that_is_the_network(training: Diagnosed) -> None:
-    policy_net = network()
-    target_net = policy_net
-    train_by_targets(training, policy_net, target_net)
-
-
 def teacher_that_is_the_student(training: Diagnosed) -> None:
     class Learner:
         student: nn.Module
@@ -117,7 +111,7 @@ def target_within_a_module(training: Diagnosed) -> None:
     train_by_targets(training, agent.online, agent.target)
 
 
-@each(target_that_is_the_network, teacher_that_is_the_student, target_within_a_module)
+@each(teacher_that_is_the_student, target_within_a_module)
 def test_a_target_that_is_no_copy(diagnosed: Diagnosed, train: Callable[[Diagnosed], None]) -> None:
     train(diagnosed)
     assert diagnosed.found()[:1] == [("target-alias", "alias")]

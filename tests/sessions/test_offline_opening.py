@@ -66,6 +66,7 @@ def test_a_session_at_a_glance(dump_210: Path) -> None:
         "id": "1",
         "name": "sick",
         "fresh": False,
+        "findings": 0,
         "state": "paused",
         "message": "before the first update; continue to check step by step, or go to a step to look at it",
         "step": 0,

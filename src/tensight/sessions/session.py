@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tensight.graph.steps import iteration_of
 from tensight.sessions.conditions import condition_records, unavailable_because
+from tensight.sessions.diagnosis import RunFacts
 from tensight.sessions.errors import NotFoundError, StateError, StorageError, UnavailableError
 from tensight.sessions.events import EventLog
 from tensight.sessions.garbage import cycle_collector
@@ -33,7 +34,7 @@ from tensight.sessions.graph_views import (
 )
 from tensight.sessions.hit_list import HitList
 from tensight.sessions.programs import ProgramIndex, Programs
-from tensight.sessions.records import Capabilities, State
+from tensight.sessions.records import Capabilities, DiagnosisRecord, State
 from tensight.sessions.sources import Sources
 from tensight.sessions.watchpoint_list import SessionWatchpoint, WatchpointList, watchpoint_record
 from tensight.tensors.views import compute_view
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
         Command,
         ConditionRecord,
         Curves,
-        DiagnosisRecord,
         ExecutionPage,
         FactsRecord,
         GraphLevel,
@@ -248,20 +248,6 @@ class Session(ABC):
         """
 
     @abstractmethod
-    async def diagnosis(self) -> DiagnosisRecord:
-        """Return why the training does not learn, as far as rules find it in its facts."""
-
-    @abstractmethod
-    async def facts(self, rank: int, subject: str) -> FactsRecord:
-        """Return a table of the facts of a rank.
-
-        Raises
-        ------
-        NotFoundError
-            There is no such subject.
-        """
-
-    @abstractmethod
     async def command(self, command: Command) -> SessionRecord:
         """Start, stop or move the run; return when the command is accepted, not when it is completed.
 
@@ -276,6 +262,20 @@ class Session(ABC):
         """Notify waiting clients, cancel running work, and release files. Only the log remains usable afterwards."""
 
     # --- subclasses may override ---
+
+    async def diagnosis(self) -> DiagnosisRecord:
+        """Return why the training does not learn, as far as rules find it in its facts; by default there are none."""
+        return DiagnosisRecord()
+
+    async def facts(self, rank: int, subject: str) -> FactsRecord:
+        """Return a table of the facts of a rank; by default it is empty.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such subject.
+        """
+        return RunFacts().table(rank, subject)
 
     def editable(self) -> None:
         """Raise an error if watchpoints cannot be changed now; by default they can while the run is paused.

@@ -201,7 +201,8 @@ def _alias(model: nn.Module) -> tuple[str, str] | None:
     while (back := frame.f_back) is not None:
         frame = back
         if is_user_code(frame.f_code):
-            holders.append((dict(frame.f_locals), ""))
+            # The variables of a function would be kept alive in its frame by being read.
+            holders.append((frame.f_globals, ""))
     for holder, prefix in holders:
         names = _two_names(holder, model)
         if names is not None:
