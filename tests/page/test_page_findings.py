@@ -24,7 +24,9 @@ WITHIN_S = 60.0
 def stopped(page_server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """A training that a certain finding has stopped; nothing is watched in it."""
     with (
-        training(page_server, UNLEARNED, tmp_path_factory.mktemp("findings"), "--findings", "certain") as run,
+        training(
+            page_server, UNLEARNED, tmp_path_factory.mktemp("findings"), "--findings", "certain", "--capture", "modules"
+        ) as run,
         tensight.connect(page_server.url) as server,
     ):
         session = server.session(run)
