@@ -171,11 +171,13 @@ def margin_that_is_reached_at_once(training: Diagnosed) -> None:
     training.train(model, lambda out, _: F.relu(out[:, 0] - out[:, 1] + 0.01).mean(), optimizer=optimizer, steps=80)
 
 
-def offset_that_is_too_large(training: Diagnosed) -> None:
+def train_offset(training: Diagnosed, offset: float, target: float, rate: float) -> None:
+    """Train a trend with an offset towards targets near another one."""
+
     class Trend(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.slope, self.offset = nn.Linear(FEATURES, 1, bias=False), nn.Parameter(torch.tensor([16_800_100.0]))
+            self.slope, self.offset = nn.Linear(FEATURES, 1, bias=False), nn.Parameter(torch.tensor([offset]))
 
         def forward(self, given: torch.Tensor) -> torch.Tensor:
             result: torch.Tensor = self.slope(given) + self.offset
@@ -184,9 +186,13 @@ def offset_that_is_too_large(training: Diagnosed) -> None:
     model = Trend()
     training.train(
         model,
-        lambda out, labels: F.mse_loss(out[:, 0], 16_800_000.0 + labels.float()),
-        torch.optim.Adam(model.parameters(), lr=0.4),
+        lambda out, labels: F.mse_loss(out[:, 0], target + labels.float()),
+        torch.optim.Adam(model.parameters(), lr=rate),
     )
+
+
+def offset_that_is_too_large(training: Diagnosed) -> None:
+    train_offset(training, 16_800_100.0, 16_800_000.0, rate=0.4)
 
 
 @pytest.mark.parametrize(
@@ -300,21 +306,7 @@ def margin_that_is_reached(training: Diagnosed) -> None:
 
 
 def large_offset_that_moves(training: Diagnosed) -> None:
-    class Trend(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.slope, self.offset = nn.Linear(FEATURES, 1, bias=False), nn.Parameter(torch.tensor([1000.0]))
-
-        def forward(self, given: torch.Tensor) -> torch.Tensor:
-            result: torch.Tensor = self.slope(given) + self.offset
-            return result
-
-    model = Trend()
-    training.train(
-        model,
-        lambda out, labels: F.mse_loss(out[:, 0], 1000.0 + labels.float()),
-        torch.optim.Adam(model.parameters(), lr=0.01),
-    )
+    train_offset(training, 1000.0, 1000.0, rate=0.01)
 
 
 @pytest.mark.parametrize(

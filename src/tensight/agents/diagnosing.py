@@ -11,7 +11,7 @@ from tensight.agents.notices import log
 from tensight.diagnosis.lines import AGAIN, OVER, FactsFile, about, line_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 
@@ -93,7 +93,7 @@ class Diagnosing:
 
     def add(self, subject: str, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add what was read of a subject in a step."""
-        if self.is_received:
+        if rows and self.is_received:
             self._lines.append(line_of(subject, step, rows))
 
     def tell(self, framework: str, absent: Mapping[str, str]) -> None:
@@ -142,14 +142,11 @@ class Diagnosing:
     def _hand_over(self) -> None:
         lines, self._lines = self._lines, []
         if self._is_sent():
-            for line in filter(None, lines):
+            for line in lines:
                 self._send(line)
         try:
-            self._write(lines)
+            for file in self._files:
+                file.write(lines)
         except OSError as error:
             log(f"the facts of this training are no longer written: {error}")
             self._files = []
-
-    def _write(self, lines: Iterable[bytes]) -> None:
-        for file in self._files:
-            file.write(lines)

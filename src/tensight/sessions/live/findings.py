@@ -131,16 +131,16 @@ class LiveFindings:
             self._announce(diagnosis, is_over=is_over, is_stopped=is_stopped)
 
     def _announce(self, diagnosis: Diagnosis, *, is_over: bool, is_stopped: bool) -> None:
-        keys = {_key(explained.finding) for explained in diagnosis.findings}
+        keyed = [(_key(explained.finding), explained) for explained in diagnosis.findings]
+        keys = {key for key, _ in keyed}
         holds = keys if is_over else keys & (self._before | self._announced)
         if is_stopped:
-            findings = (explained.finding for explained in diagnosis.findings)
-            holds |= {_key(finding) for finding in findings if finding.certainty == "certain"}
+            holds |= {key for key, explained in keyed if explained.finding.certainty == "certain"}
         self._before, self._before_steps = keys, diagnosis.steps
-        chosen = [explained for explained in diagnosis.findings if _key(explained.finding) in holds]
-        self.record = diagnosis_record(diagnosis._replace(findings=chosen))
+        chosen = [(key, explained) for key, explained in keyed if key in holds]
+        self.record = diagnosis_record(diagnosis._replace(findings=[explained for _, explained in chosen]))
         pairs = zip(self.record.findings, chosen, strict=True)
-        new = [finding for finding, explained in pairs if _key(explained.finding) not in self._announced]
+        new = [finding for finding, (key, _) in pairs if key not in self._announced]
         self._announced |= holds
         if new:
             self._session.announce_findings(new)

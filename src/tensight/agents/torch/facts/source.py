@@ -78,7 +78,7 @@ _backward_task: Callable[[], int] = torch._C._current_graph_task_id
 
 
 def _event(method: _Method) -> _Method:
-    """Let a method do nothing while nobody receives facts, and count its time as that of the step."""
+    """Skip a method while nobody receives facts; otherwise its time counts as part of the step's."""
 
     @functools.wraps(method)
     def event(self: FactSource, *arguments: Any, **named: Any) -> None:
@@ -413,11 +413,11 @@ class FactSource:
                 "finds_gradients": finds,
             }
             loss = unscaled(root)
-            divisor = 1.0 if loss is not None else scale()
-            if divisor is None:
-                # What was scaled is undivisor, as if several scaled losses were added.
+            factor = scale() if loss is None else 1.0
+            if factor is None:
+                # What was scaled is unknown, as if several scaled losses were added.
                 continue
-            loss, factor = root if loss is None else loss, divisor
+            loss = root if loss is None else loss
             value = plain(loss)
             self._losses.append(((value if value.numel() == 1 else value.double().mean()) / factor, row))
             if self._diagnosing.reads:
