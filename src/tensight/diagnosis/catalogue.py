@@ -10,16 +10,20 @@ import numpy as np
 from tensight.diagnosis import mindspore_words
 from tensight.diagnosis.facts import OPTIONAL
 from tensight.diagnosis.rules import (
+    averages,
     batches,
     divergence,
+    frozen,
     gradients,
+    initialization,
     losses,
+    no_gradient,
     optimizers,
     outputs,
     ranks,
     schedules,
     structure,
-    weights,
+    updates,
 )
 
 if TYPE_CHECKING:
@@ -32,14 +36,18 @@ if TYPE_CHECKING:
 RULES: Mapping[str, Rule] = {
     rule.id: rule
     for rule in (
-        *weights.RULES,
+        *no_gradient.RULES,
         *optimizers.RULES,
+        *frozen.RULES,
+        *updates.RULES,
+        *initialization.RULES,
         *gradients.RULES,
         *schedules.RULES,
         *outputs.RULES,
         *losses.RULES,
         *divergence.RULES,
         *structure.RULES,
+        *averages.RULES,
         *batches.RULES,
         *ranks.RULES,
     )

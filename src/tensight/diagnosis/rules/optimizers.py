@@ -7,14 +7,87 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import MOST_NAMED, Finding, folded, listed
+from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, folded, listed
 from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules.parameters import where_of
 from tensight.diagnosis.rules.stages import UPDATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tensight.diagnosis.facts import Facts
+
+
+def outside_of_models(facts: Facts) -> Iterator[Finding]:
+    """Find tensors of modules that get gradients, and that neither a model nor an optimizer holds."""
+    table = facts["leaves"]
+    names = [name for name in table.names if not table["is_held"][table["name"] == name].any()]
+    seen = [name for name in names if (table["name"] == name).sum() >= 2]
+    if not seen:
+        return
+    values = {"count": len(seen), "names": listed(seen)}
+    step = int(table["step"][table["name"] == seen[0]][0])
+    yield Finding("not-a-parameter", "certain", step, "outside", values, {"parameter": listed(seen, 20)}, tuple(seen))
+
+
+def not_in_optimizer(facts: Facts) -> Iterator[Finding]:
+    """Find parameters with gradients that no optimizer holds, beside others of the same part of the model."""
+    table = facts["parameters"]
+    steps = table.steps
+    if len(steps) < 2:
+        return
+    trainable, gradient = table.panel("is_trainable"), table.panel("gradient")
+    owners = table.panel("owners")
+    present = table.present()
+    is_reached = ((gradient == 2) | table.panel("is_read")).any(0)
+    outside = (present.sum(0) >= 2) & ((owners == 0) | ~present).all(0) & is_reached
+    thawed_later = outside & trainable[-1] & ~(trainable | ~present).all(0)
+    outside &= (trainable | ~present).all(0) | thawed_later
+    if not outside.any():
+        return
+    names = table.names
+    lost_before = set(table.chosen(thawed_later))
+    held = [name for at, name in enumerate(names) if (owners[:, at] > 0).any()]
+    lost = table.chosen(outside)
+    if not held:
+        return
+    models, nested = table.last("model"), table.last("is_nested")
+    lost = [name for name in lost if nested[name] or any(models[name] == models[other] for other in held)]
+    if not lost:
+        return
+    is_thawed = [name for name in lost if name in lost_before]
+    elements = table.last("elements")
+    is_most = sum(elements[name] for name in lost) > 3 * sum(elements[name] for name in held)
+    message, certainty = _kind_of_omission(names, held, lost)
+    if is_most and len(lost) >= len(held):
+        message = ""
+    if is_thawed:
+        lost, message, certainty = is_thawed, "among", "certain"
+    elif any(nested[name] for name in lost):
+        lost, message, certainty = [name for name in lost if nested[name]], "nested", "certain"
+    if not message:
+        return
+    yield Finding(
+        "not-in-optimizer",
+        certainty,
+        int(steps[0]),
+        message,
+        {"count": len(lost), "names": listed(lost), "held": len(held)},
+        where_of(table, lost),
+        tuple(lost),
+    )
+
+
+def _kind_of_omission(names: list[str], held: list[str], lost: list[str]) -> tuple[str, Certainty]:
+    """Return which sentence fits, and how certain it is; empty if the omission looks intended."""
+    order = {name: at for at, name in enumerate(names)}
+    modules_held = {name.rpartition(".")[0] for name in held}
+    if any(name.rpartition(".")[0] in modules_held for name in lost):
+        return "within", "likely"
+    # A frozen body below a trained head is often meant so, and only its parameters still require gradients.
+    if max(order[name] for name in lost) < min(order[name] for name in held):
+        return "", "possible"
+    return "among", "likely"
 
 
 def made_anew(facts: Facts) -> Iterator[Finding]:
@@ -160,6 +233,72 @@ def without_effect(facts: Facts) -> Iterator[Finding]:
 
 
 RULES = (
+    Rule(
+        "not-in-optimizer",
+        "not-in-optimizer",
+        ("parameters",),
+        not_in_optimizer,
+        {
+            "within": (
+                "{count} parameters get gradients, but no optimizer updates them: {names}",
+                "{count} 个参数有梯度，但没有优化器更新它们：{names}",
+            ),
+            "nested": (
+                "{count} parameters of modules that the model calls, but does not hold, are in no optimizer: {names}",
+                "模型调用但不持有的模块的 {count} 个参数不在任何优化器中：{names}",
+            ),
+            "among": (
+                "{count} parameters get gradients, but no optimizer updates them: {names}",
+                "{count} 个参数有梯度，但没有优化器更新它们：{names}",
+            ),
+        },
+        {
+            "within": (
+                "{held} others, some of them of the same modules, are updated",
+                "另外 {held} 个参数（有些属于同一模块）会被更新",
+            ),
+            "nested": (
+                "they get gradients; layers in a plain list or dictionary are no part of the model",
+                "它们有梯度；普通列表或字典中的层不属于模型",
+            ),
+            "among": ("{held} others are updated", "另外 {held} 个参数会被更新"),
+        },
+        (
+            "Give them to the optimizer (add_param_group, or make the optimizer after the last change of the model), or"
+            " switch off their gradients with requires_grad_(False)",
+            "把它们交给优化器 (add_param_group，或在模型最后一次修改之后再创建优化器)，或用 requires_grad_(False) 关闭其梯度",
+        ),
+        (
+            "A body below a trained head, and most of a model beside a few trained parameters: feature extraction and adapters"
+            " often leave the gradients of the rest on.",
+            "已训练的头部之下的主干，以及只训练少数参数时模型的其余部分：特征提取和适配器常保留其梯度。",
+        ),
+        frozenset(("loss-stays",)),
+        20,
+    ),
+    Rule(
+        "not-a-parameter",
+        "not-in-optimizer",
+        ("leaves",),
+        outside_of_models,
+        {
+            "outside": (
+                "Tensors get gradients, but are no parameters of the model, and in no optimizer: {names}",
+                "有张量得到梯度，但既不是模型的参数，也不在任何优化器中：{names}",
+            )
+        },
+        {},
+        (
+            "Register them: nn.Parameter for a tensor, nn.ModuleList or nn.ModuleDict for layers in a list or dictionary",
+            "注册它们：张量用 nn.Parameter，列表或字典中的层用 nn.ModuleList 或 nn.ModuleDict",
+        ),
+        (
+            "Inputs that require gradients, and tensors that no module holds.",
+            "需要梯度的输入，以及不属于任何模块的张量。",
+        ),
+        frozenset(("loss-stays",)),
+        15,
+    ),
     Rule(
         "update-without-effect",
         "optimizer",

@@ -1,4 +1,4 @@
-"""Rules about modes, running statistics, layers, ties and copies of a model."""
+"""Rules about modes, running statistics, layers, ties and inputs of a model."""
 
 from __future__ import annotations
 
@@ -163,102 +163,6 @@ def norm_of_one(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def scale_by_depth(facts: Facts) -> Iterator[Finding]:
-    """Find outputs that grow or shrink by a factor from layer to layer, over many layers."""
-    table = facts["layers"]
-    if not len(table):
-        return
-    rows = table["step"] == table.steps[0]
-    deviations, names = table["deviation"][rows], table["name"][rows].tolist()
-    elements = table["normalised"][rows]
-    if len(names) < 5 or (elements >= 0).sum() > 1 or not np.isfinite(deviations).all() or (deviations <= 0).any():
-        return
-    # The last layer is made for the loss, and often small on purpose.
-    logs = np.log10(deviations[:-1])
-    slope = float(np.polyfit(np.arange(len(logs)), logs, 1)[0])
-    span = float(logs[-1] - logs[0])
-    steady = float((np.sign(np.diff(logs)) == np.sign(span)).mean())
-    if abs(span) < 2.5 or steady < 0.8:
-        return
-    values = {
-        "layers": len(logs),
-        "first": float(deviations[0]),
-        "last": float(deviations[-2]),
-        "factor": 10**slope,
-        "names": listed(names),
-    }
-    message = "grows" if span > 0 else "shrinks"
-    yield Finding(
-        "scale-by-depth", "likely", int(table.steps[0]), message, values, {"module": listed(names, MOST_NAMED)}
-    )
-
-
-def averages_still(facts: Facts) -> Iterator[Finding]:
-    """Find averages and targets that never move, or are too coarse to."""
-    return (finding for finding in facts.derived(_averages) if finding.rule == "average-still")
-
-
-def averages_follow(facts: Facts) -> Iterator[Finding]:
-    """Find averages that are no averages."""
-    return (finding for finding in facts.derived(_averages) if finding.rule == "average-follows")
-
-
-def _averages(facts: Facts) -> Iterator[Finding]:
-    table, parameters = facts["models"], facts["parameters"]
-    outside = parameters.panel("is_moved_outside") if len(parameters) else np.zeros((0, 0), np.bool_)
-    for name in table.names:
-        of_name = (table["name"] == name) & table["is_known"]
-        if of_name.sum() < 2:
-            continue
-        moved, distance, steps = table["moved"][of_name], table["distance"][of_name], table["step"][of_name]
-        pace, stuck = table["pace"][of_name], table["stuck"][of_name]
-        dtype, is_average = str(table["dtype"][of_name][0]), bool(table["is_average"][of_name][0])
-        typical_pace = float(np.nanmedian(pace)) if np.isfinite(pace).any() else math.nan
-        typical_stuck = float(np.nanmedian(stuck)) if np.isfinite(stuck).any() else math.nan
-        values = {
-            "name": name,
-            "dtype": dtype,
-            "count": len(steps),
-            "last": int(steps[-1]),
-            "distance": float(distance[-1]),
-            "pace": typical_pace,
-            "stuck": typical_stuck,
-        }
-        where = {"module": name, "parameter": name}
-        is_coarse = dtype in ("bfloat16", "float16")
-        is_long = steps[-1] >= 200 or (facts.is_over and steps[-1] >= 50)
-        is_growing = distance[-1] > distance[0] >= 0
-        if is_coarse and moved.any() and typical_stuck > 0.5 and is_average:
-            yield Finding("average-still", "likely", int(steps[0]), "rounded", values, where)
-        elif not moved.any() and is_growing and outside.any() and outside[1:].any(1).mean() > 0.8 and is_long:
-            yield Finding("average-still", "likely", int(steps[0]), "pulls", values, where)
-        elif not moved.any() and is_growing and is_average:
-            yield Finding("average-still", "likely", int(steps[0]), "rounded" if is_coarse else "still", values, where)
-        elif not moved.any() and is_growing and is_long and _is_target(facts, name):
-            yield Finding("average-still", "likely", int(steps[0]), "target", values, where)
-        elif is_average and moved.mean() > 0.8 and len(moved) >= 5 and typical_pace > 0.5:
-            message = "equal" if table["is_equal"][of_name].all() else "close"
-            yield Finding("average-follows", "likely", int(steps[0]), message, values, where)
-        elif moved.mean() > 0.8 and is_average and table["leaves_statistics"][of_name].mean() > 0.8:
-            yield Finding("average-still", "likely", int(steps[0]), "statistics", values, where)
-
-
-def _is_target(facts: Facts, name: str) -> bool:
-    """Whether a copy that began equal is asked in each step without gradients, by a loss that wants a moving target."""
-    functions = set(facts["loss_functions"]["function"].tolist())
-    if functions & {"kl_div", "logsigmoid", "cross_entropy", "nll_loss"}:
-        # A reference that holds a model back, or a teacher.
-        return False
-    rows = facts["models"]["name"] == name
-    changes = facts["parameters"]["change"]
-    change = float(np.nanmedian(changes)) if np.isfinite(changes).any() else 0.0
-    if facts["models"]["first_distance"][rows][0] > 20 * change:
-        return False
-    calls = facts["calls"]
-    without = calls["calls"] > calls["with_gradients"]
-    return bool(without.any())
-
-
 def large_at_first(facts: Facts) -> Iterator[Finding]:
     """Find first layers whose outputs are far too large, because the inputs are."""
     table, calls = facts["layers"], facts["calls"]
@@ -371,38 +275,6 @@ def drops_in_evaluation(facts: Facts) -> Iterator[Finding]:
         values = {"model": name, "line": line, "count": int(drops[drops > 0].sum()), "step": step}
         where = {"module": name, "line": line, "operator": "dropout"}
         yield Finding("drops-in-evaluation", "likely", step, "drops", values, where)
-
-
-def written_back(facts: Facts) -> Iterator[Finding]:
-    """Find averages that are written into the trained model again and again, which then goes on from there."""
-    table = facts["models"]
-    for name in table.names:
-        of_name = (table["name"] == name) & table["is_average"]
-        written, pace = table["is_written_back"][of_name], table["pace"][of_name]
-        typical = float(np.nanmedian(pace[pace != 0])) if np.isfinite(pace[pace != 0]).any() else math.nan
-        # The slow weights of Lookahead go half of the way before they are written back.
-        if written.sum() < _SETTLED or not typical < 0.2:
-            continue
-        step = int(table["step"][of_name][np.flatnonzero(written)[0]])
-        values = {"name": name, "count": int(written.sum()), "pace": typical, "step": step}
-        where = {"module": name, "parameter": name}
-        yield Finding("average-written-back", "likely", step, "written", values, where)
-
-
-def alias(facts: Facts) -> Iterator[Finding]:
-    """Find a target network, or an average, that is the trained model itself."""
-    table, calls = facts["models"], facts["calls"]
-    is_alias = table["kind"] == "alias"
-    if not is_alias.any() or not (calls["calls"] > calls["with_gradients"])[calls["is_trained"]].any():
-        return
-    at = int(np.flatnonzero(is_alias)[0])
-    name, twin = str(table["name"][at]), str(table["twin"][at])
-    without = (calls["calls"] > calls["with_gradients"]) & calls["is_trained"]
-    if without.sum() < 0.8 * calls["is_trained"].sum():
-        return
-    values = {"name": name, "twin": twin, "steps": int(without.sum())}
-    where = {"module": f"{name}, {twin}", "parameter": name}
-    yield Finding("target-alias", "likely", int(table["step"][at]), "alias", values, where)
 
 
 RULES = (
@@ -586,54 +458,6 @@ RULES = (
         30,
     ),
     Rule(
-        "average-written-back",
-        "averages",
-        ("models",),
-        written_back,
-        {
-            "written": (
-                "{name} is written into the trained model again and again, which goes on from there",
-                "{name} 一再被写入正在训练的模型，而训练从那里继续",
-            )
-        },
-        {
-            "written": (
-                "{count} times, first before step {step}; the average goes {pace:.1%} of the way to the model in a step, and the"
-                " rest is lost each time",
-                "{count} 次，首次在第 {step} 步之前；该平均每步只走完与模型距离的 {pace:.1%}，其余每次都丢失",
-            )
-        },
-        ("Put the trained weights back after evaluating", "评估之后恢复训练中的权重"),
-        (
-            "Slow weights that go most of the way before, as those of Lookahead.",
-            "先走完大部分距离的慢权重，如 Lookahead。",
-        ),
-        frozenset(("loss-stays", "update-undone")),
-        15,
-    ),
-    Rule(
-        "target-alias",
-        "averages",
-        ("models", "calls"),
-        alias,
-        {
-            "alias": (
-                "{name} is no copy: it is {twin} itself, and moves with each update",
-                "{name} 不是副本：它就是 {twin} 本身，随每次更新而变化",
-            )
-        },
-        {
-            "alias": (
-                "the model is called without gradients, too, in {steps} steps",
-                "在 {steps} 步中该模型也在不带梯度的情况下被调用",
-            )
-        },
-        ("Make a copy: copy.deepcopy(model)", "创建副本：copy.deepcopy(model)"),
-        ("Names of one model in different functions.", "不同函数中同一模型的名称。"),
-        frozenset(("loss-stays",)),
-        20,
-    ),
-    Rule(
         "tied-apart",
         "tied-weights",
         ("ties",),
@@ -666,79 +490,6 @@ RULES = (
         20,
     ),
     Rule(
-        "average-still",
-        "averages",
-        ("models",),
-        averages_still,
-        {
-            "still": (
-                "{name} never moves, while the model that it averages or follows is trained",
-                "{name} 从不变化，而它所平均或跟随的模型正在训练",
-            ),
-            "rounded": (
-                "{name} is too coarse to follow: its steps are lost to rounding in {dtype}",
-                "{name} 精度太低而无法跟随：其更新在 {dtype} 下因舍入而丢失",
-            ),
-            "target": (
-                "A copy of the model ({name}) is asked without gradients and never moves: a target that is not synchronised",
-                "模型的副本 ({name}) 在不带梯度的情况下被调用且从不变化：未同步的目标网络",
-            ),
-            "pulls": (
-                "A copy of the model ({name}) never moves, and the model is changed outside of its optimizer in each step:"
-                " the update goes the wrong way",
-                "模型的副本 ({name}) 从不变化，而模型每一步都在优化器之外被改变：更新方向反了",
-            ),
-            "statistics": (
-                "{name} follows the parameters, but not the running statistics of the model",
-                "{name} 跟随参数，但不跟随模型的运行统计量",
-            ),
-        },
-        dict.fromkeys(
-            ("still", "rounded", "target", "pulls"),
-            (
-                "read {count} times, up to step {last}; its distance to the model is {distance:.2g} of the model's norm",
-                "读取 {count} 次，直到第 {last} 步；与模型的距离为模型范数的 {distance:.2g}",
-            ),
-        ),
-        ("Call its update after each step; keep it in float32", "在每一步之后调用其更新；以 float32 保存"),
-        (
-            "Copies whose name does not say that they should move, such as frozen references.",
-            "名称未表明应变化的副本，如冻结的参考模型。",
-        ),
-        frozenset(),
-        20,
-    ),
-    Rule(
-        "average-follows",
-        "averages",
-        ("models", "parameters"),
-        averages_follow,
-        {
-            "equal": (
-                "{name} is the trained model itself, bit for bit: it averages nothing",
-                "{name} 与正在训练的模型逐位相同：它没有做任何平均",
-            ),
-            "close": (
-                "{name} follows the trained model at once: its decay seems to be reversed",
-                "{name} 立即跟随正在训练的模型：其衰减系数似乎颠倒了",
-            ),
-        },
-        dict.fromkeys(
-            ("equal", "close"),
-            (
-                "at each step it goes {pace:.0%} of the way to the model, read {count} times",
-                "每一步走完与模型距离的 {pace:.0%}，读取 {count} 次",
-            ),
-        ),
-        (
-            "average = decay * average + (1 - decay) * weights, with a decay near 1",
-            "average = decay * average + (1 - decay) * weights，decay 接近 1",
-        ),
-        ("", ""),
-        frozenset(),
-        20,
-    ),
-    Rule(
         "norm-of-one",
         "normalisation",
         ("layers",),
@@ -766,36 +517,6 @@ RULES = (
         ("Normalizations in evaluation mode.", "处于评估模式的归一化。"),
         frozenset(("zero-gradient", "loss-stays", "loss-constant")),
         8,
-    ),
-    Rule(
-        "scale-by-depth",
-        "initialization",
-        ("layers",),
-        scale_by_depth,
-        {
-            "grows": (
-                "Outputs grow from layer to layer in the first step: from {first:.2g} to {last:.2g} over {layers} layers",
-                "第一步中输出逐层增大：经过 {layers} 层从 {first:.2g} 到 {last:.2g}",
-            ),
-            "shrinks": (
-                "Outputs shrink from layer to layer in the first step: from {first:.2g} to {last:.2g} over {layers} layers",
-                "第一步中输出逐层减小：经过 {layers} 层从 {first:.2g} 到 {last:.2g}",
-            ),
-        },
-        dict.fromkeys(
-            ("grows", "shrinks"),
-            (
-                "standard deviations; {factor:.2g} times for each layer: {names}",
-                "标准差；每层 {factor:.2g} 倍：{names}",
-            ),
-        ),
-        (
-            "Initialise each layer by its width (kaiming_normal_, xavier_uniform_), or normalise between layers",
-            "按每层宽度初始化 (kaiming_normal_、xavier_uniform_)，或在层间归一化",
-        ),
-        ("Networks with normalizations between their layers.", "层间有归一化的网络。"),
-        frozenset(("loss-stays", "loss-start", "zero-gradient", "clipped-away", *DIVERGENCE)),
-        15,
     ),
     Rule(
         "mode-left",

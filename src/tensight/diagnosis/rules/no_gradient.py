@@ -1,0 +1,236 @@
+"""Rules about weights whose gradient is missing, or exactly 0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.diagnosis.findings import Certainty, Finding, listed
+from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules.parameters import are_trained, where_of
+from tensight.diagnosis.rules.stages import UPDATES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensight.diagnosis.facts import Facts
+
+_NEVER, _ZERO = 0, 1
+
+
+def no_gradient(facts: Facts) -> Iterator[Finding]:
+    """Find parameters that an optimizer updates, and that have never had a gradient while others had."""
+    table = facts["parameters"]
+    steps = table.steps
+    if len(steps) < UPDATES:
+        return
+    owned, gradient = are_trained(table), table.panel("gradient")
+    has_any = (table.panel("gradient") == 2).any(1)
+    if has_any.sum() < UPDATES:
+        return
+    counts = (owned & has_any[:, None]).sum(0)
+    never = (counts >= UPDATES) & ((gradient == _NEVER) | ~owned).all(0)
+    # A script that clears gradients of some layers leaves these as they are.
+    never &= ~table.panel("is_cleared").any(0)
+    # On the bias of a layer, a loss of its derivative does not depend.
+    modules, shapes = table.last("module"), table.last("shape")
+    reached = {modules[name] for at, name in enumerate(table.names) if (gradient[:, at] == 2).any()}
+    never &= ["x" in shapes[name] or modules[name] not in reached for name in table.names]
+    unused = never & (table.panel("is_unused") | ~owned).all(0)
+    line = facts["steps"].last("checkpoint_line").get("step", "")
+    for chosen, message in ((never & ~unused, "checkpointed" if line else "some"), (unused, "unused")):
+        if not chosen.any():
+            continue
+        names = table.chosen(chosen)
+        certainty: Certainty = "likely" if message == "unused" else "certain"
+        step = int(steps[np.flatnonzero(owned[:, chosen].any(1))[0]])
+        values = {
+            "count": len(names),
+            "of": int((counts >= UPDATES).sum()),
+            "names": listed(names),
+            "steps": int(counts.max()),
+            "line": line,
+        }
+        where = {**where_of(table, names), "line": "" if message == "unused" else line}
+        yield Finding("no-gradient", certainty, step, message, values, where, tuple(names))
+
+
+def no_gradient_at_all(facts: Facts) -> Iterator[Finding]:
+    """Find updates in which no parameter has a gradient."""
+    table = facts["parameters"]
+    owned = are_trained(table)
+    if len(table.steps) < UPDATES or not owned.any():
+        return
+    has_none = owned.any(1) & ((table.panel("gradient") == _NEVER) | ~owned).all(1)
+    if not has_none[: max(UPDATES, int(0.9 * len(has_none)))].all():
+        return
+    # Of the other steps, only the values of losses are read.
+    losses = facts["losses"]
+    is_read = np.isin(losses["step"], table.steps)
+    step = int(table.steps[0])
+    line = facts.update_line
+    has_backward = bool((facts["steps"]["backward_passes"] > 0).any())
+    is_cut = bool(is_read.any()) and not bool(losses["is_connected"][is_read].any())
+    is_cleared = len(facts["groups"]) > 0 and bool(facts["groups"]["is_cleared"].all())
+    if is_cleared:
+        return
+    message = "cut" if is_cut else "unreached" if has_backward else "no_backward"
+    where = {"parameter": "", "line": (losses["line"][is_read][0] if is_cut else line) or line}
+    function = str(losses["function"][is_read][0]) if is_cut else ""
+    yield Finding(
+        "no-gradients", "certain", step, message, {"line": where["line"], "function": function or "leaf"}, where
+    )
+
+
+def zero_gradient(facts: Facts) -> Iterator[Finding]:
+    """Find parameters whose gradient is exactly 0 in every step."""
+    table = facts["parameters"]
+    steps = table.steps
+    if len(steps) < UPDATES:
+        return
+    owned, gradient = are_trained(table), table.panel("gradient")
+    counts = (owned & (gradient == _ZERO)).sum(0)
+    measured = (owned & table.present()).sum(0)
+    always = (
+        (counts >= np.clip(0.9 * measured, UPDATES, None)) & (measured >= min(8, len(steps))) & ~(gradient == 2).any(0)
+    )
+    if not always.any():
+        return
+    elements = np.array([table.last("elements")[name] for name in table.names])
+    shapes = table.last("shape")
+    types = table.last("module_type")
+    layers = facts["layers"]
+    given = set(layers["name"][layers["has_input"]].tolist())
+    reached = {name for at, name in enumerate(table.names) if (gradient[:, at] == 2).any()}
+    names = []
+    for name, is_zero, amount in zip(table.names, always.tolist(), elements.tolist(), strict=True):
+        is_vector = "x" not in shapes[name]
+        # A bias before a normalization, or the keys' bias of an attention, has a gradient of 0 by construction. A matrix
+        # whose bias has one is given zeros, as the first queries of some decoders are.
+        is_meant = is_vector and "norm" not in types[name].lower()
+        has_biased = name.endswith(".weight") and f"{name.removesuffix('weight')}bias" in reached
+        # What is given something else than zeros has a gradient, unless the weight is rounded on its way.
+        has_biased &= name.removesuffix(".weight") not in given
+        if is_zero and amount and not is_meant and not has_biased:
+            names.append(name)
+    if not names:
+        return
+    # The vectors beside such a matrix are counted with it.
+    modules = table.last("module")
+    chosen = {modules[name] for name in names}
+    names = [name for name in table.chosen(always) if modules[name] in chosen]
+    trained = int((owned & (gradient != _NEVER)).any(0).sum())
+    message = "all" if not (owned & (gradient == 2)).any() else "some"
+    yield Finding(
+        "zero-gradient",
+        "certain",
+        int(steps[np.flatnonzero(owned[:, always].any(1))[0]]),
+        message,
+        {"count": len(names), "of": trained, "names": listed(names), "steps": int(counts[always].max())},
+        where_of(table, names),
+        tuple(names) if message == "some" else (),
+    )
+
+
+RULES = (
+    Rule(
+        "no-gradients",
+        "gradient-cut",
+        ("parameters",),
+        no_gradient_at_all,
+        {
+            "cut": (
+                "No weight has a gradient: the loss at {line} was computed from no parameter",
+                "没有任何权重得到梯度：{line} 处的损失不是由任何参数计算得到的",
+            ),
+            "unreached": (
+                "No weight has a gradient when the optimizer updates, although backward passes ran",
+                "虽然执行了反向传播，但优化器更新时没有任何权重有梯度",
+            ),
+            "no_backward": (
+                "No weight has a gradient: no backward pass runs before the optimizer updates",
+                "没有任何权重得到梯度：优化器更新之前没有执行反向传播",
+            ),
+        },
+        {"cut": ("the backward pass begins at a tensor made by {function}", "反向传播从 {function} 产生的张量开始")},
+        (
+            "Compute the loss from the model's output with operators of PyTorch: torch.tensor(), .item(), .data,"
+            " .numpy() and .detach() end the graph",
+            "用 PyTorch 的算子从模型输出计算损失：torch.tensor()、.item()、.data、.numpy() 和 .detach() 会截断计算图",
+        ),
+        ("", ""),
+        frozenset(("no-gradient", "loss-stays", "not-in-optimizer")),
+        5,
+    ),
+    Rule(
+        "no-gradient",
+        "gradient-cut",
+        ("parameters",),
+        no_gradient,
+        {
+            "some": (
+                "{count} of {of} trainable weights never have a gradient: {names}",
+                "{of} 个可训练权重中有 {count} 个从未得到梯度：{names}",
+            ),
+            "checkpointed": (
+                "{count} of {of} trainable weights never have a gradient: no input of their block under reentrant"
+                " checkpointing requires one ({line}): {names}",
+                "{of} 个可训练权重中有 {count} 个从未得到梯度：其可重入检查点块的输入都不需要梯度 ({line})：{names}",
+            ),
+            "unused": (
+                "{count} of {of} trainable weights never have a gradient: their modules are not called: {names}",
+                "{of} 个可训练权重中有 {count} 个从未得到梯度：其模块没有被调用：{names}",
+            ),
+        },
+        dict.fromkeys(
+            ("some", "checkpointed", "unused"),
+            (
+                "{steps} updates without a gradient for them, while others had one",
+                "{steps} 次更新中它们没有梯度，而其他权重有",
+            ),
+        ),
+        (
+            "Look for what ends the graph behind them: .detach(), .data, .numpy(), .item(), torch.no_grad(), an argmax or a"
+            " comparison, of which only the result is used, a layer that is never called, or reentrant checkpointing of a block whose input requires no gradient (use_reentrant=False,"
+            " or let the input require gradients: model.enable_input_require_grads())",
+            "查找在它们之后截断计算图的地方：.detach()、.data、.numpy()、.item()、torch.no_grad()、只使用其结果的 argmax 或比较、从未被调用的层，或输入不需要梯度的可重入检查点",
+        ),
+        (
+            "Weights that no optimizer holds, and frozen ones; those whose gradients the script clears before the update; and"
+            " a bias whose matrix has a gradient, as where the loss is one of derivatives.",
+            "不在任何优化器中的权重，以及被冻结的权重；脚本在更新之前清除其梯度的权重；以及矩阵有梯度的偏置，例如损失由导数构成时。",
+        ),
+        frozenset(("loss-stays",)),
+        20,
+    ),
+    Rule(
+        "zero-gradient",
+        "gradient-zero",
+        ("parameters",),
+        zero_gradient,
+        {
+            "all": ("The gradients of all weights are exactly 0", "所有权重的梯度恒为 0"),
+            "some": (
+                "The gradients of {count} of {of} weights are exactly 0 in every step: {names}",
+                "{of} 个权重中有 {count} 个在每一步的梯度都恒为 0：{names}",
+            ),
+        },
+        {
+            "all": ("{steps} steps", "{steps} 步"),
+            "some": ("{steps} steps, while others have gradients", "{steps} 步，而其他权重有梯度"),
+        },
+        (
+            "Follow them back from the loss: a unit that is always off (ReLU), a factor that is 0, a softmax over one"
+            " unit, a custom backward that returns zeros, or two factors that both begin at 0",
+            "从损失向后追踪：始终关闭的单元 (ReLU)、等于 0 的因子、只有一个单元的 softmax、返回零的自定义 backward，或两个初始都为 0 的因子",
+        ),
+        (
+            "Vectors, of which the bias before a normalization has a gradient of 0 by construction; and matrices whose bias has a"
+            " gradient: their inputs are 0.",
+            "向量：归一化之前的偏置的梯度本来就是 0；以及偏置有梯度的矩阵：其输入为 0。",
+        ),
+        frozenset(("loss-stays",)),
+        25,
+    ),
+)

@@ -1,0 +1,300 @@
+"""Rules about updates that have no lasting effect: lost to rounding, undone, clamped or decayed away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.diagnosis.findings import MOST_NAMED, Finding, folded, listed
+from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules.losses import remains
+from tensight.diagnosis.rules.parameters import where_of
+from tensight.diagnosis.rules.stages import UPDATES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tensight.diagnosis.facts import Facts, Table
+
+
+def undone(facts: Facts) -> Iterator[Finding]:
+    """Find updates that are taken back before the next one, or again and again to the same earlier values."""
+    table = facts["parameters"]
+    steps, names = table.steps, table.names
+    share, moved = table.panel("undone"), table.panel("moved")
+    sizes = np.array([table.last("elements")[name] for name in names], float)
+    updates = (moved > 0).sum(0)
+    back = (share >= 0.95).sum(0)
+    always = (back >= UPDATES) & (back >= 0.8 * (updates - 1))
+    if always.any() and sizes[always].sum() > 0.5 * sizes[updates > 0].sum():
+        chosen = table.chosen(always)
+        first = int(np.flatnonzero((share >= 0.95)[:, always].any(1))[0])
+        values = {"count": len(chosen), "names": listed(chosen), "steps": int(back.max())}
+        yield Finding(
+            "update-undone", "certain", int(steps[first]), "undone", values, where_of(table, chosen), tuple(chosen)
+        )
+        return
+    restored = table.panel("restored")
+    counts = (restored != 0).sum(0)
+    distinct = np.array([len(set(column[column != 0].tolist())) for column in restored.T])
+    # Trainings with an inner loop go back as well, each time to other values.
+    again = (counts >= UPDATES) & (distinct <= np.maximum(2, 0.2 * counts)) & (updates > 0)
+    if again.any() and sizes[again].sum() > 0.5 * sizes[updates > 0].sum():
+        chosen = table.chosen(again)
+        first = int(np.flatnonzero((restored != 0)[:, again].any(1))[0])
+        values = {"count": len(chosen), "names": listed(chosen), "steps": int(counts[again].max())}
+        yield Finding(
+            "update-undone", "certain", int(steps[first]), "restored", values, where_of(table, chosen), tuple(chosen)
+        )
+
+
+def clamped(facts: Facts) -> Iterator[Finding]:
+    """Find weights that are clamped to a range in which nothing is learnt."""
+    if not any(True for _ in remains(facts)):
+        return
+    table = facts["parameters"]
+    limit, outside = table.panel("at_limit"), table.panel("is_moved_outside")
+    sizes = np.array([table.last("elements")[name] for name in table.names], float)
+    updates, counts = (table.panel("moved") > 0).sum(0), outside.sum(0)
+    # So many elements at two values are no distribution that training leads to.
+    at_limit = ((limit > 0.25) & outside).sum(0) >= 0.8 * np.maximum(counts, 1)
+    always = (updates >= 10) & (counts >= 0.8 * (updates - 1)) & at_limit & (sizes > 64)
+    if not always.any() or sizes[always].sum() < 0.5 * sizes[updates > 0].sum():
+        return
+    names = table.chosen(always)
+    values = {
+        "count": len(names),
+        "names": listed(names),
+        "share": float(np.nanmean(limit[:, always][outside[:, always]])),
+        "steps": int(counts[always].max()),
+    }
+    step = table.first_step(outside[:, always].any(1))
+    yield Finding("clamped", "likely", step, "clamped", values, where_of(table, names))
+
+
+def decayed(facts: Facts) -> Iterator[Finding]:
+    """Find a decay that takes a large share of the weights in each step."""
+    return folded(_decayed(facts))
+
+
+def _decayed(facts: Facts) -> Iterator[Finding]:
+    groups, table = facts["groups"], facts["parameters"]
+    for name in groups.names:
+        of_name = groups["name"] == name
+        decay, rate = float(groups["decay"][of_name][-1]), float(np.nanmax(groups["rate"][of_name]))
+        optimizer = str(groups["optimizer"][of_name][0])
+        is_coupled = optimizer.lower().startswith("adam") and not optimizer.lower().startswith("adamw")
+        if not decay > 0 or is_coupled or rate * decay < 0.02:
+            continue
+        norms = table.panel("norm")
+        measured = np.flatnonzero(np.isfinite(norms).any(1))
+        totals = np.sqrt(np.nansum(norms[measured] ** 2, 1))
+        has_settled = len(totals) >= 20 and any(True for _ in remains(facts))
+        if len(totals) < UPDATES or not (totals[-1] < 0.7 * totals[0] or has_settled):
+            # The norm at which updates and decay are equal may be that of the first weights.
+            continue
+        values = {
+            "group": name,
+            "share": rate * decay,
+            "decay": decay,
+            "rate": rate,
+            "first": float(totals[0]),
+            "last": float(totals[-1]),
+        }
+        where = {"optimizer": name, "parameter": listed(table.names, MOST_NAMED)}
+        yield Finding("decay-too-strong", "likely", int(groups.steps[0]), "decay", values, where)
+
+
+def updates_lost(facts: Facts) -> Iterator[Finding]:
+    """Find updates with a gradient and a rate that change nothing: the values are as they were."""
+    table = facts["parameters"]
+    steps = table.steps
+    if len(steps) < UPDATES:
+        return
+    gradient, lost, rate = (table.panel(name) for name in ("gradient", "lost", "rate"))
+    compared = (gradient == 2) & np.isfinite(lost) & (rate > 0)
+    counts = compared.sum(0)
+    swallowed = compared & (lost > 0.5)
+    share = np.divide(np.where(compared, lost, 0).sum(0), np.maximum(counts, 1))
+    is_low = [dtype in ("bfloat16", "float16") or dtype.startswith("float8") for dtype in _dtypes(table)]
+    most = (counts >= UPDATES) & (swallowed.sum(0) >= 0.8 * counts) & (share > 0.6)
+    sizes = np.array([table.last("elements")[name] for name in table.names])
+    matrices = most & np.array(is_low) & (sizes > 1)
+    coarse = most & ~np.array(is_low) & _is_below_precision(table, sizes)
+    if coarse.any():
+        names = table.chosen(coarse)
+        typical = float(np.nanmax(table.panel("norm")[:, coarse] / np.sqrt(sizes[coarse])))
+        values = {
+            "count": len(names),
+            "names": listed(names),
+            "rate": float(np.nanmax(rate[:, coarse])),
+            "typical": typical,
+            "spacing": float(np.spacing(np.float32(typical))),
+        }
+        yield Finding("update-lost", "certain", int(steps[0]), "coarse", values, where_of(table, names), tuple(names))
+    if not matrices.any():
+        return
+    names = table.chosen(matrices)
+    amount = int(sizes[matrices].sum())
+    of = int(sizes[counts >= UPDATES].sum())
+    if amount < 0.3 * of:
+        return
+    mean = float((share[matrices] * sizes[matrices]).sum() / amount)
+    dtype = _dtypes(table)[int(np.flatnonzero(matrices)[0])]
+    change = table.panel("change")[:, matrices]
+    yield Finding(
+        "update-lost",
+        "certain" if mean > 0.9 else "likely",
+        int(steps[0]),
+        "lost",
+        {
+            "count": len(names),
+            "of": int((counts >= UPDATES).sum()),
+            "names": listed(names),
+            "share": mean,
+            "dtype": dtype,
+            "rate": float(np.nanmedian(rate[:, matrices])),
+            "change": float(np.nanmedian(change)),
+        },
+        where_of(table, names),
+        tuple(names),
+    )
+
+
+def _is_below_precision(table: Table, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which float32 parameters are so large that an update of about the rate, as by Adam, is rounded away."""
+    optimizers, dtypes = table.last("optimizer"), table.last("dtype")
+    adaptive = [
+        dtypes[name] == "float32" and optimizers[name].lower().startswith(("adam", "nadam", "radam", "rmsprop"))
+        for name in table.names
+    ]
+    with np.errstate(all="ignore"):
+        typical = (np.nan_to_num(table.panel("norm")).max(0) / np.sqrt(sizes)).astype(np.float32)
+        below: NDArray[np.bool_] = np.nan_to_num(table.panel("rate")).max(0) < np.spacing(typical)
+    return np.array(adaptive, np.bool_) & below
+
+
+def _dtypes(table: Table) -> list[str]:
+    last = table.last("dtype")
+    return [str(last[name]) for name in table.names]
+
+
+RULES = (
+    Rule(
+        "update-undone",
+        "undone",
+        ("parameters",),
+        undone,
+        {
+            "undone": (
+                "The updates of {count} weights are undone before the next step: {names}",
+                "{count} 个权重的更新在下一步之前被撤销：{names}",
+            ),
+            "restored": (
+                "{count} weights are set back to the same earlier values again and again: {names}",
+                "{count} 个权重一再被恢复为相同的旧值：{names}",
+            ),
+        },
+        {
+            "undone": (
+                "in {steps} steps what the update had moved was back at its values before that",
+                "在 {steps} 步中，更新所改变的值又回到更新之前",
+            ),
+            "restored": ("in {steps} steps", "共 {steps} 步"),
+        },
+        (
+            "Look for what writes to them between two steps: a restored state, a copy that is loaded back, a clamp",
+            "查找两步之间写入它们的代码：恢复的状态、重新加载的副本、clamp",
+        ),
+        (
+            "Values that change between steps without going back, such as clipped or averaged ones.",
+            "在步之间改变但没有恢复的值，如被裁剪或平均的值。",
+        ),
+        frozenset(("loss-stays",)),
+        10,
+    ),
+    Rule(
+        "clamped",
+        "undone",
+        ("parameters", "losses", "loss_functions"),
+        clamped,
+        {
+            "clamped": (
+                "{count} weights are clamped after each update, to a range in which the loss does not fall: {names}",
+                "{count} 个权重在每次更新后被 clamp 到损失无法下降的范围：{names}",
+            )
+        },
+        {
+            "clamped": (
+                "in {steps} steps {share:.0%} of their elements are at a limit of the range",
+                "在 {steps} 步中 {share:.0%} 的元素处于范围的边界",
+            )
+        },
+        ("Widen the range", "放宽范围"),
+        (
+            "Weights that are clamped in trainings whose loss falls, or of which no best constant prediction is known.",
+            "损失仍在下降，或常数预测的最优损失未知的训练中被 clamp 的权重。",
+        ),
+        frozenset(("loss-stays",)),
+        20,
+    ),
+    Rule(
+        "update-lost",
+        "precision",
+        ("parameters",),
+        updates_lost,
+        {
+            "lost": (
+                "Updates are lost to rounding: {share:.0%} of the elements of {count} {dtype} weights do not change although"
+                " they have a gradient",
+                "更新因舍入而丢失：{count} 个 {dtype} 权重中 {share:.0%} 的元素虽有梯度却没有变化",
+            ),
+            "coarse": (
+                "Updates are lost to rounding: next to {typical:.3g}, numbers of float32 are {spacing:.2g} apart, and an update"
+                " is about the rate {rate:.2g}: {names}",
+                "更新因舍入而丢失：在 {typical:.3g} 附近 float32 的间隔为 {spacing:.2g}，而一次更新约为学习率 {rate:.2g}：{names}",
+            ),
+        },
+        {
+            "lost": (
+                "learning rate {rate:.2g}; a step changes them by {change:.2g} of their norm: {names}",
+                "学习率 {rate:.2g}；一步的变化为其范数的 {change:.2g}：{names}",
+            )
+        },
+        (
+            "Keep a copy of the weights in float32 for the optimizer, use stochastic rounding, or a larger rate",
+            "为优化器保留 float32 的权重副本、使用随机舍入，或提高学习率",
+        ),
+        (
+            "float32 weights whose updates are small for another reason than their size, and less than half of the elements.",
+            "因其他原因而更新很小的 float32 权重，以及少于一半的元素。",
+        ),
+        frozenset(("loss-stays",)),
+        20,
+    ),
+    Rule(
+        "decay-too-strong",
+        "undone",
+        ("groups", "parameters"),
+        decayed,
+        {
+            "decay": (
+                "Weight decay takes {share:.0%} of the weights of {group} in each step",
+                "权重衰减在每一步取走 {group} 权重的 {share:.0%}",
+            )
+        },
+        {
+            "decay": (
+                "decay {decay:.3g} times rate {rate:.3g}; the norm of all weights is {first:.3g} at first, {last:.3g} at last",
+                "衰减 {decay:.3g} 乘以学习率 {rate:.3g}；所有权重的范数起初为 {first:.3g}，最后为 {last:.3g}",
+            )
+        },
+        ("Use a decay of 0.01 to 0.1 with AdamW, less with SGD", "AdamW 使用 0.01 到 0.1 的衰减，SGD 更小"),
+        ("Adam's own decay, which is divided by the size of the gradients.", "Adam 自带的衰减，它会除以梯度大小。"),
+        frozenset(("loss-stays", "zero-gradient", "loss-constant")),
+        20,
+    ),
+)
