@@ -1,6 +1,7 @@
 """Trainings that do not learn although no tensor shows why: what `tensight diagnose` finds in them.
 
-    python benchmarks/diagnosis.py [NAME ...] [--framework mindspore] [--seeds 1] [--jobs 1] [--json FILE] [--plain]
+    python benchmarks/diagnosis.py [NAME ...] [--framework mindspore] [--seeds 1] [--jobs 1] [--facts DIR] [--json FILE]
+                                   [--plain | --diagnosed]
 
 diagnosed/cases.py declares the programs, and diagnosed_mindspore/trainings.py those of ``--framework mindspore``: those
 with a planted fault, and healthy ones, some of which look as if they had one. Each runs plain and under
@@ -14,7 +15,9 @@ of the plain run. Each miss is a line with the first finding's title.
 Programs on MindSpore run in the environment that `make mindspores` builds. They write their losses with all bits; one
 that computes others under the diagnosis, but not in two plain runs, has failed.
 
-``--plain`` runs the programs without a diagnosis, and prints what each printed first and last.
+``--plain`` runs the programs without a diagnosis, and prints what each printed first and last. ``--diagnosed`` runs
+them only under the diagnosis, in half the time. ``--facts`` keeps the facts of each run in a folder; those that are
+there already are not collected again but judged again: with changed rules, or after an interruption.
 
 Nothing is left out: the rules have no fitted threshold yet. As soon as one has a number that was chosen on these
 programs, `judged_without` is where that number is chosen again for each family on all the others, and judged on it.
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
 LOSSES = "losses.txt"
 """Where a program writes its losses with all their bits, if it does."""
 LIMIT_S = 300
+PLAIN, DIAGNOSED = "plain", "diagnosed"
 FOUND_NOTHING, FOUND_SOMETHING, CANNOT_JUDGE = 0, 1, 2
 out = Console(width=None if sys.stdout.isatty() else 160)
 
@@ -132,9 +136,8 @@ class Row:
     ----------
     program : Case or Healthy
     seed : int
-    plain : Run
-    diagnosed : Run or None
-        None where only the program ran.
+    plain, diagnosed : Run or None
+        None where it did not run so.
     findings : list of Finding
         By importance.
     trouble : str
@@ -143,7 +146,7 @@ class Row:
 
     program: Case | Healthy
     seed: int
-    plain: Run
+    plain: Run | None = None
     diagnosed: Run | None = None
     findings: list[Finding] = field(default_factory=list)
     trouble: str = ""
@@ -177,7 +180,7 @@ class Row:
         """Return what is wrong in one line; empty where all is right."""
         first = self.findings[0] if self.findings else None
         title = "nothing found" if first is None else f"{first.category} ({first.certainty}): {first.title}"
-        if self.trouble:
+        if self.trouble or not self.diagnosed:
             return self.trouble
         if isinstance(self.program, Healthy):
             return "" if first is None else f"healthy, but {title}"
@@ -272,24 +275,35 @@ SUITES = {
 }
 
 
-def try_program(suite: Suite, program: Case | Healthy, seed: int, *, diagnose: bool) -> Row:
-    """Run a program plain and, unless that is all, under the diagnosis."""
+def try_program(suite: Suite, program: Case | Healthy, seed: int, runs: frozenset[str], facts: Path | None) -> Row:
+    """Run a program plain and under the diagnosis, as far as `runs` names it, or judge the facts that were kept."""
     script = [str(suite.folder / f"{program.script}.py"), *program.arguments, "--seed", str(seed)]
-    plain = run([suite.python, *script], suite.packages)
-    if plain.exit_code:
-        return Row(program, seed, plain, trouble=f"the program fails: {last_line(plain.errors)}")
-    if not diagnose:
-        return Row(program, seed, plain)
-    diagnosed = run([suite.python, "-m", "tensight", "diagnose", "--json", *script], suite.packages)
-    read = diagnosis_of(diagnosed.output)
-    if read is None or diagnosed.exit_code not in (FOUND_NOTHING, FOUND_SOMETHING):
-        why = "could not judge" if diagnosed.exit_code == CANNOT_JUDGE else f"exit code {diagnosed.exit_code}"
-        return Row(program, seed, plain, diagnosed, trouble=f"{why}: {last_line(diagnosed.errors)}")
-    # With dropout, MindSpore computes others in each run.
-    if diagnosed.losses != plain.losses == run([suite.python, *script], suite.packages).losses:
-        return Row(program, seed, plain, diagnosed, trouble="the losses differ under the diagnosis")
-    findings = [Finding.of(found) for found in read["findings"]]
-    return Row(program, seed, plain, diagnosed, findings)
+    row = Row(program, seed)
+    if PLAIN in runs:
+        row.plain = run([suite.python, *script], suite.packages)
+        if row.plain.exit_code:
+            row.trouble = f"the program fails: {last_line(row.plain.errors)}"
+            return row
+    if DIAGNOSED not in runs:
+        return row
+    kept = facts and facts / f"{seed}.{program.name.replace('/', '.')}"
+    is_kept = kept is not None and kept.exists()
+    asked = [str(kept)] if is_kept else [*(("--out", str(kept)) if kept else ()), *script]
+    row.diagnosed = run([suite.python, "-m", "tensight", "diagnose", "--json", *asked], suite.packages)
+    read = diagnosis_of(row.diagnosed.output)
+    if read is None or row.diagnosed.exit_code not in (FOUND_NOTHING, FOUND_SOMETHING):
+        code = row.diagnosed.exit_code
+        row.trouble = "could not judge" if code == CANNOT_JUDGE else f"exit code {code}"
+        row.trouble += f": {last_line(row.diagnosed.errors)}"
+        return row
+    if row.plain and not is_kept and row.diagnosed.losses != row.plain.losses:
+        # With dropout, MindSpore computes others in each run.
+        again = run([suite.python, *script], suite.packages)
+        if again.losses == row.plain.losses:
+            row.trouble = "the losses differ under the diagnosis"
+            return row
+    row.findings = [Finding.of(found) for found in read["findings"]]
+    return row
 
 
 def judged_without(rows: list[Row]) -> list[Row]:
@@ -324,8 +338,8 @@ def table_of(rows: Iterable[Row]) -> Table:
     for family, of_it in families.items():
         faulty = [row for row in of_it if isinstance(row.program, Case)]
         healthy = [row for row in of_it if isinstance(row.program, Healthy)]
-        plain_s = sum(row.plain.wall_s for row in of_it if row.diagnosed) / max(len(of_it), 1)
         diagnosed_s = sum(row.diagnosed.wall_s for row in of_it if row.diagnosed) / max(len(of_it), 1)
+        plain_s = sum(row.plain.wall_s for row in of_it if row.plain) / max(len(of_it), 1)
         table.add_row(
             family,
             str(len(faulty)),
@@ -342,16 +356,16 @@ def table_of(rows: Iterable[Row]) -> Table:
     return table
 
 
-def show(row: Row, number: int, total: int, *, plain: bool) -> None:
+def show(row: Row, number: int, total: int) -> None:
     """Print a line of progress, and what is wrong."""
-    miss = row.trouble if plain else row.miss()
+    miss = row.miss()
     mark = "[red]✗[/]" if miss else "[green]✓[/]"
     seed = f" seed {row.seed}" if row.seed != 1 else ""
     said = f"  {escape(miss)}" if miss else ""
-    if plain and not miss:
+    if row.plain and not row.diagnosed and not miss:
         lines = row.plain.output.strip().splitlines() or [""]
         mark, said = "•", f"  {escape(lines[0][:60])} … {escape(lines[-1][:60])}"
-    seconds = f"{row.plain.wall_s:.1f}" + (f" {row.diagnosed.wall_s:.1f}" if row.diagnosed else "")
+    seconds = " ".join(f"{ran.wall_s:.1f}" for ran in (row.plain, row.diagnosed) if ran)
     out.print(f"{mark} {number:3}/{total} [bold]{row.program.name}[/]{seed}  [dim]{seconds} s[/]{said}", soft_wrap=True)
 
 
@@ -366,10 +380,8 @@ def as_json(row: Row) -> dict[str, object]:
         "first_right": row.first_right,
         "miss": row.miss(),
         "findings": [asdict(finding) for finding in row.findings],
-        "plain_s": row.plain.wall_s,
-        "diagnosed_s": row.diagnosed.wall_s if row.diagnosed else None,
-        "output": row.plain.output,
-        "errors": row.diagnosed.errors if row.diagnosed else row.plain.errors,
+        "plain": row.plain and asdict(row.plain),
+        "diagnosed": row.diagnosed and asdict(row.diagnosed),
     }
 
 
@@ -379,10 +391,17 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only programs whose names contain one of these")
     parser.add_argument("--framework", choices=tuple(SUITES), default="torch", help="of the programs")
     parser.add_argument("--only", choices=("faulty", "healthy"), help="only those with a fault, or those without")
-    parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from 1")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from the first")
+    parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
     parser.add_argument("--json", type=Path, help="write everything that was found to this file")
-    parser.add_argument("--plain", action="store_true", help="run the programs without a diagnosis")
+    parser.add_argument(
+        "--facts", type=Path, help="keep the facts of each run in this folder; judge those that are there"
+    )
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--plain", action="store_const", dest="runs", const=frozenset({PLAIN}), help="run nothing else")
+    either.add_argument("--diagnosed", action="store_const", dest="runs", const=frozenset({DIAGNOSED}))
+    parser.set_defaults(runs=frozenset({PLAIN, DIAGNOSED}))
     parser.add_argument("--list", action="store_true", help="only name the programs")
     options = parser.parse_args()
     suite = SUITES[options.framework]
@@ -396,20 +415,23 @@ def main() -> int:
     if options.list:
         out.print("\n".join(program.name for program in programs))
         return 0
-    chosen = [(program, seed) for program in programs for seed in range(1, options.seeds + 1)]
+    chosen = [
+        (program, seed)
+        for program in programs
+        for seed in range(options.first_seed, options.first_seed + options.seeds)
+    ]
     rows: list[Row] = []
     with ThreadPoolExecutor(options.jobs) as threads:
-        results = threads.map(lambda each: try_program(suite, *each, diagnose=not options.plain), chosen)
+        results = threads.map(lambda each: try_program(suite, *each, options.runs, options.facts), chosen)
         for number, row in enumerate(results, 1):
             rows.append(row)
-            show(row, number, len(chosen), plain=options.plain)
+            show(row, number, len(chosen))
     rows = judged_without(rows)
     if options.json:
         options.json.write_text(json.dumps([as_json(row) for row in rows], indent=1))
-    if options.plain:
-        return 1 if any(row.trouble for row in rows) else 0
-    out.print()
-    out.print(table_of(rows))
+    if DIAGNOSED in options.runs:
+        out.print()
+        out.print(table_of(rows))
     return 1 if any(row.miss() for row in rows) else 0
 
 

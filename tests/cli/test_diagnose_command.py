@@ -73,6 +73,20 @@ def test_a_fault_is_named_with_its_line(script: Path) -> None:
     assert "40 steps looked at" in text
 
 
+def test_kept_facts_are_judged_again_and_never_written_over(script: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "new" / "facts"
+    first = tensight("diagnose", "--json", "--out", kept, script, 40, "twice")
+    again = tensight("diagnose", "--json", kept)
+    assert (first.returncode, again.returncode) == (1, 1), first.stderr + again.stderr
+    assert json.loads(first.stdout)["findings"] == json.loads(again.stdout)["findings"]
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in kept.iterdir())
+    refused = tensight("diagnose", "--out", kept, script, 40)
+    assert refused.returncode == 2
+    assert "is not an empty folder" in refused.stderr
+    assert tensight("diagnose", "--out", script / "facts", script, 40).returncode == 2
+    assert before == sorted((path.name, path.stat().st_mtime_ns) for path in kept.iterdir())
+
+
 def test_a_healthy_training_ends_after_some_steps_with_exit_code_0(script: Path) -> None:
     done = tensight("diagnose", "--json", "--steps", 30, script, 100_000)
     result = json.loads(done.stdout)

@@ -21,7 +21,7 @@ from tensight.cli.plain_run import MODULE_HELP
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
@@ -46,6 +46,9 @@ def diagnose(
     module: Annotated[bool, typer.Option("--module", "-m", help=MODULE_HELP)] = False,
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="End the training after N steps.")] = STEPS,
     minutes: Annotated[float, typer.Option(min=0.01, metavar="M", help="End it after M minutes.")] = MINUTES,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the facts in this new folder, to be diagnosed again.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Say why a training does not learn: run it for a while, or read what it has recorded."""
@@ -65,9 +68,9 @@ def diagnose(
         from tensight.cli.trials import require_framework
 
         require_framework()
-        with tempfile.TemporaryDirectory(prefix="tensight-diagnose-") as folder:
-            ending = _run([script, *(arguments or ())], Path(folder), steps, minutes, module=module)
-            runs = read_folder(Path(folder))
+        with _facts_folder(out) as folder:
+            ending = _run([script, *(arguments or ())], folder, steps, minutes, module=module)
+            runs = read_folder(folder)
     from tensight.diagnosis.catalogue import diagnose as judge
     from tensight.sessions.diagnosis import diagnosis_record
 
@@ -94,6 +97,22 @@ class Ending(NamedTuple):
 
     failure: str
     remarks: list[str]
+
+
+@contextlib.contextmanager
+def _facts_folder(out: Path | None) -> Iterator[Path]:
+    """Yield the folder that takes the facts: the one that was named, or one that is removed afterwards."""
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="tensight-diagnose-") as folder:
+            yield Path(folder)
+        return
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()):
+            raise InputError(f"{out}: is not an empty folder; name one that does not exist yet.")
+    except OSError as error:
+        raise InputError(f"{out}: {error.strerror or error}") from error
+    yield out.absolute()
 
 
 def _run(command: Sequence[str], folder: Path, steps: int, minutes: float, *, module: bool) -> Ending:
