@@ -8,9 +8,10 @@ with a planted fault, and healthy ones, some of which look as if they had one. E
 ``tensight diagnose --json``, in a process of its own that finds one thread and no network.
 
 Printed per family and in total is of how many faulty programs a finding of an accepted category was raised, of how many
-the first finding has an accepted category, and of how many it has and names an accepted place as well; how many healthy
-programs have any finding, and how many one that is certain, which would stop a training; and the seconds beside those
-of the plain run. Each miss is a line with the first finding's title.
+the first finding has an accepted category, of how many it has and names an accepted place as well, and of how many its
+step is within one of the true one; how many healthy programs have any finding, and how many one that is certain, which
+would stop a training; and the seconds beside those of the plain run. Each miss is a line with the first finding's
+title.
 
 Programs on MindSpore run in the environment that `make mindspores` builds. They write their losses with all bits; one
 that computes others under the diagnosis, but not in two plain runs, has failed.
@@ -169,6 +170,14 @@ class Row:
         return any(place in self.findings[0].text for place in self.program.places)
 
     @property
+    def since_right(self) -> bool:
+        """Whether the first finding has an accepted category and its step is within one of the true one."""
+        if not self.first_category_right:
+            return False
+        assert isinstance(self.program, Case)
+        return abs((self.findings[0].step or 1) - max(self.program.since, 1)) <= 1
+
+    @property
     def certain(self) -> bool:
         """Whether any finding is certain."""
         return any(finding.certainty == "certain" for finding in self.findings)
@@ -324,6 +333,7 @@ def table_of(rows: Iterable[Row]) -> Table:
         "raised",
         "category first",
         "place first",
+        "step first",
         "healthy",
         "listed falsely",
         "would stop",
@@ -346,6 +356,7 @@ def table_of(rows: Iterable[Row]) -> Table:
             str(sum(row.raised for row in faulty)),
             str(sum(row.first_category_right for row in faulty)),
             str(sum(row.first_right for row in faulty)),
+            str(sum(row.since_right for row in faulty)),
             str(len(healthy)),
             str(sum(bool(row.findings) for row in healthy)),
             str(sum(row.certain for row in healthy)),
@@ -378,6 +389,7 @@ def as_json(row: Row) -> dict[str, object]:
         "raised": row.raised,
         "first_category_right": row.first_category_right,
         "first_right": row.first_right,
+        "since_right": row.since_right,
         "miss": row.miss(),
         "findings": [asdict(finding) for finding in row.findings],
         "plain": row.plain and asdict(row.plain),

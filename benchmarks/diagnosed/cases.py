@@ -34,8 +34,8 @@ class Case:
         One of them, in lower case, must appear in what the finding names or tells.
     line : str
         A part of the faulty line that is unique in the script; empty where the fault is no single line.
-    from_step : int
-        The step at which it can be known first; 0 is before or in the first.
+    since : int
+        The step of any optimizer since which it is so; 0 is from the beginning on.
     report : str
         Where somebody had this trouble, where it was taken from there.
     unsure : str
@@ -48,7 +48,7 @@ class Case:
     categories: tuple[str, ...]
     places: tuple[str, ...]
     line: str = ""
-    from_step: int = 0
+    since: int = 0
     report: str = ""
     unsure: str = ""
 
@@ -191,7 +191,7 @@ _OPTIMIZERS = (
         ("optimizer",),
         ("adam", "optimizer"),
         "optimizer = optim.Adam(net.parameters(), lr=2e-3)",
-        from_step=1,
+        since=1,
     ),
     Case(
         "optimizers",
@@ -200,7 +200,7 @@ _OPTIMIZERS = (
         ("not-in-optimizer", "optimizer"),
         ("adam", "0.weight", "linear", "optimizer"),
         "model = build().train()",
-        from_step=30,
+        since=30,
     ),
     Case(
         "optimizers",
@@ -236,9 +236,16 @@ _ADAPTERS = (
         ("gradient-zero", "initialization"),
         ("lora_",),
         "inject(model, r=8, alpha=32, zero_a=True)",
+        since=41,
     ),
     Case(
-        "adapters", "lora", "one-matrix", ("gradient-zero", "frozen"), ("lora_",), 'p.requires_grad_("lora_A" in name)'
+        "adapters",
+        "lora",
+        "one-matrix",
+        ("gradient-zero", "frozen"),
+        ("lora_",),
+        'p.requires_grad_("lora_A" in name)',
+        since=41,
     ),
     Case(
         "adapters",
@@ -267,7 +274,7 @@ _ADAPTERS = (
 )
 
 _SCHEDULES = (
-    Case("schedules", "step-decay", "per-batch", ("learning-rate",), ("sgd", "steplr", "lr", "group"), from_step=20),
+    Case("schedules", "step-decay", "per-batch", ("learning-rate",), ("sgd", "steplr", "lr", "group"), since=20),
     Case(
         "schedules",
         "linear-decay",
@@ -275,7 +282,7 @@ _SCHEDULES = (
         ("learning-rate",),
         ("adamw", "lambdalr", "lr", "group"),
         "total = EPOCHS",
-        from_step=12,
+        since=12,
     ),
     Case("schedules", "warmup", "never-stepped", ("learning-rate",), ("adamw", "lambdalr", "lr", "group")),
     Case(
@@ -301,7 +308,6 @@ _SCHEDULES = (
         ("learning-rate",),
         ("adam", "reducelronplateau", "lr", "group"),
         'mode="max"',
-        from_step=24,
     ),
     Case(
         "schedules",
@@ -310,7 +316,7 @@ _SCHEDULES = (
         ("learning-rate",),
         ("adamw", "lr", "group"),
         'optimizer.load_state_dict(checkpoint["optimizer"])',
-        from_step=60,
+        since=60,
     ),
     Case(
         "schedules",
@@ -318,7 +324,7 @@ _SCHEDULES = (
         "each-iteration",
         ("learning-rate",),
         ("adam", "exponentiallr", "lr", "group"),
-        from_step=40,
+        since=40,
     ),
     Case(
         "schedules",
@@ -326,7 +332,6 @@ _SCHEDULES = (
         "stepped-per-epoch",
         ("learning-rate",),
         ("adamw", "lambdalr", "lr", "group"),
-        from_step=20,
         report="https://github.com/galilai-group/stable-worldmodel/issues/280",
     ),
 )
@@ -395,6 +400,7 @@ _HEADS = (
         ("output-and-loss",),
         ("softmax", "kl_div"),
         "guess = F.softmax(student(x[i]) / T, dim=1)",
+        since=61,
     ),
     Case(
         "heads",
@@ -424,7 +430,7 @@ _TARGETS = (
         ("targets", "loss", "data"),
         ("cross_entropy", "loss", "target"),
         "y = y[torch.randperm(len(y))]",
-        from_step=100,
+        since=100,
     ),
     Case(
         "targets",
@@ -433,7 +439,7 @@ _TARGETS = (
         ("targets", "loss", "data"),
         ("cross_entropy", "loss", "target"),
         "labels[1:]",
-        from_step=60,
+        since=60,
         unsure="only that nothing general is learnt can be seen",
     ),
     Case(
@@ -480,7 +486,7 @@ _BROADCASTING = (
         ("sub", "pinball"),
         "pinball(net(x[i]).squeeze(-1), y[i])",
     ),
-    Case("broadcasting", "dqn", "gathered", ("broadcasting",), ("smooth_l1", "sub"), from_step=1),
+    Case("broadcasting", "dqn", "gathered", ("broadcasting",), ("smooth_l1", "sub"), since=1),
     Case(
         "broadcasting",
         "weighted",
@@ -506,7 +512,7 @@ _ACCUMULATION = (
         "not-divided",
         ("scaling",),
         ("sgd", "backward", "accumul", "loss"),
-        from_step=1,
+        since=1,
         unsure="a sum over small batches is no fault with a rate to match",
     ),
     Case(
@@ -523,7 +529,7 @@ _ACCUMULATION = (
         "cleared-each-time",
         ("accumulated-gradients",),
         ("sgd", "zero_grad", "grad"),
-        from_step=1,
+        since=1,
     ),
     Case(
         "accumulation",
@@ -531,7 +537,7 @@ _ACCUMULATION = (
         "never-reached",
         ("accumulated-gradients", "optimizer"),
         ("adamw", "zero_grad", "step", "grad"),
-        from_step=1,
+        since=1,
     ),
     Case(
         "accumulation",
@@ -539,7 +545,7 @@ _ACCUMULATION = (
         "no-zero-grad",
         ("accumulated-gradients",),
         ("sgd", "zero_grad", "grad"),
-        from_step=1,
+        since=1,
     ),
     Case(
         "accumulation",
@@ -555,7 +561,7 @@ _ACCUMULATION = (
         "one-part-only",
         ("accumulated-gradients",),
         ("linear", "weight", "grad", "[112, 32]"),
-        from_step=1,
+        since=1,
     ),
     Case(
         "accumulation",
@@ -563,7 +569,7 @@ _ACCUMULATION = (
         "by-hand",
         ("accumulated-gradients",),
         ("grad", "[5, 1]", "backward", "zero"),
-        from_step=1,
+        since=1,
         unsure="there is no optimizer",
     ),
     Case(
@@ -639,7 +645,7 @@ _CLIPPING = (
         "before-backward",
         ("clipping",),
         ("clip", "norm"),
-        from_step=1,
+        since=1,
         unsure="the training goes well without the limit, too",
     ),
     Case("clipping", "half", "before-unscaling", ("clipping", "scaling"), ("clip", "scal", "norm")),
@@ -655,25 +661,25 @@ _UNDONE = (
         ("undone",),
         ("weight", "load_state_dict", "copy", "parameters"),
         "best_loss = 0.0 if fault",
-        from_step=8,
+        since=9,
     ),
     Case("undone", "clamped", "clamped", ("undone",), ("weight", "clamp"), "bound = 1e-3 if fault"),
     Case("undone", "decayed", "weight-decay", ("undone",), ("weight", "adamw", "decay"), "weight_decay=100.0"),
-    Case("undone", "swapped", "not-restored", ("undone", "averages"), ("weight", "copy", "parameters"), from_step=4),
+    Case("undone", "swapped", "not-restored", ("undone", "averages"), ("weight", "copy", "parameters"), since=4),
     Case(
         "undone",
         "federated",
         "loaded-each-batch",
         ("undone",),
         ("weight", "load_state_dict", "copy", "parameters"),
-        from_step=1,
+        since=1,
     ),
-    Case("undone", "sharpness", "weights-back-after", ("undone",), ("weight", "copy", "parameters"), from_step=1),
+    Case("undone", "sharpness", "weights-back-after", ("undone",), ("weight", "copy", "parameters"), since=1),
 )
 
 _FROZEN = (
     Case("frozen", "by-name", "too-many", ("frozen",), ("layer2", "layer10"), 'freeze(model, ["stem", "layer"])'),
-    Case("frozen", "warm-head", "wrong-way", ("frozen",), ("encoder",), "p.requires_grad = epoch < 2", from_step=30),
+    Case("frozen", "warm-head", "wrong-way", ("frozen",), ("encoder",), "p.requires_grad = epoch < 2", since=30),
     Case(
         "frozen",
         "unfreeze-module",
@@ -689,15 +695,13 @@ _FROZEN = (
         ("not-in-optimizer",),
         ("0.weight", "1.weight", "2.weight"),
         "torch.optim.Adam([p for p in stages.parameters() if p.requires_grad]",
-        from_step=40,
+        since=40,
     ),
-    Case(
-        "frozen", "adversarial", "never-thawed", ("frozen",), ("critic", "linear", "0.weight", "2.weight"), from_step=1
-    ),
+    Case("frozen", "adversarial", "never-thawed", ("frozen",), ("critic", "linear", "0.weight", "2.weight"), since=1),
 )
 
 _AVERAGES = (
-    Case("averages", "ema", "never-updated", ("averages",), ("average", "module", "modelema"), from_step=10),
+    Case("averages", "ema", "never-updated", ("averages",), ("average", "module", "modelema")),
     Case(
         "averages",
         "ema",
@@ -715,7 +719,6 @@ _AVERAGES = (
         ("averages", "normalisation"),
         ("running", "average", "module", "buffers"),
         "buffers=False",
-        from_step=10,
         unsure="the average has running statistics of its own that never move",
     ),
     Case(
@@ -734,7 +737,6 @@ _AVERAGES = (
         ("averages",),
         ("target", "0.weight", "2.weight", "sequential"),
         "sync_every = 10_000 if fault",
-        from_step=100,
     ),
     Case(
         "averages",
@@ -762,7 +764,6 @@ _LOSSES = (
         ("loss",),
         ("loss", "mean"),
         "loss = log_probs[torch.arange(32), y[i]].mean()",
-        from_step=10,
     ),
     Case(
         "losses",
@@ -771,7 +772,7 @@ _LOSSES = (
         ("loss", "learning-rate"),
         ("loss", "mse_loss", "sgd"),
         "lr = 0.013 if fault",
-        from_step=5,
+        since=5,
     ),
     Case(
         "losses",
@@ -780,7 +781,7 @@ _LOSSES = (
         ("loss", "gradient-zero", "learning-rate"),
         ("loss", "mse_loss", "0.weight", "2.weight", "relu", "adam"),
         "lr = 3.0 if fault",
-        from_step=1,
+        since=1,
     ),
     Case(
         "losses",
@@ -789,7 +790,6 @@ _LOSSES = (
         ("loss", "optimizer"),
         ("loss", "huber", "adamw", "maximize"),
         "maximize=True",
-        from_step=10,
     ),
     Case(
         "losses",
@@ -798,7 +798,7 @@ _LOSSES = (
         ("loss",),
         ("loss", "sub", "mean"),
         "loss = reconstruction - kl",
-        from_step=20,
+        since=20,
         unsure="the loss falls without end",
     ),
     Case(
@@ -808,7 +808,7 @@ _LOSSES = (
         ("loss",),
         ("loss", "triplet"),
         "criterion(anchor, negative, positive)",
-        from_step=20,
+        since=20,
     ),
     Case(
         "losses",
@@ -825,7 +825,7 @@ _LOSSES = (
         ("loss",),
         ("loss", "mean"),
         "loss = (policy.log_prob(arms) * advantage).mean()",
-        from_step=20,
+        since=20,
         unsure="that the reward falls is nowhere but in what is printed",
     ),
 )
@@ -841,7 +841,7 @@ _NORMALISATION = (
     ),
     Case("normalisation", "classifier", "momentum-of-keras", ("normalisation",), ("bn1", "bn2"), '"momentum": 0.99'),
     Case("normalisation", "classifier", "batch-of-one", ("normalisation",), ("bn1", "bn2"), "batch_size = 1"),
-    Case("normalisation", "domains", "one-norm-for-both", ("normalisation",), ("bn1", "bn2"), from_step=1),
+    Case("normalisation", "domains", "one-norm-for-both", ("normalisation",), ("bn1", "bn2"), since=1),
     Case(
         "normalisation",
         "one-unit",
@@ -861,17 +861,17 @@ _NORMALISATION = (
 )
 
 _MODES = (
-    Case("modes", "train", "never-back", ("mode",), ("net", "bn1", "drop", "train", "eval"), from_step=10),
-    Case("modes", "train", "tested-in-training-mode", ("mode",), ("net", "bn1", "drop", "train", "eval"), from_step=10),
+    Case("modes", "train", "never-back", ("mode",), ("net", "bn1", "drop", "train", "eval"), since=10),
+    Case("modes", "train", "tested-in-training-mode", ("mode",), ("net", "bn1", "drop", "train", "eval"), since=10),
     Case("modes", "scratch", "eval-all-along", ("mode",), ("sequential", "batchnorm", "dropout", "eval")),
-    Case("modes", "functional", "functional-dropout", ("mode",), ("dropout",), "h = F.dropout(h, 0.5)", from_step=10),
+    Case("modes", "functional", "functional-dropout", ("mode",), ("dropout",), "h = F.dropout(h, 0.5)", since=10),
     Case(
         "modes",
         "samples",
         "after-a-sample",
         ("mode",),
         ("functional", "dropout", "train", "eval"),
-        from_step=30,
+        since=30,
         unsure="the dropout is a function of the module's mode",
     ),
 )
@@ -999,7 +999,7 @@ _DATA = (
         ("data",),
         ("batch", "input", "step", "data"),
         "inputs, targets = next(iter(loader))",
-        from_step=1,
+        since=1,
         unsure="who tries whether a network can learn one batch by heart does the same",
     ),
     Case(
@@ -1025,7 +1025,6 @@ _DATA = (
         ("data", "targets"),
         ("target", "label", "batch", "class", "data"),
         'shuffle=fault != "not-shuffled"',
-        from_step=5,
     ),
     Case(
         "data",
@@ -1064,10 +1063,8 @@ _RANKS = (
         "p.grad /= WORLD * WORLD",
     ),
     Case("ranks", "manual", "replicas-differ", ("ranks",), ("rank", "fc1", "weight"), "torch.manual_seed(seed + rank)"),
-    Case("ranks", "manual", "not-averaged", ("ranks",), ("rank", "fc1", "grad", "weight"), from_step=1),
-    Case(
-        "ranks", "summed", "sum-not-divided", ("ranks", "scaling"), ("rank", "fc1", "grad", "all_reduce"), from_step=0
-    ),
+    Case("ranks", "manual", "not-averaged", ("ranks",), ("rank", "fc1", "grad", "weight"), since=1),
+    Case("ranks", "summed", "sum-not-divided", ("ranks", "scaling"), ("rank", "fc1", "grad", "all_reduce"), since=0),
 )
 
 _LOOPS = (
@@ -1104,7 +1101,6 @@ _LOOPS = (
         ("learning-rate",),
         ("sgd", "multisteplr", "lr", "group"),
         'interval = "step" if fault',
-        from_step=10,
         report="https://github.com/galilai-group/stable-worldmodel/issues/280",
     ),
     Case("loops", "lightning-manual", "one-never-steps", ("optimizer", "not-in-optimizer"), ("decoder", "adam")),

@@ -32,6 +32,9 @@ _AT_LAST = 3
 _AT_ONCE = 5
 """Number of steps within which nothing worth learning is learnt."""
 
+_SMOOTHED = 5
+"""Number of steps over which a loss is averaged where its lowest place is looked for."""
+
 _LONG = 60
 """Number of steps after which a loss should have begun to fall."""
 
@@ -203,9 +206,8 @@ def _stays(facts: Facts) -> Iterator[Finding]:
         spread = float(np.hypot(halves[0].std(), halves[1].std()) / math.sqrt(count // 2))
         # After a jump from which it recovers, it falls.
         if halves[0].mean() - halves[1].mean() <= 3 * spread:
-            since = int(np.flatnonzero(values <= mean_first + 3 * first.std())[-1]) + 1
-            step = int(steps[min(since, len(steps) - 1)])
-            yield Finding("loss-rises", "likely", step, "rises", described, {"line": line})
+            lowest = int(np.convolve(values, np.full(_SMOOTHED, 1 / _SMOOTHED), "valid").argmin()) + _SMOOTHED // 2
+            yield Finding("loss-rises", "likely", int(steps[lowest]), "rises", described, {"line": line})
         return
     # Targets differ from step to step, and may grow: only losses of the same steps are compared.
     of_both = [

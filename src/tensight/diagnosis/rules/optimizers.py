@@ -39,8 +39,8 @@ def not_in_optimizer(facts: Facts) -> Iterator[Finding]:
     trainable, gradient = table.panel("is_trainable"), table.panel("gradient")
     owners = table.panel("owners")
     present = table.present()
-    is_reached = ((gradient == 2) | table.panel("is_read")).any(0)
-    outside = (present.sum(0) >= 2) & ((owners == 0) | ~present).all(0) & is_reached
+    is_reached = (gradient == 2) | table.panel("is_read")
+    outside = (present.sum(0) >= 2) & ((owners == 0) | ~present).all(0) & is_reached.any(0)
     thawed_later = outside & trainable[-1] & ~(trainable | ~present).all(0)
     outside &= (trainable | ~present).all(0) | thawed_later
     if not outside.any():
@@ -70,7 +70,7 @@ def not_in_optimizer(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         "not-in-optimizer",
         certainty,
-        int(steps[0]),
+        table.first_step(is_reached[:, [names.index(name) for name in lost]].any(1)),
         message,
         {"count": len(lost), "names": listed(lost), "held": len(held)},
         where_of(table, lost),
