@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,11 +11,11 @@ from torch import nn
 
 from tensight.agents.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger
-from tensight.diagnosis.catalogue import diagnose
+from tensight.diagnosis.catalogue import diagnose, words_of
 from tensight.diagnosis.lines import read_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tensight.diagnosis.facts import Facts
@@ -83,10 +84,37 @@ class Diagnosed:
         """The rules of all findings, with the sentence of each."""
         return [(finding.rule, finding.message) for finding in self.findings()]
 
+    def first(self) -> tuple[str, str]:
+        """End the training; return the rule of the first finding, and its sentence, evidence and place."""
+        self.end()
+        for finding in self.findings():
+            message, evidence, _ = words_of(finding)
+            sentences = [words[0].format(**finding.values) for words in (message, evidence) if words]
+            return finding.rule, "\n".join([*sentences, *finding.where.values()])
+        return "", ""
 
-def each(*trainings: Callable[[Diagnosed], None]) -> pytest.MarkDecorator:
+
+Training = Callable[[Diagnosed], None]
+Faulty = tuple[Training, str, str]
+"""A training, the rule whose finding comes first, and a word of it: the place, or what distinguishes the fault."""
+Healthy = tuple[Training, str]
+"""A training, and the rule whose fault it resembles."""
+
+
+def each(*trainings: Training) -> pytest.MarkDecorator:
     """Run a test with each of some trainings, as ``train``."""
     return pytest.mark.parametrize("train", trainings, ids=[training.__name__ for training in trainings])
+
+
+def each_faulty(trainings: Sequence[Faulty]) -> pytest.MarkDecorator:
+    """Run a test with each training of a table as ``train``, with its ``rule`` and ``word``."""
+    names = [training.__name__ for training, _, _ in trainings]
+    return pytest.mark.parametrize(("train", "rule", "word"), trainings, ids=names)
+
+
+def each_healthy(trainings: Sequence[Healthy]) -> pytest.MarkDecorator:
+    """Run a test with each training of a table as ``train``."""
+    return each(*(training for training, _ in trainings))
 
 
 def network(*last: nn.Module, out: int = CLASSES) -> nn.Sequential:

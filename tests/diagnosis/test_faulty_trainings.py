@@ -67,34 +67,6 @@ def optimizer_that_maximises(training: Diagnosed) -> None:
     training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.01, maximize=True))
 
 
-def loss_made_anew(training: Diagnosed) -> None:
-    def loss(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return torch.tensor(F.cross_entropy(out, labels).item(), requires_grad=True)
-
-    training.train(network(), loss)
-
-
-def detached_body(training: Diagnosed) -> None:
-    class Detached(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body, self.head = nn.Linear(FEATURES, 16), nn.Linear(16, CLASSES)
-
-        def forward(self, given: torch.Tensor) -> torch.Tensor:
-            result: torch.Tensor = self.head(self.body(given).detach())
-            return result
-
-    training.train(Detached())
-
-
-def two_zero_factors(training: Diagnosed) -> None:
-    model = network()
-    nn.init.zeros_(model[0].weight)
-    nn.init.zeros_(model[0].bias)
-    nn.init.zeros_(model[2].weight)
-    training.train(model)
-
-
 def layers_in_a_list(training: Diagnosed) -> None:
     class Listed(nn.Module):
         def __init__(self) -> None:
@@ -212,12 +184,6 @@ def warm_up_stepped_by_epoch(training: Diagnosed) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1e-3, total_iters=100)
     training.train(model, optimizer=optimizer, steps=60, after=lambda step: schedule.step() if step % 10 == 0 else None)
-
-
-def units_that_are_off(training: Diagnosed) -> None:
-    model = network()
-    nn.init.constant_(model[0].bias, -100.0)
-    training.train(model)
 
 
 def targets_times_probabilities(training: Diagnosed) -> None:
@@ -490,9 +456,6 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (classes_by_regression, "classes-by-regression"),
     (loss_that_is_maximised, "loss-sign"),
     (optimizer_that_maximises, "loss-sign"),
-    (loss_made_anew, "no-gradients"),
-    (detached_body, "no-gradient"),
-    (two_zero_factors, "zero-gradient"),
     (layers_in_a_list, "not-in-optimizer"),
     (optimizer_of_a_copy, "optimizer-of-others"),
     (rate_of_zero, "learning-rate-zero"),
@@ -505,7 +468,6 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (weights_of_one_and_clipping, "scale-by-depth"),
     (rates_of_layers_that_are_zero, "learning-rate-zero"),
     (warm_up_stepped_by_epoch, "schedule-not-stepped"),
-    (units_that_are_off, "zero-gradient"),
     (targets_times_probabilities, "no-logarithm"),
     (accumulated_without_division, "accumulation-scale"),
     (updates_lost_in_bfloat16, "update-lost"),
@@ -545,12 +507,6 @@ def test_the_cause_comes_first(diagnosed: Diagnosed, train: Callable[[Diagnosed]
     found = diagnosed.findings()
     assert [finding.rule for finding in found][:1] == [rule]
     assert len(found) == 1, found
-
-
-def test_parameters_beside_a_dead_matrix_are_counted_with_it(diagnosed: Diagnosed) -> None:
-    units_that_are_off(diagnosed)
-    (finding,) = diagnosed.findings()
-    assert (finding.values["count"], finding.values["of"]) == (2, 4)
 
 
 def test_groups_of_which_the_same_is_true_are_in_one_sentence(diagnosed: Diagnosed) -> None:

@@ -65,12 +65,6 @@ def negated_and_maximised(training: Diagnosed) -> None:
     training.train(model, lambda out, labels: -F.cross_entropy(out, labels), optimizer)
 
 
-def frozen_body(training: Diagnosed) -> None:
-    model = network()
-    model[0].requires_grad_(False)
-    training.train(model)
-
-
 def head_alone_in_the_optimizer(training: Diagnosed) -> None:
     model = network()
     training.train(model, optimizer=torch.optim.Adam(model[2].parameters(), lr=1e-2))
@@ -159,20 +153,6 @@ def two_optimizers_that_share_nothing(training: Diagnosed) -> None:
         (F.cross_entropy(first(inputs), labels) + F.cross_entropy(second(inputs), labels)).backward()
         for optimizer in optimizers:
             optimizer.step()
-
-
-def zero_initialised_branch(training: Diagnosed) -> None:
-    class Branch(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.down, self.up, self.head = nn.Linear(FEATURES, 4), nn.Linear(4, FEATURES), nn.Linear(FEATURES, CLASSES)
-            nn.init.zeros_(self.up.weight)
-
-        def forward(self, given: torch.Tensor) -> torch.Tensor:
-            result: torch.Tensor = self.head(given + self.up(self.down(given)))
-            return result
-
-    training.train(Branch())
 
 
 def bfloat16_with_a_large_rate(training: Diagnosed) -> None:
@@ -383,7 +363,6 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     pairs_that_are_meant,
     negative_likelihood,
     negated_and_maximised,
-    frozen_body,
     head_alone_in_the_optimizer,
     accumulation,
     warm_up_from_zero,
@@ -393,7 +372,6 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     evaluation_between_steps,
     average,
     two_optimizers_that_share_nothing,
-    zero_initialised_branch,
     bfloat16_with_a_large_rate,
     gradients_of_transforms,
     much_dropout,
