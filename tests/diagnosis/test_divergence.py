@@ -69,14 +69,19 @@ def row_that_is_nan(training: Diagnosed) -> None:
     training.train(model, after=spoil)
 
 
-def batch_of_other_units(training: Diagnosed) -> None:
+def batch_of_other_units(training: Diagnosed, at: int = 40, steps: int = 80) -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 
     def spoil(step: int) -> None:
-        training.inputs *= 1000.0 if step == 40 else 0.001 if step == 41 else 1.0
+        training.inputs *= 1000.0 if step == at else 0.001 if step == at + 1 else 1.0
 
-    training.train(model, optimizer=optimizer, steps=80, after=spoil)
+    training.train(model, optimizer=optimizer, steps=steps, after=spoil)
+
+
+def batch_of_other_units_long_ago(training: Diagnosed) -> None:
+    """The tables hold neither of the first nor of the last steps what happened."""
+    batch_of_other_units(training, at=90, steps=240)
 
 
 def rate_with_a_spike(training: Diagnosed) -> None:
@@ -202,6 +207,7 @@ def offset_that_is_too_large(training: Diagnosed) -> None:
         (logarithm_of_nothing, ("loss-not-finite", "start")),
         (row_that_is_nan, ("loss-not-finite", "since")),
         (batch_of_other_units, ("loss-jumps", "batch")),
+        (batch_of_other_units_long_ago, ("loss-jumps", "batch")),
         (rate_with_a_spike, ("loss-jumps", "rate")),
         (gradients_that_explode_once, ("loss-jumps", "update")),
         (rate_at_which_a_regression_swings, ("learning-rate-too-large", "swings")),
@@ -227,17 +233,21 @@ def test_the_cause_comes_first(
     assert diagnosed.found()[:1] == [expected]
 
 
-def bad_batch_that_changes_nothing(training: Diagnosed) -> None:
+def bad_batch_that_changes_nothing(training: Diagnosed, at: int = 40, steps: int = 80) -> None:
     """A single loss that is far too large, after which the training goes on as before."""
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for step in range(80):
+    for step in range(steps):
         inputs, labels = training.batch()
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(inputs) * (100.0 if step == 40 else 1.0), labels)
+        loss = F.cross_entropy(model(inputs) * (100.0 if step == at else 1.0), labels)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+
+
+def bad_batch_long_ago(training: Diagnosed) -> None:
+    bad_batch_that_changes_nothing(training, at=90, steps=240)
 
 
 def another_task(training: Diagnosed) -> None:
@@ -313,6 +323,7 @@ def large_offset_that_moves(training: Diagnosed) -> None:
     "train",
     [
         bad_batch_that_changes_nothing,
+        bad_batch_long_ago,
         another_task,
         loss_that_is_not_finite_once,
         regression_that_settles,

@@ -6,6 +6,7 @@ Adapters add blocks of rows; rules read whole columns.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -302,6 +303,12 @@ def sizes_of(shape: str) -> list[int]:
 FIRST_STEPS, LAST_STEPS = 32, 96
 """Maximum number of the first and last blocks of a table that are kept."""
 
+_BEFORE_JUMP, _AFTER_JUMP = 24, 16
+"""Number of steps before and after the largest jump of a loss whose blocks are kept, too."""
+
+_JUMP = 3.0
+"""How many times the usual loss before it a jump is."""
+
 _FEWEST, _MOST_ROWS = 4, 64_000
 """Of large blocks fewer are kept: as many as have this number of rows together, but at least so many."""
 
@@ -342,7 +349,9 @@ class Table:
     def __init__(self, schema: Sequence[Fact]) -> None:
         self.schema = schema
         self._first: list[tuple[int, Block]] = []
+        self._kept: list[tuple[int, Block]] = []
         self._last: deque[tuple[int, Block]] = deque()
+        self._kept_steps = range(0)
         self._columns: dict[str, NDArray[Any]] = {}
         self._panels: dict[str, NDArray[Any]] = {}
         self._names: list[str] = []
@@ -364,9 +373,25 @@ class Table:
             self._first.append((step, block))
         else:
             while len(self._last) >= min(LAST_STEPS, most):
-                self.bytes -= _bytes_of(self._last.popleft()[1])
+                old_step, old = self._last.popleft()
+                if old_step in self._kept_steps and len(self._kept) < most:
+                    self._kept.append((old_step, old))
+                else:
+                    self.bytes -= _bytes_of(old)
             self._last.append((step, block))
         self.bytes += _bytes_of(block)
+        self._forget_columns()
+
+    def keep(self, steps: range) -> None:
+        """Keep the blocks of some steps even when they are no longer among the last, instead of those named before."""
+        self._kept_steps = steps
+        for step, block in self._kept:
+            if step not in steps:
+                self.bytes -= _bytes_of(block)
+        self._kept = [(step, block) for step, block in self._kept if step in steps]
+        self._forget_columns()
+
+    def _forget_columns(self) -> None:
         self._columns.clear()
         self._panels.clear()
         self._names.clear()
@@ -376,7 +401,7 @@ class Table:
 
     @property
     def _blocks(self) -> list[tuple[int, Block]]:
-        return [*self._first, *self._last]
+        return [*self._first, *self._kept, *self._last]
 
     @property
     def steps(self) -> NDArray[np.int64]:
@@ -452,6 +477,37 @@ class Table:
             yield {name: values[at] for name, values in columns.items()}
 
 
+class Jumps:
+    """The jumps of a loss: values that are several times the usual one before them."""
+
+    def __init__(self) -> None:
+        self._before: deque[float] = deque(maxlen=_BEFORE_JUMP)
+        self._largest = _JUMP
+
+    def is_jump(self, value: float) -> bool:
+        """Whether the next value of the loss jumps."""
+        return self._ratio(value) > _JUMP
+
+    def is_largest(self, value: float) -> bool:
+        """Whether the next value of the loss jumps, and further than any did before."""
+        ratio = self._ratio(value)
+        is_largest = ratio > self._largest
+        self._largest = max(self._largest, ratio)
+        return is_largest
+
+    def _ratio(self, value: float) -> float:
+        if not math.isfinite(value):
+            return 0.0
+        # NumPy's median takes a hundred times as long for so few numbers.
+        usual = sorted(self._before)[_BEFORE_JUMP // 2] if len(self._before) == _BEFORE_JUMP else 0.0
+        ratio = value / usual if usual > 0 else 0.0
+        if ratio > _JUMP:
+            # What follows at once belongs to this jump.
+            self._before.clear()
+        self._before.append(value)
+        return ratio
+
+
 class Facts:
     """All that is known of a run beside its tensors.
 
@@ -481,6 +537,7 @@ class Facts:
         """Forget everything that was added."""
         self._tables = {name: Table(schema) for name, schema in SCHEMA.items()}
         self._derived: dict[Callable[[Facts], Iterable[Any]], list[Any]] = {}
+        self._jumps = Jumps()
 
     def __getitem__(self, subject: str) -> Table:
         """Return the table of a subject."""
@@ -496,6 +553,9 @@ class Facts:
         if sum(table.bytes for table in self._tables.values()) < MOST_BYTES:
             self._tables[subject].add(step, block)
             self._derived.clear()
+            if subject == "losses" and "value" in block and self._jumps.is_largest(float(block["value"][0])):
+                for table in self._tables.values():
+                    table.keep(range(step - _BEFORE_JUMP, step + _AFTER_JUMP))
 
     def derived(self, derive: Callable[[Facts], Iterable[_T]]) -> list[_T]:
         """Return all that a function yields from these facts; it is called once, though several rules need it."""

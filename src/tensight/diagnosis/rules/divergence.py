@@ -72,7 +72,8 @@ def jumps(facts: Facts) -> Iterator[Finding]:
             continue
         cause, values_of_cause = _cause(facts, int(steps[at]))
         if not cause:
-            continue
+            # What is exceptional after that follows from this jump.
+            return
         described = {
             "step": int(steps[at]),
             "level": level,
@@ -113,8 +114,7 @@ def _cause(facts: Facts, step: int) -> tuple[str, dict[str, object]]:
 
 def _exceptional(steps: NDArray[np.int64], values: NDArray[np.float64], step: int) -> float:
     """Return how often the value of a step has the usual one before it; 0 if that is unknown."""
-    at, before = steps == step, values[steps < step][-_BEFORE:]
-    before = before[np.isfinite(before)]
+    at, before = steps == step, values[(steps < step) & np.isfinite(values)][-_BEFORE:]
     if not at.any() or len(before) < UPDATES or not float(np.median(before)) > 0:
         return 0.0
     value = float(values[at][0])

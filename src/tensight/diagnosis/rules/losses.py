@@ -26,6 +26,9 @@ _NO_BETTER = 0.95
 _FEW_CLASSES = 100
 """Number of classes up to which the shares of the classes are learnt in that many steps; those of words take longer."""
 
+_WAY = 0.2
+"""Share of the way to the loss of a constant prediction that a training has made that is not given up yet."""
+
 _AT_LAST = 3
 """Minimum number of steps whose losses are compared with that of a constant prediction."""
 
@@ -216,12 +219,51 @@ def _stays(facts: Facts) -> Iterator[Finding]:
         if step in constant and step > steps[-1] / 2
     ]
     if len(of_both) < _AT_LAST:
+        guess = _guess(facts)
+        # A loss that begins lower than that of a guess is of a model that has learnt before.
+        is_guess = abs(mean_first - guess) < 0.1 * guess and mean_last > 0.98 * max(mean_first, guess)
+        if is_guess and fallen < 3 and len(values) >= 2 * _LONG and _full_rates(facts) >= _LONG:
+            described["classes"] = int(facts["loss_functions"]["classes"][0])
+            yield Finding(
+                "loss-stays", "likely", int(steps[count]), "start", described | {"guess": guess}, {"line": line}
+            )
         return
     value, baseline = np.mean(of_both, 0).tolist()
     limit = (_NO_BETTER if len(values) >= 2 * _LONG else 0.98) * baseline
+    is_way_made = mean_first - mean_last > _WAY * (mean_first - baseline) and fallen > 3
+    if is_way_made and steps[-1] < 3 * _reached(steps, values, last):
+        # What took that long to learn a constant takes longer to learn more.
+        return
     if baseline > 0 and value > limit and mean_last > limit:
         described |= {"last": value, "baseline": baseline, "count": len(of_both)}
         yield Finding("loss-stays", "likely", int(steps[count]), message, described, {"line": line})
+
+
+def _guess(facts: Facts) -> float:
+    """Return what the loss of a guess is that gives each class the same probability; NaN if that is unknown."""
+    table = facts["loss_functions"]
+    if len(table.names) != 1 or not table["is_alone"].all() or set(table["reduction"].tolist()) != {"mean"}:
+        return math.nan
+    classes = int(table["classes"][0])
+    is_of_classes = table["function"][0] in ("cross_entropy", "nll_loss") and classes >= 2
+    return math.log(classes) * abs(float(table["factor"][0])) if is_of_classes else math.nan
+
+
+def _full_rates(facts: Facts) -> int:
+    """Return in how many steps a learning rate was at least half of its highest value, or of that of its scheduler."""
+    rates = facts["rates"]
+    if not len(rates):
+        return 0
+    highest = np.nanmax([rates["rate"].max(), rates["initial_rate"].max()])
+    is_full = (rates["rate"] >= 0.5 * highest) & (rates["rate"] > 0)
+    return len(set(rates["step"][is_full].tolist()))
+
+
+def _reached(steps: NDArray[np.int64], values: NDArray[np.float64], last: NDArray[np.float64]) -> int:
+    """Return the step in which a loss came to where it is at last, within its noise."""
+    smooth = np.convolve(values, np.full(_AT_ONCE, 1 / _AT_ONCE), "valid")
+    is_there = smooth <= last.mean() + 2 * last.std() / math.sqrt(_AT_ONCE)
+    return int(steps[int(np.argmax(is_there))]) if is_there.any() else int(steps[-1])
 
 
 def rises(facts: Facts) -> Iterator[Finding]:
@@ -518,8 +560,16 @@ RULES = (
                 "After {steps} steps the loss is {last:.4g}: hardly better, or worse, than predicting the share of the labels that are true",
                 "{steps} 步之后损失为 {last:.4g}：几乎不比 (或不如) 预测真标签的比例更好",
             ),
+            "start": (
+                "After {steps} steps the loss is {last:.4g}: it has not fallen by more than its noise",
+                "{steps} 步之后损失为 {last:.4g}：其下降没有超过自身的噪声",
+            ),
         },
         {
+            "start": (
+                "it was {first:.4g} at first; a guess among {classes} classes gives {guess:.4g}",
+                "起初为 {first:.4g}；在 {classes} 个类别中猜测为 {guess:.4g}",
+            ),
             "labels": (
                 "that gives {baseline:.4g} in the same {count} steps; the loss was {first:.4g} at first",
                 "在相同的 {count} 步中那样为 {baseline:.4g}；损失起初为 {first:.4g}",

@@ -36,7 +36,7 @@ from tensight.agents.torch.facts.weights import Weights
 from tensight.agents.torch.framework import is_scripted, tensors_in
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training, own_tensor, weights_in
 from tensight.agents.torch.modules import is_compiled_somewhere
-from tensight.diagnosis.facts import SCHEMA
+from tensight.diagnosis.facts import SCHEMA, Jumps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -119,6 +119,8 @@ class FactSource:
         self._step = self._without_optimizer = 0
         self._calls: dict[str, dict[str, Any]] = {}
         self._call_names: dict[str, str] = {}
+        self._jumps = Jumps()
+        self._unread_inputs: list[tuple[dict[str, Any], list[torch.Tensor]]] = []
         self._ids: torch.Tensor | None = None
         self._mask: torch.Tensor | None = None
         self._norms = NormCalls()
@@ -280,11 +282,15 @@ class FactSource:
             if given is not None and row["in_training"] < MOST_INPUTS:
                 self._evaluated.setdefault(name, set()).add(fingerprint([sample(given)]))
                 row["evaluated"] = len(self._evaluated[name])
-        if not self._diagnosing.reads or not has_gradients:
+        if not has_gradients:
             return
         # Labels are no input, though models that compute their loss are given them.
         read = (value for key, value in named.items() if not any(word in key for word in ("label", "target")))
         inputs = list(_tensors((*arguments[:1], *read, *arguments[1:])))
+        if not self._diagnosing.reads:
+            if row["with_gradients"] == 1:
+                self._unread_inputs.append((row, inputs))
+            return
         note_ranges(row, _ranges(inputs))
         if "fingerprint" in row:
             return
@@ -419,7 +425,11 @@ class FactSource:
                 continue
             loss = root if loss is None else loss
             value = plain(loss)
-            self._losses.append(((value if value.numel() == 1 else value.double().mean()) / factor, row))
+            value = (value if value.numel() == 1 else value.double().mean()) / factor
+            self._losses.append((value, row))
+            if number == 1 and value.device.type == "cpu" and self._jumps.is_jump(float(value)):
+                for calls, inputs in self._unread_inputs:
+                    note_ranges(calls, _ranges(inputs))
             if self._diagnosing.reads:
                 graph = loss_graph.read(loss)
                 row |= {"is_connected": graph.is_connected, "function": graph.function, "elements": graph.elements}
@@ -549,6 +559,7 @@ class FactSource:
         self._ids, self._mask, self._backward_passes, self._updates = None, None, 0, 0
         self._clips = self._clips_of_none = 0
         self._updated.clear()
+        self._unread_inputs.clear()
         self._evaluated.clear()
         self._outputs.clear()
         self._shapes.clear()
