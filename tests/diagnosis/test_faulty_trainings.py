@@ -428,6 +428,12 @@ def decay_that_begins_at_its_balance(training: Diagnosed) -> None:
     training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=50.0), steps=80)
 
 
+def decay_beside_which_something_is_learnt(training: Diagnosed) -> None:
+    """The norm of the weights stays as it is, and the loss falls to half."""
+    model = network()
+    training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=5.0), steps=100)
+
+
 def prices_that_are_not_scaled(training: Diagnosed) -> None:
     def loss(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return F.mse_loss(out[:, 0], 300_000.0 + 100_000.0 * torch.randn(len(labels)))
@@ -496,6 +502,7 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (dropout_that_keeps_little, "dropout-rate"),
     (bias_that_is_trained_alone, "bias-alone"),
     (decay_that_begins_at_its_balance, "decay-too-strong"),
+    (decay_beside_which_something_is_learnt, "decay-too-strong"),
     (prices_that_are_not_scaled, "targets-not-scaled"),
     (squares_that_are_subtracted, "loss-unbounded"),
 )

@@ -354,6 +354,22 @@ def squared_error_times_a_hundred(training: Diagnosed) -> None:
     )
 
 
+def decay_of_a_tenth(training: Diagnosed) -> None:
+    model = network()
+    training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1), steps=100)
+
+
+def layers_frozen_one_after_the_other(training: Diagnosed) -> None:
+    """What is near the input is learnt first, and frozen first (FreezeOut)."""
+    model = nn.Sequential(nn.Linear(FEATURES, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, CLASSES))
+
+    def freeze(step: int) -> None:
+        if step in (8, 16):
+            model[2 * (step // 8 - 1)].requires_grad_(False)
+
+    training.train(model, steps=30, after=freeze)
+
+
 HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     plain,
     log_softmax_and_nll,
@@ -389,6 +405,8 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     padding_that_a_mask_takes_out,
     targets_that_grow,
     squared_error_times_a_hundred,
+    layers_frozen_one_after_the_other,
+    decay_of_a_tenth,
 )
 
 

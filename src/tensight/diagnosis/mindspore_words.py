@@ -139,10 +139,6 @@ MESSAGES: Mapping[tuple[str, str], Words] = {
         "{activation} before {loss_function}: it takes a range from the scores",
         "{loss_function} 之前使用了 {activation}：它限制了分数的范围",
     ),
-    ("no-logarithm", "scores"): (
-        "{loss_function} is given scores, and expects logarithms of probabilities: nothing keeps them from growing",
-        "{loss_function} 得到的是分数，而它需要对数概率：没有什么阻止它们增长",
-    ),
     ("norm-momentum", "never"): (
         "The running statistics of {count} modules never move: {names}",
         "{count} 个模块的运行统计量从不更新：{names}",

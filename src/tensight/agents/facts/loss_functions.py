@@ -79,8 +79,8 @@ def input_facts(function: str, shape: Sequence[int], values: NDArray[Any]) -> di
         "input_max": float(numbers.max()),
         "input_deviation": float(numbers.std()),
     }
-    if function in OF_CLASSES and numbers.ndim:
-        axis = 1 if numbers.ndim > 1 else 0
+    if function in (*OF_CLASSES, "ctc_loss") and numbers.ndim:
+        axis = numbers.ndim - 1 if function == "ctc_loss" else min(numbers.ndim - 1, 1)
         with np.errstate(over="ignore"):
             mass = float(np.exp(numbers).sum(axis).mean())
         facts |= {"classes": int(shape[axis]), "class_axis": axis, "row_mass": mass}

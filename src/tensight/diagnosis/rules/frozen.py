@@ -40,9 +40,11 @@ def frozen(facts: Facts) -> Iterator[Finding]:
         if switches == 1 and len(rows) - since >= UPDATES and held[rows[-1], at] and not is_new_stage:
             names.append(name)
             first[name] = int(steps[rows[since]])
-    if not names:
+    since_of = [first[name] for name in names]
+    # Layers that are frozen one after the other, from the first one on, follow a schedule.
+    if not names or (len(set(since_of)) > 1 and since_of == sorted(since_of)):
         return
-    step = min(first.values())
+    step = min(since_of)
     names = [name for name in names if first[name] == step]
     left = sum(bool(trainable[-1, at]) and bool(held[-1, at]) for at in range(len(table.names)))
     yield Finding(
@@ -161,7 +163,10 @@ RULES = (
             " and does not switch gradients on again",
             "如果不是有意为之：查找 requires_grad_(False)，或评估、保存、导出后没有重新打开梯度的函数",
         ),
-        ("Parts that are switched on and off in turns, as in GANs.", "轮流打开和关闭的部分，如 GAN。"),
+        (
+            "Parts that are switched on and off in turns, as in GANs, and layers that are frozen one after the other.",
+            "轮流打开和关闭的部分 (如 GAN)，以及逐层依次冻结的层。",
+        ),
         frozenset(("loss-stays",)),
         30,
     ),

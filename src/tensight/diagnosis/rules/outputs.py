@@ -97,12 +97,14 @@ def wants_probabilities(facts: Facts) -> Iterator[Finding]:
             # Where kl_div itself was called, its line is known.
             message = "shares" if rows[0]["line"] else "product"
             yield _finding("no-logarithm", "certain", rows, message, activation=True)
-        if rows[0]["function"] != "nll_loss":
+        if rows[0]["function"] == "dice" and not first and all(row["is_of_layer"] for row in rows):
+            yield _finding("no-logarithm", "likely", rows, "overlap")
+        if rows[0]["function"] not in ("nll_loss", "ctc_loss"):
             continue
         if first in ("softmax", "sigmoid"):
             yield _finding("no-logarithm", "certain", rows, "probabilities", activation=True)
         elif first not in ("log_softmax", "log", "logsigmoid") and all(
-            math.isfinite(row["row_mass"]) and not 0.5 < row["row_mass"] < 2 for row in rows
+            not math.isnan(row["row_mass"]) and not 0.5 < row["row_mass"] < 2 for row in rows
         ):
             yield _finding("no-logarithm", "certain", rows, "scores")
 
@@ -430,8 +432,12 @@ RULES = (
                 "目标乘以的是概率 ({activation})，而不是散度中的对数概率",
             ),
             "scores": (
-                "nll_loss is given scores, and expects logarithms of probabilities: nothing keeps them from growing",
-                "nll_loss 得到的是分数，而它需要对数概率：没有什么阻止它们增长",
+                "{loss_function} is given scores, and expects logarithms of probabilities: nothing keeps them from growing",
+                "{loss_function} 得到的是分数，而它需要对数概率：没有什么阻止它们增长",
+            ),
+            "overlap": (
+                "The overlap with the targets (dice) is that of scores, not of probabilities: nothing bounds it",
+                "与目标的重叠 (dice) 由分数而不是概率计算：没有什么限制它",
             ),
         },
         {
@@ -442,17 +448,23 @@ RULES = (
             ),
         },
         (
-            "Use log_softmax before nll_loss, or cross_entropy on the scores",
-            "在 nll_loss 之前使用 log_softmax，或对分数使用 cross_entropy",
+            "Use log_softmax before nll_loss and ctc_loss, or cross_entropy on the scores",
+            "在 nll_loss 和 ctc_loss 之前使用 log_softmax，或对分数使用 cross_entropy",
         ),
         rank=8,
-        advice_on=dict.fromkeys(
-            ("shares", "product"),
-            (
-                "Use log_softmax in place of softmax: kl_div(log_softmax(scores), targets)",
-                "用 log_softmax 代替 softmax：kl_div(log_softmax(scores), targets)",
+        advice_on={
+            **dict.fromkeys(
+                ("shares", "product"),
+                (
+                    "Use log_softmax in place of softmax: kl_div(log_softmax(scores), targets)",
+                    "用 log_softmax 代替 softmax：kl_div(log_softmax(scores), targets)",
+                ),
             ),
-        ),
+            "overlap": (
+                "Apply sigmoid (or softmax over the classes) to the scores first",
+                "先对分数使用 sigmoid (或对类别使用 softmax)",
+            ),
+        },
     ),
     _rule(
         "one-class",

@@ -8,7 +8,7 @@ import numpy as np
 
 from tensight.diagnosis.findings import MOST_NAMED, Finding, folded, listed
 from tensight.diagnosis.rule import Rule
-from tensight.diagnosis.rules.losses import remains
+from tensight.diagnosis.rules.losses import first_loss, remains
 from tensight.diagnosis.rules.parameters import where_of
 from tensight.diagnosis.rules.stages import UPDATES
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.diagnosis.facts import Facts, Table
+
+_FORGETS = 0.02
+"""Share of the weights that a decay takes in a step after which they hold the last 50 updates only."""
 
 
 def undone(facts: Facts) -> Iterator[Finding]:
@@ -87,18 +90,21 @@ def _decayed(facts: Facts) -> Iterator[Finding]:
         decay, rate = float(groups["decay"][of_name][-1]), float(np.nanmax(groups["rate"][of_name]))
         optimizer = str(groups["optimizer"][of_name][0])
         is_coupled = optimizer.lower().startswith("adam") and not optimizer.lower().startswith("adamw")
-        if not decay > 0 or is_coupled or rate * decay < 0.02:
+        if not decay > 0 or is_coupled or rate * decay < _FORGETS:
             continue
         norms = table.panel("norm")
         measured = np.flatnonzero(np.isfinite(norms).any(1))
         totals = np.sqrt(np.nansum(norms[measured] ** 2, 1))
         has_settled = len(totals) >= 20 and any(True for _ in remains(facts))
+        is_decoupled = optimizer.lower().startswith("adamw")
+        has_settled |= is_decoupled and _has_forgotten(facts, name, decay)
         if len(totals) < UPDATES or not (totals[-1] < 0.7 * totals[0] or has_settled):
             # The norm at which updates and decay are equal may be that of the first weights.
             continue
         values = {
             "group": name,
             "share": rate * decay,
+            "updates": 1 / (rate * decay),
             "decay": decay,
             "rate": rate,
             "first": float(totals[0]),
@@ -106,6 +112,20 @@ def _decayed(facts: Facts) -> Iterator[Finding]:
         }
         where = {"optimizer": name, "parameter": listed(table.names, MOST_NAMED)}
         yield Finding("decay-too-strong", "likely", int(groups.steps[0]), "decay", values, where)
+
+
+def _has_forgotten(facts: Facts, group: str, decay: float) -> bool:
+    """Whether a decay leaves nothing of what was learnt more than some updates ago, and much is left to learn.
+
+    Weights are an average of the last ``1 / (rate * decay)`` updates (Wang and Aitchison 2024, arXiv:2405.13698), which
+    should be those of an epoch or more.
+    """
+    groups = facts["groups"]
+    share = decay * float(np.median(groups["rate"][groups["name"] == group]))
+    steps, values = first_loss(facts)
+    if share < _FORGETS or len(values) < 60 or steps[-1] * share < 4 or not np.isfinite(values).all():
+        return False
+    return bool(values[-10:].mean() > 0.1 * values[:5].mean() > 0)
 
 
 def updates_lost(facts: Facts) -> Iterator[Finding]:
@@ -288,8 +308,10 @@ RULES = (
         },
         {
             "decay": (
-                "decay {decay:.3g} times rate {rate:.3g}; the norm of all weights is {first:.3g} at first, {last:.3g} at last",
-                "衰减 {decay:.3g} 乘以学习率 {rate:.3g}；所有权重的范数起初为 {first:.3g}，最后为 {last:.3g}",
+                "decay {decay:.3g} times rate {rate:.3g}, so that weights hold little more than the last {updates:.0f} updates; the"
+                " norm of all weights is {first:.3g} at first, {last:.3g} at last",
+                "衰减 {decay:.3g} 乘以学习率 {rate:.3g}，因此权重几乎只保留最近 {updates:.0f} 次更新；所有权重的范数起初为"
+                " {first:.3g}，最后为 {last:.3g}",
             )
         },
         ("Use a decay of 0.01 to 0.1 with AdamW, less with SGD", "AdamW 使用 0.01 到 0.1 的衰减，SGD 更小"),

@@ -227,6 +227,8 @@ def _add_loss(node: Any, name: str, factor: float, functions: list[LossFunction]
     """Add the loss function that a node is, if it is one."""
     function, after = _LOSSES.get(name, ""), node
     values, target = (_saved(node, "self"), _saved(node, "target")) if function else (None, None)
+    if function == "ctc_loss":
+        values = _saved(node, "log_probs")
     if not function and ((name == "Pow" and _exponent(node) == 2.0) or name == "Abs"):
         after = _previous(node, "Sub")
         if after is not None:
@@ -240,6 +242,9 @@ def _add_loss(node: Any, name: str, factor: float, functions: list[LossFunction]
         function, target = "soft_cross_entropy", _saved(node, "other" if _edge(node, 0) is not None else "self")
     if not function and name == "Mul" and factor < 0 and not is_of_divergence:
         function, values, target = _product_of_probabilities(node)
+    if not function and name == "Div" and (overlap := _overlap(node)) is not None:
+        functions.append(LossFunction("dice", overlap, factor, list(_chain(_only_edge(overlap))), (), None, None))
+        return
     if not function and name in ("Index", "Gather") and _kind(_edge(node, 0)) == "LogSoftmax":
         function = "log_likelihood"
     is_inner = any(node in _sums(other.node) for other in functions if other.function == "gaussian_kl")
@@ -321,6 +326,23 @@ def _sign_of_divergence(node: Any) -> int:
         if is_divergence and any(weight * factor > 0 and other is not given for weight, other in squares):
             return 1 if factor > 0 else -1
     return 0
+
+
+def _overlap(node: Any) -> Any:
+    """Return the product of an output and a target, if a fraction is its sum over a sum of that output; else None."""
+    if any(following is None for following, _ in node.next_functions):
+        return None
+    (above, _), (below, _) = node.next_functions
+    summed = [_maker(_only_edge(term)) for _, term in _terms(below, 1.0, 0) if _kind(term) == "Sum"]
+    for _, term in _terms(above, 1.0, 0):
+        product = _only_edge(term) if _kind(term) == "Sum" else None
+        if product is None or _kind(product) != "Mul":
+            continue
+        target = _saved(product, "other" if _edge(product, 0) is not None else "self")
+        has_target = target is not None and target.numel() > 1 and plain(target).is_floating_point()
+        if has_target and _maker(_only_edge(product)) in summed:
+            return product
+    return None
 
 
 def _terms(node: Any, factor: float, depth: int) -> Iterator[tuple[float, Any]]:
