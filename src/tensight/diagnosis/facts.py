@@ -82,8 +82,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "function",
             "text",
             "cross_entropy, nll_loss, bce, bce_with_logits, mse_loss, l1_loss, smooth_l1_loss, kl_div, ctc_loss,"
-            " soft_cross_entropy (a share for each class), dice (the overlap of an output and a target), or gaussian_kl: the"
-            " divergence of a normal distribution",
+            " soft_cross_entropy (a share for each class), dice (an output overlapping its target), or gaussian_kl:"
+            " the divergence of a normal distribution",
         ),
         Fact("called", "text", "its name as the script calls it, if that is another one"),
         Fact("loss", "text", "the loss in which it ends"),
