@@ -420,6 +420,16 @@ def bias_that_is_trained_alone(training: Diagnosed) -> None:
     training.train(model, optimizer=torch.optim.SGD([model[2].bias], lr=0.1))
 
 
+def body_frozen_as_it_was_made(training: Diagnosed) -> None:
+    """A filter of names that matches all but the head; what the untrained body returns tells the classes not apart."""
+    body = nn.Sequential(nn.Linear(FEATURES, 64), nn.LayerNorm(64), nn.Dropout(0.9), nn.Linear(64, 2), nn.ReLU())
+    body.requires_grad_(False)
+    training.labels = training.labels[torch.randperm(len(training.labels))]
+    head = nn.Linear(2, CLASSES)
+    model = nn.Sequential(body, head)
+    training.train(model, optimizer=torch.optim.SGD(head.parameters(), lr=1e-3), steps=80)
+
+
 def decay_that_begins_at_its_balance(training: Diagnosed) -> None:
     model = network()
     with torch.no_grad():
@@ -501,6 +511,7 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (milestones_in_epochs, "schedule-unit"),
     (dropout_that_keeps_little, "dropout-rate"),
     (bias_that_is_trained_alone, "bias-alone"),
+    (body_frozen_as_it_was_made, "frozen-as-made"),
     (decay_that_begins_at_its_balance, "decay-too-strong"),
     (decay_beside_which_something_is_learnt, "decay-too-strong"),
     (prices_that_are_not_scaled, "targets-not-scaled"),

@@ -128,9 +128,13 @@ def diagnose(runs: Sequence[Facts]) -> Diagnosis:
 
 def _judgement(rule: Rule, facts: Facts, framework: str, undecided: dict[str, str]) -> list[Finding]:
     """Return what a rule finds; if facts make no sense, such as a shape that is none, note that it could not judge."""
+    read = len(facts[rule.needs[0].partition(".")[0]].steps) if rule.needs else 0
     try:
         with np.errstate(all="ignore"):
-            findings = [replace(finding, framework=framework) for finding in rule.judge(facts)]
+            findings = [
+                replace(finding, framework=framework, values={"read": read, **finding.values})
+                for finding in rule.judge(facts)
+            ]
         for finding in findings:
             for words in filter(None, words_of(finding)):
                 words[0].format(**finding.values)

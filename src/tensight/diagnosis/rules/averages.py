@@ -155,8 +155,8 @@ RULES = (
         },
         {
             "alias": (
-                "the model is called without gradients, too, in {steps} steps",
-                "在 {steps} 步中该模型也在不带梯度的情况下被调用",
+                "the model is called without gradients, too, in {steps} of {read} steps that were read",
+                "在读取的 {read} 步中的 {steps} 步该模型也在不带梯度的情况下被调用",
             )
         },
         ("Make a copy: copy.deepcopy(model)", "创建副本：copy.deepcopy(model)"),

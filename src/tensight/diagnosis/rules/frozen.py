@@ -8,6 +8,7 @@ import numpy as np
 
 from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
 from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules.losses import remains
 from tensight.diagnosis.rules.parameters import are_trained, where_of
 from tensight.diagnosis.rules.stages import UPDATES, stage_of
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tensight.diagnosis.facts import Facts
+
+_ALMOST_ALL = 0.8
+"""Share of a model's elements that are frozen where little is left to learn with."""
 
 
 def frozen(facts: Facts) -> Iterator[Finding]:
@@ -108,6 +112,25 @@ def head_frozen(facts: Facts) -> Iterator[Finding]:
         return
     values = {"name": layers[-1], "count": len(trained), "names": listed(trained)}
     yield Finding("head-frozen", "likely", int(table.steps[0]), "head", values, where_of(table, [weight, bias]))
+
+
+def frozen_as_made(facts: Facts) -> Iterator[Finding]:
+    """Find a model that learns nothing, and of which almost all is frozen as it was made."""
+    if not any(True for _ in remains(facts)):
+        return
+    table = facts["parameters"]
+    trainable = np.asarray(table.panel("is_trainable").any(0))
+    types, elements = table.last("module_type"), table.last("elements")
+    trained = table.chosen(np.asarray(are_trained(table).any(0)))
+    off = table.chosen(~trainable)
+    # Normalizations begin with biases of 0, and training moves them.
+    made = [name for name in off if name.endswith(".bias") and "norm" in types[name].lower()]
+    are_zero = np.asarray(table.panel("is_zero").all(0))
+    share = sum(elements[name] for name in off) / max(sum(elements.values()), 1)
+    if not trained or not made or share < _ALMOST_ALL or not all(are_zero[table.names.index(name)] for name in made):
+        return
+    values = {"share": share, "names": listed(trained), "count": len(made), "made": listed(made, MOST_NAMED)}
+    yield Finding("frozen-as-made", "likely", int(table.steps[0]), "made", values, where_of(table, off))
 
 
 def bias_alone(facts: Facts) -> Iterator[Finding]:
@@ -212,6 +235,34 @@ RULES = (
         ),
         frozenset(("loss-stays",)),
         20,
+    ),
+    Rule(
+        "frozen-as-made",
+        "frozen",
+        ("parameters", "losses"),
+        frozen_as_made,
+        {
+            "made": (
+                "{share:.0%} of the model is frozen as it was made, never trained, and the loss stays: trained are {names}",
+                "模型的 {share:.0%} 保持创建时的状态被冻结，从未训练，而损失停滞：被训练的是 {names}",
+            )
+        },
+        {
+            "made": (
+                "the biases of {count} frozen normalizations are 0 everywhere, as they begin: {made}",
+                "{count} 个被冻结的归一化层的偏置处处为 0，即其初始值：{made}",
+            )
+        },
+        (
+            "Load trained weights before freezing, or freeze less: look at which names the filter matches",
+            "冻结之前加载已训练的权重，或减少冻结：检查过滤器匹配了哪些名称",
+        ),
+        (
+            "Frozen models without normalizations, with trained ones, and those whose loss falls.",
+            "没有归一化层或归一化层已训练过的被冻结模型，以及损失下降的模型。",
+        ),
+        frozenset(("loss-stays", "statistics-drift")),
+        25,
     ),
     Rule(
         "bias-alone",

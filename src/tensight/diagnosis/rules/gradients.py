@@ -113,8 +113,9 @@ def not_cleared(facts: Facts) -> Iterator[Finding]:
         return
     names = table.chosen(always)
     step = table.first_step(kept[:, always].any(1))
-    norms = table.panel("gradient_norm")[:, always]
-    totals = np.sqrt(np.nansum(norms**2, 1))
+    # A gradient of NaN has no norm: without it, the others would seem to vanish.
+    norms = np.where(compared, table.panel("gradient_norm"), 0.0)[:, always]
+    totals = np.sqrt((norms**2).sum(1))
     optimizers = listed(list(dict.fromkeys(table.last("optimizer")[name] for name in names)))
     values = {
         "optimizer": optimizers,
@@ -331,12 +332,12 @@ RULES = (
         },
         {
             "away": (
-                "their norm is {typical:.2g} after the backward pass and {limit:.2g} at the update, in {steps} steps",
-                "在 {steps} 步中，反向传播后范数为 {typical:.2g}，更新时为 {limit:.2g}",
+                "their norm is {typical:.2g} after the backward pass and {limit:.2g} at the update, in {steps} of {read} steps that were read",
+                "在读取的 {read} 步中的 {steps} 步，反向传播后范数为 {typical:.2g}，更新时为 {limit:.2g}",
             ),
             "limit": (
-                "their norm is {typical:.2g} after the backward pass and exactly {limit:.2g} at the update, in {steps} steps",
-                "在 {steps} 步中，反向传播后范数为 {typical:.2g}，更新时恰为 {limit:.2g}",
+                "their norm is {typical:.2g} after the backward pass and exactly {limit:.2g} at the update, in {steps} of {read} steps that were read",
+                "在读取的 {read} 步中的 {steps} 步，反向传播后范数为 {typical:.2g}，更新时恰为 {limit:.2g}",
             ),
         },
         (
@@ -404,12 +405,12 @@ RULES = (
         },
         {
             "all": (
-                "{steps} times; gradient norm {first:.3g} at first, {last:.3g} at last",
-                "{steps} 次；梯度范数起初为 {first:.3g}，最后为 {last:.3g}",
+                "in {steps} of {read} updates that were read; gradient norm {first:.3g} at first, {last:.3g} at last",
+                "在读取的 {read} 次更新中有 {steps} 次；梯度范数起初为 {first:.3g}，最后为 {last:.3g}",
             ),
             "some": (
-                "{steps} times; their gradient norm is {first:.3g} at first, {last:.3g} at last",
-                "{steps} 次；其梯度范数起初为 {first:.3g}，最后为 {last:.3g}",
+                "in {steps} of {read} updates that were read; their gradient norm is {first:.3g} at first, {last:.3g} at last",
+                "在读取的 {read} 次更新中有 {steps} 次；其梯度范数起初为 {first:.3g}，最后为 {last:.3g}",
             ),
         },
         ("Call optimizer.zero_grad() in each step", "在每一步调用 optimizer.zero_grad()"),
@@ -424,7 +425,7 @@ RULES = (
         cleared_early,
         {
             "cleared": (
-                "Gradients are cleared before {group} uses them, in {count} updates",
+                "Gradients are cleared before {group} uses them, in {count} of {read} updates that were read",
                 "{group} 使用梯度之前梯度已被清零，共 {count} 次更新",
             )
         },

@@ -359,10 +359,10 @@ RULES = (
             ),
         },
         {
-            "zero": ("{steps} steps", "{steps} 步"),
+            "zero": ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步"),
             "at_once": (
-                "it was {value:.4g} in the first step, and 0 in {steps} steps",
-                "第一步为 {value:.4g}，之后 {steps} 步为 0",
+                "it was {value:.4g} in the first step, and 0 in {steps} of {read} steps that were read",
+                "第一步为 {value:.4g}，在读取的 {read} 步中有 {steps} 步为 0",
             ),
         },
         (
@@ -384,7 +384,7 @@ RULES = (
                 "损失在每一步都是 {value:.6g}，逐位相同",
             )
         },
-        {"constant": ("{steps} steps", "{steps} 步")},
+        {"constant": ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步")},
         (
             "Look for what it does not depend on: the batch, the weights, or an output that saturates",
             "查找它不依赖的东西：批次、权重，或已饱和的输出",

@@ -186,7 +186,7 @@ RULES = (
         dict.fromkeys(
             ("some", "checkpointed", "unused"),
             (
-                "{steps} updates without a gradient for them, while others had one",
+                "in {steps} of {read} steps that were read none had a gradient, while others had one",
                 "{steps} 次更新中它们没有梯度，而其他权重有",
             ),
         ),
@@ -217,8 +217,11 @@ RULES = (
             ),
         },
         {
-            "all": ("{steps} steps", "{steps} 步"),
-            "some": ("{steps} steps, while others have gradients", "{steps} 步，而其他权重有梯度"),
+            "all": ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步"),
+            "some": (
+                "in {steps} of {read} steps that were read, while others have gradients",
+                "在读取的 {read} 步中有 {steps} 步，而其他权重有梯度",
+            ),
         },
         (
             "Follow them back from the loss: a unit that is always off (ReLU), a factor that is 0, a softmax over one"

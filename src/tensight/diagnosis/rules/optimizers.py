@@ -275,6 +275,12 @@ RULES = (
         ),
         frozenset(("loss-stays",)),
         20,
+        advice_on={
+            "nested": (
+                "Hold them in nn.ModuleList or nn.ModuleDict, or as attributes of a module, before the optimizer is made",
+                "在创建优化器之前，用 nn.ModuleList、nn.ModuleDict 或模块的属性来持有它们",
+            )
+        },
     ),
     Rule(
         "not-a-parameter",

@@ -403,8 +403,8 @@ RULES = (
         },
         {
             "cross_entropy": (
-                "what reaches the logarithm is within {input_min:.3g} … {input_max:.3g} in the first step",
-                "第一步中对数概率在 {input_min:.3g} … {input_max:.3g} 之间",
+                "the log-probabilities that the loss makes of them are within {input_min:.3g} … {input_max:.3g} in the first step",
+                "第一步中损失由此得到的对数概率在 {input_min:.3g} … {input_max:.3g} 之间",
             ),
             "labels": ("up to {most:.2g} labels for each sample", "每个样本最多 {most:.2g} 个标签"),
             "bce": (
@@ -524,7 +524,9 @@ RULES = (
                 "{loss_function} 的目标在 {lowest:.3g} … {highest:.3g} 之间，而它需要 0 … 1：损失没有最小值",
             ),
         },
-        dict.fromkeys(("outside", "labels"), ("{steps} steps", "{steps} 步")),
+        dict.fromkeys(
+            ("outside", "labels"), ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步")
+        ),
         ("Scale the targets into that range, or leave out the activation", "把目标缩放到该范围，或去掉该激活函数"),
         rank=12,
     ),
@@ -538,7 +540,7 @@ RULES = (
                 "每个预测都与每个目标比较：{made} 的预测变成 {pairs} 对",
             )
         },
-        {"pairs": ("in {steps} steps", "{steps} 步")},
+        {"pairs": ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步")},
         (
             "Give both the same shape: squeeze the output, or unsqueeze the targets. As it is, the best prediction is the"
             " mean of the targets",
@@ -562,12 +564,12 @@ RULES = (
         },
         {
             "twice": (
-                "the target of each position equals the id {offset} positions later, in {steps} steps",
-                "在 {steps} 步中，每个位置的目标等于其后 {offset} 个位置的 id",
+                "the target of each position equals the id {offset} positions later, in {steps} of {read} steps that were read",
+                "在读取的 {read} 步中的 {steps} 步，每个位置的目标等于其后 {offset} 个位置的 id",
             ),
             "none": (
-                "the target of each position equals the id at that position, in {steps} steps",
-                "在 {steps} 步中，每个位置的目标等于该位置的 id",
+                "the target of each position equals the id at that position, in {steps} of {read} steps that were read",
+                "在读取的 {read} 步中的 {steps} 步，每个位置的目标等于该位置的 id",
             ),
         },
         (
@@ -663,7 +665,12 @@ RULES = (
                 "序列的结尾从不是目标：它与填充使用同一个 id，而该 id 被忽略",
             )
         },
-        {"ignored": ("{share:.0%} of the sequences, in {steps} steps", "{share:.0%} 的序列，共 {steps} 步")},
+        {
+            "ignored": (
+                "{share:.0%} of the sequences, in {steps} of {read} steps that were read",
+                "{share:.0%} 的序列，在读取的 {read} 步中有 {steps} 步",
+            )
+        },
         (
             "Fill up with an id of its own, or ignore labels by the attention mask instead of by the id",
             "用单独的 id 填充，或按注意力掩码而不是按 id 忽略标签",
@@ -751,7 +758,7 @@ RULES = (
                 "{share:.0%} 的目标是填充：损失计入了用于补齐序列的 id",
             )
         },
-        {"counted": ("in {steps} steps", "{steps} 步")},
+        {"counted": ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步")},
         (
             "Set the labels of padding to the ignore_index of the loss (-100)",
             "将填充位置的标签设为损失的 ignore_index (-100)",

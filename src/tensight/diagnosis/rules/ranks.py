@@ -118,7 +118,7 @@ RULES = (
             ),
         },
         {
-            "start": ("in {steps} steps", "{steps} 步"),
+            "start": ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步"),
             "since": (
                 "norm of the gradients of each rank in the step before: {norms}",
                 "前一步各 rank 的梯度范数：{norms}",

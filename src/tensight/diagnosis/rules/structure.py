@@ -397,8 +397,8 @@ RULES = (
         },
         {
             "apart": (
-                "their means differ by {apart:.2g} standard deviations, in {steps} steps; the running statistics fit neither",
-                "其均值相差 {apart:.2g} 个标准差，共 {steps} 步；运行统计量对两者都不合适",
+                "their means differ by {apart:.2g} standard deviations, in {steps} of {read} steps that were read; the running statistics fit neither",
+                "其均值相差 {apart:.2g} 个标准差，在读取的 {read} 步中有 {steps} 步；运行统计量对两者都不合适",
             )
         },
         (
@@ -422,8 +422,8 @@ RULES = (
         },
         {
             "drift": (
-                "in {steps} steps, in training mode; their weights stay as they are",
-                "{steps} 步，处于训练模式；而其权重保持不变",
+                "in {steps} of {read} steps that were read, in training mode; their weights stay as they are",
+                "在读取的 {read} 步中有 {steps} 步，处于训练模式；而其权重保持不变",
             )
         },
         (

@@ -220,10 +220,10 @@ RULES = (
         },
         {
             "undone": (
-                "in {steps} steps what the update had moved was back at its values before that",
-                "在 {steps} 步中，更新所改变的值又回到更新之前",
+                "in {steps} of {read} steps that were read what the update had moved was back at its values before that",
+                "在读取的 {read} 步中的 {steps} 步，更新所改变的值又回到更新之前",
             ),
-            "restored": ("in {steps} steps", "共 {steps} 步"),
+            "restored": ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步"),
         },
         (
             "Look for what writes to them between two steps: a restored state, a copy that is loaded back, a clamp",
@@ -249,8 +249,8 @@ RULES = (
         },
         {
             "clamped": (
-                "in {steps} steps {share:.0%} of their elements are at a limit of the range",
-                "在 {steps} 步中 {share:.0%} 的元素处于范围的边界",
+                "in {steps} of {read} steps that were read {share:.0%} of their elements are at a limit of the range",
+                "在读取的 {read} 步中的 {steps} 步 {share:.0%} 的元素处于范围的边界",
             )
         },
         ("Widen the range", "放宽范围"),
