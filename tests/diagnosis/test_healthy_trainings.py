@@ -38,6 +38,15 @@ def one_hot_and_softmax(training: Diagnosed) -> None:
     )
 
 
+def norms_that_rest_in_bfloat16(training: Diagnosed) -> None:
+    """Towards the end of its schedule an update is less than half of the distance between two numbers about 1."""
+    model = nn.Sequential(nn.Linear(FEATURES, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, CLASSES)).bfloat16()
+    training.inputs = training.inputs.bfloat16()
+    optimizer = torch.optim.Adam(model.parameters(), lr=8e-3)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 if step < 20 else 0.1)
+    training.train(model, optimizer=optimizer, steps=50, after=lambda _: schedule.step())
+
+
 def squared_error_of_a_column(training: Diagnosed) -> None:
     training.train(network(out=1), lambda out, labels: ((out - labels.float()[:, None]) ** 2).mean())
 
@@ -375,6 +384,7 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     log_softmax_and_nll,
     sigmoid_and_bce,
     one_hot_and_softmax,
+    norms_that_rest_in_bfloat16,
     squared_error_of_a_column,
     pairs_that_are_meant,
     negative_likelihood,

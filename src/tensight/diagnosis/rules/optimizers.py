@@ -212,8 +212,12 @@ def without_effect(facts: Facts) -> Iterator[Finding]:
     moved, change, norms = table.panel("moved"), table.panel("change"), table.panel("gradient_norm")
     sizes = norms * table.panel("rate")
     is_due = (table.panel("gradient") == 2) & (sizes > 0) & np.isfinite(sizes) & np.isfinite(moved)
+    types = table.last("dtype")
     stuck, since = [], {}
     for at, name in enumerate(names):
+        # In low precision, rounding loses all of an update that has become a little smaller.
+        if types[name] not in ("float32", "float64"):
+            continue
         rows = np.flatnonzero(is_due[:, at])
         still = moved[rows, at] == 0
         first = int(np.argmax(still)) if still.any() else len(still)
