@@ -115,6 +115,14 @@ def test_of_long_trainings_the_first_and_the_last_steps_are_kept() -> None:
     assert steps == [*range(1, 33), *range(905, 1001)]
 
 
+def test_the_steps_are_kept_in_which_something_new_begins() -> None:
+    facts = Facts()
+    for step in range(1, 1001):
+        take(facts, line_of("losses", step, [{**LOSS, "name": f"loss {step // 300}"}]))
+    steps = facts["losses"].steps.tolist()
+    assert steps == [*range(1, 33), 300, 600, 900, *range(905, 1001)]
+
+
 def test_of_large_models_fewer_steps_are_kept() -> None:
     facts = Facts()
     rows = [{"name": f"w{number}"} for number in range(20_000)]

@@ -47,7 +47,7 @@ class Oversights:
         self._report = report
         self._withdraw = withdraw
         self._step = step
-        self._strangers: dict[str, int] = {}
+        self._strangers: dict[str, tuple[int, int]] = {}
         self._elsewhere: dict[tuple[str, str], int] = {}
         self._backward_passes = self._accumulates_to = 0
         self._calls: dict[int, int] = {}
@@ -66,12 +66,16 @@ class Oversights:
         why : str
             The reason, as a sentence.
         """
-        self._strangers[optimizer] = count = self._strangers.get(optimizer, 0) + 1
+        step = self._step()
+        earlier, count = self._strangers.get(optimizer, (step, 0))
+        # Beside others that do train a model, it may well hold something else, such as the temperature of a policy.
+        count = count + 1 if earlier == step else 1
+        self._strangers[optimizer] = step, count
         if count >= UPDATES:
             self._once(
                 "strangers",
                 f"{count} updates by {optimizer} are not counted as steps: {why} The session stays at step"
-                f" {self._step()} until an optimizer updates parameters of a model that is debugged; make it from the"
+                f" {step} until an optimizer updates parameters of a model that is debugged; make it from the"
                 " parameters of the model that is called",
             )
 

@@ -353,6 +353,8 @@ class Table:
         self._kept: list[tuple[int, Block]] = []
         self._last: deque[tuple[int, Block]] = deque()
         self._kept_steps = range(0)
+        self._met: set[str] = set()
+        self._begins: set[int] = set()
         self._columns: dict[str, NDArray[Any]] = {}
         self._panels: dict[str, NDArray[Any]] = {}
         self._names: list[str] = []
@@ -370,12 +372,16 @@ class Table:
             for fact in self.schema
         }
         most = max(_FEWEST, _MOST_ROWS // amount)
+        # Since when an item is there can be told as long as its first block is kept.
+        if len(self._begins) < FIRST_STEPS and not self._met.issuperset(names := block["name"].tolist()):
+            self._met.update(names)
+            self._begins.add(step)
         if len(self._first) < min(FIRST_STEPS, most):
             self._first.append((step, block))
         else:
             while len(self._last) >= min(LAST_STEPS, most):
                 old_step, old = self._last.popleft()
-                if old_step in self._kept_steps and len(self._kept) < most:
+                if (old_step in self._kept_steps or old_step in self._begins) and len(self._kept) < most:
                     self._kept.append((old_step, old))
                 else:
                     self.bytes -= _bytes_of(old)
@@ -386,10 +392,9 @@ class Table:
     def keep(self, steps: range) -> None:
         """Keep the blocks of some steps even when they are no longer among the last, instead of those named before."""
         self._kept_steps = steps
-        for step, block in self._kept:
-            if step not in steps:
-                self.bytes -= _bytes_of(block)
-        self._kept = [(step, block) for step, block in self._kept if step in steps]
+        kept = [(step, block) for step, block in self._kept if step in steps or step in self._begins]
+        self.bytes -= sum(_bytes_of(block) for _, block in self._kept) - sum(_bytes_of(block) for _, block in kept)
+        self._kept = kept
         self._forget_columns()
 
     def _forget_columns(self) -> None:

@@ -339,7 +339,17 @@ def test_updates_of_another_model_are_reported_within_the_first_steps(capture: s
         assert len(seen.agent.reports) == 1
 
 
-@pytest.mark.parametrize("capture", ["modules", "ops"])
+def test_an_optimizer_of_a_tensor_beside_that_of_the_model_is_nothing_to_report() -> None:
+    model, temperature = nn.Linear(2, 1), torch.zeros(1, requires_grad=True)
+    optimizer, beside = torch.optim.SGD(model.parameters(), 0.1), torch.optim.SGD([temperature], 0.1)
+    with Seen(model) as seen:
+        for _ in range(40):
+            (model(batch()).sum() * temperature.exp()).backward()
+            optimizer.step()
+            beside.step()
+        assert seen.agent.reports == []
+
+
 class ReadsTheSummary(Person):
     """Watches a training that goes on by itself, and reads what the session says of it."""
 

@@ -222,6 +222,13 @@ RULES = (
         ("A rate of 0 in the first one or two updates of a warm-up.", "预热的前一两次更新中的学习率 0。"),
         frozenset(("update-lost", "loss-stays", "schedule-over")),
         10,
+        advice_on={
+            "never": (
+                "Look where the rate comes from: a setting, a schedule, or a checkpoint of a schedule that had ended"
+                " (load_state_dict takes over its rates)",
+                "检查学习率的来源：设置、调度器，或调度已结束的检查点 (load_state_dict 会恢复其学习率)",
+            )
+        },
     ),
     Rule(
         "schedule-over",
