@@ -14,7 +14,7 @@ from tensight.agents.against import TraceComparison
 from tensight.agents.attachment import Attachment, StopState
 from tensight.agents.columns import StatisticsColumns
 from tensight.agents.commands import CommandLoop, Terminated
-from tensight.agents.diagnosing import BESIDE, FOR_DIAGNOSIS, Diagnosing
+from tensight.agents.diagnosing import BESIDE, FOR_DIAGNOSIS, LIVE, Diagnosing
 from tensight.agents.endings import at_end, described, uncaught
 from tensight.agents.forking import silent_in_children
 from tensight.agents.introduction import Introduction
@@ -211,7 +211,7 @@ class Agent:
             folders,
             telemetry.offer_facts,
             lambda: may_be_sent and self._attachment.is_attached and self._introduction.is_ours,
-            FOR_DIAGNOSIS if settings.diagnose else BESIDE,
+            FOR_DIAGNOSIS if settings.diagnose else BESIDE if folders else LIVE,
             settings.diagnose_steps,
         )
 

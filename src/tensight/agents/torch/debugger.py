@@ -300,9 +300,9 @@ class Debugger(TrainingDebugger):
             self._replaced.put(CheckpointFunction, "apply", self._checkpoint)
             capture.start()
             self._capture_operators_if_wanted()
-            if self._facts is not None and isinstance(self._capture, ModuleCapture):
+            if self._facts is not None:
                 # With a mode above the one that captures operators PyTorch detaches some tensors, which would be seen.
-                self._facts.begin()
+                self._facts.begin(notes_lines=isinstance(self._capture, ModuleCapture))
             self._leave_children()
 
     def _new_facts(self, diagnosing: Diagnosing) -> FactSource:

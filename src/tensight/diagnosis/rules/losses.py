@@ -64,7 +64,7 @@ def _constant(facts: Facts) -> Iterator[Finding]:
         return
     line = str(facts["losses"]["line"][0])
     since = int(np.flatnonzero(values)[-1]) + 1 if values.any() else 0
-    if 0 < since <= _AT_ONCE and len(values) - since >= _LONG:
+    if since and len(values) - since >= _LONG and steps[since] - steps[0] <= _AT_ONCE:
         described = {"value": float(values[0]), "steps": len(values) - since, "step": int(steps[since])}
         yield Finding("loss-zero", "certain", int(steps[since]), "at_once", described, {"line": line})
         return

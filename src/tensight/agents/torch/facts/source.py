@@ -69,8 +69,11 @@ MOST_EVALUATIONS = 8
 
 _LAYERS_IN_STEPS = 4
 _LINES_IN_STEPS = 2
-_SEARCHES = frozenset((2, 8, 32, 128, 512, 2048))
+_SEARCHES = (1, 2, 8, 32, 128, 512, 2048)
 """Steps after which schedulers and copies are looked for, which takes a while."""
+
+_HOOKS_OF_CALL = 3
+"""What it takes PyTorch to call both hooks of a module, in times of what a hook takes."""
 
 _CAUSAL = re.compile("LM(?![a-z])|GPT|Causal|Language")
 _Method = TypeVar("_Method", bound=Callable[..., None])
@@ -78,7 +81,7 @@ _backward_task: Callable[[], int] = torch._C._current_graph_task_id
 
 
 def _event(method: _Method) -> _Method:
-    """Skip a method while nobody receives facts; otherwise its time counts as part of the step's."""
+    """Skip a method in steps of which nothing is noted; otherwise its time counts as part of the step's."""
 
     @functools.wraps(method)
     def event(self: FactSource, *arguments: Any, **named: Any) -> None:
@@ -152,11 +155,16 @@ class FactSource:
         self._cost_s = 0.0
         self._is_ordinary = True
         self._hooks: list[RemovableHandle] = []
+        self._calls_of_modules = 0
+        self._hook_s = _time_of(boundary.hook(lambda *_: None))
+        self._searched = 0
         self._follow()
 
     @property
     def _is_on(self) -> bool:
-        return self._diagnosing.is_received and self._is_ordinary
+        # Without an optimizer, only what is noted shows the steps.
+        notes = self._diagnosing.notes if self._step else self._diagnosing.is_received
+        return notes and self._is_ordinary
 
     def _check_weights(self) -> None:
         """End reading where weights are of classes of their own, such as shards: what is in them may have no memory."""
@@ -169,9 +177,10 @@ class FactSource:
             self._drops.leave()
 
     def _follow(self) -> None:
-        """Follow calls of modules only while anyone receives facts."""
+        """Follow calls of modules only in steps of which anything is noted."""
         if self._is_on and not self._hooks:
             hook = self._boundary.hook
+            self._depth = 0
             self._hooks = [
                 module_hooks.register_module_forward_pre_hook(hook(self._enter)),
                 # Not called after an exception: PyTorch then iterates over hooks that must not be removed meanwhile.
@@ -179,6 +188,7 @@ class FactSource:
             ]
         elif not self._is_on:
             self._unfollow_calls()
+            self._lines.leave()
 
     def _unfollow_calls(self) -> None:
         for hook in self._hooks:
@@ -189,10 +199,17 @@ class FactSource:
         """Note that the hooks were installed while an outermost module is called."""
         self._depth = 1
 
-    def begin(self) -> None:
-        """Note where functions are called from now on, if anyone wants it: a server may be attached now."""
+    def begin(self, *, notes_lines: bool) -> None:
+        """Begin the first step, after a server may have been attached.
+
+        Parameters
+        ----------
+        notes_lines : bool
+            Whether to note where functions are called from now on.
+        """
+        self._diagnosing.decide()
         self._follow()
-        if self._diagnosing.reads and self._is_ordinary and not is_compiled_somewhere():
+        if notes_lines and self._diagnosing.reads and self._is_ordinary and not is_compiled_somewhere():
             self._lines.enter()
 
     def stop(self) -> None:
@@ -210,6 +227,7 @@ class FactSource:
         if threading.get_ident() != self._thread or _backward_task() != -1:
             return
         self._depth += 1
+        self._calls_of_modules += 1
         if self._diagnosing.reads:
             self._entered.add(id(module))
         if self._depth == 1:
@@ -514,10 +532,21 @@ class FactSource:
         """
         if not self._step and self._without_optimizer:
             self._diagnosing.begin_again()
+        was_on = self._is_on
         self._step = step
-        if self._is_on:
+        if was_on:
             self._hand_over(step, skipped=skipped)
-        self._follow()
+        else:
+            self._diagnosing.step_done(step)
+        if was_on != self._is_on:
+            self._forget()
+            self._follow()
+
+    def _forget(self) -> None:
+        """Forget what only the next step could be compared with: of that, nothing is noted."""
+        self._weights.forget()
+        self._entered.clear()
+        self._clips = self._clips_of_none = 0
 
     def _hand_over(self, step: int, *, skipped: bool) -> None:
         began = time.perf_counter()
@@ -568,8 +597,9 @@ class FactSource:
         self._evaluations = 0
         if step >= _LINES_IN_STEPS:
             self._lines.leave()
-        cost_s = self._cost_s + time.perf_counter() - began
-        self._cost_s = 0.0
+        in_hooks_s = _HOOKS_OF_CALL * self._hook_s * self._calls_of_modules
+        cost_s = self._cost_s + in_hooks_s + time.perf_counter() - began
+        self._cost_s, self._calls_of_modules = 0.0, 0
         diagnosing.step_done(step, cost_s)
 
     def _read_losses(self) -> None:
@@ -585,12 +615,16 @@ class FactSource:
         trained = {id(weight) for optimizer in optimizers for weight in weights_of(optimizer)}
         models = list(self._models())
         named = self._named()
-        if step in _SEARCHES or step == 1:
+        due = sum(step >= each for each in _SEARCHES)
+        if due > self._searched and diagnosing.searches():
+            self._searched = due
+            began = time.perf_counter()
             add("leaves", step, leaf_rows(list(self._leaves.values()), trained))
             self._schedules.find()
             self._accumulating = accumulating(optimizers)
             self._batches, self._batch_size = longest_loader()
             self._copies.find([(prefix.rstrip(".") or "model", model) for prefix, model in models], trained)
+            diagnosing.searched(time.perf_counter() - began)
         add("models", step, self._copies.rows())
         add("groups", step, self._weights.groups)
         add("loss_functions", step, self._functions)
@@ -655,6 +689,14 @@ class FactSource:
             model = root.module()
             if model is not None:
                 yield root.prefix, model
+
+
+def _time_of(hook: Callable[..., Any]) -> float:
+    """Return what a hook of a module takes, in seconds."""
+    began = time.perf_counter()
+    for _ in range(20):
+        hook(None, ())
+    return (time.perf_counter() - began) / 20
 
 
 def _world_size() -> int:

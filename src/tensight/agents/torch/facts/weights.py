@@ -98,6 +98,14 @@ class Weights:
             self._used_gradients.pop(id(weight), None)
         self._samples.skip_update()
 
+    def forget(self) -> None:
+        """Forget what was seen of earlier steps: something may have come between."""
+        self._samples.skip_update()
+        for of_earlier in (self._backward, self._backward_passes, self._used, self._used_gradients, self._cleared):
+            of_earlier.clear()
+        self._kept.clear()
+        self._reached.clear()
+
     def before_swap(self) -> None:
         """Drop all references to gradients."""
         self._used_gradients.clear()
