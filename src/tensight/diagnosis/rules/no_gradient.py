@@ -187,14 +187,13 @@ RULES = (
             ("some", "checkpointed", "unused"),
             (
                 "in {steps} of {read} steps that were read none had a gradient, while others had one",
-                "{steps} 次更新中它们没有梯度，而其他权重有",
+                "在读取的 {read} 步中有 {steps} 步它们没有梯度，而其他权重有",
             ),
         ),
         (
-            "Look for what ends the graph behind them: .detach(), .data, .numpy(), .item(), torch.no_grad(), an argmax or a"
-            " comparison, of which only the result is used, a layer that is never called, or reentrant checkpointing of a block whose input requires no gradient (use_reentrant=False,"
-            " or let the input require gradients: model.enable_input_require_grads())",
-            "查找在它们之后截断计算图的地方：.detach()、.data、.numpy()、.item()、torch.no_grad()、只使用其结果的 argmax 或比较、从未被调用的层，或输入不需要梯度的可重入检查点",
+            "Look for what ends the graph behind them: .detach(), .data, torch.no_grad(), .numpy(), .item(), or an argmax or"
+            " a comparison of which only the result is used",
+            "查找在它们之后截断计算图的地方：.detach()、.data、torch.no_grad()、.numpy()、.item()，或只使用其结果的 argmax 或比较",
         ),
         (
             "Weights that no optimizer holds, and frozen ones; those whose gradients the script clears before the update; and"
@@ -203,6 +202,17 @@ RULES = (
         ),
         frozenset(("loss-stays",)),
         20,
+        advice_on={
+            "checkpointed": (
+                "Checkpoint with use_reentrant=False, or let the input require gradients:"
+                " model.enable_input_require_grads()",
+                "使用 use_reentrant=False，或让输入需要梯度：model.enable_input_require_grads()",
+            ),
+            "unused": (
+                "Call them in forward(), or leave them out of the model",
+                "在 forward() 中调用它们，或从模型中移除",
+            ),
+        },
     ),
     Rule(
         "zero-gradient",
