@@ -1,4 +1,4 @@
-"""Copies of a trained model: averages that are written back, and targets that are no copies; clamped weights."""
+"""Copies of a trained model: averages that are written back, and targets that are no copies."""
 
 from __future__ import annotations
 
@@ -117,41 +117,6 @@ def test_a_target_that_is_no_copy(diagnosed: Diagnosed, train: Callable[[Diagnos
     assert diagnosed.found()[:1] == [("target-alias", "alias")]
 
 
-def train_clamped(training: Diagnosed, bound: float, *, biases: bool = True) -> None:
-    model = network()
-
-    def clamp(_: int) -> None:
-        for weight in model.parameters():
-            if biases or weight.dim() > 1:
-                weight.data.clamp_(-bound, bound)
-
-    training.train(model, steps=80, after=clamp)
-
-
-def range_of_a_thousandth(training: Diagnosed) -> None:
-    train_clamped(training, 1e-3)
-
-
-def range_without_biases(training: Diagnosed) -> None:
-    train_clamped(training, 2e-3, biases=False)
-
-
-def range_of_a_critic_for_a_classifier(training: Diagnosed) -> None:
-    model = network()
-
-    def clamp(_: int) -> None:
-        for weight in model.parameters():
-            weight.data.clamp_(-0.002, 0.002)
-
-    training.train(model, optimizer=torch.optim.RMSprop(model.parameters(), lr=5e-3), steps=80, after=clamp)
-
-
-@each(range_of_a_thousandth, range_without_biases, range_of_a_critic_for_a_classifier)
-def test_weights_within_a_range(diagnosed: Diagnosed, train: Callable[[Diagnosed], None]) -> None:
-    train(diagnosed)
-    assert diagnosed.found()[:1] == [("clamped", "clamped")]
-
-
 def average_put_aside_again(training: Diagnosed) -> None:
     train_averaged(training, 0.99, 4, restores=True)
 
@@ -193,11 +158,7 @@ def network_that_is_attacked(training: Diagnosed) -> None:
         optimizer.step()
 
 
-def wide_range(training: Diagnosed) -> None:
-    train_clamped(training, 0.5)
-
-
-@each(average_put_aside_again, lookahead, target_that_is_a_copy, network_that_is_attacked, wide_range)
+@each(average_put_aside_again, lookahead, target_that_is_a_copy, network_that_is_attacked)
 def test_nothing_is_found(diagnosed: Diagnosed, train: Callable[[Diagnosed], None]) -> None:
     train(diagnosed)
     assert diagnosed.found() == []

@@ -204,23 +204,6 @@ def accumulated_without_division(training: Diagnosed) -> None:
             optimizer.zero_grad()
 
 
-def updates_lost_in_bfloat16(training: Diagnosed) -> None:
-    model = network().bfloat16()
-    training.inputs = training.inputs.bfloat16()
-    training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=1e-5))
-
-
-def restored_after_each_step(training: Diagnosed) -> None:
-    model = network()
-    first = copy.deepcopy(model.state_dict())
-    training.train(model, after=lambda _: model.load_state_dict(first))
-
-
-def frozen_on_the_way(training: Diagnosed) -> None:
-    model = network()
-    training.train(model, after=lambda step: model[0].requires_grad_(False) if step == 8 else None)
-
-
 def dropout_in_evaluation_mode(training: Diagnosed) -> None:
     model = nn.Sequential(network(out=16), nn.Dropout(0.2), nn.Linear(16, CLASSES)).eval()
     training.train(model)
@@ -413,37 +396,6 @@ def dropout_that_keeps_little(training: Diagnosed) -> None:
     training.train(model)
 
 
-def bias_that_is_trained_alone(training: Diagnosed) -> None:
-    model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, CLASSES))
-    model.requires_grad_(False)
-    model[2].bias.requires_grad_(True)
-    training.train(model, optimizer=torch.optim.SGD([model[2].bias], lr=0.1))
-
-
-def body_frozen_as_it_was_made(training: Diagnosed) -> None:
-    """A filter of names that matches all but the head; what the untrained body returns tells the classes not apart."""
-    body = nn.Sequential(nn.Linear(FEATURES, 64), nn.LayerNorm(64), nn.Dropout(0.9), nn.Linear(64, 2), nn.ReLU())
-    body.requires_grad_(False)
-    training.labels = training.labels[torch.randperm(len(training.labels))]
-    head = nn.Linear(2, CLASSES)
-    model = nn.Sequential(body, head)
-    training.train(model, optimizer=torch.optim.SGD(head.parameters(), lr=1e-3), steps=80)
-
-
-def decay_that_begins_at_its_balance(training: Diagnosed) -> None:
-    model = network()
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.mul_(0.01)
-    training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=50.0), steps=80)
-
-
-def decay_beside_which_something_is_learnt(training: Diagnosed) -> None:
-    """The norm of the weights stays as it is, and the loss falls to half."""
-    model = network()
-    training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=5.0), steps=100)
-
-
 def prices_that_are_not_scaled(training: Diagnosed) -> None:
     def loss(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return F.mse_loss(out[:, 0], 300_000.0 + 100_000.0 * torch.randn(len(labels)))
@@ -486,9 +438,6 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (warm_up_stepped_by_epoch, "schedule-not-stepped"),
     (targets_times_probabilities, "no-logarithm"),
     (accumulated_without_division, "accumulation-scale"),
-    (updates_lost_in_bfloat16, "update-lost"),
-    (restored_after_each_step, "update-undone"),
-    (frozen_on_the_way, "frozen-since"),
     (dropout_in_evaluation_mode, "evaluation-mode"),
     (momentum_of_keras, "norm-momentum"),
     (equal_initial_weights, "equal-units"),
@@ -510,10 +459,6 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (second_optimizer_that_never_steps, "optimizer-never-steps"),
     (milestones_in_epochs, "schedule-unit"),
     (dropout_that_keeps_little, "dropout-rate"),
-    (bias_that_is_trained_alone, "bias-alone"),
-    (body_frozen_as_it_was_made, "frozen-as-made"),
-    (decay_that_begins_at_its_balance, "decay-too-strong"),
-    (decay_beside_which_something_is_learnt, "decay-too-strong"),
     (prices_that_are_not_scaled, "targets-not-scaled"),
     (squares_that_are_subtracted, "loss-unbounded"),
 )

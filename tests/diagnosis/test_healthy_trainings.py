@@ -164,12 +164,6 @@ def two_optimizers_that_share_nothing(training: Diagnosed) -> None:
             optimizer.step()
 
 
-def bfloat16_with_a_large_rate(training: Diagnosed) -> None:
-    model = network().bfloat16()
-    training.inputs = training.inputs.bfloat16()
-    training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.5))
-
-
 def gradients_of_transforms(training: Diagnosed) -> None:
     """Tensors within transforms of torch.func have no memory that could be read."""
     model = network()
@@ -269,18 +263,6 @@ def much_dropout(training: Diagnosed) -> None:
     training.train(nn.Sequential(network(out=16), nn.Dropout(0.8), nn.Linear(16, CLASSES)))
 
 
-def biases_of_all_layers(training: Diagnosed) -> None:
-    model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, CLASSES))
-    for layer in (model[0], model[2]):
-        layer.weight.requires_grad_(False)
-    training.train(model, optimizer=torch.optim.SGD([model[0].bias, model[2].bias], lr=0.1))
-
-
-def decay_with_a_loss_that_falls(training: Diagnosed) -> None:
-    model = network()
-    training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=1.0), steps=80)
-
-
 def likelihood_below_zero(training: Diagnosed) -> None:
     """The logarithm of a density goes below 0, and more and more slowly."""
 
@@ -363,22 +345,6 @@ def squared_error_times_a_hundred(training: Diagnosed) -> None:
     )
 
 
-def decay_of_a_tenth(training: Diagnosed) -> None:
-    model = network()
-    training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1), steps=100)
-
-
-def layers_frozen_one_after_the_other(training: Diagnosed) -> None:
-    """What is near the input is learnt first, and frozen first (FreezeOut)."""
-    model = nn.Sequential(nn.Linear(FEATURES, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, CLASSES))
-
-    def freeze(step: int) -> None:
-        if step in (8, 16):
-            model[2 * (step // 8 - 1)].requires_grad_(False)
-
-    training.train(model, steps=30, after=freeze)
-
-
 HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     plain,
     log_softmax_and_nll,
@@ -398,11 +364,8 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     evaluation_between_steps,
     average,
     two_optimizers_that_share_nothing,
-    bfloat16_with_a_large_rate,
     gradients_of_transforms,
     much_dropout,
-    biases_of_all_layers,
-    decay_with_a_loss_that_falls,
     likelihood_below_zero,
     episodes_that_begin_at_zero,
     mask_of_ones_before_the_input,
@@ -415,8 +378,6 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     padding_that_a_mask_takes_out,
     targets_that_grow,
     squared_error_times_a_hundred,
-    layers_frozen_one_after_the_other,
-    decay_of_a_tenth,
 )
 
 

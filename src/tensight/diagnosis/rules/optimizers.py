@@ -15,7 +15,7 @@ from tensight.diagnosis.rules.stages import UPDATES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tensight.diagnosis.facts import Facts
+    from tensight.diagnosis.facts import Facts, Table
 
 
 def outside_of_models(facts: Facts) -> Iterator[Finding]:
@@ -139,22 +139,25 @@ def _foreign(facts: Facts) -> Iterator[Finding]:
         if not unknown:
             continue
         weights = facts["parameters"]
-        owners, prints = weights["owners"], weights.panel("fingerprint")
-        gradients, is_read = weights.last("gradient"), weights.last("is_read")
-        moved = {each for at, each in enumerate(weights.names) if len(prints) > 1 and prints[-1, at] != prints[-2, at]}
-        lost = [
-            each
-            for each, count in weights.last("owners").items()
-            # Those that change have a copy in higher precision, which the optimizer updates.
-            if count == 0 and (gradients[each] == 2 or is_read[each]) and each not in moved
-        ]
-        if not len(owners) or not lost:
+        since = table["step"][of_name][table["unknown"][of_name] > 0]
+        step = int(since[0]) if len(since) else int(table.steps[0])
+        lost = _without_owner(weights)
+        prints = weights.panel("fingerprint")[weights.steps >= step]
+        moves = ((prints[1:] != prints[:-1]) & (prints[1:] != 0) & (prints[:-1] != 0)).any(0)
+        # If some of them change, they have copies in higher precision, which the optimizer updates.
+        if not lost or set(weights.chosen(moves)) & set(lost):
             continue
         values = {"group": name, "unknown": unknown, "of": parameters, "names": listed(lost)}
         where = {"optimizer": name, "parameter": listed(lost, MOST_NAMED)}
-        since = table["step"][of_name][table["unknown"][of_name] > 0]
-        step = int(since[0]) if len(since) else int(table.steps[0])
         yield Finding("optimizer-of-others", "certain", step, "others", values, where)
+
+
+def _without_owner(weights: Table) -> list[str]:
+    """Return the parameters with gradients that no optimizer holds."""
+    gradients, is_read = weights.last("gradient"), weights.last("is_read")
+    return [
+        name for name, count in weights.last("owners").items() if count == 0 and (gradients[name] == 2 or is_read[name])
+    ]
 
 
 def _holds_another(facts: Facts, optimizer: str) -> bool:

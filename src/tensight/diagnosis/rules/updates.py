@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 _FORGETS = 0.02
 """Share of the weights that a decay takes in a step after which they hold the last 50 updates only."""
 
+_COUPLED = ("adam", "nadam", "radam", "rmsprop", "adagrad", "adadelta")
+"""Beginnings of optimizers that add the decay to the gradient, and divide the sum by its size; AdamW does not."""
+
+_FEW = 64
+"""Of so few elements, some are the lowest and the greatest one by chance."""
+
 
 def undone(facts: Facts) -> Iterator[Finding]:
     """Find updates that are taken back before the next one, or again and again to the same earlier values."""
@@ -41,6 +47,8 @@ def undone(facts: Facts) -> Iterator[Finding]:
         )
         return
     restored = table.panel("restored")
+    # Weights of which many elements are at the limits of a range come back to values at which they were.
+    restored = np.where((table.panel("at_limit") > 0.25) & (sizes > _FEW), 0, restored)
     counts = (restored != 0).sum(0)
     distinct = np.array([len(set(column[column != 0].tolist())) for column in restored.T])
     # Trainings with an inner loop go back as well, each time to other values.
@@ -64,7 +72,7 @@ def clamped(facts: Facts) -> Iterator[Finding]:
     updates, counts = (table.panel("moved") > 0).sum(0), outside.sum(0)
     # So many elements at two values are no distribution that training leads to.
     at_limit = ((limit > 0.25) & outside).sum(0) >= 0.8 * np.maximum(counts, 1)
-    always = (updates >= 10) & (counts >= 0.8 * (updates - 1)) & at_limit & (sizes > 64)
+    always = (updates >= 10) & (counts >= 0.8 * (updates - 1)) & at_limit & (sizes > _FEW)
     if not always.any() or sizes[always].sum() < 0.5 * sizes[updates > 0].sum():
         return
     names = table.chosen(always)
@@ -79,28 +87,27 @@ def clamped(facts: Facts) -> Iterator[Finding]:
 
 
 def decayed(facts: Facts) -> Iterator[Finding]:
-    """Find a decay that takes a large share of the weights in each step."""
+    """Find a decay that takes a large share of the weights in each step, or is more than their gradient."""
     return folded(_decayed(facts))
 
 
 def _decayed(facts: Facts) -> Iterator[Finding]:
     groups, table = facts["groups"], facts["parameters"]
+    norms = table.panel("norm")
+    measured = np.flatnonzero(np.isfinite(norms).any(1))
+    totals = np.sqrt(np.nansum(norms[measured] ** 2, 1))
+    if len(totals) < UPDATES:
+        return
+    gradients = np.sqrt(np.nansum(table.panel("gradient_norm")[measured] ** 2, 1))
+    has_fallen, stays = totals[-1] < 0.7 * totals[0], any(True for _ in remains(facts))
     for name in groups.names:
         of_name = groups["name"] == name
         decay, rate = float(groups["decay"][of_name][-1]), float(np.nanmax(groups["rate"][of_name]))
+        if not decay > 0:
+            continue
         optimizer = str(groups["optimizer"][of_name][0])
-        is_coupled = optimizer.lower().startswith("adam") and not optimizer.lower().startswith("adamw")
-        if not decay > 0 or is_coupled or rate * decay < _FORGETS:
-            continue
-        norms = table.panel("norm")
-        measured = np.flatnonzero(np.isfinite(norms).any(1))
-        totals = np.sqrt(np.nansum(norms[measured] ** 2, 1))
-        has_settled = len(totals) >= 20 and any(True for _ in remains(facts))
-        is_decoupled = optimizer.lower().startswith("adamw")
-        has_settled |= is_decoupled and _has_forgotten(facts, name, decay)
-        if len(totals) < UPDATES or not (totals[-1] < 0.7 * totals[0] or has_settled):
-            # The norm at which updates and decay are equal may be that of the first weights.
-            continue
+        is_coupled = optimizer.lower().startswith(_COUPLED) and not optimizer.lower().startswith("adamw")
+        ratio = float(np.median(decay * totals[:UPDATES] / gradients[:UPDATES]))
         values = {
             "group": name,
             "share": rate * decay,
@@ -109,9 +116,21 @@ def _decayed(facts: Facts) -> Iterator[Finding]:
             "rate": rate,
             "first": float(totals[0]),
             "last": float(totals[-1]),
+            "ratio": ratio,
+            "optimizer": optimizer,
         }
-        where = {"optimizer": name, "parameter": listed(table.names, MOST_NAMED)}
-        yield Finding("decay-too-strong", "likely", int(groups.steps[0]), "decay", values, where)
+        if is_coupled:
+            # Later, weights are so small that decay and gradient balance.
+            message = "coupled" if ratio > 3 and has_fallen and stays else ""
+        else:
+            # The norm at which updates and decay are equal may be that of the first weights.
+            has_settled = len(totals) >= 20 and stays
+            has_settled |= optimizer.lower().startswith("adamw") and _has_forgotten(facts, name, decay)
+            is_strong = rate * decay >= _FORGETS and (has_fallen or has_settled)
+            message = "decay" if is_strong else ""
+        if message:
+            where = {"optimizer": name, "parameter": listed(table.names, MOST_NAMED)}
+            yield Finding("decay-too-strong", "likely", int(groups.steps[0]), message, values, where)
 
 
 def _has_forgotten(facts: Facts, group: str, decay: float) -> bool:
@@ -258,7 +277,7 @@ RULES = (
             "Weights that are clamped in trainings whose loss falls, or of which no best constant prediction is known.",
             "损失仍在下降，或常数预测的最优损失未知的训练中被 clamp 的权重。",
         ),
-        frozenset(("loss-stays",)),
+        frozenset(("loss-stays", "update-undone")),
         20,
     ),
     Rule(
@@ -304,7 +323,11 @@ RULES = (
             "decay": (
                 "Weight decay takes {share:.0%} of the weights of {group} in each step",
                 "权重衰减在每一步取走 {group} 权重的 {share:.0%}",
-            )
+            ),
+            "coupled": (
+                "Weight decay is {ratio:.3g} times the gradient at first: {group} updates towards 0, and not by the loss",
+                "权重衰减起初是梯度的 {ratio:.3g} 倍：{group} 朝 0 更新，而不是按损失更新",
+            ),
         },
         {
             "decay": (
@@ -312,10 +335,21 @@ RULES = (
                 " norm of all weights is {first:.3g} at first, {last:.3g} at last",
                 "衰减 {decay:.3g} 乘以学习率 {rate:.3g}，因此权重几乎只保留最近 {updates:.0f} 次更新；所有权重的范数起初为"
                 " {first:.3g}，最后为 {last:.3g}",
-            )
+            ),
+            "coupled": (
+                "{optimizer} adds decay {decay:.3g} times the weights to the gradient; the norm of all weights is {first:.3g} at"
+                " first, {last:.3g} at last",
+                "{optimizer} 将衰减 {decay:.3g} 乘以权重加到梯度上；所有权重的范数起初为 {first:.3g}，最后为 {last:.3g}",
+            ),
         },
-        ("Use a decay of 0.01 to 0.1 with AdamW, less with SGD", "AdamW 使用 0.01 到 0.1 的衰减，SGD 更小"),
-        ("Adam's own decay, which is divided by the size of the gradients.", "Adam 自带的衰减，它会除以梯度大小。"),
+        (
+            "Use a decay of 0.01 to 0.1 with AdamW, less with SGD and Adam",
+            "AdamW 使用 0.01 到 0.1 的衰减，SGD 和 Adam 更小",
+        ),
+        (
+            "The decay of Adam and the like, which is divided by the size of the gradients, in trainings whose loss falls.",
+            "损失仍在下降的训练中 Adam 等优化器的衰减，它会除以梯度大小。",
+        ),
         frozenset(("loss-stays", "zero-gradient", "loss-constant")),
         20,
     ),

@@ -270,6 +270,7 @@ class Weights:
             "gradient_norm": math.nan if size is None else size,
             "norm": norm([weight])[0],
             "fingerprint": fingerprint([values]),
+            "is_zero": not weight.requires_grad and not bool(values.any()),
             "is_kept": id(weight) in self._kept,
             "is_cleared": weight.grad is None and id(weight) in self._reached,
             **outside,
