@@ -22,6 +22,7 @@ from tensight.diagnosis.rules import (
     outputs,
     ranks,
     schedules,
+    sequences,
     structure,
     updates,
 )
@@ -46,6 +47,7 @@ RULES: Mapping[str, Rule] = {
         *outputs.RULES,
         *losses.RULES,
         *divergence.RULES,
+        *sequences.RULES,
         *structure.RULES,
         *averages.RULES,
         *batches.RULES,

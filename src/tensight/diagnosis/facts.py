@@ -120,6 +120,12 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("weightless", "number", "share of the targets whose class has weight 0"),
         Fact("offset", "count", "by how many positions the targets are ahead of the ids that the model read; -1"),
         Fact("padding", "number", "share of the targets that are padding, where the model reads padding"),
+        Fact("padding_index", "count", "the id that the embedding takes for padding; -1 if there is none"),
+        Fact(
+            "padding_words",
+            "number",
+            "share of the targets that count at ids between others that the embedding takes for padding",
+        ),
         Fact("outside", "number", "share of the targets that the output cannot reach"),
         Fact("ends_ignored", "number", "share of the sequences whose last id, that of padding, is ignored as a target"),
     ),
@@ -281,6 +287,14 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("type", "text", "its class"),
         Fact("shape", "text", "shape of its input, if that has three axes"),
         Fact("is_batch_first", "flag", "the first axis is that of the samples, and not that of time"),
+        Fact("is_bidirectional", "flag", "it reads each sequence from its end, too"),
+    ),
+    "attentions": (
+        Fact("name", "text", "an attention layer of PyTorch"),
+        Fact("is_of_itself", "flag", "its queries and keys are the same tensor"),
+        Fact("is_masked", "flag", "it is given a mask of pairs of positions, or is causal"),
+        Fact("positions", "count", "number of keys of a sequence"),
+        Fact("masked", "text", "what its mask of keys hides: padding, words (all but padding), or something else"),
     ),
     "ranks": (
         Fact("name", "text", "rank 0, rank 1 ..."),
@@ -292,7 +306,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
     ),
 }
 
-OPTIONAL = frozenset(("recurrent", "layers", "leaves", "schedules", "modules", "models", "ties", "ranks"))
+OPTIONAL = frozenset(("attentions", "recurrent", "layers", "leaves", "schedules", "modules", "models", "ties", "ranks"))
 """Subjects that many trainings do not have."""
 
 

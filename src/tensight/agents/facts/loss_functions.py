@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tensight.agents.facts.padding import filled, within
 from tensight.agents.facts.samples import shape_text
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def target_facts(
     mask: NDArray[Any] | None = None,
     ignored_index: int = -100,
     class_weights: NDArray[Any] | None = None,
+    padding_index: int = -1,
 ) -> dict[str, Any]:
     """Return the facts of the target of a loss function.
 
@@ -115,6 +117,8 @@ def target_facts(
     ignored_index : int
         The class that does not count.
     class_weights : ndarray, shape (classes,), optional
+    padding_index : int
+        The id that the embedding of these words takes for padding; -1 if it takes none.
     """
     facts: dict[str, Any] = {"target_shape": shape_text(shape)}
     if not values.size or np.iscomplexobj(values):
@@ -127,6 +131,9 @@ def target_facts(
             "offset": -1 if ids is None else _offset(values, ids, ignored_index),
             "padding": math.nan if ids is None else _padding(values, ids, ignored_index),
         }
+        if ids is not None and padding_index >= 0:
+            facts["padding_index"] = padding_index
+            facts["padding_words"] = _padding_words(values, ids, ignored_index, padding_index)
         if ids is not None and mask is not None and ids.shape == mask.shape and facts["offset"] >= 0:
             facts["ends_ignored"] = _ends_ignored(values, ids, mask, facts["offset"], ignored_index)
             facts["padding"] = _padding_by_mask(kept, mask, facts["offset"])
@@ -181,23 +188,30 @@ def _padding(target: NDArray[Any], ids: NDArray[Any], ignored_index: int) -> flo
     ids : ndarray, shape (sequences, positions)
     ignored_index : int
     """
-    sequences, positions = ids.shape
-    rows = _rows_of(target, ids)
-    values, counts = np.unique(ids[:, -1], return_counts=True)
-    pad = values[counts.argmax()]
-    differs = ids != pad
-    lengths = np.where(differs.any(1), positions - differs[:, ::-1].argmax(1), 0)
-    is_filled = np.arange(positions) >= lengths[:, None]
-    # The same id may begin or end each sequence. Where it is within them, it is a word, or the black of a picture.
-    is_word = bool((~differs & ~is_filled)[:, 1:].any())
-    has_lengths = int((lengths < positions - 1).sum()) >= sequences // 2 and len(np.unique(lengths)) >= 3
-    if rows is None or sequences < 4 or is_word or not has_lengths:
+    rows, is_filled = _rows_of(target, ids), filled(ids)
+    if rows is None or is_filled is None:
         return math.nan
+    pad = ids[is_filled][0]
     is_counted = rows != ignored_index
     at_filled = is_counted & is_filled[:, : rows.shape[1]]
     if not is_counted.any() or (rows[at_filled] != pad).any():
         return math.nan
     return float(at_filled.sum() / is_counted.sum())
+
+
+def _padding_words(target: NDArray[Any], ids: NDArray[Any], ignored_index: int, padding_index: int) -> float:
+    """Return the share of the targets that count at ids of padding that are between others; NaN if that is unknown."""
+    rows = _rows_of(target, ids)
+    if rows is None:
+        return math.nan
+    is_counted = rows != ignored_index
+    count = int(is_counted.sum())
+    given = ids[:, : rows.shape[1]]
+    others = is_counted & (given != padding_index)
+    if others.any() and (rows == given)[others].mean() > 0.5:
+        # Words are restored, and this id may be in place of those that are to be.
+        return math.nan
+    return float((within(ids, padding_index)[:, : rows.shape[1]] & is_counted).sum() / count) if count else math.nan
 
 
 def _padding_by_mask(kept: NDArray[np.bool_], mask: NDArray[Any], offset: int) -> float:

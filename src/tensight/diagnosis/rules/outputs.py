@@ -311,7 +311,9 @@ def outside_of_classes(facts: Facts) -> Iterator[Finding]:
         if rows[0]["function"] not in ("cross_entropy", "nll_loss") or len(rows) < 5:
             continue
         classes = rows[0]["classes"]
-        if not 3 <= classes <= 1000 or any(row["offset"] >= 0 for row in rows):
+        # Of words, one may stand for those that are to be restored.
+        is_of_words = any(row["offset"] >= 0 for row in rows) or _is_word(facts, 0, classes)
+        if not 3 <= classes <= 1000 or is_of_words:
             continue
         seen = {int(each) for row in rows for each in row["target_classes"].split()}
         if 0 not in seen and seen == set(range(1, classes)) and _targets_seen(rows) > 20 * classes:

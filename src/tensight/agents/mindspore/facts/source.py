@@ -49,6 +49,8 @@ ABSENT: Mapping[str, str] = {
     "modules.apart": f"the inputs of normalizations are {_NOT_SEEN}",
     "calls.drops": f"functions that drop elements are {_NOT_SEEN}",
     "loss_functions.ends_ignored": f"the ends of sequences are {_NOT_SEEN}",
+    "loss_functions.padding_words": f"what embeddings take for padding is {_NOT_SEEN}",
+    "attentions": f"the masks of attention layers are {_NOT_SEEN}",
     "loss_functions.is_of_layer": f"which layer has made the input of a loss function is {_NOT_SEEN}",
     "groups.accumulates": "Accelerate trains on PyTorch",
     "modules.switch": "cells of MindSpore have no attribute requires_grad",

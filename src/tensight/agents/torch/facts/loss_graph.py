@@ -330,9 +330,9 @@ def _sign_of_divergence(node: Any) -> int:
 
 def _overlap(node: Any) -> Any:
     """Return the product of an output and a target, if a fraction is its sum over a sum of that output; else None."""
-    if any(following is None for following, _ in node.next_functions):
+    above, below = _edge(node, 0), _edge(node, 1)
+    if above is None or below is None:
         return None
-    (above, _), (below, _) = node.next_functions
     summed = [_maker(_only_edge(term)) for _, term in _terms(below, 1.0, 0) if _kind(term) == "Sum"]
     for _, term in _terms(above, 1.0, 0):
         product = _only_edge(term) if _kind(term) == "Sum" else None
@@ -509,7 +509,11 @@ def _is_of_layer(maker: Any) -> bool:
 
 
 def facts_of(
-    function: LossFunction, ids: torch.Tensor | None, mask: torch.Tensor | None, line: Callable[[str], str]
+    function: LossFunction,
+    ids: torch.Tensor | None,
+    mask: torch.Tensor | None,
+    line: Callable[[str], str],
+    padding_index: int = -1,
 ) -> dict[str, Any]:
     """Return the facts of a loss function.
 
@@ -522,6 +526,8 @@ def facts_of(
         Which of them count.
     line : callable (function) -> str
         Returns where a function was called.
+    padding_index : int
+        The id that the embedding of these words takes for padding; -1 if it takes none.
     """
     node = function.node
     maker = _maker(_only_edge(node))
@@ -551,6 +557,7 @@ def facts_of(
             mask=None if mask is None else array_of(mask),
             ignored_index=_ignored_index(node),
             class_weights=None if weight is None else array_of(weight),
+            padding_index=padding_index,
         )
     if function.function not in OF_CLASSES and any(_saved(node, name) is not None for name in ("weight", "pos_weight")):
         row["weightless"] = 0.0

@@ -19,6 +19,7 @@ from tensight.agents.facts.samples import fingerprint, shape_text
 from tensight.agents.facts.weights import rank_row
 from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts import clip_calls, loss_graph
+from tensight.agents.torch.facts.attentions import Sequences
 from tensight.agents.torch.facts.copies import Copies
 from tensight.agents.torch.facts.lines import DropLines, FunctionLines
 from tensight.agents.torch.facts.reading import is_ordinary, is_readable, part_of, plain, sample
@@ -143,6 +144,7 @@ class FactSource:
         self._updated: set[int] = set()
         self._layers: dict[str, dict[str, Any]] = {}
         self._recurrent: dict[str, dict[str, Any]] = {}
+        self._sequences = Sequences()
         self._nested: set[str] = set()
         self._entered: set[int] = set()
         self._outermost: Any = None
@@ -247,6 +249,7 @@ class FactSource:
             self._note_layer(module, arguments, result)
             if isinstance(module, nn.RNNBase):
                 self._note_recurrent(module, arguments)
+            self._sequences.called(self._label(module), module, arguments, named)
         if (
             self._diagnosing.reads
             and own_tensor(module, "_buffers", "running_mean") is not None
@@ -352,16 +355,21 @@ class FactSource:
 
     def _note_recurrent(self, module: nn.RNNBase, arguments: tuple[Any, ...]) -> None:
         """Note what a recurrent layer is given."""
-        given, name = arguments[0] if arguments else None, self._names.modules.get(id(module))
-        if name is None or not isinstance(given, torch.Tensor) or given.dim() != 3:
+        given, label = arguments[0] if arguments else None, self._label(module)
+        if not label or not isinstance(given, torch.Tensor) or given.dim() != 3:
             return
-        label = name.scope.partition("/")[2].replace("/", ".") or name.type
         self._recurrent[label] = {
             "name": label,
-            "type": name.type,
+            "type": type(module).__name__,
             "shape": shape_text(given.shape),
             "is_batch_first": bool(module.batch_first),
+            "is_bidirectional": bool(module.bidirectional),
         }
+
+    def _label(self, module: nn.Module) -> str:
+        """Return the name of a module within its model, or else its class; empty if it belongs to none."""
+        name = self._names.modules.get(id(module))
+        return "" if name is None else name.scope.partition("/")[2].replace("/", ".") or name.type
 
     def _note_layer(self, module: nn.Module, arguments: tuple[Any, ...], result: Any) -> None:
         """Note what a layer with weights, or a normalization, puts out."""
@@ -459,7 +467,8 @@ class FactSource:
         for function in functions:
             if len(self._functions) >= MOST_FUNCTIONS:
                 return
-            row = loss_graph.facts_of(function, self._ids, self._mask, self._lines.of)
+            padding = -1 if self._ids is None else self._sequences.padding_index(self._ids)
+            row = loss_graph.facts_of(function, self._ids, self._mask, self._lines.of, padding)
             count = 1 + sum(other["function"] == row["function"] for other in self._functions)
             name = row["function"] if count == 1 else f"{row['function']} {count}"
             self._functions.append({**row, "name": name, "loss": loss, "factor": row["factor"] / factor})
@@ -633,6 +642,7 @@ class FactSource:
         add("layers", step, list(self._layers.values()))
         self._layers = {}
         add("recurrent", step, list(self._recurrent.values()))
+        add("attentions", step, self._sequences.rows(self._ids))
         self._recurrent = {}
         updated = {
             id(weight)

@@ -1,0 +1,76 @@
+"""What attention layers are given besides their inputs, and what embeddings take for padding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import nn
+
+from tensight.agents.facts.padding import masked_by
+from tensight.agents.facts.samples import MOST_ELEMENTS
+from tensight.agents.torch.facts.reading import array_of, is_readable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_HIDDEN = -1e4
+"""Added to scores, it hides a position: infinity, or the lowest number of a type."""
+
+
+class _Call(NamedTuple):
+    row: dict[str, Any]
+    mask: torch.Tensor | None
+
+
+class Sequences:
+    """The attention layers and the embeddings that were called in a step."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, _Call] = {}
+        self._padding: dict[tuple[int, ...], int] = {}
+
+    def called(self, name: str, module: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+        """Note a call of a module, if it is one of them."""
+        if isinstance(module, nn.Embedding):
+            given = arguments[0] if arguments else named.get("input")
+            if module.padding_idx is not None and isinstance(given, torch.Tensor):
+                self._padding.setdefault(tuple(given.shape), module.padding_idx)
+            return
+        if not isinstance(module, nn.MultiheadAttention):
+            return
+        query, key, _, mask, _, attention_mask = (
+            arguments[at] if len(arguments) > at else named.get(parameter)
+            for at, parameter in enumerate(("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask"))
+        )
+        if not isinstance(key, torch.Tensor) or key.dim() < 2:
+            return
+        axis = 1 if module.batch_first and key.dim() == 3 else 0
+        row = {
+            "name": name,
+            "is_of_itself": query is key,
+            "is_masked": attention_mask is not None or bool(named.get("is_causal")),
+            "positions": int(key.shape[axis]),
+        }
+        self._calls[name] = _Call(row, mask if isinstance(mask, torch.Tensor) and is_readable(mask) else None)
+
+    def padding_index(self, ids: torch.Tensor) -> int:
+        """Return the id that an embedding of ids of this shape takes for padding; -1 if it takes none."""
+        return self._padding.get(tuple(ids.shape), -1)
+
+    def rows(self, ids: torch.Tensor | None) -> list[dict[str, Any]]:
+        """Return the rows of ``attentions``, and forget the calls.
+
+        Parameters
+        ----------
+        ids : Tensor, shape (sequences, positions), optional
+            The ids of words that the model read in this step.
+        """
+        rows = []
+        for row, mask in self._calls.values():
+            if mask is not None and ids is not None and mask.shape == ids.shape and ids.numel() <= MOST_ELEMENTS:
+                hidden = mask if mask.dtype == torch.bool else mask < _HIDDEN
+                row["masked"] = masked_by(array_of(hidden), array_of(ids))
+            rows.append(row)
+        self._calls, self._padding = {}, {}
+        return rows

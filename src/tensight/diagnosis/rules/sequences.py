@@ -1,0 +1,155 @@
+"""Rules about sequences of words: masks that hide the wrong positions or none, and padding that is a word."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tensight.diagnosis.facts import sizes_of
+from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
+from tensight.diagnosis.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensight.diagnosis.facts import Facts
+
+_LEAST_STEPS = 2
+
+
+def mask_of_words(facts: Facts) -> Iterator[Finding]:
+    """Find attention layers whose mask hides all words, and leaves the padding."""
+    table = facts["attentions"]
+    masked = table.panel("masked")
+    names = [name for at, name in enumerate(table.names) if (masked[:, at] == "words").sum() >= _LEAST_STEPS]
+    if names:
+        values = {"names": listed(names), "steps": int((masked == "words").any(1).sum())}
+        where = {"module": listed(names, MOST_NAMED), "argument": "key_padding_mask"}
+        yield Finding("mask-inverted", "certain", table.first_step((masked == "words").any(1)), "words", values, where)
+
+
+def sees_targets(facts: Facts) -> Iterator[Finding]:
+    """Find models that predict the next word, and read it: their attention has no mask, or they read from the end, too."""
+    functions, calls = facts["loss_functions"], facts["calls"]
+    offsets = functions["offset"][functions["offset"] >= 0]
+    if len(offsets) < _LEAST_STEPS or (offsets != 1).any() or len(functions.names) > 1:
+        return
+    lengths = {sizes_of(shape)[-1] for shape in calls["input_shape"][calls["is_ids"]].tolist() if "x" in shape}
+    attentions, recurrent = facts["attentions"], facts["recurrent"]
+    names, message = [], ""
+    if len(attentions):
+        # Of several layers, one without a mask may look at something else.
+        is_open = attentions["is_of_itself"] & ~attentions["is_masked"]
+        if is_open.all() and set(attentions["positions"].tolist()) <= lengths:
+            names, message = attentions.names, "attention"
+    elif len(recurrent) and recurrent["is_bidirectional"].all():
+        names, message = recurrent.names, "recurrent"
+    if names:
+        values = {"names": listed(names), "last": float(facts["losses"]["value"][-1])}
+        where = {"module": listed(names, MOST_NAMED)}
+        yield Finding("next-word-visible", "likely", int(functions["step"][0]), message, values, where)
+
+
+def padding_that_is_a_word(facts: Facts) -> Iterator[Finding]:
+    """Find an id that an embedding takes for padding although it is a word of the sequences."""
+    table, parameters = facts["loss_functions"], facts["parameters"]
+    for name in table.names:
+        of_name = table["name"] == name
+        shares = [share for share in table["padding_words"][of_name].tolist() if math.isfinite(share)]
+        if len(shares) <= _LEAST_STEPS or min(shares) < 0.01:
+            continue
+        modules = dict.fromkeys(parameters["module"][parameters["module_type"] == "Embedding"].tolist())
+        index = int(table["padding_index"][of_name].max())
+        values = {"index": index, "share": sum(shares) / len(shares), "names": listed(list(modules))}
+        step = int(table["step"][of_name][0])
+        yield Finding("padding-is-word", "likely", step, "word", values, {"module": listed(list(modules), MOST_NAMED)})
+        return
+
+
+RULES = (
+    Rule(
+        "mask-inverted",
+        "data",
+        ("attentions",),
+        mask_of_words,
+        {
+            "words": (
+                "The mask of {names} is inverted: it hides all words, and the attention sees padding only",
+                "{names} 的掩码颠倒了：它遮住所有词，注意力只能看到填充",
+            )
+        },
+        {
+            "words": (
+                "in {steps} steps key_padding_mask is True exactly where the ids are no padding",
+                "在 {steps} 步中 key_padding_mask 恰在 id 不是填充的位置为 True",
+            )
+        },
+        (
+            "key_padding_mask is True where nothing is to be read: key_padding_mask = ids == padding",
+            "key_padding_mask 在不应读取的位置为 True：key_padding_mask = ids == padding",
+        ),
+        ("Masks that hide something else than all words.", "遮住的不是全部词的掩码。"),
+        frozenset(("loss-stays", "zero-gradient")),
+        8,
+    ),
+    Rule(
+        "next-word-visible",
+        "targets",
+        ("loss_functions", "calls"),
+        sees_targets,
+        {
+            "attention": (
+                "The model predicts the next word and reads it, too: {names} look at all positions, without a causal mask",
+                "模型预测下一个词却也读到了它：{names} 在没有因果掩码的情况下看到所有位置",
+            ),
+            "recurrent": (
+                "The model predicts the next word and reads it, too: {names} read each sequence from its end, as well"
+                " (bidirectional)",
+                "模型预测下一个词却也读到了它：{names} 还从末尾读取每个序列 (bidirectional)",
+            ),
+        },
+        dict.fromkeys(
+            ("attention", "recurrent"),
+            (
+                "the targets are the ids that it reads, one position ahead; the loss is {last:.4g} at last",
+                "目标就是它读入的 id，前移一位；损失最后为 {last:.4g}",
+            ),
+        ),
+        (
+            "Give the attention a mask (nn.Transformer.generate_square_subsequent_mask, is_causal=True), or read in one"
+            " direction",
+            "为注意力提供掩码 (nn.Transformer.generate_square_subsequent_mask、is_causal=True)，或只沿一个方向读取",
+        ),
+        (
+            "Models of which any attention has a mask, and targets that are not the next ids.",
+            "任何注意力带有掩码的模型，以及不是下一个 id 的目标。",
+        ),
+        frozenset(),
+        20,
+    ),
+    Rule(
+        "padding-is-word",
+        "gradient-zero",
+        ("loss_functions.padding_words", "parameters"),
+        padding_that_is_a_word,
+        {
+            "word": (
+                "Id {index} is a word of the sequences, but padding (padding_idx) to {names}: its vector is never trained",
+                "id {index} 是序列中的词，但对 {names} 来说是填充 (padding_idx)：它的向量从不被训练",
+            )
+        },
+        {
+            "word": (
+                "{share:.1%} of the targets are at that id, with other words before and after it",
+                "{share:.1%} 的目标位于该 id 处，其前后都有其他词",
+            )
+        },
+        (
+            "Number the words from 1 on if 0 is padding, or leave padding_idx out",
+            "如果 0 是填充，则词从 1 开始编号，或不使用 padding_idx",
+        ),
+        ("Padding at the ends of sequences, and where no targets count.", "序列两端的填充，以及目标不计入的位置。"),
+        frozenset(),
+        30,
+    ),
+)

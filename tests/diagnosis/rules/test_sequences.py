@@ -1,0 +1,237 @@
+"""Masks of sequences that hide the wrong positions, padding that is a word, and trainings that look like that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+
+from tests.diagnosis.diagnosed import Diagnosed, Faulty, Healthy, Training, each_faulty, each_healthy
+from tests.diagnosis.models import LENGTH, WIDTH, WORDS, sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Encoder(nn.Module):
+    """A transformer of PyTorch's layers, with the masks that a function of the ids returns."""
+
+    def __init__(self, masks: Callable[[torch.Tensor], dict[str, torch.Tensor]], out: int = WORDS) -> None:
+        super().__init__()
+        self.words, self.positions = nn.Embedding(WORDS, WIDTH), nn.Embedding(LENGTH, WIDTH)
+        layer = nn.TransformerEncoderLayer(WIDTH, 2, 16, 0.0, batch_first=True)
+        self.layers, self.head = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(WIDTH, out)
+        self.masks = masks
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        hidden = self.words(ids) + self.positions(torch.arange(ids.shape[1]))
+        result: torch.Tensor = self.head(self.layers(hidden, **self.masks(ids)))
+        return result
+
+
+class Pooling(nn.Module):
+    """Reads a sequence by the attention of its first word."""
+
+    def __init__(self, hidden: Callable[[torch.Tensor], torch.Tensor], *, batch_first: bool = True) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(WORDS, WIDTH, padding_idx=0), nn.Linear(WIDTH, 2)
+        self.attention = nn.MultiheadAttention(WIDTH, 2, batch_first=batch_first)
+        self.hidden = hidden
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        given = self.words(ids)
+        axis = 1
+        if not self.attention.batch_first:
+            given, axis = given.transpose(0, 1), 0
+        query = given.narrow(axis, 0, 1)
+        read, _ = self.attention(query, given, given, key_padding_mask=self.hidden(ids))
+        result: torch.Tensor = self.head(read.squeeze(axis))
+        return result
+
+
+class Tagger(nn.Module):
+    """Reads sequences with a recurrent layer."""
+
+    def __init__(self, *, is_bidirectional: bool, padding: int | None = None, out: int = WORDS) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH, padding_idx=padding)
+        self.cells = nn.GRU(WIDTH, 16, batch_first=True, bidirectional=is_bidirectional)
+        self.head = nn.Linear(32 if is_bidirectional else 16, out)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.head(self.cells(self.words(ids))[0])
+        return result
+
+
+def train(
+    model: nn.Module,
+    batch: Callable[[], tuple[torch.Tensor, torch.Tensor]],
+    ignored: int = -100,
+) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(12):
+        ids, targets = batch()
+        optimizer.zero_grad()
+        F.cross_entropy(model(ids).flatten(0, targets.dim() - 1), targets.flatten(), ignore_index=ignored).backward()
+        optimizer.step()
+
+
+def next_words() -> tuple[torch.Tensor, torch.Tensor]:
+    ids = sentences()
+    return ids[:, :-1], ids[:, 1:]
+
+
+def filled_up() -> tuple[torch.Tensor, torch.Tensor]:
+    """Return sequences that are filled up with 0, and whether each has the word 3."""
+    ids = torch.randint(1, WORDS, (32, LENGTH))
+    ids[torch.arange(LENGTH) >= torch.randint(3, LENGTH, (32, 1))] = 0
+    return ids, (ids == 3).any(1).long()
+
+
+def tagged() -> tuple[torch.Tensor, torch.Tensor]:
+    ids = torch.randint(0, WORDS, (32, LENGTH))
+    return ids, ids % 3
+
+
+def filled_up_and_tagged() -> tuple[torch.Tensor, torch.Tensor]:
+    ids, _ = filled_up()
+    return ids, torch.where(ids == 0, -100, ids % 3)
+
+
+def restored() -> tuple[torch.Tensor, torch.Tensor]:
+    """Return sequences some of whose words are replaced by 0, and the words."""
+    words = torch.randint(1, WORDS, (32, LENGTH))
+    return torch.where(torch.rand(words.shape) < 0.15, 0, words), words
+
+
+def causal(ids: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {"mask": nn.Transformer.generate_square_subsequent_mask(ids.shape[1])}
+
+
+# --- faulty ---
+
+
+def mask_of_words_for_a_pooling(training: Diagnosed) -> None:
+    train(Pooling(lambda ids: ids != 0), filled_up)
+
+
+def mask_of_words_added_to_the_scores(training: Diagnosed) -> None:
+    hidden = torch.tensor([0.0, float("-inf")])
+    train(Pooling(lambda ids: hidden[(ids != 0).long()], batch_first=False), filled_up)
+
+
+def mask_of_words_for_an_encoder(training: Diagnosed) -> None:
+    model = Encoder(lambda ids: {"src_key_padding_mask": ids != 0}, out=3)
+    train(model, filled_up_and_tagged)
+
+
+def encoder_that_predicts_what_it_reads(training: Diagnosed) -> None:
+    train(Encoder(lambda _: {}), next_words)
+
+
+def encoder_with_a_mask_of_padding_alone(training: Diagnosed) -> None:
+    train(Encoder(lambda ids: {"src_key_padding_mask": torch.zeros_like(ids, dtype=torch.bool)}), next_words)
+
+
+def language_model_that_reads_from_the_end(training: Diagnosed) -> None:
+    train(Tagger(is_bidirectional=True), next_words)
+
+
+def word_of_number_0(training: Diagnosed) -> None:
+    train(Tagger(is_bidirectional=True, padding=0, out=3), tagged)
+
+
+def word_of_number_0_that_is_predicted(training: Diagnosed) -> None:
+    train(Tagger(is_bidirectional=False, padding=0), next_words)
+
+
+def word_of_the_last_number(training: Diagnosed) -> None:
+    train(Tagger(is_bidirectional=True, padding=WORDS - 1, out=3), tagged)
+
+
+FAULTY: tuple[Faulty, ...] = (
+    (mask_of_words_for_a_pooling, "mask-inverted", "attention"),
+    (mask_of_words_added_to_the_scores, "mask-inverted", "attention"),
+    (mask_of_words_for_an_encoder, "mask-inverted", "layers.layers.0.self_attn"),
+    (encoder_that_predicts_what_it_reads, "next-word-visible", "layers.layers.0.self_attn"),
+    (encoder_with_a_mask_of_padding_alone, "next-word-visible", "layers.layers.1.self_attn"),
+    (language_model_that_reads_from_the_end, "next-word-visible", "cells"),
+    (word_of_number_0, "padding-is-word", "Id 0"),
+    (word_of_number_0_that_is_predicted, "padding-is-word", "words"),
+    (word_of_the_last_number, "padding-is-word", f"Id {WORDS - 1}"),
+)
+
+
+# --- healthy ---
+
+
+def mask_of_padding_for_a_pooling(training: Diagnosed) -> None:
+    train(Pooling(lambda ids: ids == 0), filled_up)
+
+
+def mask_of_padding_for_an_encoder(training: Diagnosed) -> None:
+    train(Encoder(lambda ids: {"src_key_padding_mask": ids == 0}, out=3), filled_up_and_tagged)
+
+
+def mask_of_words_by_chance(training: Diagnosed) -> None:
+    """Some of the words are hidden, as dropout of whole words does, and the padding."""
+
+    def hidden(ids: torch.Tensor) -> torch.Tensor:
+        positions = torch.arange(ids.shape[1])
+        return (ids == 0) | ((torch.rand(ids.shape) < 0.5) & (positions > 0))
+
+    train(Pooling(hidden), filled_up)
+
+
+def encoder_with_a_causal_mask(training: Diagnosed) -> None:
+    train(Encoder(causal), next_words)
+
+
+def encoder_that_tags(training: Diagnosed) -> None:
+    train(Encoder(lambda _: {}, out=3), tagged)
+
+
+def encoder_that_restores_words(training: Diagnosed) -> None:
+    train(Encoder(lambda _: {}), restored)
+
+
+def language_model_of_one_direction(training: Diagnosed) -> None:
+    train(Tagger(is_bidirectional=False), next_words)
+
+
+def padding_at_the_ends(training: Diagnosed) -> None:
+    train(Tagger(is_bidirectional=True, padding=0, out=3), filled_up_and_tagged)
+
+
+def padding_in_place_of_words_that_are_restored(training: Diagnosed) -> None:
+    train(Tagger(is_bidirectional=True, padding=0), restored)
+
+
+HEALTHY: tuple[Healthy, ...] = (
+    (mask_of_padding_for_a_pooling, "mask-inverted"),
+    (mask_of_padding_for_an_encoder, "mask-inverted"),
+    (mask_of_words_by_chance, "mask-inverted"),
+    (encoder_with_a_causal_mask, "next-word-visible"),
+    (encoder_that_tags, "next-word-visible"),
+    (encoder_that_restores_words, "next-word-visible"),
+    (language_model_of_one_direction, "next-word-visible"),
+    (padding_at_the_ends, "padding-is-word"),
+    (padding_in_place_of_words_that_are_restored, "padding-is-word"),
+)
+
+
+@each_faulty(FAULTY)
+def test_the_fault_comes_first(diagnosed: Diagnosed, train: Training, rule: str, word: str) -> None:
+    train(diagnosed)
+    first, text = diagnosed.first()
+    assert first == rule
+    assert word in text
+
+
+@each_healthy(HEALTHY)
+def test_nothing_is_found(diagnosed: Diagnosed, train: Training) -> None:
+    train(diagnosed)
+    assert diagnosed.found() == []
+    assert diagnosed.facts.last_step >= 8
