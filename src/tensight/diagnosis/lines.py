@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensight.diagnosis.facts import DTYPES, MISSING, SCHEMA, Facts, block_of
+from tensight.diagnosis.facts import DTYPES, MISSING, SCHEMA, Facts
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from tensight.diagnosis.facts import Block, Fact
+    from tensight.diagnosis.facts import Block, Fact, Kind
 
 AGAIN = b'{"again":true}\n'
 OVER = b'{"over":true}\n'
@@ -42,6 +42,8 @@ MOST_ABSENT = 1000
 
 MOST_STEP = 1 << 53
 
+_NUMBERS: Mapping[Kind, Callable[[Any], Any]] = {"number": float, "count": int, "flag": bool, "text": str, "hash": int}
+
 PATTERN = "facts-*.jsonl"
 """Names of the files of a run: one for each process."""
 
@@ -59,12 +61,15 @@ def line_of(subject: str, step: int, rows: Sequence[Mapping[str, Any]]) -> bytes
     """
     if not rows:
         return b""
-    kinds = {fact.name: fact.kind for fact in SCHEMA[subject]}
-    columns = {
-        name: values
-        for name, column in block_of(subject, rows).items()
-        if not _is_unknown(values := column.tolist(), MISSING[kinds[name]])
-    }
+    columns = {}
+    for fact in SCHEMA[subject]:
+        if not any(fact.name in row for row in rows):
+            continue
+        # Most lines have few rows, for which arrays would take longer.
+        number_of, missing = _NUMBERS[fact.kind], MISSING[fact.kind]
+        values = [number_of(row.get(fact.name, missing)) for row in rows]
+        if not _is_unknown(values, missing):
+            columns[fact.name] = values
     return json.dumps({"subject": subject, "step": step, "columns": columns}, separators=(",", ":")).encode() + b"\n"
 
 

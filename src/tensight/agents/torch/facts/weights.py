@@ -133,6 +133,8 @@ class Weights:
             gradients = [weight.grad for weight in weights if weight.grad is not None]
             norms = norm(gradients)
             by_weight = dict(zip((id(weight) for weight in weights if weight.grad is not None), norms, strict=True))
+            named = [weight for weight in weights if id(weight) in names]
+            sizes = dict(zip(map(id, named), norm(named), strict=True))
             rate = float(group.get("lr", math.nan))
             unknown = 0
             for index, weight in enumerate(weights):
@@ -142,7 +144,7 @@ class Weights:
                     continue
                 named_count += 1
                 if named_count <= MOST_PARAMETERS:
-                    self._before_update(name, weight, by_weight.get(id(weight)), label, rate)
+                    self._before_update(name, weight, sizes[id(weight)], by_weight.get(id(weight)), label, rate)
                     self.rows[name]["optimizers"] += id(weight) in listed
                     listed.add(id(weight))
                     if weight.grad is not None and index % 4 == 0:
@@ -250,7 +252,9 @@ class Weights:
 
     # --- one parameter ---
 
-    def _before_update(self, name: str, weight: torch.Tensor, size: float | None, label: str, rate: float) -> None:
+    def _before_update(
+        self, name: str, weight: torch.Tensor, size: float, size_of_gradient: float | None, label: str, rate: float
+    ) -> None:
         values = sample(weight)
         outside = self._samples.before_update(name, values)
         if weight.grad is not None:
@@ -260,15 +264,15 @@ class Weights:
             # A closure may be evaluated several times.
             row["optimizers"] += row["optimizer"] != label
             row["optimizer"] = label
-            row["gradient"] = max(row["gradient"], gradient_state(size))
+            row["gradient"] = max(row["gradient"], gradient_state(size_of_gradient))
             return
         self.rows[name] = _described(weight) | {
             "optimizer": label,
             "optimizers": 1,
             "rate": rate,
-            "gradient": gradient_state(size),
-            "gradient_norm": math.nan if size is None else size,
-            "norm": norm([weight])[0],
+            "gradient": gradient_state(size_of_gradient),
+            "gradient_norm": math.nan if size_of_gradient is None else size_of_gradient,
+            "norm": size,
             "fingerprint": fingerprint([values]),
             "is_zero": not weight.requires_grad and not bool(values.any()),
             "is_kept": id(weight) in self._kept,
