@@ -91,6 +91,55 @@ def test_nothing_is_found(diagnosed: Diagnosed, train: Callable[[Diagnosed], Non
     assert (diagnosed.facts["calls"]["calls"] > diagnosed.facts["calls"]["with_gradients"]).any()
 
 
+def train_and_leave(training: Diagnosed, model: nn.Module, since: int) -> None:
+    """Evaluate after each step from one on, with gradients switched on, and never go back to training mode."""
+
+    def evaluate(step: int) -> None:
+        if step >= since:
+            model.eval()
+            model(training.batch()[0])
+
+    training.train(model, steps=30, after=evaluate)
+
+
+def mode_that_is_left_at_once(training: Diagnosed) -> None:
+    train_and_leave(training, Dropping(lambda given, mode: F.dropout(given, 0.1, training=mode)), 1)
+
+
+def mode_that_is_left_later(training: Diagnosed) -> None:
+    train_and_leave(training, Dropping(lambda given, mode: F.dropout(given, 0.5, mode)), 10)
+
+
+def mode_of_an_attention_that_is_left(training: Diagnosed) -> None:
+    train_and_leave(training, Dropping(lambda given, mode: attend(given, 0.1 if mode else 0.0)), 5)
+
+
+@each(mode_that_is_left_at_once, mode_that_is_left_later, mode_of_an_attention_that_is_left)
+def test_a_mode_that_is_left_is_reported(diagnosed: Diagnosed, train: Callable[[Diagnosed], None]) -> None:
+    train(diagnosed)
+    (finding,) = diagnosed.findings()
+    assert finding.rule == "mode-left"
+    assert finding.where["line"].startswith("test_evaluation.py:")
+
+
+def mode_that_does_not_matter(training: Diagnosed) -> None:
+    """Nothing in the model depends on it."""
+    train_and_leave(training, Dropping(lambda given, _: given), 1)
+
+
+def mode_of_evaluation_from_the_start(training: Diagnosed) -> None:
+    model = Dropping(lambda given, mode: F.dropout(given, 0.1, training=mode))
+    model.eval()
+    train_and_leave(training, model, 1)
+
+
+@each(mode_that_does_not_matter, mode_of_evaluation_from_the_start)
+def test_a_mode_without_effect_is_not(diagnosed: Diagnosed, train: Callable[[Diagnosed], None]) -> None:
+    train(diagnosed)
+    assert diagnosed.found() == []
+    assert not diagnosed.facts["calls"]["is_training"][-1]
+
+
 def test_a_failing_evaluation_leaves_no_trace(diagnosed: Diagnosed) -> None:
     def drop(given: torch.Tensor, mode: bool) -> torch.Tensor:
         if not mode:

@@ -65,6 +65,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "where a block runs under reentrant checkpointing without an input that requires gradients",
         ),
         Fact("clips", "count", "calls of functions that clip gradients"),
+        Fact("drop_line", "text", "where a function dropped elements in the first steps"),
         Fact("clips_of_none", "count", "those when no backward pass had run since the last update"),
     ),
     "losses": (

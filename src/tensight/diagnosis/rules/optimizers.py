@@ -13,7 +13,7 @@ from tensight.diagnosis.rules.parameters import where_of
 from tensight.diagnosis.rules.stages import UPDATES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tensight.diagnosis.facts import Facts, Table
 
@@ -113,9 +113,25 @@ def updated_twice(facts: Facts) -> Iterator[Finding]:
     names = table.chosen(often)
     step = table.first_step(twice[:, often].any(1))
     optimizers = list(dict.fromkeys(facts["groups"]["optimizer"].tolist()))
-    values = {"count": len(names), "names": listed(names), "optimizers": listed(optimizers)}
-    where = {"parameter": listed(names), "optimizer": listed(optimizers)}
-    yield Finding("two-optimizers", "likely", step, "twice", values, where, tuple(names))
+    others = _in_no_optimizer(table, names)
+    values = {
+        "count": len(names),
+        "names": listed(names),
+        "optimizers": listed(optimizers),
+        "others": listed(others),
+        "amount": len(others),
+    }
+    where = {"parameter": listed([*others, *names], MOST_NAMED), "optimizer": listed(optimizers)}
+    message = "instead" if others else "twice"
+    yield Finding("two-optimizers", "likely", step, message, values, where, (*names, *others))
+
+
+def _in_no_optimizer(table: Table, names: Sequence[str]) -> list[str]:
+    """Return the parameters of models that get gradients, and of which no optimizer holds any, beside given others."""
+    models = table.last("model")
+    held = {models[name] for at, name in enumerate(table.names) if (table.panel("owners")[:, at] > 0).any()}
+    reached = (table.panel("gradient") == 2).sum(0) >= UPDATES
+    return [name for name in table.chosen(reached) if models[name] not in held and name not in names]
 
 
 def foreign(facts: Facts) -> Iterator[Finding]:
@@ -349,9 +365,14 @@ RULES = (
             "twice": (
                 "{count} parameters are updated by two optimizers in each step: {names}",
                 "{count} 个参数在每一步被两个优化器更新：{names}",
-            )
+            ),
+            "instead": (
+                "{count} parameters are updated by two optimizers in each step ({names}), and {amount} of another model by none:"
+                " {others}",
+                "{count} 个参数在每一步被两个优化器更新 ({names})，而另一个模型的 {amount} 个参数不在任何优化器中：{others}",
+            ),
         },
-        {"twice": ("{optimizers}", "{optimizers}")},
+        dict.fromkeys(("twice", "instead"), ("{optimizers}", "{optimizers}")),
         ("Give each parameter to one optimizer", "每个参数只交给一个优化器"),
         ("Optimizers that take turns.", "轮流工作的优化器。"),
         frozenset(("loss-stays",)),

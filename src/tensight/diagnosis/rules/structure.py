@@ -185,20 +185,21 @@ def mode_left(facts: Facts) -> Iterator[Finding]:
     """Find models that are trained in evaluation mode from some step on, after they were in training mode."""
     table = facts["calls"]
     drops = facts["modules"]["rate"] > 0
-    if drops.any() or facts["modules"]["has_statistics"].any():
-        # Their own modes tell more.
+    line = facts["steps"].last("drop_line").get("step", "")
+    have_modes = drops.any() or facts["modules"]["has_statistics"].any()
+    # Without dropout the mode does not matter; nor where that does not depend on it.
+    if have_modes or not line or (facts["calls"]["drops"] > 0).any():
         return
     for name in table.names:
         of_name = (table["name"] == name) & (table["with_gradients"] > 0)
         training, steps = table["is_training"][of_name], table["step"][of_name]
-        if len(training) < 10 or training[-1] or not training[:3].all():
+        if len(training) < 10 or training[-1] or not training[0]:
             continue
         since = len(training) - int(np.argmax(training[::-1]))
         if len(training) - since >= 5 and training[:since].all():
-            values = {"model": name, "step": int(steps[since])}
-            yield Finding(
-                "mode-left", "likely", int(steps[since]), "left", values, {"module": name, "call": "model.eval()"}
-            )
+            values = {"model": name, "step": int(steps[since]), "line": line}
+            where = {"module": name, "call": "model.eval()", "line": line}
+            yield Finding("mode-left", "likely", int(steps[since]), "left", values, where)
 
 
 def two_streams(facts: Facts) -> Iterator[Finding]:
@@ -521,7 +522,7 @@ RULES = (
     Rule(
         "mode-left",
         "mode",
-        ("calls",),
+        ("calls", "steps.drop_line"),
         mode_left,
         {
             "left": (
@@ -530,9 +531,12 @@ RULES = (
                 "{model} 从第 {step} 步起在评估模式下训练：依赖模式的函数 (如 F.dropout) 不再起作用",
             )
         },
-        {},
+        {"left": ("elements were dropped at {line} before", "此前在 {line} 处有元素被丢弃")},
         ("Call model.train() after evaluating or sampling", "在评估或采样之后调用 model.train()"),
-        ("Models that are in evaluation mode from the start.", "从一开始就处于评估模式的模型。"),
+        (
+            "Models that are in evaluation mode from the start, and those in which no function drops elements.",
+            "从一开始就处于评估模式的模型，以及没有函数丢弃元素的模型。",
+        ),
         frozenset(),
         30,
     ),

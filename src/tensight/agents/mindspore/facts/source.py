@@ -47,6 +47,7 @@ ABSENT: Mapping[str, str] = {
     "models": f"copies of a network are {_NOT_SEEN}",
     "schedules": f"schedulers are {_NOT_SEEN}; the rates that they set are",
     "modules.apart": f"the inputs of normalizations are {_NOT_SEEN}",
+    "steps.drop_line": f"functions that drop elements are {_NOT_SEEN}",
     "calls.drops": f"functions that drop elements are {_NOT_SEEN}",
     "loss_functions.ends_ignored": f"the ends of sequences are {_NOT_SEEN}",
     "loss_functions.padding_words": f"what embeddings take for padding is {_NOT_SEEN}",

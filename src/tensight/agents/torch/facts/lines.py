@@ -68,7 +68,7 @@ def _is_dropping(frame: FrameType) -> bool:
 
 
 class FunctionLines(BottomMode):
-    """Notes where some functions were last called, while it is entered."""
+    """Notes where some functions were last called, while it is entered; as ``dropout``, where one drops elements."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,10 @@ class FunctionLines(BottomMode):
         self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run an operator."""
-        function = _FUNCTIONS.get(func._schema.name.rpartition("::")[2])
+        name = func._schema.name.rpartition("::")[2]
+        function = _FUNCTIONS.get(name)
+        if name in _DROPS and _is_dropping(sys._getframe(1)):
+            function = "dropout"
         if function is not None:
             line = line_of_user()
             if line:

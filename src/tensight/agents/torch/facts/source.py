@@ -581,6 +581,7 @@ class FactSource:
                     "clips_of_none": self._clips_of_none,
                     "batches": self._batches,
                     "batch_size": self._batch_size,
+                    "drop_line": self._lines.of("dropout"),
                 }
             ],
         )
