@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import Certainty, Finding
 from tensight.diagnosis.rule import DIVERGENCE, Rule, Words
-from tensight.diagnosis.rules.losses import remains
+from tensight.diagnosis.rules.losses import first_loss, remains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 _REGRESSION = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _SQUASHING = ("softmax", "sigmoid", "tanh", "relu")
 _LEAST_STEPS = 2
+_COLLAPSED = 0.25
+"""Share of their first spread that outputs have kept which were drawn together."""
+
 _MANY = 20
 """Number of batches that show all that is in the data, if they are no small ones."""
 
@@ -303,6 +308,30 @@ def one_target(facts: Facts) -> Iterator[Finding]:
             yield _finding("targets-of-one-class", "certain", rows, "pairs", **values)
         elif rows[0]["is_of_layer"] or _first(rows[0]):
             yield _finding("targets-of-one-class", "likely", rows, "single", **values)
+
+
+def collapsed(facts: Facts) -> Iterator[Finding]:
+    """Find outputs that no longer differ between samples, because the loss is a distance of two outputs and no more."""
+    _, values = first_loss(facts)
+    table, functions = facts["calls"], list(_functions(facts))
+    if len(functions) != 1 or len(values) < _MANY or not (values > 0).all():
+        return
+    _, rows = functions[0]
+    is_distance = rows[0]["function"] in (*_REGRESSION, "kl_div") and _always(rows, "is_alone", True)
+    has_fallen = float(values[-5:].mean()) < 0.1 * float(values[:5].mean())
+    if not is_distance or not _always(rows, "is_of_outputs", True) or not has_fallen:
+        return
+    last: tuple[str, float, float] | None = None
+    for name in table.names:
+        spreads = table["spread"][(table["name"] == name) & table["is_trained"]]
+        spreads = spreads[np.isfinite(spreads)]
+        if len(spreads) >= _MANY:
+            # The one that is called last puts out what is compared.
+            last = name, float(spreads[:3].mean()), float(spreads[-3:].mean())
+    if last is not None and last[2] < _COLLAPSED * last[1]:
+        name, before, after = last
+        end = float(values[-1])
+        yield _finding("outputs-collapse", "likely", rows, "distance", model=name, before=before, after=after, last=end)
 
 
 def outside_of_classes(facts: Facts) -> Iterator[Finding]:
@@ -638,6 +667,32 @@ RULES = (
         ("Sequences with a target for each step in time.", "每个时间步都有目标的序列。"),
         frozenset(("loss-stays",)),
         8,
+    ),
+    _rule(
+        "outputs-collapse",
+        "loss",
+        collapsed,
+        {
+            "distance": (
+                "The outputs of {model} collapse: they differ by {after:.2g} between samples, and by {before:.2g} at first",
+                "{model} 的输出坍缩：样本之间的差异为 {after:.2g}，起初为 {before:.2g}",
+            )
+        },
+        {
+            "distance": (
+                "the loss ({last:.2g} at last) is a distance of two outputs and no more, which is least where all are the same",
+                "损失 (最后为 {last:.2g}) 只是两个输出之间的距离，在所有输出都相同时最小",
+            )
+        },
+        (
+            "Push samples apart (negative pairs, a term for variance), or stop the gradient of one side, behind a predictor",
+            "让不同样本相互远离 (负样本对、方差项)，或截断一侧的梯度并在另一侧使用预测头",
+        ),
+        (
+            "Distances to data or to a detached output, and losses with further terms.",
+            "与数据或已 detach 的输出之间的距离，以及含有其他项的损失。",
+        ),
+        needs="loss_functions.is_of_outputs",
     ),
     _rule(
         "targets-several",

@@ -52,6 +52,7 @@ ABSENT: Mapping[str, str] = {
     "loss_functions.ends_ignored": f"the ends of sequences are {_NOT_SEEN}",
     "loss_functions.padding_words": f"what embeddings take for padding is {_NOT_SEEN}",
     "attentions": f"the masks of attention layers are {_NOT_SEEN}",
+    "loss_functions.is_of_outputs": f"of what else than data a loss function is a distance is {_NOT_SEEN}",
     "loss_functions.is_of_layer": f"which layer has made the input of a loss function is {_NOT_SEEN}",
     "groups.accumulates": "Accelerate trains on PyTorch",
     "modules.switch": "cells of MindSpore have no attribute requires_grad",

@@ -508,6 +508,15 @@ def _is_of_layer(maker: Any) -> bool:
     return any(_kind(_maker(following)) == "AccumulateGrad" for following, _ in maker.next_functions)
 
 
+def _is_of_outputs(node: Any) -> bool:
+    """Whether a loss function is a distance of two tensors both of which require gradients."""
+    if _kind(node) in ("Pow", "Abs"):
+        node = _previous(node, "Sub")
+    inputs = [] if node is None else [_kind(following) for following, _ in node.next_functions]
+    # A parameter that outputs are compared with is no output.
+    return len(inputs) == 2 and not {"", "AccumulateGrad"}.intersection(inputs)
+
+
 def facts_of(
     function: LossFunction,
     ids: torch.Tensor | None,
@@ -537,6 +546,7 @@ def facts_of(
         "is_alone": function.is_alone,
         "is_of_pairs": _is_of_pairs(maker),
         "is_of_layer": _is_of_layer(maker),
+        "is_of_outputs": _is_of_outputs(node),
         "line": line(function.function),
         "reduction": _reduction(node),
         "made_shape": shape_text(function.made_shape),

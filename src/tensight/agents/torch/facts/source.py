@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 import threading
 import time
@@ -315,6 +316,7 @@ class FactSource:
         note_ranges(row, _ranges(inputs))
         if "fingerprint" in row:
             return
+        row["spread"] = _spread(result)
         weights = {id(weight) for _, weight in held_tensors(module, "_parameters")}
         row["is_trained"] = any(
             id(weight) in weights for optimizer in self._parameters.optimizers for weight in weights_of(optimizer)
@@ -742,6 +744,14 @@ def _ranges(inputs: Sequence[torch.Tensor]) -> Iterator[tuple[float, float]]:
         values = part_of(value)
         if values.numel() and not values.is_complex():
             yield float(values.min()), float(values.max())
+
+
+def _spread(output: object) -> float:
+    """Return the standard deviation of an output between samples, over its features; NaN if it has none."""
+    value = next(_tensors((output,)), None)
+    if value is None or value.dim() < 2 or len(value) < 2 or not value.is_floating_point():
+        return math.nan
+    return float(part_of(value).float().var(0, correction=0).mean().sqrt())
 
 
 def _acts_in_training(module: nn.Module) -> bool:
