@@ -56,7 +56,12 @@ RULES: Mapping[str, Rule] = {
 }
 """By id."""
 
-_NAMES = {"groups": "optimizers", "rates": "optimizers", "loss_functions": "loss functions", "calls": "calls of models"}
+_NAMES = {
+    "groups": "optimizers",
+    "rates": "updates of these models",
+    "loss_functions": "loss functions",
+    "calls": "calls of models",
+}
 """What subjects are called where they are missing."""
 
 _SENSELESS = "its facts make no sense"

@@ -596,3 +596,9 @@ class Facts:
     def update_line(self) -> str:
         """Where an optimizer was called last; empty if that is unknown."""
         return str(next(filter(None, reversed(self["steps"]["update_line"].tolist())), ""))
+
+    @property
+    def loss_line(self) -> str:
+        """Where the first loss is computed or, else where its backward pass begins; empty if neither is known."""
+        lines = (*self["loss_functions"]["line"].tolist(), *self["losses"]["line"].tolist())
+        return str(next(filter(None, lines), ""))

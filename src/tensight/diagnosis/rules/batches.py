@@ -76,7 +76,7 @@ def unused(facts: Facts) -> Iterator[Finding]:
         lost = (calls >= _MANY) & (used == 1) & is_last & single
         if lost.sum() < 3 or lost.mean() < 0.8:
             continue
-        line = str(facts["losses"]["line"][0])
+        line = facts.loss_line
         count = int(np.median(calls[lost]))
         values = {"model": name, "calls": count, "unused": count - 1, "steps": int(lost.sum())}
         where = {"module": name, "line": line}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,10 @@ _SWINGS = 20
 """Number of updates in a row that take each other back."""
 
 
+_AT_ONCE, _THROWN = 3, 4.0
+"""After how many updates a loss that has become so many times larger was thrown up by them."""
+
+
 def not_finite(facts: Facts) -> Iterator[Finding]:
     """Find a loss that is NaN or infinite from some step on."""
     table = facts["losses"]
@@ -50,7 +55,7 @@ def not_finite(facts: Facts) -> Iterator[Finding]:
         }
         cause, values_of_cause = _cause(facts, step) if first else ("", {})
         message = f"since{cause and '_'}{cause}" if first else "start"
-        where = {"operator": name, "line": str(table["line"][of_name][first])}
+        where = {"operator": name, "line": facts.loss_line}
         yield Finding("loss-not-finite", "certain", step, message, {**described, **values_of_cause}, where)
         return
 
@@ -81,7 +86,7 @@ def jumps(facts: Facts) -> Iterator[Finding]:
             "after": after,
             **values_of_cause,
         }
-        where = {"line": str(facts["losses"]["line"][0])}
+        where = {"line": facts.loss_line}
         yield Finding("loss-jumps", "likely", int(steps[at]), cause, described, where)
         return
 
@@ -121,7 +126,34 @@ def _exceptional(steps: NDArray[np.int64], values: NDArray[np.float64], step: in
     return value / float(np.median(before)) if math.isfinite(value) else 0.0
 
 
-def swings(facts: Facts) -> Iterator[Finding]:
+def too_fast(facts: Facts) -> Iterator[Finding]:
+    """Find learning rates with which updates throw the loss up, or take each other back."""
+    return itertools.chain(_thrown(facts), _swings(facts))
+
+
+def _thrown(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that the first update multiplies, and that does not come back below its start."""
+    steps, values = first_loss(facts)
+    rates = facts["rates"]
+    if len(values) < _LONG or not np.isfinite(values).all() or not len(rates) or not has_fixed_targets(facts):
+        return
+    first, last = float(values[0]), float(np.median(values[-_SWINGS:]))
+    if first <= 0 or float(values[1:_AT_ONCE].min()) < _THROWN * first or last < 0.8 * first:
+        return
+    highest = int(values[:_SWINGS].argmax())
+    described = {
+        "optimizer": str(rates["optimizer"][0]),
+        "rate": float(rates["rate"][0]),
+        "first": first,
+        "highest": float(values[highest]),
+        "at": int(steps[highest]),
+        "last": last,
+    }
+    where = {"line": facts.update_line, "optimizer": str(described["optimizer"])}
+    yield Finding("learning-rate-too-large", "likely", int(steps[0]), "thrown", described, where)
+
+
+def _swings(facts: Facts) -> Iterator[Finding]:
     """Find weights that each update takes back and forth in turns: the rate is too large."""
     table = facts["parameters"]
     _, values = first_loss(facts)
@@ -171,7 +203,7 @@ def unbounded(facts: Facts) -> Iterator[Finding]:
     table = facts["loss_functions"]
     operator = str(table["function"][0]) if len(table) else str(facts["losses"]["function"][0])
     described = {"begin": begin, "half": smooth[1], "last": smooth[3], "steps": int(steps[-1])}
-    where = {"operator": f"loss {operator}", "line": str(facts["losses"]["line"][0])}
+    where = {"operator": f"loss {operator}", "line": facts.loss_line}
     first = int(steps[np.flatnonzero(values < 0)[0]])
     yield Finding("loss-unbounded", "likely", first, "faster", described, where)
 
@@ -219,13 +251,18 @@ RULES = (
         not_finite,
         {
             "start": (
-                "The loss is {value} in each of {count} steps, from the first one on",
-                "损失从第一步起在全部 {count} 步中都是 {value}",
+                "The loss is {value} from the first step on",
+                "损失从第一步起就是 {value}",
             ),
             "since": _SINCE,
             **{f"since_{cause}": _SINCE for cause in _CAUSES},
         },
-        {"since": ("in {count} steps", "{count} 步"), **{f"since_{cause}": words for cause, words in _CAUSES.items()}},
+        {
+            **dict.fromkeys(
+                ("start", "since"), ("in {count} of {read} steps that were read", "在读取的 {read} 步中有 {count} 步")
+            ),
+            **{f"since_{cause}": words for cause, words in _CAUSES.items()},
+        },
         (
             "Let `tensight run --recommended` name the operator that is not finite first; try a tenth of the learning rate",
             "用 `tensight run --recommended` 找出最先产生非有限值的算子；将学习率降为十分之一试试",
@@ -233,6 +270,13 @@ RULES = (
         ("Single steps whose loss is not finite, and that are skipped.", "个别损失非有限且被跳过的步。"),
         frozenset(("zero-gradient", "updates-skipped", "scale-collapsed", "loss-rises")),
         35,
+        advice_on={
+            "start": (
+                "No update has caused it: let `tensight run --recommended` name the operator that is not finite first, and look"
+                " at its inputs; in float16 all above 65,504 is infinite",
+                "这不是更新造成的：用 `tensight run --recommended` 找出最先产生非有限值的算子并检查其输入；float16 中超过 65,504 即为无穷大",
+            )
+        },
     ),
     Rule(
         "loss-jumps",
@@ -262,27 +306,38 @@ RULES = (
         "learning-rate-too-large",
         "learning-rate",
         ("losses", "parameters"),
-        swings,
+        too_fast,
         {
+            "thrown": (
+                "The first updates of {optimizer} throw the loss up, from {first:.4g} to {highest:.4g} at step {at}: the learning"
+                " rate {rate:.3g} is too large",
+                "{optimizer} 的最初几次更新使损失从 {first:.4g} 升到第 {at} 步的 {highest:.4g}：学习率 {rate:.3g} 过大",
+            ),
             "swings": (
                 "Each update of {optimizer} takes back the one before: the learning rate {rate:.3g} is too large",
                 "{optimizer} 的每次更新都抵消前一次：学习率 {rate:.3g} 过大",
-            )
+            ),
         },
         {
+            "thrown": (
+                "the loss is {last:.4g} at last, and was {first:.4g} at first",
+                "损失最后为 {last:.4g}，起初为 {first:.4g}",
+            ),
             "swings": (
                 "cosine {cosine:.2f} between updates that follow each other, in the last {steps} steps; the loss is {last:.4g},"
                 " at first {first:.4g}",
                 "最后 {steps} 步中相邻两次更新之间的余弦为 {cosine:.2f}；损失为 {last:.4g}，起初为 {first:.4g}",
-            )
+            ),
         },
         ("Try a third of it", "尝试其三分之一"),
         (
-            "Weights that go back and forth while the loss falls, or after it has fallen to half.",
-            "损失仍在下降或已降到一半之后来回变化的权重。",
+            "Weights that go back and forth while the loss falls, or after it has fallen to half; losses that come back below"
+            " their start.",
+            "损失仍在下降或已降到一半之后来回变化的权重；重新降到起初以下的损失。",
         ),
         frozenset(("loss-stays", "loss-rises")),
         25,
+        advice_on={"thrown": ("Try a tenth of it", "尝试其十分之一")},
     ),
     Rule(
         "loss-unbounded",

@@ -62,7 +62,7 @@ def _constant(facts: Facts) -> Iterator[Finding]:
     steps, values = first_loss(facts)
     if len(values) < 5 or not np.isfinite(values).all():
         return
-    line = str(facts["losses"]["line"][0])
+    line = facts.loss_line
     since = int(np.flatnonzero(values)[-1]) + 1 if values.any() else 0
     if since and len(values) - since >= _LONG and steps[since] - steps[0] <= _AT_ONCE:
         described = {"value": float(values[0]), "steps": len(values) - since, "step": int(steps[since])}
@@ -126,7 +126,7 @@ def maximized_divergence(facts: Facts) -> Iterator[Finding]:
     factors = table["factor"][rows]
     if len(set(table["step"][rows].tolist())) < 3 or not (factors < 0).all():
         return
-    line = str(facts["losses"]["line"][0])
+    line = facts.loss_line
     step, losses = int(table["step"][rows][0]), facts["losses"]["value"]
     values = {"factor": float(factors[0]), "first": float(losses[0]), "last": float(losses[-1])}
     where = {"operator": "kl divergence, sub, mean", "line": line}
@@ -202,8 +202,8 @@ def _stays(facts: Facts) -> Iterator[Finding]:
     noise = float(np.hypot(first.std(), last.std()) / math.sqrt(count)) or 1e-12
     mean_first, mean_last = float(first.mean()), float(last.mean())
     fallen = (mean_first - mean_last) / noise
-    line = str(facts["losses"]["line"][0])
-    described = {"first": mean_first, "last": mean_last, "steps": int(steps[-1])}
+    line = facts.loss_line
+    described = {"first": mean_first, "last": mean_last, "steps": int(steps[-1]), "begin": float(values[0])}
     if mean_last > 2 * mean_first > 0 and -fallen > 3 and has_fixed_targets(facts):
         halves = last[: count // 2], last[count // 2 :]
         spread = float(np.hypot(halves[0].std(), halves[1].std()) / math.sqrt(count // 2))
@@ -415,7 +415,7 @@ RULES = (
         {
             "negated": (
                 "the loss is {first:.4g} at first and {last:.4g} at last",
-                "损失起初为 {first:.4g}，最后为 {last:.4g}",
+                "损失起初为 {begin:.4g}，最后为 {last:.4g}",
             )
         },
         ("Remove the minus, unless this loss is meant to grow", "去掉负号，除非这个损失本应增大"),
@@ -438,7 +438,7 @@ RULES = (
         {
             "subtracted": (
                 "its factor is {factor:.3g}; the loss is {first:.4g} at first and {last:.4g} at last",
-                "其系数为 {factor:.3g}；损失起初为 {first:.4g}，最后为 {last:.4g}",
+                "其系数为 {factor:.3g}；损失起初为 {begin:.4g}，最后为 {last:.4g}",
             )
         },
         ("Add it: loss = reconstruction + beta * divergence", "应相加：loss = reconstruction + beta * divergence"),
@@ -509,7 +509,7 @@ RULES = (
         },
         {
             "large": (
-                "the standard deviation of the logarithms is {deviation:.3g}",
+                "the standard deviation of the log-probabilities is {deviation:.3g}",
                 "对数概率的标准差为 {deviation:.3g}",
             ),
             **dict.fromkeys(
@@ -571,16 +571,16 @@ RULES = (
                 "起初为 {first:.4g}；在 {classes} 个类别中猜测为 {guess:.4g}",
             ),
             "labels": (
-                "that gives {baseline:.4g} in the same {count} steps; the loss was {first:.4g} at first",
-                "在相同的 {count} 步中那样为 {baseline:.4g}；损失起初为 {first:.4g}",
+                "that gives {baseline:.4g} in the same {count} steps; the loss was {begin:.4g} at first",
+                "在相同的 {count} 步中那样为 {baseline:.4g}；损失起初为 {begin:.4g}",
             ),
             "classes": (
-                "that gives {baseline:.4g} in the same {count} steps; the loss was {first:.4g} at first",
-                "在相同的 {count} 步中那样为 {baseline:.4g}；损失起初为 {first:.4g}",
+                "that gives {baseline:.4g} in the same {count} steps; the loss was {begin:.4g} at first",
+                "在相同的 {count} 步中那样为 {baseline:.4g}；损失起初为 {begin:.4g}",
             ),
             "mean": (
-                "that gives {baseline:.4g} in the same {count} steps; the loss was {first:.4g} at first",
-                "在相同的 {count} 步中那样为 {baseline:.4g}；损失起初为 {first:.4g}",
+                "that gives {baseline:.4g} in the same {count} steps; the loss was {begin:.4g} at first",
+                "在相同的 {count} 步中那样为 {baseline:.4g}；损失起初为 {begin:.4g}",
             ),
         },
         (

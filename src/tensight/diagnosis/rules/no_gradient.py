@@ -234,9 +234,11 @@ RULES = (
             ),
         },
         (
-            "Follow them back from the loss: a unit that is always off (ReLU), a factor that is 0, a softmax over one"
-            " unit, a custom backward that returns zeros, or two factors that both begin at 0",
-            "从损失向后追踪：始终关闭的单元 (ReLU)、等于 0 的因子、只有一个单元的 softmax、返回零的自定义 backward，或两个初始都为 0 的因子",
+            "Follow them back from the loss: a unit that is always off (ReLU), a round, sign or floor without a"
+            " straight-through gradient, a factor that is 0, a softmax over one unit, a custom backward that returns zeros, or"
+            " two factors that both begin at 0",
+            "从损失向后追踪：始终关闭的单元 (ReLU)、没有直通梯度的 round、sign 或 floor、等于 0 的因子、只有一个单元的 softmax、"
+            "返回零的自定义 backward，或两个初始都为 0 的因子",
         ),
         (
             "Vectors, of which the bias before a normalization has a gradient of 0 by construction; and matrices whose bias has a"

@@ -385,7 +385,7 @@ RULES = (
         foreign,
         {
             "others": (
-                "{group} updates {unknown} parameters of no model that runs, while {names} get gradients and are in no"
+                "{unknown} parameters of no model that runs are updated by {group}, while {names} get gradients and are in no"
                 " optimizer",
                 "{group} 更新 {unknown} 个不属于任何运行中模型的参数，而 {names} 有梯度却不在任何优化器中",
             )

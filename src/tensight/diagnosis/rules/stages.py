@@ -18,7 +18,8 @@ def stage_of(facts: Facts) -> int:
     for step, optimizer in zip(facts["groups"]["step"].tolist(), facts["groups"]["optimizer"].tolist(), strict=True):
         by_step.setdefault(step, set()).add(optimizer)
     steps = sorted(by_step)
-    first = steps[0] if steps else 0
+    # The first update of a framework such as Lightning may not be seen: what is before it belongs to it.
+    first = steps[0] if steps and steps[0] > UPDATES else 0
     for earlier, later in pairwise(steps):
         if not by_step[earlier] & by_step[later]:
             first = later

@@ -192,14 +192,14 @@ class Ties:
                     continue
                 is_declared = declared is not None and first is declared[0] and second is declared[1]
                 is_shared = plain(weight).data_ptr() == plain(weight_2).data_ptr()
-                is_equal = bool(plain(weight).any()) and torch.equal(plain(weight), plain(weight_2))
+                is_equal = _differs_within(weight) and torch.equal(plain(weight), plain(weight_2))
                 if (is_declared or is_shared or is_equal) and len(self._pairs) < _MOST_TIES:
                     kind = "shared" if is_shared else "declared" if is_declared else "equal"
                     self._pairs.append((kind, name, other, _held_weight(first), _held_weight(second)))
         for at, (name, first, weight) in enumerate(outputs):
             for other, second, weight_2 in outputs[at + 1 :]:
                 is_swapped = weight.shape == weight_2.shape[::-1] and weight.shape[0] != weight.shape[1]
-                is_equal = is_swapped and bool(plain(weight).any()) and torch.equal(plain(weight), plain(weight_2).t())
+                is_equal = is_swapped and _differs_within(weight) and torch.equal(plain(weight), plain(weight_2).t())
                 if is_equal and len(self._pairs) < _MOST_TIES:
                     self._pairs.append(("transposed", name, other, _held_weight(first), _held_weight(second)))
 
@@ -223,6 +223,12 @@ class Ties:
                 }
             )
         return rows
+
+
+def _differs_within(weight: torch.Tensor) -> bool:
+    """Whether the elements of a weight are not all the same, so that another one equals it by no accident."""
+    flat = plain(weight).flatten()
+    return bool((flat[1:] != flat[:1]).any())
 
 
 def _held_weight(module: nn.Module) -> Callable[[], Any]:
