@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
-from tensight.diagnosis.catalogue import words_of
 from tests.diagnosis.diagnosed import CLASSES, FEATURES, network
 
 if TYPE_CHECKING:
@@ -67,90 +66,6 @@ def optimizer_that_maximises(training: Diagnosed) -> None:
     training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.01, maximize=True))
 
 
-def layers_in_a_list(training: Diagnosed) -> None:
-    class Listed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = [nn.Linear(FEATURES, 16), nn.Linear(16, 16)]
-            self.head = nn.Linear(16, CLASSES)
-
-        def forward(self, given: torch.Tensor) -> torch.Tensor:
-            for layer in self.layers:
-                given = layer(given).relu()
-            result: torch.Tensor = self.head(given)
-            return result
-
-    training.train(Listed())
-
-
-def optimizer_of_a_copy(training: Diagnosed) -> None:
-    model = network()
-    training.train(model, optimizer=torch.optim.Adam(copy.deepcopy(model).parameters(), lr=1e-2))
-
-
-def rate_of_zero(training: Diagnosed) -> None:
-    model = network()
-    training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.0))
-
-
-def schedule_past_its_end(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
-    training.train(model, optimizer=optimizer, steps=40, after=lambda _: schedule.step())
-
-
-def warm_up_that_is_not_stepped(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, total_iters=10)
-    training.train(model, optimizer=optimizer, after=lambda _: schedule)
-
-
-def gradients_that_are_kept(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    for _ in range(20):
-        inputs, labels = training.batch()
-        F.cross_entropy(model(inputs), labels).backward()
-        optimizer.step()
-
-
-def gradients_cleared_early(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(20):
-        inputs, labels = training.batch()
-        F.cross_entropy(model(inputs), labels).backward()
-        optimizer.zero_grad()
-        optimizer.step()
-
-
-def clipped_to_nothing(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(20):
-        inputs, labels = training.batch()
-        optimizer.zero_grad()
-        F.cross_entropy(model(inputs), labels).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1e-6)
-        optimizer.step()
-
-
-def clipped_while_scaled(training: Diagnosed) -> None:
-    """The tables of steps and of groups do not hold the same steps of a longer training."""
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**14)
-    for _ in range(240):
-        inputs, labels = training.batch()
-        optimizer.zero_grad()
-        scaler.scale(F.cross_entropy(model(inputs), labels)).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        scaler.step(optimizer)
-        scaler.update()
-
-
 def weights_of_one_and_clipping(training: Diagnosed) -> None:
     """Clipping is all that keeps it from diverging."""
     layers = [each for _ in range(8) for each in (nn.Linear(FEATURES, FEATURES), nn.ReLU())]
@@ -166,42 +81,11 @@ def weights_of_one_and_clipping(training: Diagnosed) -> None:
         optimizer.step()
 
 
-def rates_of_layers_that_are_zero(training: Diagnosed) -> None:
-    model = network()
-    groups = [{"params": list(model[0].parameters()), "lr": 0.0}, {"params": [model[2].bias], "lr": 0.0}]
-    training.train(model, optimizer=torch.optim.SGD([*groups, {"params": [model[2].weight]}], lr=0.1))
-
-
-def warm_up_longer_than_the_training(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1e-4, total_iters=100_000)
-    training.train(model, optimizer=optimizer, steps=30, after=lambda _: schedule.step())
-
-
-def warm_up_stepped_by_epoch(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1e-3, total_iters=100)
-    training.train(model, optimizer=optimizer, steps=60, after=lambda step: schedule.step() if step % 10 == 0 else None)
-
-
 def targets_times_probabilities(training: Diagnosed) -> None:
     def divergence(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return F.kl_div(out.softmax(1), F.one_hot(labels, CLASSES) * 0.9 + 0.025, reduction="batchmean")
 
     training.train(network(), divergence)
-
-
-def accumulated_without_division(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for number in range(64):
-        inputs, labels = training.batch()
-        F.cross_entropy(model(inputs), labels).backward()
-        if number % 8 == 7:
-            optimizer.step()
-            optimizer.zero_grad()
 
 
 def dropout_in_evaluation_mode(training: Diagnosed) -> None:
@@ -235,18 +119,6 @@ def average_with_reversed_decay(training: Diagnosed) -> None:
                 mine.lerp_(theirs, 0.999)
 
     training.train(model, after=update)
-
-
-def optimizer_made_in_the_loop(training: Diagnosed) -> None:
-    model = network()
-    for _ in range(12):
-        training.train(model, optimizer=torch.optim.Adam(model.parameters(), lr=1e-2), steps=1)
-
-
-def two_optimizers_on_one_model(training: Diagnosed) -> None:
-    model = network()
-    second = torch.optim.SGD(model.parameters(), lr=0.1)
-    training.train(model, after=lambda _: second.step())
 
 
 def embedding_that_was_cloned(training: Diagnosed) -> None:
@@ -331,66 +203,6 @@ def sorted_rows(training: Diagnosed) -> None:
             optimizer.step()
 
 
-def clipped_before_the_backward_pass(training: Diagnosed) -> None:
-    from tensight.agents.torch.facts import clip_calls
-
-    clip_calls.replace()
-    model = network()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    try:
-        for _ in range(20):
-            inputs, labels = training.batch()
-            loss = F.cross_entropy(model(inputs), labels)
-            optimizer.zero_grad()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            loss.backward()
-            optimizer.step()
-    finally:
-        clip_calls.put_back()
-
-
-def accumulated_and_cleared(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for number in range(64):
-        inputs, labels = training.batch()
-        optimizer.zero_grad()
-        (F.cross_entropy(model(inputs), labels) / 4).backward()
-        if number % 4 == 3:
-            optimizer.step()
-
-
-def scaled_and_not_unscaled(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    for _ in range(20):
-        inputs, labels = training.batch()
-        optimizer.zero_grad()
-        scaler.scale(F.cross_entropy(model(inputs), labels)).backward()
-        optimizer.step()
-
-
-def summed_with_the_rate_of_a_mean(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    training.train(model, lambda out, labels: F.cross_entropy(out, labels, reduction="sum"), optimizer)
-
-
-def second_optimizer_that_never_steps(training: Diagnosed) -> None:
-    model = network()
-    first, second = torch.optim.Adam(model[0].parameters(), lr=1e-2), torch.optim.Adam(model[2].parameters(), lr=1e-2)
-    training.train(model, optimizer=first, steps=40, after=lambda _: second.zero_grad())
-
-
-def milestones_in_epochs(training: Diagnosed) -> None:
-    model = network()
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(training.inputs, training.labels), batch_size=8)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [5, 10])
-    training.train(model, optimizer=optimizer, steps=len(loader) * 2, after=lambda _: schedule.step())
-
-
 def dropout_that_keeps_little(training: Diagnosed) -> None:
     model = nn.Sequential(network(out=16), nn.Dropout(0.95), nn.Linear(16, CLASSES))
     training.train(model)
@@ -424,26 +236,12 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (classes_by_regression, "classes-by-regression"),
     (loss_that_is_maximised, "loss-sign"),
     (optimizer_that_maximises, "loss-sign"),
-    (layers_in_a_list, "not-in-optimizer"),
-    (optimizer_of_a_copy, "optimizer-of-others"),
-    (rate_of_zero, "learning-rate-zero"),
-    (schedule_past_its_end, "schedule-over"),
-    (warm_up_that_is_not_stepped, "schedule-not-stepped"),
-    (gradients_that_are_kept, "gradients-not-cleared"),
-    (gradients_cleared_early, "gradients-cleared-early"),
-    (clipped_to_nothing, "clipped-away"),
-    (clipped_while_scaled, "clipped-scaled"),
     (weights_of_one_and_clipping, "scale-by-depth"),
-    (rates_of_layers_that_are_zero, "learning-rate-zero"),
-    (warm_up_stepped_by_epoch, "schedule-not-stepped"),
     (targets_times_probabilities, "no-logarithm"),
-    (accumulated_without_division, "accumulation-scale"),
     (dropout_in_evaluation_mode, "evaluation-mode"),
     (momentum_of_keras, "norm-momentum"),
     (equal_initial_weights, "equal-units"),
     (average_with_reversed_decay, "average-follows"),
-    (optimizer_made_in_the_loop, "optimizer-made-anew"),
-    (two_optimizers_on_one_model, "two-optimizers"),
     (embedding_that_was_cloned, "tied-apart"),
     (labels_shifted_twice, "targets-shifted"),
     (padding_as_targets, "padding-counted"),
@@ -452,12 +250,6 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (inputs_that_are_lost, "input-constant"),
     (inputs_in_pascals, "input-scale"),
     (sorted_rows, "batch-of-one-class"),
-    (clipped_before_the_backward_pass, "clips-nothing"),
-    (accumulated_and_cleared, "gradients-thrown-away"),
-    (scaled_and_not_unscaled, "gradients-still-scaled"),
-    (summed_with_the_rate_of_a_mean, "loss-summed"),
-    (second_optimizer_that_never_steps, "optimizer-never-steps"),
-    (milestones_in_epochs, "schedule-unit"),
     (dropout_that_keeps_little, "dropout-rate"),
     (prices_that_are_not_scaled, "targets-not-scaled"),
     (squares_that_are_subtracted, "loss-unbounded"),
@@ -470,17 +262,3 @@ def test_the_cause_comes_first(diagnosed: Diagnosed, train: Callable[[Diagnosed]
     found = diagnosed.findings()
     assert [finding.rule for finding in found][:1] == [rule]
     assert len(found) == 1, found
-
-
-def test_groups_of_which_the_same_is_true_are_in_one_sentence(diagnosed: Diagnosed) -> None:
-    rates_of_layers_that_are_zero(diagnosed)
-    (finding,) = diagnosed.findings()
-    assert finding.values["group"] == "SGD group 0, SGD group 1"
-
-
-def test_advice_follows_the_sentence(diagnosed: Diagnosed) -> None:
-    warm_up_longer_than_the_training(diagnosed)
-    diagnosed.end()
-    (finding,) = diagnosed.findings()
-    assert finding.message == "long"
-    assert words_of(finding)[2][0] == "Make the warm-up shorter than the training"

@@ -74,47 +74,6 @@ def negated_and_maximised(training: Diagnosed) -> None:
     training.train(model, lambda out, labels: -F.cross_entropy(out, labels), optimizer)
 
 
-def head_alone_in_the_optimizer(training: Diagnosed) -> None:
-    model = network()
-    training.train(model, optimizer=torch.optim.Adam(model[2].parameters(), lr=1e-2))
-
-
-def accumulation(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for number in range(64):
-        inputs, labels = training.batch()
-        (F.cross_entropy(model(inputs), labels) / 8).backward()
-        if number % 8 == 7:
-            optimizer.step()
-            optimizer.zero_grad()
-
-
-def warm_up_from_zero(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step / 10, 1))
-    training.train(model, optimizer=optimizer, steps=40, after=lambda _: schedule.step())
-
-
-def cosine_to_its_end(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40)
-    training.train(model, optimizer=optimizer, steps=40, after=lambda _: schedule.step())
-
-
-def clipped(training: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(20):
-        inputs, labels = training.batch()
-        optimizer.zero_grad()
-        F.cross_entropy(model(inputs), labels).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
-        optimizer.step()
-
-
 def frozen_statistics_beside_dropout(training: Diagnosed) -> None:
     model = nn.Sequential(
         nn.Linear(FEATURES, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, CLASSES)
@@ -150,18 +109,6 @@ def average(training: Diagnosed) -> None:
                 mine.lerp_(theirs, 0.05)
 
     training.train(model, after=update, steps=40)
-
-
-def two_optimizers_that_share_nothing(training: Diagnosed) -> None:
-    first, second = network(), network()
-    optimizers = torch.optim.Adam(first.parameters(), lr=1e-2), torch.optim.SGD(second.parameters(), lr=0.1)
-    for _ in range(20):
-        inputs, labels = training.batch()
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        (F.cross_entropy(first(inputs), labels) + F.cross_entropy(second(inputs), labels)).backward()
-        for optimizer in optimizers:
-            optimizer.step()
 
 
 def gradients_of_transforms(training: Diagnosed) -> None:
@@ -355,15 +302,9 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     pairs_that_are_meant,
     negative_likelihood,
     negated_and_maximised,
-    head_alone_in_the_optimizer,
-    accumulation,
-    warm_up_from_zero,
-    cosine_to_its_end,
-    clipped,
     frozen_statistics_beside_dropout,
     evaluation_between_steps,
     average,
-    two_optimizers_that_share_nothing,
     gradients_of_transforms,
     much_dropout,
     likelihood_below_zero,

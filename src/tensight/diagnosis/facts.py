@@ -185,6 +185,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("elements", "count", "number of elements"),
         Fact("is_trainable", "flag", "requires a gradient"),
         Fact("optimizers", "count", "number of optimizers that update it in this step"),
+        Fact("is_updated_apart", "flag", "a backward pass ran between its updates by two of them"),
         Fact("optimizer", "text", "the last of them"),
         Fact("owners", "count", "number of optimizers that hold it"),
         Fact("rate", "number", "its learning rate"),

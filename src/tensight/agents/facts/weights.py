@@ -155,9 +155,10 @@ class Labels:
 
     def of(self, optimizer: Any) -> str:
         """Return the name of an optimizer."""
+        kind = type(optimizer).__name__
         label = self._labels.get(id(optimizer))
-        if label is None:
-            kind = type(optimizer).__name__
+        # The identity may have been that of another one, which is gone.
+        if label is None or label.partition(" ")[0] != kind:
             self._kinds[kind] = number = self._kinds.get(kind, 0) + 1
             label = self._labels[id(optimizer)] = kind if number == 1 else f"{kind} {number}"
         return label

@@ -114,6 +114,12 @@ def updated_twice(facts: Facts) -> Iterator[Finding]:
     step = table.first_step(twice[:, often].any(1))
     optimizers = list(dict.fromkeys(facts["groups"]["optimizer"].tolist()))
     others = _in_no_optimizer(table, names)
+    if not others:
+        # Each may follow a loss of its own, as the encoder of an adversarial autoencoder does.
+        often &= ~(table.panel("is_updated_apart") & twice).any(0)
+        names = table.chosen(often)
+    if not names:
+        return
     values = {
         "count": len(names),
         "names": listed(names),
@@ -230,7 +236,10 @@ def without_effect(facts: Facts) -> Iterator[Finding]:
     names, steps = table.names, table.steps
     moved, change, norms = table.panel("moved"), table.panel("change"), table.panel("gradient_norm")
     sizes = norms * table.panel("rate")
-    is_due = (table.panel("gradient") == 2) & (sizes > 0) & np.isfinite(sizes) & np.isfinite(moved)
+    # What one optimizer rounds away, another one does not.
+    optimizers, last = table.panel("optimizer"), table.last("optimizer")
+    is_same = optimizers == np.array([last[name] for name in names], object)
+    is_due = is_same & (table.panel("gradient") == 2) & (sizes > 0) & np.isfinite(sizes) & np.isfinite(moved)
     types = table.last("dtype")
     stuck, since = [], {}
     for at, name in enumerate(names):
@@ -346,8 +355,9 @@ RULES = (
             )
         },
         (
-            "Look for what has replaced their values at that step, so that the optimizer updates something else",
-            "查找在该步替换了这些值的代码：优化器因此更新了别的对象",
+            "Look for what has replaced their values at that step, so that the optimizer updates something else, or for a"
+            " gradient so large that the optimizer's average of its square is infinite since",
+            "查找在该步替换了这些值的代码 (优化器因此更新了别的对象)，或过大的梯度 (优化器中其平方的平均值从此为无穷大)",
         ),
         (
             "Weights that no update has changed before, and updates that could be lost to rounding.",
@@ -374,7 +384,10 @@ RULES = (
         },
         dict.fromkeys(("twice", "instead"), ("{optimizers}", "{optimizers}")),
         ("Give each parameter to one optimizer", "每个参数只交给一个优化器"),
-        ("Optimizers that take turns.", "轮流工作的优化器。"),
+        (
+            "Optimizers that take turns, or that follow losses of their own.",
+            "轮流工作的优化器，以及各自遵循不同损失的优化器。",
+        ),
         frozenset(("loss-stays",)),
         15,
     ),

@@ -155,7 +155,7 @@ def _never_rose(facts: Facts) -> Iterator[Finding]:
     schedules = facts["schedules"]
     if not len(schedules) or facts.last_step < 10:
         return
-    positions = schedules.last("position")
+    positions, lengths = schedules.last("position"), schedules.last("length")
     for name, optimizer, steps, rates, initial in _groups(facts):
         schedule = _schedule_of(facts, optimizer)
         if not schedule or not math.isfinite(initial) or initial <= 0:
@@ -168,15 +168,26 @@ def _never_rose(facts: Facts) -> Iterator[Finding]:
             "schedule": schedule,
             "steps": facts.last_step,
             "position": position,
+            "length": lengths[schedule],
         }
         where = {"optimizer": name, "schedule": schedule}
         is_low = (rates <= 0.2 * initial).all()
         if position <= 0 and is_low and (rates == rates[0]).all():
             yield Finding("schedule-not-stepped", "likely", int(steps[0]), "never", values, where)
+        elif schedule == "OneCycleLR" and position <= 0 and _counts_updates(facts, lengths[schedule]):
+            # Its beginning is what the optimizer has as its first rate.
+            yield Finding("schedule-not-stepped", "likely", int(steps[0]), "cycle", values, where)
         elif is_low and facts.is_over and (np.diff(rates) > 0).all() and facts.last_step >= 20:
             yield Finding("schedule-not-stepped", "likely", int(steps[0]), "long", values, where)
         elif is_low and (np.diff(rates) >= 0).all() and position <= 0.2 * facts.last_step >= 10:
             yield Finding("schedule-not-stepped", "likely", int(steps[0]), "rarely", values, where)
+
+
+def _counts_updates(facts: Facts, length: int) -> bool:
+    """Whether a schedule is as long as some epochs of updates."""
+    steps = facts["steps"]
+    batches = int(steps["batches"].max()) if len(steps) else -1
+    return 1 < batches <= length and length % batches == 0
 
 
 def wrong_unit(facts: Facts) -> Iterator[Finding]:
@@ -291,6 +302,10 @@ RULES = (
                 "{schedule} is never stepped: {group} stays at rate {rate:.2g}, the beginning of its warm-up",
                 "{schedule} 从未被 step：{group} 一直停在预热起点的学习率 {rate:.2g}",
             ),
+            "cycle": (
+                "{schedule} is never stepped: {group} stays at rate {rate:.2g}, at which the cycle begins",
+                "{schedule} 从未被 step：{group} 一直停在周期起点的学习率 {rate:.2g}",
+            ),
             "long": (
                 "The warm-up of {schedule} is longer than the training: after {steps} updates {group} has come to rate {rate:.2g}"
                 " only",
@@ -302,6 +317,10 @@ RULES = (
             ),
         },
         {
+            "cycle": (
+                "{steps} updates; it was made for {length} of them",
+                "{steps} 次更新；该调度为 {length} 次更新而创建",
+            ),
             "long": ("the full rate is {initial:.2g}", "完整学习率为 {initial:.2g}"),
             "never": ("{steps} updates; the full rate is {initial:.2g}", "{steps} 次更新；完整学习率为 {initial:.2g}"),
             "rarely": ("the full rate is {initial:.2g}", "完整学习率为 {initial:.2g}"),

@@ -325,6 +325,9 @@ def accumulating(optimizers: Iterable[torch.optim.Optimizer]) -> dict[int, int]:
 
 # --- tensors outside of models ---
 
+_MOST_ITEMS = 1000
+"""Of a list or a dictionary with so many items, tensors are not named."""
+
 
 def leaf_rows(leaves: Sequence[torch.Tensor], held: set[int]) -> list[dict[str, Any]]:
     """Return the rows of ``leaves``: those that a module holds as a parameter, or as a plain attribute.
@@ -359,11 +362,16 @@ def leaf_rows(leaves: Sequence[torch.Tensor], held: set[int]) -> list[dict[str, 
 def _attributes(module: nn.Module) -> Iterable[tuple[str, Any]]:
     held = vars(module)
     yield from (held.get("_parameters") or {}).items()
+    yield from (held.get("_buffers") or {}).items()
     for name, value in held.items():
+        items: Iterable[tuple[Any, Any]] = ()
         if isinstance(value, torch.Tensor):
             yield name, value
-        elif isinstance(value, (list, tuple)) and len(value) < 1000:
-            yield from ((f"{name}[{at}]", each) for at, each in enumerate(value) if isinstance(each, torch.Tensor))
+        elif isinstance(value, (list, tuple)) and len(value) < _MOST_ITEMS:
+            items = enumerate(value)
+        elif isinstance(value, dict) and len(value) < _MOST_ITEMS and not name.startswith("_"):
+            items = value.items()
+        yield from ((f"{name}[{at!r}]", each) for at, each in items if isinstance(each, torch.Tensor))
 
 
 def longest_loader() -> tuple[int, int]:

@@ -45,6 +45,8 @@ class Weights:
         self._samples = WeightSamples()
         self._backward: dict[int, float] = {}
         self._backward_passes: dict[int, int] = {}
+        self._all_passes = 0
+        self._updated_after: dict[str, int] = {}
         self._used: dict[int, int] = {}
         self._used_gradients: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._kept: set[int] = set()
@@ -112,6 +114,7 @@ class Weights:
 
     def backward_ended(self, optimizers: Iterable[Any], scale: float, *, reads: bool) -> None:
         """Note that a backward pass has ended, with the factor by which its loss was scaled."""
+        self._all_passes += 1
         for optimizer in optimizers:
             self._backward_passes[id(optimizer)] = self._backward_passes.get(id(optimizer), 0) + 1
             if reads:
@@ -262,13 +265,18 @@ class Weights:
         row = self.rows.get(name)
         if row is not None:
             # A closure may be evaluated several times.
-            row["optimizers"] += row["optimizer"] != label
+            if row["optimizer"] != label:
+                row["optimizers"] += 1
+                row["is_updated_apart"] |= self._updated_after[name] != self._all_passes
+            self._updated_after[name] = self._all_passes
             row["optimizer"] = label
             row["gradient"] = max(row["gradient"], gradient_state(size_of_gradient))
             return
+        self._updated_after[name] = self._all_passes
         self.rows[name] = _described(weight) | {
             "optimizer": label,
             "optimizers": 1,
+            "is_updated_apart": False,
             "rate": rate,
             "gradient": gradient_state(size_of_gradient),
             "gradient_norm": math.nan if size_of_gradient is None else size_of_gradient,
