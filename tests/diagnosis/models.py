@@ -53,10 +53,14 @@ class Attention(nn.Module):
 
     def __init__(self, width: int = WIDTH, heads: int = 2) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.is_causal = heads, True
         self.norm, self.last_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.query, self.key, self.value = nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, width)
         self.out, self.up, self.down = nn.Linear(width, width), nn.Linear(width, 16), nn.Linear(16, width)
+
+    def mask(self, length: int) -> torch.Tensor | None:  # noqa: ARG002 - of those that have one
+        """Return which of so many positions each may read, if that is not decided by their order."""
+        return None
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         normed = self.norm(hidden)
@@ -64,7 +68,8 @@ class Attention(nn.Module):
             layer(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for layer in (self.query, self.key, self.value)
         )
-        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        mask = self.mask(hidden.shape[1])
+        mixed = F.scaled_dot_product_attention(query, key, value, mask, is_causal=self.is_causal and mask is None)
         hidden = hidden + self.out(mixed.transpose(1, 2).flatten(2))
         result: torch.Tensor = hidden + self.down(F.gelu(self.up(self.last_norm(hidden))))
         return result

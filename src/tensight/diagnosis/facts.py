@@ -294,10 +294,11 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_bidirectional", "flag", "it reads each sequence from its end, too"),
     ),
     "attentions": (
-        Fact("name", "text", "an attention layer of PyTorch"),
-        Fact("is_of_itself", "flag", "its queries and keys are the same tensor"),
+        Fact("name", "text", "an attention layer of PyTorch, or if there is none a call of its function"),
+        Fact("is_of_itself", "flag", "its queries and keys are the same tensor, or as many"),
         Fact("is_masked", "flag", "it is given a mask of pairs of positions, or is causal"),
         Fact("positions", "count", "number of keys of a sequence"),
+        Fact("line", "text", "where the function was called last, in the first steps"),
         Fact("masked", "text", "what its mask of keys hides: padding, words (all but padding), or something else"),
     ),
     "ranks": (

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
 from tests.diagnosis.diagnosed import Diagnosed, Faulty, Healthy, Training, each_faulty, each_healthy
-from tests.diagnosis.models import LENGTH, WIDTH, WORDS, sentences
+from tests.diagnosis.models import LENGTH, WIDTH, WORDS, Attention, Transformer, sentences, train_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,6 +135,13 @@ def encoder_with_a_mask_of_padding_alone(training: Diagnosed) -> None:
     train(Encoder(lambda ids: {"src_key_padding_mask": torch.zeros_like(ids, dtype=torch.bool)}), next_words)
 
 
+def attention_by_its_function(training: Diagnosed) -> None:
+    model = Transformer(depth=2)
+    for block in model.blocks:
+        block.is_causal = False
+    train_words(model)
+
+
 def language_model_that_reads_from_the_end(training: Diagnosed) -> None:
     train(Tagger(is_bidirectional=True), next_words)
 
@@ -157,6 +164,7 @@ FAULTY: tuple[Faulty, ...] = (
     (mask_of_words_for_an_encoder, "mask-inverted", "layers.layers.0.self_attn"),
     (encoder_that_predicts_what_it_reads, "next-word-visible", "layers.layers.0.self_attn"),
     (encoder_with_a_mask_of_padding_alone, "next-word-visible", "layers.layers.1.self_attn"),
+    (attention_by_its_function, "next-word-visible", "models.py:"),
     (language_model_that_reads_from_the_end, "next-word-visible", "cells"),
     (word_of_number_0, "padding-is-word", "Id 0"),
     (word_of_number_0_that_is_predicted, "padding-is-word", "words"),
@@ -189,6 +197,29 @@ def encoder_with_a_causal_mask(training: Diagnosed) -> None:
     train(Encoder(causal), next_words)
 
 
+def attention_with_a_mask_of_its_own(training: Diagnosed) -> None:
+    """The positions that may be read are chosen by the script."""
+
+    class Banded(Attention):
+        def mask(self, length: int) -> torch.Tensor:
+            return torch.ones(length, length).tril().bool()
+
+    model = Transformer()
+    model.blocks[0] = Banded()
+    train_words(model)
+
+
+def one_layer_of_two_with_a_mask(training: Diagnosed) -> None:
+    """What the other one looks at is unknown."""
+    model = Transformer(depth=2)
+    model.blocks[1].is_causal = False
+    train_words(model)
+
+
+def attention_of_a_language_model(training: Diagnosed) -> None:
+    train_words(Transformer())
+
+
 def encoder_that_tags(training: Diagnosed) -> None:
     train(Encoder(lambda _: {}, out=3), tagged)
 
@@ -214,6 +245,9 @@ HEALTHY: tuple[Healthy, ...] = (
     (mask_of_padding_for_an_encoder, "mask-inverted"),
     (mask_of_words_by_chance, "mask-inverted"),
     (encoder_with_a_causal_mask, "next-word-visible"),
+    (attention_of_a_language_model, "next-word-visible"),
+    (attention_with_a_mask_of_its_own, "next-word-visible"),
+    (one_layer_of_two_with_a_mask, "next-word-visible"),
     (encoder_that_tags, "next-word-visible"),
     (encoder_that_restores_words, "next-word-visible"),
     (language_model_of_one_direction, "next-word-visible"),

@@ -46,7 +46,8 @@ def sees_targets(facts: Facts) -> Iterator[Finding]:
         names, message = recurrent.names, "recurrent"
     if names:
         values = {"names": listed(names), "last": float(facts["losses"]["value"][-1])}
-        where = {"module": listed(names, MOST_NAMED)}
+        line = next(filter(None, attentions["line"].tolist()), "")
+        where = {"module": listed(names, MOST_NAMED), "line": line}
         yield Finding("next-word-visible", "likely", int(functions["step"][0]), message, values, where)
 
 

@@ -1,4 +1,4 @@
-"""What attention layers are given besides their inputs, and what embeddings take for padding."""
+"""What attentions are given besides their inputs, and what embeddings take for padding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensight.agents.facts.samples import MOST_ELEMENTS
 from tensight.agents.torch.facts.reading import array_of, is_readable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _HIDDEN = -1e4
 """Added to scores, it hides a position: infinity, or the lowest number of a type."""
@@ -29,6 +29,7 @@ class Sequences:
     def __init__(self) -> None:
         self._calls: dict[str, _Call] = {}
         self._padding: dict[tuple[int, ...], int] = {}
+        self._functions: list[dict[str, Any]] = []
 
     def called(self, name: str, module: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         """Note a call of a module, if it is one of them."""
@@ -54,6 +55,13 @@ class Sequences:
         }
         self._calls[name] = _Call(row, mask if isinstance(mask, torch.Tensor) and is_readable(mask) else None)
 
+    def read(self, attentions: Iterable[tuple[bool, int, int]], line: str) -> None:
+        """Note fused attentions: whether each has a mask, its numbers of queries and keys; and a line."""
+        for has_mask, queries, keys in attentions:
+            row = {"is_of_itself": queries == keys, "is_masked": has_mask, "positions": keys}
+            name = f"scaled_dot_product_attention {len(self._functions) + 1}"
+            self._functions.append({"name": name, "line": line, **row})
+
     def padding_index(self, ids: torch.Tensor) -> int:
         """Return the id that an embedding of ids of this shape takes for padding; -1 if it takes none."""
         return self._padding.get(tuple(ids.shape), -1)
@@ -72,5 +80,7 @@ class Sequences:
                 hidden = mask if mask.dtype == torch.bool else mask < _HIDDEN
                 row["masked"] = masked_by(array_of(hidden), array_of(ids))
             rows.append(row)
-        self._calls, self._padding = {}, {}
+        # Those that layers have called are among the functions, too.
+        rows = rows or self._functions
+        self._calls, self._padding, self._functions = {}, {}, []
         return rows

@@ -35,6 +35,15 @@ _FUNCTIONS = {
     "xlogy": "kl_div",
     "pow": "mse_loss",
     "abs": "l1_loss",
+    **dict.fromkeys(
+        (
+            "_scaled_dot_product_flash_attention_for_cpu",
+            "_scaled_dot_product_flash_attention",
+            "_scaled_dot_product_efficient_attention",
+            "_scaled_dot_product_cudnn_attention",
+        ),
+        "attention",
+    ),
 }
 
 

@@ -122,6 +122,8 @@ class LossGraph(NamedTuple):
         Number of elements whose mean the loss is; -1 if that is unknown.
     numbers : frozenset of int
         Sequence numbers of the functions that were reached.
+    attentions : tuple of (bool, int, int)
+        Of each fused attention, whether it has a mask, and for how many queries and keys it is.
     """
 
     function: str
@@ -130,6 +132,7 @@ class LossGraph(NamedTuple):
     leaves: list[torch.Tensor]
     elements: int = -1
     numbers: frozenset[int] = frozenset()
+    attentions: tuple[tuple[bool, int, int], ...] = ()
 
 
 class _Path(NamedTuple):
@@ -146,6 +149,7 @@ def read(root: torch.Tensor) -> LossGraph:
         return LossGraph("", isinstance(root, torch.nn.Parameter), [], [])
     functions: list[LossFunction] = []
     leaves: list[torch.Tensor] = []
+    attentions: list[tuple[bool, int, int]] = []
     is_connected = False
     seen = {root.grad_fn}
     queue = [_Path(root.grad_fn, 1.0)]
@@ -160,6 +164,8 @@ def read(root: torch.Tensor) -> LossGraph:
         if at >= MOST_FUNCTIONS:
             is_connected = True
             break
+        if name.startswith("ScaledDotProduct"):
+            attentions += _attention(node)
         if at < _NEAR_THE_LOSS:
             count = len(functions)
             _add_loss(node, name, factor, functions)
@@ -174,7 +180,16 @@ def read(root: torch.Tensor) -> LossGraph:
                 seen.add(following)
                 queue.append(_Path(following, factor * _factor(node, name, index), is_alone))
     numbers = frozenset(node._sequence_nr() for node in seen)
-    return LossGraph(_kind(root.grad_fn), is_connected, functions, leaves, _elements(root.grad_fn), numbers)
+    elements, made_by = _elements(root.grad_fn), _kind(root.grad_fn)
+    return LossGraph(made_by, is_connected, functions, leaves, elements, numbers, tuple(attentions))
+
+
+def _attention(node: Any) -> Iterator[tuple[bool, int, int]]:
+    """Yield whether a fused attention has a mask, and for how many queries and keys it is, if that is known."""
+    query, key = _saved(node, "query"), _saved(node, "key")
+    if query is not None and key is not None and query.dim() == key.dim() == 4:
+        has_mask = any(getattr(node, f"_saved_{name}", None) is not None for name in ("attn_mask", "attn_bias"))
+        yield has_mask or bool(getattr(node, "_saved_is_causal", True)), query.shape[-2], key.shape[-2]
 
 
 def _elements(node: Any) -> int:

@@ -463,6 +463,8 @@ class FactSource:
                 row |= {"is_connected": graph.is_connected, "function": graph.function, "elements": graph.elements}
                 self._read_functions(graph.functions, row["name"], factor)
                 self._reached |= graph.numbers
+                if self._step < _LAYERS_IN_STEPS:
+                    self._sequences.read(graph.attentions, self._lines.of("attention"))
                 self._leaves |= {id(leaf): leaf for leaf in graph.leaves if id(leaf) not in self._named()}
 
     def _read_functions(self, functions: Sequence[loss_graph.LossFunction], loss: str, factor: float) -> None:
