@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,21 +65,6 @@ def optimizer_that_maximises(training: Diagnosed) -> None:
     training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.01, maximize=True))
 
 
-def weights_of_one_and_clipping(training: Diagnosed) -> None:
-    """Clipping is all that keeps it from diverging."""
-    layers = [each for _ in range(8) for each in (nn.Linear(FEATURES, FEATURES), nn.ReLU())]
-    model = nn.Sequential(*layers, nn.Linear(FEATURES, CLASSES))
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=4.0)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    for _ in range(20):
-        inputs, labels = training.batch()
-        optimizer.zero_grad()
-        F.cross_entropy(model(inputs), labels).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-
-
 def targets_times_probabilities(training: Diagnosed) -> None:
     def divergence(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return F.kl_div(out.softmax(1), F.one_hot(labels, CLASSES) * 0.9 + 0.025, reduction="batchmean")
@@ -97,28 +81,6 @@ def momentum_of_keras(training: Diagnosed) -> None:
     training.train(
         nn.Sequential(nn.Linear(FEATURES, 16), nn.BatchNorm1d(16, momentum=0.99), nn.ReLU(), nn.Linear(16, CLASSES))
     )
-
-
-def equal_initial_weights(training: Diagnosed) -> None:
-    model = network()
-    for parameter in model.parameters():
-        nn.init.constant_(parameter, 0.1)
-    training.train(model)
-
-
-def average_with_reversed_decay(training: Diagnosed) -> None:
-    class Holder:
-        ema: nn.Module
-
-    holder, model = Holder(), network()
-    holder.ema = copy.deepcopy(model).requires_grad_(False)
-
-    def update(_: int) -> None:
-        with torch.no_grad():
-            for mine, theirs in zip(holder.ema.parameters(), model.parameters(), strict=True):
-                mine.lerp_(theirs, 0.999)
-
-    training.train(model, after=update)
 
 
 def embedding_that_was_cloned(training: Diagnosed) -> None:
@@ -172,14 +134,6 @@ def padding_as_targets(training: Diagnosed) -> None:
 
 def norm_over_one_unit(training: Diagnosed) -> None:
     training.train(nn.Sequential(nn.Linear(FEATURES, 1), nn.LayerNorm(1), nn.Linear(1, CLASSES)))
-
-
-def weights_of_a_thousandth(training: Diagnosed) -> None:
-    layers = [each for _ in range(6) for each in (nn.Linear(FEATURES, FEATURES), nn.Tanh())]
-    model = nn.Sequential(*layers, nn.Linear(FEATURES, CLASSES))
-    for name, parameter in model.named_parameters():
-        nn.init.normal_(parameter, std=1e-3 if name.endswith("weight") else 0.0)
-    training.train(model)
 
 
 def inputs_that_are_lost(training: Diagnosed) -> None:
@@ -236,17 +190,13 @@ FAULTY: tuple[tuple[Callable[[Diagnosed], None], str], ...] = (
     (classes_by_regression, "classes-by-regression"),
     (loss_that_is_maximised, "loss-sign"),
     (optimizer_that_maximises, "loss-sign"),
-    (weights_of_one_and_clipping, "scale-by-depth"),
     (targets_times_probabilities, "no-logarithm"),
     (dropout_in_evaluation_mode, "evaluation-mode"),
     (momentum_of_keras, "norm-momentum"),
-    (equal_initial_weights, "equal-units"),
-    (average_with_reversed_decay, "average-follows"),
     (embedding_that_was_cloned, "tied-apart"),
     (labels_shifted_twice, "targets-shifted"),
     (padding_as_targets, "padding-counted"),
     (norm_over_one_unit, "norm-of-one"),
-    (weights_of_a_thousandth, "scale-by-depth"),
     (inputs_that_are_lost, "input-constant"),
     (inputs_in_pascals, "input-scale"),
     (sorted_rows, "batch-of-one-class"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -94,21 +93,6 @@ def evaluation_between_steps(training: Diagnosed) -> None:
             model.train()
 
     training.train(model, after=evaluate)
-
-
-def average(training: Diagnosed) -> None:
-    class Holder:
-        ema: nn.Module
-
-    holder, model = Holder(), network()
-    holder.ema = copy.deepcopy(model).requires_grad_(False)
-
-    def update(_: int) -> None:
-        with torch.no_grad():
-            for mine, theirs in zip(holder.ema.parameters(), model.parameters(), strict=True):
-                mine.lerp_(theirs, 0.05)
-
-    training.train(model, after=update, steps=40)
 
 
 def gradients_of_transforms(training: Diagnosed) -> None:
@@ -304,7 +288,6 @@ HEALTHY: tuple[Callable[[Diagnosed], None], ...] = (
     negated_and_maximised,
     frozen_statistics_beside_dropout,
     evaluation_between_steps,
-    average,
     gradients_of_transforms,
     much_dropout,
     likelihood_below_zero,

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from tensight.diagnosis.facts import Facts
 
+_COPIED = 0.9999
+"""Share of the way to the model after which an average is a copy of it."""
+
 
 def averages_still(facts: Facts) -> Iterator[Finding]:
     """Find averages and targets that never move, or are too coarse to."""
@@ -61,7 +64,9 @@ def _averages(facts: Facts) -> Iterator[Finding]:
         elif not moved.any() and is_growing and is_long and _is_target(facts, name):
             yield Finding("average-still", "likely", int(steps[0]), "target", values, where)
         elif is_average and moved.mean() > 0.8 and len(moved) >= 5 and typical_pace > 0.5:
-            message = "equal" if table["is_equal"][of_name].all() else "close"
+            # Of a decay that is reversed, a part remains.
+            is_copied = typical_pace > _COPIED
+            message = "equal" if table["is_equal"][of_name].all() else "copied" if is_copied else "close"
             yield Finding("average-follows", "likely", int(steps[0]), message, values, where)
         elif moved.mean() > 0.8 and is_average and table["leaves_statistics"][of_name].mean() > 0.8:
             yield Finding("average-still", "likely", int(steps[0]), "statistics", values, where)
@@ -110,7 +115,7 @@ def alias(facts: Facts) -> Iterator[Finding]:
     without = (calls["calls"] > calls["with_gradients"]) & calls["is_trained"]
     if without.sum() < 0.8 * calls["is_trained"].sum():
         return
-    values = {"name": name, "twin": twin, "steps": int(without.sum())}
+    values = {"name": name, "twin": twin, "steps": len(set(calls["step"][without].tolist()))}
     where = {"module": f"{name}, {twin}", "parameter": name}
     yield Finding("target-alias", "likely", int(table["step"][at]), "alias", values, where)
 
@@ -217,13 +222,17 @@ RULES = (
                 "{name} is the trained model itself, bit for bit: it averages nothing",
                 "{name} 与正在训练的模型逐位相同：它没有做任何平均",
             ),
+            "copied": (
+                "{name} is made equal to the trained model in each step: it averages nothing",
+                "{name} 在每一步都被设为与正在训练的模型相同：它没有做任何平均",
+            ),
             "close": (
                 "{name} follows the trained model at once: its decay seems to be reversed",
                 "{name} 立即跟随正在训练的模型：其衰减系数似乎颠倒了",
             ),
         },
         dict.fromkeys(
-            ("equal", "close"),
+            ("equal", "copied", "close"),
             (
                 "at each step it goes {pace:.0%} of the way to the model, read {count} times",
                 "每一步走完与模型距离的 {pace:.0%}，读取 {count} 次",

@@ -1,0 +1,211 @@
+"""First values with which a network does not learn, and those that only look so."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+from tests.diagnosis.diagnosed import (
+    CLASSES,
+    FEATURES,
+    Diagnosed,
+    Faulty,
+    Healthy,
+    Training,
+    each_faulty,
+    each_healthy,
+    network,
+)
+from tests.diagnosis.models import ConvNet, Transformer, generator, train_gan, train_words
+
+
+def equal_initial_weights(training: Diagnosed) -> None:
+    model = network()
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, 0.1)
+    training.train(model)
+
+
+def convolution_of_ones(training: Diagnosed) -> None:
+    model = ConvNet()
+    for layer in (model.first, model.second):
+        nn.init.constant_(layer.weight, 0.05)
+        nn.init.zeros_(layer.bias)
+    training.train(model)
+
+
+def feed_forward_layers_of_one_value(training: Diagnosed) -> None:
+    model = Transformer()
+    for name, weight in model.named_parameters():
+        if name.endswith(("up.weight", "down.weight")):
+            nn.init.constant_(weight, 0.1)
+        if name.endswith("up.bias"):
+            nn.init.zeros_(weight)
+    train_words(model)
+
+
+def generator_of_ones(training: Diagnosed) -> None:
+    maker = generator()
+    for layer in (maker[0], maker[2]):
+        nn.init.constant_(layer.weight, 0.02)
+        nn.init.zeros_(layer.bias)
+    train_gan(training, maker, network(out=1))
+
+
+def deep(activation: type[nn.Module], deviation: float, depth: int = 8, width: int = FEATURES) -> nn.Sequential:
+    """Return layers of one width, whose weights have a standard deviation."""
+    layers = [each for _ in range(depth) for each in (nn.Linear(width, width), activation())]
+    model = nn.Sequential(*layers, nn.Linear(width, CLASSES))
+    for name, parameter in model.named_parameters():
+        nn.init.normal_(parameter, std=deviation if name.endswith("weight") else 1e-9)
+    return model
+
+
+def weights_of_a_thousandth(training: Diagnosed) -> None:
+    training.train(deep(nn.Tanh, 1e-3, depth=6))
+
+
+def weights_of_one_and_clipping(training: Diagnosed) -> None:
+    """Clipping is all that keeps it from diverging."""
+    model = deep(nn.ReLU, 4.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(20):
+        inputs, labels = training.batch()
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+def convolutions_that_shrink(training: Diagnosed) -> None:
+    layers = [each for _ in range(8) for each in (nn.Conv1d(2, 2, 3, padding=1), nn.LeakyReLU())]
+    model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(FEATURES, CLASSES))
+    for name, parameter in model.named_parameters():
+        nn.init.normal_(parameter, std=0.05 if name.endswith("weight") else 1e-9)
+    training.inputs = training.inputs.unflatten(1, (2, -1))
+    training.train(model)
+
+
+def residual_branches_that_grow(training: Diagnosed) -> None:
+    """Each adds several times what it is given, without a normalization."""
+
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.branches = nn.ModuleList(nn.Linear(FEATURES, FEATURES) for _ in range(14))
+            self.head = nn.Linear(FEATURES, CLASSES)
+            for branch in self.branches:
+                nn.init.normal_(branch.weight, std=1.0)
+
+        def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+            for branch in self.branches:
+                hidden = hidden + branch(hidden).relu()
+            result: torch.Tensor = self.head(hidden)
+            return result
+
+    model = Residual()
+    training.train(model, optimizer=torch.optim.Adam(model.parameters(), lr=1e-3))
+
+
+FAULTY: tuple[Faulty, ...] = (
+    (equal_initial_weights, "equal-units", "0.weight"),
+    (convolution_of_ones, "equal-units", "first.weight"),
+    (feed_forward_layers_of_one_value, "equal-units", "blocks.0.up.weight"),
+    (generator_of_ones, "equal-units", "0.weight"),
+    (weights_of_a_thousandth, "scale-by-depth", "shrink"),
+    (weights_of_one_and_clipping, "scale-by-depth", "grow"),
+    (convolutions_that_shrink, "scale-by-depth", "shrink"),
+    (residual_branches_that_grow, "scale-by-depth", "branches.0"),
+)
+
+
+def last_layer_of_zeros(training: Diagnosed) -> None:
+    model = ConvNet()
+    nn.init.zeros_(model.head.weight)
+    training.train(model)
+
+
+def low_rank_branch_of_zeros(training: Diagnosed) -> None:
+    model = Transformer()
+    nn.init.zeros_(model.blocks[0].get_submodule("down").get_parameter("weight"))
+    train_words(model)
+
+
+def rows_that_are_repeated(training: Diagnosed) -> None:
+    """A wider network is made of a smaller one, with some noise between the copies of its units."""
+    model = network()
+    with torch.no_grad():
+        model[0].weight.copy_(model[0].weight[:8].repeat(2, 1) + 1e-3 * torch.randn(16, FEATURES))
+    training.train(model)
+
+
+def blur_of_each_channel(training: Diagnosed) -> None:
+    """Each unit has an input of its own, and so the same first values do not stay so."""
+    blur = nn.Conv1d(4, 4, 3, padding=1, groups=4)
+    nn.init.constant_(blur.weight, 1 / 3)
+    training.inputs = training.inputs.unflatten(1, (4, -1))
+    training.train(nn.Sequential(blur, nn.Flatten(), nn.Linear(FEATURES, CLASSES)))
+
+
+def identity_of_each_layer(training: Diagnosed) -> None:
+    model = deep(nn.ReLU, 0.1)
+    with torch.no_grad():
+        for layer in model[:-1:2]:
+            nn.init.eye_(layer.weight)
+    training.train(model)
+
+
+def deep_by_width(training: Diagnosed) -> None:
+    """The standard deviation that keeps the scale with rectified units."""
+    training.train(deep(nn.ReLU, (2 / FEATURES) ** 0.5, depth=12))
+
+
+def large_weights_between_norms(training: Diagnosed) -> None:
+    layers = [each for _ in range(6) for each in (nn.Linear(FEATURES, FEATURES), nn.LayerNorm(FEATURES), nn.ReLU())]
+    model = nn.Sequential(*layers, nn.Linear(FEATURES, CLASSES))
+    for layer in model[::3]:
+        nn.init.normal_(layer.weight, std=4.0)
+    model[-1].reset_parameters()
+    training.train(model)
+
+
+def narrow_autoencoder(training: Diagnosed) -> None:
+    """Its code is smaller than what it reads, in width and in scale."""
+    widths = (FEATURES, 6, 4, 2, 4, 6, FEATURES)
+    layers = [each for pair in pairwise(widths) for each in (nn.Linear(*pair), nn.Tanh())]
+    model = nn.Sequential(*layers[:-1])
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        inputs, _ = training.batch()
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), inputs).backward()
+        optimizer.step()
+
+
+HEALTHY: tuple[Healthy, ...] = (
+    (last_layer_of_zeros, "equal-units"),
+    (low_rank_branch_of_zeros, "equal-units"),
+    (rows_that_are_repeated, "equal-units"),
+    (blur_of_each_channel, "equal-units"),
+    (identity_of_each_layer, "scale-by-depth"),
+    (deep_by_width, "scale-by-depth"),
+    (large_weights_between_norms, "scale-by-depth"),
+    (narrow_autoencoder, "scale-by-depth"),
+)
+
+
+@each_faulty(FAULTY)
+def test_the_fault_comes_first(diagnosed: Diagnosed, train: Training, rule: str, word: str) -> None:
+    train(diagnosed)
+    first, text = diagnosed.first()
+    assert first == rule
+    assert word in text
+
+
+@each_healthy(HEALTHY)
+def test_nothing_is_found(diagnosed: Diagnosed, train: Training) -> None:
+    train(diagnosed)
+    assert diagnosed.found() == []
+    assert diagnosed.facts.last_step >= 8
