@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
 from tensight.diagnosis.rule import DIVERGENCE, Rule
 from tensight.diagnosis.rules.stages import stage_of
@@ -152,10 +153,20 @@ def negative(facts: Facts) -> Iterator[Finding]:
 
 
 def of_nothing(facts: Facts) -> Iterator[Finding]:
-    """Find a loss that is a mean over nothing, which is NaN."""
+    """Find a loss that is a mean over nothing, which is NaN, or that has such a term."""
     table = facts["losses"]
-    empty = (table["elements"] == 0) & ~np.isfinite(table["value"])
+    bad = ~np.isfinite(table["value"])
+    empty = (table["elements"] == 0) & bad
     if not empty.any():
+        steps = set(table["step"][bad].tolist())
+        terms = [
+            row for row in facts["loss_functions"].rows() if row["step"] in steps and 0 in sizes_of(row["input_shape"])
+        ]
+        # A loss that is NaN from some step on has another reason.
+        if terms and len({row["step"] for row in terms}) == len(steps) < len(set(table["step"].tolist())):
+            values = {**terms[0], "count": len(steps)}
+            where = {"operator": terms[0]["function"], "line": terms[0]["line"]}
+            yield Finding("mean-over-nothing", "certain", int(terms[0]["step"]), "term", values, where)
         return
     at = int(np.flatnonzero(empty)[0])
     step = int(table["step"][at])
@@ -476,9 +487,19 @@ RULES = (
             "empty": (
                 "The loss of step {step} is a mean over nothing, and so NaN",
                 "第 {step} 步的损失是对空集求平均，因此为 NaN",
-            )
+            ),
+            "term": (
+                "{function} is a mean over nothing in step {step}, which makes the loss NaN",
+                "第 {step} 步中 {function} 对空集求平均，使损失为 NaN",
+            ),
         },
-        {"empty": ("in {count} of {of} backward passes", "{of} 次反向传播中的 {count} 次")},
+        {
+            "empty": ("in {count} of {of} backward passes", "{of} 次反向传播中的 {count} 次"),
+            "term": (
+                "it was given {input_shape}; in {count} of {read} steps that were read",
+                "其输入为 {input_shape}；在读取的 {read} 步中有 {count} 步",
+            ),
+        },
         (
             "Leave out such batches, or divide by max(count, 1)",
             "跳过这样的批次，或除以 max(count, 1)",

@@ -134,6 +134,9 @@ def _collapsed(facts: Facts) -> Iterator[Finding]:
         if left < max(20, 0.25 * facts.last_step):
             continue
         schedule = _schedule_of(facts, optimizer)
+        if not schedule and len(np.unique(rates)) <= 2:
+            # Nothing brings it down: it was set, as for a second stage.
+            continue
         values = {
             "group": name,
             "step": step,
