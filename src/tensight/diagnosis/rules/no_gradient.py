@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import Certainty, Finding, listed
+from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, listed
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules.parameters import are_trained, where_of
 from tensight.diagnosis.rules.stages import UPDATES
@@ -76,8 +76,12 @@ def no_gradient_at_all(facts: Facts) -> Iterator[Finding]:
     if is_cleared:
         return
     message = "cut" if is_cut else "unreached" if has_backward else "no_backward"
-    where = {"parameter": "", "line": (losses["line"][is_read][0] if is_cut else line) or line}
-    function = str(losses["function"][is_read][0]) if is_cut else ""
+    has_loss = has_backward and bool(is_read.any())
+    where = {
+        "parameter": listed(table.chosen(np.asarray(owned.any(0))), MOST_NAMED),
+        "line": (losses["line"][is_read][0] if has_loss else line) or line,
+    }
+    function = str(losses["function"][is_read][0]) if has_loss else ""
     yield Finding(
         "no-gradients", "certain", step, message, {"line": where["line"], "function": function or "leaf"}, where
     )
@@ -153,7 +157,13 @@ RULES = (
                 "没有任何权重得到梯度：优化器更新之前没有执行反向传播",
             ),
         },
-        {"cut": ("the backward pass begins at a tensor made by {function}", "反向传播从 {function} 产生的张量开始")},
+        {
+            "cut": ("the backward pass begins at a tensor made by {function}", "反向传播从 {function} 产生的张量开始"),
+            "unreached": (
+                "the backward pass at {line} begins at a tensor made by {function}, and ends before it comes to a weight",
+                "{line} 处的反向传播从 {function} 产生的张量开始，在到达任何权重之前就结束了",
+            ),
+        },
         (
             "Compute the loss from the model's output with operators of PyTorch: torch.tensor(), .item(), .data,"
             " .numpy() and .detach() end the graph",
