@@ -426,7 +426,7 @@ RULES = (
         {
             "cleared": (
                 "Gradients are cleared before {group} uses them, in {count} of {read} updates that were read",
-                "{group} 使用梯度之前梯度已被清零，共 {count} 次更新",
+                "{group} 使用梯度之前梯度已被清零，在读取的 {read} 次更新中有 {count} 次",
             )
         },
         {

@@ -426,7 +426,7 @@ RULES = (
         {
             "negated": (
                 "the loss is {first:.4g} at first and {last:.4g} at last",
-                "损失起初为 {begin:.4g}，最后为 {last:.4g}",
+                "损失起初为 {first:.4g}，最后为 {last:.4g}",
             )
         },
         ("Remove the minus, unless this loss is meant to grow", "去掉负号，除非这个损失本应增大"),
@@ -449,7 +449,7 @@ RULES = (
         {
             "subtracted": (
                 "its factor is {factor:.3g}; the loss is {first:.4g} at first and {last:.4g} at last",
-                "其系数为 {factor:.3g}；损失起初为 {begin:.4g}，最后为 {last:.4g}",
+                "其系数为 {factor:.3g}；损失起初为 {first:.4g}，最后为 {last:.4g}",
             )
         },
         ("Add it: loss = reconstruction + beta * divergence", "应相加：loss = reconstruction + beta * divergence"),
