@@ -13,7 +13,9 @@ watched-facts  the same with facts for all rules
 The lives of all ways take turns. Shown are ratios of a training's mean step, with the first ones, and of its median
 step; then those of the processor's time of all threads, which counts the work, not what else the machine does: the mean
 step, the median step, the mean of all but the first 16, and the mean of those but for the very first. Each is that of
-the medians over the lives. Losses and final weights must have the same bits as those of plain.
+the medians over the lives. The last column is the share of its time that a training spends in functions of facts, with
+the first step, which does not depend on what else the machine does to the other lives; what PyTorch takes to call their
+hooks, and other threads to send them, is not in it. Losses and final weights must have the same bits as those of plain.
 
 The programs resnet and gpt need the packages timm and transformers, as benchmarks/programs do.
 """
@@ -37,6 +39,8 @@ from server import started
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 from torch_training import WORDS, Workload, plain, tensight, workload
+
+from tensight.agents.torch.facts.source import FactSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,6 +125,37 @@ PROGRAMS: dict[str, tuple[str, Callable[[], Workload]]] = {
 
 # --- one life ---
 
+_EVENTS = (
+    *("_enter", "_leave", "begin", "backward_begins", "backward_ended"),
+    *("update_begins", "update_ended", "clipped", "step_done"),
+)
+
+
+class Spent:
+    """The time that the training's thread spends in functions of facts, in seconds."""
+
+    def __init__(self) -> None:
+        self.spent_s = 0.0
+        self._is_within = False
+
+    def measure(self) -> None:
+        """Measure from now on."""
+        for name in _EVENTS:
+            setattr(FactSource, name, self._timed(getattr(FactSource, name)))
+
+    def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any, **named: Any) -> Any:
+            if self._is_within:
+                return original(*arguments, **named)
+            self._is_within, begin = True, time.perf_counter()
+            try:
+                return original(*arguments, **named)
+            finally:
+                self._is_within = False
+                self.spent_s += time.perf_counter() - begin
+
+        return timed
+
 
 def train(name: str, way: str, options: argparse.Namespace) -> None:
     """Train once, and print what that took as a line of JSON."""
@@ -138,7 +173,11 @@ def train(name: str, way: str, options: argparse.Namespace) -> None:
 
     torch.Tensor.backward = noted  # type: ignore[method-assign]
     settings = {} if way == "plain" else SETTINGS[way]
+    # A second run of a job has the watchpoints of the first one.
+    options.job = way
     wall, processor = [], []
+    spent = Spent()
+    spent.measure()
     with (tensight if settings else plain)(work, options, **settings) as step:
         for _ in range(options.steps):
             begin, begin_of_processor = time.perf_counter(), time.process_time()
@@ -148,7 +187,8 @@ def train(name: str, way: str, options: argparse.Namespace) -> None:
     digest = hashlib.sha256()
     for tensor in (*losses, *work.model.state_dict().values()):
         digest.update(tensor.detach().numpy().tobytes())
-    print(json.dumps({"wall": wall, "processor": processor, "bits": digest.hexdigest()}), file=answers, flush=True)
+    times = {"wall": wall, "processor": processor, "in_facts": spent.spent_s}
+    print(json.dumps({**times, "bits": digest.hexdigest()}), file=answers, flush=True)
 
 
 def life(name: str, way: str, port: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -195,7 +235,7 @@ def show(title: str, lives: dict[str, list[dict[str, Any]]]) -> bool:
     """Print a row for each way; return whether no bar is missed."""
     met = True
     heads = " ".join(f"{head:>10}" for head, _, _ in COLUMNS)
-    print(f"\n{title:40} {'ms a step':>9} {'beside':8} {heads}")
+    print(f"\n{title:40} {'ms a step':>9} {'beside':8} {heads} {'in facts':>8}")
     for way, mine in lives.items():
         beside = BESIDE.get(way, way)
         others = lives.get(beside, mine)
@@ -209,7 +249,9 @@ def show(title: str, lives: dict[str, list[dict[str, Any]]]) -> bool:
             is_met = ratios[2] <= BARS[way]
             met = met and is_met
             verdict = f"{BARS[way]:5.2f} {'yes' if is_met else 'NO'}"
-        print(f"{way:40} {step_ms:9.2f} {beside:8} {' '.join(f'{ratio:10.3f}' for ratio in ratios)} {verdict}")
+        share = median(each["in_facts"] / sum(each["wall"]) for each in mine)
+        figures = " ".join(f"{ratio:10.3f}" for ratio in ratios)
+        print(f"{way:40} {step_ms:9.2f} {beside:8} {figures} {share:8.2%} {verdict}")
         if {each["bits"] for each in mine} != {each["bits"] for each in lives["plain"]}:
             met = False
             print("    losses or weights differ from those of plain")
@@ -226,7 +268,7 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true", help="show what trainings write to standard error")
     parser.add_argument("--train", nargs=2, metavar=("PROGRAM", "WAY"), help="train once, in this process")
     parser.add_argument("--port", default="50051", help="of the debug server, with --train")
-    parser.set_defaults(host="127.0.0.1", job="bench")
+    parser.set_defaults(host="127.0.0.1")
     options = parser.parse_args()
     if options.train:
         options.port = int(options.port)

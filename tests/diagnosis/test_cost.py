@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pytest
 import torch
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
 from tensight.agents.diagnosing import LIVE, Diagnosing
+from tensight.agents.facts.samples import distinct
 from tensight.agents.settings import AgentSettings
 from tensight.agents.torch.debugger import Debugger
 from tests.diagnosis.diagnosed import Diagnosed, network
@@ -16,6 +22,8 @@ from tests.diagnosis.diagnosed import Diagnosed, network
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from tensight.agents.torch.facts.source import FactSource
 
@@ -112,3 +120,30 @@ def test_steps_of_which_nothing_is_noted_have_no_hooks_and_no_facts(tmp_path: Pa
         assert training.facts[subject].steps.tolist() == noted
     read = [step for step in noted if in_runs(step) == "read"]
     assert training.facts["parameters"].steps.tolist() == read
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([[3, 1], [1, 2]]),
+        np.array([math.nan, 2.0, math.nan, -0.0, 0.0, math.inf]),
+        np.array([True, False, True]),
+        np.zeros(0, np.int64),
+        np.array(5),
+    ],
+    ids=["rows", "nan", "flags", "none", "scalar"],
+)
+def test_distinct_values_are_counted_as_numpy_counts_them(values: NDArray[Any]) -> None:
+    expected, counts = np.unique(values, return_counts=True)
+    found, times = distinct(values)
+    assert np.array_equal(found, expected, equal_nan=found.dtype.kind == "f")
+    assert times.tolist() == counts.tolist()
+
+
+def test_reading_facts_does_not_import_masked_arrays() -> None:
+    code = (
+        "import sys, numpy as np; from tensight.agents.facts.loss_functions import target_facts;"
+        " target_facts('cross_entropy', (4,), np.array([0, 1, 1, 2]), []); print('numpy.ma' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

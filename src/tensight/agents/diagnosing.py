@@ -169,7 +169,7 @@ class Diagnosing:
         elif self.notes:
             self._cost_of_noting_s = cost_s
         if self._steps:
-            self._shortest_s = min(self._shortest_s, now - self._step_began_s - cost_s)
+            self._shortest_s = max(min(self._shortest_s, now - self._step_began_s - cost_s), 0.0)
         else:
             # What comes before the first step, such as waiting for a server, is no training.
             self._began_s = now

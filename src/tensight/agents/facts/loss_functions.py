@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tensight.agents.facts.padding import filled, within
-from tensight.agents.facts.samples import shape_text
+from tensight.agents.facts.samples import distinct, shape_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,7 +140,7 @@ def target_facts(
         values = values[kept]
         if not values.size:
             return facts
-        classes, counts = np.unique(values, return_counts=True)
+        classes, counts = distinct(values)
         facts |= {
             "target_classes": " ".join(map(str, classes[:MOST_CLASSES].tolist())),
             "target_counts": " ".join(map(str, counts[:MOST_CLASSES].tolist())),
@@ -155,7 +155,7 @@ def target_facts(
         "target_max": float(numbers.max()),
         "target_mean": float(numbers.mean()),
         "target_variance": float(numbers.var()),
-        "target_distinct": min(len(np.unique(numbers)), _DISTINCT) if numbers.size <= 1 << 16 else _DISTINCT,
+        "target_distinct": min(len(distinct(numbers)[0]), _DISTINCT) if numbers.size <= 1 << 16 else _DISTINCT,
         "target_is_whole": bool((numbers == np.round(numbers)).all()),
     }
     lowest, highest = _reach([each.name for each in before] if function in _WITH_REACH else [])
@@ -230,7 +230,7 @@ def _ends_ignored(
     lengths = counts.sum(1)
     is_at_front = (counts == (np.arange(counts.shape[1]) < lengths[:, None])).all(1)
     chosen = np.flatnonzero(is_at_front & (lengths > offset) & (lengths < counts.shape[1]))
-    pads = np.unique(ids[~counts])
+    pads, _ = distinct(ids[~counts])
     rows = targets.reshape(len(ids), -1)
     if not len(chosen) or len(pads) != 1 or (lengths[chosen] - offset > rows.shape[1]).any():
         return math.nan

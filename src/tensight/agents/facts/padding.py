@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensight.agents.facts.samples import distinct
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -20,13 +22,13 @@ def filled(ids: NDArray[Any]) -> NDArray[np.bool_] | None:
     sequences, positions = ids.shape
     if sequences < 4 or not positions:
         return None
-    values, counts = np.unique(ids[:, -1], return_counts=True)
+    values, counts = distinct(ids[:, -1])
     differs = ids != values[counts.argmax()]
     lengths = np.where(differs.any(1), positions - differs[:, ::-1].argmax(1), 0)
     is_filled: NDArray[np.bool_] = np.arange(positions) >= lengths[:, None]
     # The same id may begin or end each sequence. Where it is within them, it is a word, or the black of a picture.
     is_word = bool((~differs & ~is_filled)[:, 1:].any())
-    has_lengths = int((lengths < positions - 1).sum()) >= sequences // 2 and len(np.unique(lengths)) >= 3
+    has_lengths = int((lengths < positions - 1).sum()) >= sequences // 2 and len(distinct(lengths)[0]) >= 3
     return None if is_word or not has_lengths else is_filled
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -50,6 +52,23 @@ def fingerprint(samples: Sequence[NDArray[Any]]) -> int:
     for values in samples:
         digest.update(values.tobytes())
     return int.from_bytes(digest.digest(), "little") | 1
+
+
+def distinct(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the distinct values of an array, in order, and how often each occurs, as NumPy's ``unique`` does.
+
+    That imports NumPy's masked arrays when it is first called, which takes longer than hundreds of steps of a small
+    training.
+
+    Parameters
+    ----------
+    values : ndarray
+    """
+    ordered = np.sort(values, axis=None)
+    # All NaN, which come last, are one.
+    begins = np.flatnonzero((ordered[1:] != ordered[:-1]) & (ordered[:-1] == ordered[:-1])) + 1
+    starts = np.concatenate((np.zeros(min(ordered.size, 1), np.int64), begins))
+    return ordered[starts], np.diff(starts, append=ordered.size)
 
 
 def shape_text(shape: Sequence[Any]) -> str:
