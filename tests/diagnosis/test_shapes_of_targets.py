@@ -148,7 +148,7 @@ def train_speech(last: Callable[[torch.Tensor], torch.Tensor]) -> None:
 
 def test_scores_for_ctc(diagnosed: Diagnosed) -> None:
     train_speech(lambda out: out + 4)
-    assert diagnosed.found()[:1] == [("no-logarithm", "scores")]
+    assert diagnosed.found()[:1] == [("no-logarithm", "alignment")]
 
 
 def logarithms_for_ctc(training: Diagnosed) -> None:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _REGRESSION = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _SQUASHING = ("softmax", "sigmoid", "tanh", "relu")
 _LEAST_STEPS = 2
+_ENOUGH = 5
+"""Number of steps with scores that are enough to say so."""
+
 _COLLAPSED = 0.25
 """Share of their first spread that outputs have kept which were drawn together."""
 
@@ -108,10 +111,15 @@ def wants_probabilities(facts: Facts) -> Iterator[Finding]:
             continue
         if first in ("softmax", "sigmoid"):
             yield _finding("no-logarithm", "certain", rows, "probabilities", activation=True)
-        elif first not in ("log_softmax", "log", "logsigmoid") and all(
-            not math.isnan(row["row_mass"]) and not 0.5 < row["row_mass"] < 2 for row in rows
-        ):
-            yield _finding("no-logarithm", "certain", rows, "scores")
+        else:
+            masses = [row["row_mass"] for row in rows]
+            others = [mass for mass in masses if not math.isnan(mass) and not 0.5 < mass < 2]
+            # What ctc_loss computes for its backward pass leads scores towards logarithms of probabilities.
+            is_aligned = rows[0]["function"] == "ctc_loss"
+            fewest = min(_ENOUGH, len(rows)) if is_aligned else len(rows)
+            if first in ("log_softmax", "log", "logsigmoid") or len(others) < fewest:
+                continue
+            yield _finding("no-logarithm", "certain", rows, "alignment" if is_aligned else "scores")
 
 
 def one_unit(facts: Facts) -> Iterator[Finding]:
@@ -466,6 +474,10 @@ RULES = (
                 "{loss_function} is given scores, and expects logarithms of probabilities: nothing keeps them from growing",
                 "{loss_function} 得到的是分数，而它需要对数概率：没有什么阻止它们增长",
             ),
+            "alignment": (
+                "{loss_function} is given scores, and expects logarithms of probabilities: what it returns is no likelihood",
+                "{loss_function} 得到的是分数，而它需要对数概率：其返回值不是似然",
+            ),
             "overlap": (
                 "The overlap with the targets (dice) is that of scores, not of probabilities: nothing bounds it",
                 "与目标的重叠 (dice) 由分数而不是概率计算：没有什么限制它",
@@ -473,9 +485,12 @@ RULES = (
         },
         {
             "probabilities": ("values {input_min:.3g} … {input_max:.3g}", "数值 {input_min:.3g} … {input_max:.3g}"),
-            "scores": (
-                "the sum of their exponentials over the classes is {row_mass:.3g}, not 1",
-                "各类别的指数之和为 {row_mass:.3g}，而不是 1",
+            **dict.fromkeys(
+                ("scores", "alignment"),
+                (
+                    "the sum of their exponentials over the classes is {row_mass:.3g}, not 1",
+                    "各类别的指数之和为 {row_mass:.3g}，而不是 1",
+                ),
             ),
         },
         (
