@@ -1,4 +1,4 @@
-"""Weights without gradients, with gradients of earlier updates, and updates that are skipped; and their twins."""
+"""Weights without gradients, and with gradients of earlier updates; and their twins."""
 
 from __future__ import annotations
 
@@ -90,32 +90,6 @@ def test_a_cut_off_loss_is_named_though_few_steps_are_read(tmp_path: Path) -> No
         assert finding.where["line"].startswith("diagnosed.py:")
 
 
-def test_updates_without_a_backward_pass_are_said(diagnosed: Diagnosed) -> None:
-    model = network()
-    optimizer = torch.optim.Adam(model.parameters())
-    for _ in range(9):
-        F.cross_entropy(model(diagnosed.batch()[0]), diagnosed.batch()[1])
-        optimizer.zero_grad()
-        optimizer.step()
-    finding = only(diagnosed)
-    assert (finding.rule, finding.message) == ("no-gradients", "no_backward")
-    assert finding.where["line"].startswith(HERE)
-
-
-@pytest.mark.parametrize("skipped", [1, 2])
-def test_batches_without_a_loss_are_no_finding(diagnosed: Diagnosed, skipped: int) -> None:
-    model = network()
-    optimizer = torch.optim.Adam(model.parameters())
-    for number in range(18):
-        inputs, labels = diagnosed.batch()
-        optimizer.zero_grad()
-        is_empty = number % 3 < skipped
-        loss = torch.zeros((), requires_grad=True) if is_empty else F.cross_entropy(model(inputs), labels)
-        loss.backward()
-        optimizer.step()
-    assert diagnosed.found() == []
-
-
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
 @pytest.mark.parametrize("requires", [False, True])
 def test_blocks_that_reentrant_checkpointing_cuts_off_are_named_with_their_line(
@@ -180,24 +154,6 @@ def test_gradients_that_are_cleared_in_any_way_are_no_finding(diagnosed: Diagnos
     assert "gradients-not-cleared" not in dict(diagnosed.found())
 
 
-@pytest.mark.parametrize(("amount", "rules"), [(2.0**30, ["updates-skipped"]), (2.0**10, [])])
-def test_updates_that_a_scaler_skips_in_a_row_are_said(diagnosed: Diagnosed, amount: float, rules: list[str]) -> None:
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
-    scaler = torch.amp.GradScaler("cpu", init_scale=amount)
-    for _ in range(24):
-        inputs, labels = diagnosed.batch()
-        optimizer.zero_grad()
-        with torch.autocast("cpu", torch.float16):
-            loss = F.cross_entropy(model(inputs).float(), labels)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update(amount)
-    findings = diagnosed.findings()
-    assert [finding.rule for finding in findings] == rules
-    assert all(finding.where["line"].startswith(HERE) for finding in findings)
-
-
 def test_a_model_whose_tensors_are_swapped_can_be_converted(diagnosed: Diagnosed) -> None:
     """PyTorch refuses to swap a tensor, such as a gradient, to which there is another reference."""
     model = network()
@@ -207,25 +163,6 @@ def test_a_model_whose_tensors_are_swapped_can_be_converted(diagnosed: Diagnosed
     finally:
         torch.__future__.set_swap_module_params_on_conversion(False)
     assert diagnosed.found() == []
-
-
-class TwoHeads(nn.Module):
-    """Has a head that is never called."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.head, self.other = network(out=16), nn.Linear(16, CLASSES), nn.Linear(16, CLASSES)
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.head(self.body(inputs).relu())
-        return result
-
-
-def test_layers_that_are_never_called_are_said_to_be_so(diagnosed: Diagnosed) -> None:
-    diagnosed.train(TwoHeads(), steps=6)
-    (finding,) = diagnosed.findings()
-    assert (finding.rule, finding.message, finding.certainty) == ("no-gradient", "unused", "likely")
-    assert finding.where["parameter"] == "other.weight, other.bias"
 
 
 def test_gradients_of_a_layer_that_the_script_clears_before_the_update_are_no_finding(diagnosed: Diagnosed) -> None:

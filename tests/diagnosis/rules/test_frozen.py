@@ -145,6 +145,13 @@ class Classifier(nn.Module):
         return result
 
 
+class AttentionToOne(Attention):
+    """Reads the features as a sentence of one word."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return super().forward(inputs[:, None]).flatten(1)
+
+
 def head_frozen_with_its_body(training: Diagnosed) -> None:
     """All is frozen but the adapters, and so is the new head."""
     body = nn.Sequential(network(out=16).requires_grad_(False), nn.Linear(16, 2), nn.Linear(2, 16))
@@ -161,11 +168,7 @@ def new_head_of_a_convolution(training: Diagnosed) -> None:
 
 
 def norms_trained_below_a_new_head(training: Diagnosed) -> None:
-    class Body(Attention):
-        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-            return super().forward(inputs[:, None]).flatten(1)
-
-    model = Classifier(Body(width=FEATURES), FEATURES)
+    model = Classifier(AttentionToOne(width=FEATURES), FEATURES)
     freeze(model, lambda name: "norm" not in name)
     training.train(model)
 
@@ -225,6 +228,31 @@ def body_frozen_as_it_was_made(training: Diagnosed) -> None:
     training.train(model, optimizer=torch.optim.SGD(head.parameters(), lr=1e-3), steps=80)
 
 
+def switch_that_should_freeze_a_body(training: Diagnosed) -> None:
+    model = Classifier(ConvNet(), CLASSES)
+    model.body.requires_grad = False
+    training.train(model)
+
+
+def untrained(body: nn.Module, width: int) -> nn.Module:
+    """Return a classifier whose body is frozen as it was made, and tells nothing of its inputs."""
+    return Classifier(nn.Sequential(nn.Dropout(0.97), body, nn.Linear(FEATURES, width)).requires_grad_(False), width)
+
+
+def convolutions_frozen_as_they_were_made(training: Diagnosed) -> None:
+    layers = nn.Sequential(nn.Conv1d(1, 16, 3, padding=1), nn.GroupNorm(2, 16), nn.Conv1d(16, 1, 3, padding=1))
+    body = nn.Sequential(nn.Unflatten(1, (1, -1)), layers, nn.Flatten())
+    model = untrained(body, 2)
+    training.labels = training.labels[torch.randperm(len(training.labels))]
+    training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=1e-2), steps=80)
+
+
+def transformer_frozen_as_it_was_made(training: Diagnosed) -> None:
+    model = untrained(AttentionToOne(width=FEATURES), 2)
+    training.labels = training.labels[torch.randperm(len(training.labels))]
+    training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-3), steps=80)
+
+
 FAULTY: tuple[Faulty, ...] = (
     (frozen_on_the_way, "frozen-since", "step 9"),
     (left_frozen_by_an_evaluation, "frozen-since", "step 6"),
@@ -242,6 +270,9 @@ FAULTY: tuple[Faulty, ...] = (
     (switch_of_a_layer, "switch-of-module", "0"),
     (switch_of_the_last_blocks, "switch-of-module", "blocks.0, blocks.1"),
     (switch_of_recurrent_cells, "switch-of-module", "cells"),
+    (switch_that_should_freeze_a_body, "switch-of-module", "body"),
+    (convolutions_frozen_as_they_were_made, "frozen-as-made", "body.1.1.0.weight"),
+    (transformer_frozen_as_it_was_made, "frozen-as-made", "body.1.query.weight"),
     (body_frozen_as_it_was_made, "frozen-as-made", "0.0.weight"),
 )
 
@@ -381,6 +412,28 @@ def layers_frozen_one_after_the_other(training: Diagnosed) -> None:
     training.train(model, steps=30, after=freeze)
 
 
+def random_features(training: Diagnosed) -> None:
+    """A body that is frozen as it was made may tell enough of its inputs."""
+    body = nn.Sequential(nn.Linear(FEATURES, 64), nn.LayerNorm(64), nn.ReLU()).requires_grad_(False)
+    model = Classifier(body, 64)
+    training.train(model, optimizer=torch.optim.Adam(model.parameters(), lr=1e-2), steps=80)
+
+
+def attribute_of_a_frozen_body(training: Diagnosed) -> None:
+    """A class of its own notes there that it is frozen, and is."""
+    model = Classifier(network(out=16), 16)
+    model.body.requires_grad_(False)
+    model.body.requires_grad = False
+    training.train(model)
+
+
+def attribute_of_a_body_of_which_the_end_is_trained(training: Diagnosed) -> None:
+    model = Classifier(network(out=16), 16)
+    model.body[0].requires_grad_(False)
+    model.body.requires_grad = False
+    training.train(model)
+
+
 HEALTHY: tuple[Healthy, ...] = (
     (critic_frozen_in_turns, "frozen-since"),
     (body_thawed_after_the_head, "frozen-since"),
@@ -393,6 +446,9 @@ HEALTHY: tuple[Healthy, ...] = (
     (prompts_of_a_frozen_model, "head-frozen"),
     (biases_of_all_layers, "bias-alone"),
     (temperature_of_a_frozen_model, "bias-alone"),
+    (random_features, "frozen-as-made"),
+    (attribute_of_a_frozen_body, "switch-of-module"),
+    (attribute_of_a_body_of_which_the_end_is_trained, "switch-of-module"),
     (switch_of_a_trained_layer, "switch-of-module"),
     (switch_that_works, "switch-of-module"),
     (parameters_switched_on, "switch-of-module"),

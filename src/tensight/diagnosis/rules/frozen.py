@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
+from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, listed
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules.losses import remains
 from tensight.diagnosis.rules.parameters import are_trained, where_of
@@ -151,14 +151,20 @@ def bias_alone(facts: Facts) -> Iterator[Finding]:
 
 def switched_module(facts: Facts) -> Iterator[Finding]:
     """Find an attribute requires_grad of a module, which has no effect on its parameters."""
-    table = facts["modules"]
-    on = (table["switch"] == 1) & table["is_frozen"]
-    names = list(dict.fromkeys(table["name"][on].tolist()))
-    if names:
-        step = int(table["step"][on][0])
-        yield Finding(
-            "switch-of-module", "certain", step, "on", {"names": listed(names)}, {"module": listed(names, MOST_NAMED)}
-        )
+    table, parameters = facts["modules"], facts["parameters"]
+    trained = set(parameters.chosen(np.asarray(are_trained(parameters).any(0))))
+    for switch, message in ((1, "on"), (0, "off")):
+        of_switch = (table["switch"] == switch) & (table["is_frozen"] == (switch == 1))
+        names = list(dict.fromkeys(table["name"][of_switch].tolist()))
+        if not switch:
+            # Of a module of which a part is frozen, it may be what the attribute is about.
+            held = {name: {each for each in parameters.names if each.startswith(f"{name}.")} for name in names}
+            names = [name for name in names if held[name] and held[name] <= trained]
+        if names:
+            step = int(table["step"][of_switch][0])
+            where = {"module": listed(names, MOST_NAMED)}
+            certainty: Certainty = "certain" if switch else "likely"
+            yield Finding("switch-of-module", certainty, step, message, {"names": listed(names)}, where)
 
 
 RULES = (
@@ -294,7 +300,12 @@ RULES = (
                 "requires_grad = True was set on the modules {names} themselves, which has no effect: their parameters stay"
                 " frozen",
                 "在模块 {names} 本身上设置了 requires_grad = True，这没有作用：其参数仍被冻结",
-            )
+            ),
+            "off": (
+                "requires_grad = False was set on the modules {names} themselves, which has no effect: their parameters are"
+                " trained",
+                "在模块 {names} 本身上设置了 requires_grad = False，这没有作用：其参数仍被训练",
+            ),
         },
         {},
         (
@@ -304,5 +315,11 @@ RULES = (
         ("", ""),
         frozenset(("loss-stays", "frozen-since")),
         5,
+        advice_on={
+            "off": (
+                "Call module.requires_grad_(False), which switches off the gradients of its parameters",
+                "调用 module.requires_grad_(False)，它会关闭参数的梯度",
+            )
+        },
     ),
 )
