@@ -208,7 +208,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("restored", "hash", "of the values, if they changed to those of an earlier step"),
         Fact("is_nested", "flag", "its module is no part of the model, but is called in it"),
         Fact("is_zero", "flag", "all of its sampled elements are 0; not read while it is trained"),
-        Fact("equal_units", "flag", "all its rows are the same, and not 0"),
+        Fact("equal_units", "flag", "all its rows, or those of each gate if recurrent, are the same, and not 0"),
         Fact("fingerprint", "hash", "of sampled elements before the update"),
     ),
     "modules": (

@@ -18,7 +18,7 @@ from tests.diagnosis.diagnosed import (
     each_healthy,
     network,
 )
-from tests.diagnosis.models import ConvNet, Transformer, generator, train_gan, train_words
+from tests.diagnosis.models import ConvNet, Recurrent, Transformer, generator, train_gan, train_words
 
 
 def equal_initial_weights(training: Diagnosed) -> None:
@@ -34,6 +34,13 @@ def convolution_of_ones(training: Diagnosed) -> None:
         nn.init.constant_(layer.weight, 0.05)
         nn.init.zeros_(layer.bias)
     training.train(model)
+
+
+def recurrent_cells_of_one_value(training: Diagnosed) -> None:
+    model = Recurrent()
+    for weight in model.parameters():
+        nn.init.constant_(weight, 0.1)
+    training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
 
 
 def feed_forward_layers_of_one_value(training: Diagnosed) -> None:
@@ -112,6 +119,7 @@ def residual_branches_that_grow(training: Diagnosed) -> None:
 FAULTY: tuple[Faulty, ...] = (
     (equal_initial_weights, "equal-units", "0.weight"),
     (convolution_of_ones, "equal-units", "first.weight"),
+    (recurrent_cells_of_one_value, "equal-units", "cells.weight_hh_l0"),
     (feed_forward_layers_of_one_value, "equal-units", "blocks.0.up.weight"),
     (generator_of_ones, "equal-units", "0.weight"),
     (weights_of_a_thousandth, "scale-by-depth", "shrink"),
@@ -131,6 +139,25 @@ def low_rank_branch_of_zeros(training: Diagnosed) -> None:
     model = Transformer()
     nn.init.zeros_(model.blocks[0].get_submodule("down").get_parameter("weight"))
     train_words(model)
+
+
+def orthogonal_recurrent_cells(training: Diagnosed) -> None:
+    """Biases of one value, with matrices that differ."""
+    model = Recurrent()
+    for weight in model.cells.parameters():
+        if weight.dim() > 1:
+            nn.init.orthogonal_(weight)
+        else:
+            nn.init.constant_(weight, 0.5)
+    training.train(model)
+
+
+def recurrent_cells_of_one_value_below_a_random_head(training: Diagnosed) -> None:
+    """The head tells the units apart from the first update on."""
+    model = Recurrent()
+    for weight in model.cells.parameters():
+        nn.init.constant_(weight, 0.1)
+    training.train(model)
 
 
 def rows_that_are_repeated(training: Diagnosed) -> None:
@@ -187,6 +214,8 @@ def narrow_autoencoder(training: Diagnosed) -> None:
 HEALTHY: tuple[Healthy, ...] = (
     (last_layer_of_zeros, "equal-units"),
     (low_rank_branch_of_zeros, "equal-units"),
+    (orthogonal_recurrent_cells, "equal-units"),
+    (recurrent_cells_of_one_value_below_a_random_head, "equal-units"),
     (rows_that_are_repeated, "equal-units"),
     (blur_of_each_channel, "equal-units"),
     (identity_of_each_layer, "scale-by-depth"),

@@ -90,8 +90,8 @@ RULES = (
         },
         {
             "equal": (
-                "all rows of the matrix are equal, also after the first {steps} updates",
-                "矩阵的所有行都相等，在前 {steps} 次更新之后仍然如此",
+                "all rows of the matrix (of each gate, if the layer is recurrent) are equal, also after the first {steps} updates",
+                "矩阵的所有行 (循环层则为每个门的所有行) 都相等，在前 {steps} 次更新之后仍然如此",
             )
         },
         (

@@ -227,7 +227,7 @@ class Weights:
         for name, weight, module, module_type, model in named:
             row = self.rows.get(name)
             if row is None:
-                row = _described(weight)
+                row = _described(name, weight)
                 gradient = weight.grad
                 if weight.requires_grad and gradient is not None:
                     row["gradient_norm"] = size = norm([gradient])[0]
@@ -273,7 +273,7 @@ class Weights:
             row["gradient"] = max(row["gradient"], gradient_state(size_of_gradient))
             return
         self._updated_after[name] = self._all_passes
-        self.rows[name] = _described(weight) | {
+        self.rows[name] = _described(name, weight) | {
             "optimizer": label,
             "optimizers": 1,
             "is_updated_apart": False,
@@ -289,17 +289,26 @@ class Weights:
         }
 
 
-def _described(weight: torch.Tensor) -> dict[str, Any]:
+def _described(name: str, weight: torch.Tensor) -> dict[str, Any]:
     return {
         "shape": shape_text(weight.shape),
         "dtype": str(weight.dtype).removeprefix("torch."),
         "elements": weight.numel(),
         "is_trainable": bool(weight.requires_grad),
         "gradient": 0,
-        "equal_units": _has_equal_units(weight),
+        "equal_units": _has_equal_units(name, weight),
     }
 
 
-def _has_equal_units(weight: torch.Tensor) -> bool:
+def _has_equal_units(name: str, weight: torch.Tensor) -> bool:
     values = plain(weight)
-    return values.dim() > 1 and are_equal_units(array_of(values[units_compared(values.shape[0])]))
+    if values.dim() < 2:
+        return False
+    rows, columns = values.shape[:2]
+    if are_equal_units(array_of(values[units_compared(rows)])):
+        return True
+    # The units of a recurrent layer have rows in each of its gates.
+    if not name.rpartition(".")[2].startswith("weight_hh") or columns < 2 or rows % columns:
+        return False
+    gates = values.split(columns)
+    return all(are_equal_units(array_of(gate[units_compared(columns)])) for gate in gates)
