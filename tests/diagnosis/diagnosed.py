@@ -89,7 +89,8 @@ class Diagnosed:
         self.end()
         for finding in self.findings():
             message, evidence, _ = words_of(finding)
-            sentences = [words[0].format(**finding.values) for words in (message, evidence) if words]
+            in_both = [[text.format(**finding.values) for text in words] for words in (message, evidence) if words]
+            sentences = [english for english, _ in in_both]
             return finding.rule, "\n".join([*sentences, *finding.where.values()])
         return "", ""
 

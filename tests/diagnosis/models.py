@@ -165,3 +165,19 @@ def train_gan(
 def generator() -> nn.Sequential:
     """Return a generator for `train_gan`; its critic is ``network(out=1)``."""
     return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, FEATURES))
+
+
+def train_scaled(training: Diagnosed, factor: Callable[[int], float], steps: int, interval: int = 8) -> None:
+    """Train with a loss scaler of float16; a factor of infinity makes the gradients of a step infinite."""
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=interval)
+    for step in range(1, steps + 1):
+        inputs, labels = training.batch()
+        optimizer.zero_grad()
+        scaler.scale(F.cross_entropy(model(inputs), labels)).backward()
+        if factor(step) != 1:
+            for parameter in model.parameters():
+                parameter.grad = parameter.grad * factor(step)
+        scaler.step(optimizer)
+        scaler.update()

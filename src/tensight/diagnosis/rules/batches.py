@@ -129,7 +129,7 @@ RULES = (
             "States that begin at 0 and change in further calls of the step, and inputs beside others that differ.",
             "从 0 开始、并在同一步的后续调用中变化的状态，以及与其他不同输入一同给出的输入。",
         ),
-        frozenset(("loss-stays", "zero-gradient", "batch-repeated", "equal-units")),
+        frozenset(("loss-stays", "loss-constant", "zero-gradient", "batch-repeated", "equal-units")),
         5,
     ),
     Rule(

@@ -63,8 +63,9 @@ def not_finite(facts: Facts) -> Iterator[Finding]:
 def jumps(facts: Facts) -> Iterator[Finding]:
     """Find a loss that jumps after an exceptional update or batch, and does not come back at once."""
     steps, values = first_loss(facts)
-    if len(values) < _BEFORE + _AFTER or not np.isfinite(values).all() or not has_fixed_targets(facts):
+    if len(values) < _BEFORE + _AFTER or not np.isfinite(values).all():
         return
+    has_fixed = has_fixed_targets(facts)
     for at in range(_BEFORE, len(values) - _AFTER):
         before = values[at - _BEFORE : at]
         if steps[at + _AFTER] - steps[at - _BEFORE] != _BEFORE + _AFTER:
@@ -76,7 +77,7 @@ def jumps(facts: Facts) -> Iterator[Finding]:
         if level <= 0 or values[at] < max(3 * level, level + 10 * deviation) or after < 3 * level:
             continue
         cause, values_of_cause = _cause(facts, int(steps[at]))
-        if not cause:
+        if not cause or not (has_fixed or cause == "targets"):
             # What is exceptional after that follows from this jump.
             return
         described = {
@@ -114,6 +115,20 @@ def _cause(facts: Facts, step: int) -> tuple[str, dict[str, object]]:
             ratio = _exceptional(calls["step"][of_name], reach, of_step)
             if ratio > 10:
                 return "batch", {"model": name, "ratio": ratio, "of_step": of_step}
+    functions = facts["loss_functions"]
+    for name in functions.names:
+        of_name = (functions["name"] == name) & np.isfinite(functions["target_variance"])
+        steps = functions["step"][of_name]
+        reach = np.maximum(np.abs(functions["target_min"][of_name]), np.abs(functions["target_max"][of_name]))
+        for of_step in (step, step - 1):
+            ratio, later = _exceptional(steps, reach, of_step), reach[steps > of_step][:_AFTER]
+            # Targets that go on like that are other ones, as of another task.
+            if ratio > 10 and len(later) and float(np.median(later)) < 0.3 * float(reach[steps == of_step][0]):
+                return "targets", {
+                    "function": str(functions["function"][of_name][0]),
+                    "ratio": ratio,
+                    "of_step": of_step,
+                }
     return "", {}
 
 
@@ -189,7 +204,11 @@ def _swings(facts: Facts) -> Iterator[Finding]:
 def unbounded(facts: Facts) -> Iterator[Finding]:
     """Find a loss that falls below 0 faster and faster: nothing keeps it from falling."""
     steps, values = first_loss(facts)
-    if len(values) < _LONG or not np.isfinite(values).all():
+    is_finite = np.isfinite(values)
+    if not is_finite.all():
+        # It may have fallen below all numbers.
+        steps, values = steps[: int(np.argmin(is_finite))], values[: int(np.argmin(is_finite))]
+    if len(values) < _LONG:
         return
     # Of long trainings, the steps that were kept are not evenly spaced.
     at = [int(np.searchsorted(steps, steps[-1] * share)) for share in (0.25, 0.5, 0.75)]
@@ -236,6 +255,10 @@ _CAUSES = {
     "batch": (
         "the inputs of {model} in step {of_step} reach {ratio:.3g} times as far as usual",
         "第 {of_step} 步中 {model} 的输入范围是平时的 {ratio:.3g} 倍",
+    ),
+    "targets": (
+        "the targets of {function} in step {of_step} reach {ratio:.3g} times as far as usual",
+        "第 {of_step} 步中 {function} 的目标范围是平时的 {ratio:.3g} 倍",
     ),
 }
 _SINCE = (
@@ -365,7 +388,7 @@ RULES = (
             "Likelihoods of densities, which fall below 0 more and more slowly.",
             "密度的似然，其降到 0 以下的速度越来越慢。",
         ),
-        frozenset(("loss-rises", "loss-stays")),
+        frozenset(("loss-rises", "loss-stays", "loss-not-finite")),
         28,
     ),
     Rule(

@@ -440,7 +440,7 @@ RULES = (
             "在反向传播之前而不是在它与 step() 之间调用 zero_grad()",
         ),
         ("", ""),
-        frozenset(("no-gradients", "no-gradient", "zero-gradient", "loss-stays", "clipped-away")),
+        frozenset(("no-gradients", "no-gradient", "zero-gradient", "loss-constant", "loss-stays", "clipped-away")),
         3,
     ),
     Rule(

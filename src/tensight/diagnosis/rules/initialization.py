@@ -99,7 +99,7 @@ RULES = (
             "随机初始化权重；常数会使每个单元得到相同的梯度",
         ),
         ("Matrices of zeros, which differ after their first update.", "全零矩阵，它们在第一次更新之后就会不同。"),
-        frozenset(("loss-stays", "zero-gradient")),
+        frozenset(("loss-stays", "loss-constant", "zero-gradient")),
         15,
     ),
     Rule(

@@ -10,7 +10,8 @@ import numpy as np
 from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
 from tensight.diagnosis.rule import DIVERGENCE, Rule
-from tensight.diagnosis.rules.stages import stage_of
+from tensight.diagnosis.rules.passes import function_names, is_accumulating
+from tensight.diagnosis.rules.stages import UPDATES, stage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,12 +45,16 @@ _LONG = 60
 
 
 def first_loss(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the steps and values of the first loss; empty if a step has several, which may oppose each other."""
+    """Return the steps and values of the first loss; empty if a step has several, which may oppose each other.
+
+    Of several batches whose gradients add up, it is the mean.
+    """
     table = facts["losses"]
-    if not len(table) or len(table.names) > 1 or facts["groups"]["maximizes"].any():
+    is_single = len(table.names) == 1 or is_accumulating(facts)
+    if not len(table) or not is_single or facts["groups"]["maximizes"].any():
         return np.zeros(0, np.int64), np.zeros(0)
-    values = table.panel("value")[:, 0]
-    steps = table.steps
+    steps, panel, present = table.steps, table.panel("value"), table.present()
+    values = np.where(present, panel, 0).sum(1) / present.sum(1)
     begins = steps >= stage_of(facts)
     return steps[begins], values[begins]
 
@@ -69,13 +74,32 @@ def _constant(facts: Facts) -> Iterator[Finding]:
         described = {"value": float(values[0]), "steps": len(values) - since, "step": int(steps[since])}
         yield Finding("loss-zero", "certain", int(steps[since]), "at_once", described, {"line": line})
         return
-    if (values != values[0]).any():
+    if (values != values[0]).any() or (values[0] != 0 and _is_of_one_batch(facts)):
+        return
+    if _is_surrogate(facts):
         return
     message = "zero" if values[0] == 0 else "constant"
     rule = "loss-zero" if values[0] == 0 else "loss-constant"
     yield Finding(
         rule, "certain", int(steps[0]), message, {"value": float(values[0]), "steps": len(values)}, {"line": line}
     )
+
+
+def _is_surrogate(facts: Facts) -> bool:
+    """Whether gradients differ though the loss does not: its value is not what is learnt.
+
+    A ratio of probabilities, for example, is 1 before the first update of a batch.
+    """
+    groups = facts["groups"]
+    repeated = groups["is_repeated"][groups["step"] > groups.steps[:1]]
+    return bool((facts["parameters"]["gradient"] > 1).any()) and not (len(repeated) and repeated.mean() > 0.5)
+
+
+def _is_of_one_batch(facts: Facts) -> bool:
+    """Whether the inputs are the same in each step: the loss is then, if no weight changes."""
+    prints = facts["calls"]["fingerprint"]
+    prints = prints[prints != 0]
+    return len(prints) > 1 and len(set(prints.tolist())) == 1
 
 
 def zero(facts: Facts) -> Iterator[Finding]:
@@ -93,29 +117,22 @@ def sign(facts: Facts) -> Iterator[Finding]:
     table = facts["loss_functions"]
     if not len(table) or _optimizers(facts) > 1:
         return
-    names = table.names
+    names, losses = function_names(facts), facts["losses"]
+    is_single = len(losses.names) == 1 or is_accumulating(facts)
+    if len(set(names)) > 1 or not is_single or len(set(table["step"].tolist())) < UPDATES:
+        return
     maximizes = bool(facts["groups"]["maximizes"].any())
     direction = -1 if maximizes else 1
-    factors = direction * table.panel("factor")
-    present = table.present()
-    for at, name in enumerate(names):
-        rows = present[:, at]
-        of_name = table["name"] == name
-        function = str(table["function"][of_name][0])
-        is_likelihood = function == "log_likelihood"
-        wrong = factors[rows, at] > 0 if is_likelihood else factors[rows, at] < 0
-        if rows.sum() < 3 or not wrong.all() or len(names) > 1:
-            continue
-        if not is_likelihood and function not in _NEVER_NEGATIVE:
-            continue
-        values = facts["losses"]["value"]
-        if len(facts["losses"].names) > 1 or not len(values) or not (direction * values <= 0).all():
-            continue
-        line = str(table["line"][of_name][0])
-        values_of = {"function": function, "first": float(values[0]), "last": float(values[-1])}
-        where = {"operator": function, "line": line}
-        message = "maximized" if maximizes else "likelihood" if is_likelihood else "negated"
-        yield Finding("loss-sign", "certain", int(table["step"][of_name][0]), message, values_of, where)
+    factors, values = direction * table["factor"], direction * losses["value"]
+    function, line = str(table["function"][0]), str(table["line"][0])
+    is_likelihood = function == "log_likelihood"
+    wrong = factors > 0 if is_likelihood else factors < 0
+    if not wrong.all() or not (is_likelihood or function in _NEVER_NEGATIVE) or not (values <= 0).all():
+        return
+    described = {"function": function, "first": float(losses["value"][0]), "last": float(losses["value"][-1])}
+    where = {"operator": function, "line": line}
+    message = "maximized" if maximizes else "likelihood" if is_likelihood else "negated"
+    yield Finding("loss-sign", "certain", int(table["step"][0]), message, described, where)
 
 
 def maximized_divergence(facts: Facts) -> Iterator[Finding]:
@@ -137,17 +154,23 @@ def maximized_divergence(facts: Facts) -> Iterator[Finding]:
 def negative(facts: Facts) -> Iterator[Finding]:
     """Find a loss below 0 that its function cannot be if it is given what it expects."""
     table, losses = facts["loss_functions"], facts["losses"]
-    if not len(table) or len(losses.names) > 1:
+    if not len(table) or (len(losses.names) > 1 and not is_accumulating(facts)):
         return
-    values_of = dict(zip(losses["step"].tolist(), losses["value"].tolist(), strict=True))
+    keys = zip(losses["step"].tolist(), losses["name"].tolist(), strict=True)
+    values_of = dict(zip(keys, losses["value"].tolist(), strict=True))
     rows = [row for row in table.rows() if row["is_alone"] and row["function"] in _BOUNDED and row["factor"] > 0]
     # Other differences are computed as kl_div is, but without its logarithm, whose line would be known.
     rows = [row for row in rows if row["function"] != "kl_div" or row["line"]]
-    below = [row for row in rows if values_of.get(row["step"], 0.0) < -1e-6]
+    below = [row for row in rows if values_of.get((row["step"], row["loss"]), 0.0) < -1e-6]
     if len(below) < 3 or len(below) < 0.5 * len(rows):
         return
     row = below[0]
-    values = {"function": row["function"], "value": values_of[row["step"]], "count": len(below), "of": len(rows)}
+    values = {
+        "function": row["function"],
+        "value": values_of[row["step"], row["loss"]],
+        "count": len(below),
+        "of": len(rows),
+    }
     where = {"operator": row["function"], "line": row["line"]}
     yield Finding("loss-negative", "certain", int(row["step"]), "negative", values, where)
 
@@ -156,17 +179,20 @@ def of_nothing(facts: Facts) -> Iterator[Finding]:
     """Find a loss that is a mean over nothing, which is NaN, or that has such a term."""
     table = facts["losses"]
     bad = ~np.isfinite(table["value"])
+    steps = set(table["step"][bad].tolist())
+    terms = [
+        row
+        for row in facts["loss_functions"].rows()
+        if row["step"] in steps and not row["is_alone"] and 0 in sizes_of(row["input_shape"])
+    ]
+    # A loss that is NaN from some step on has another reason.
+    if terms and len({row["step"] for row in terms}) == len(steps) < len(set(table["step"].tolist())):
+        values = {**terms[0], "count": len(steps)}
+        where = {"operator": terms[0]["function"], "line": terms[0]["line"]}
+        yield Finding("mean-over-nothing", "certain", int(terms[0]["step"]), "term", values, where)
+        return
     empty = (table["elements"] == 0) & bad
     if not empty.any():
-        steps = set(table["step"][bad].tolist())
-        terms = [
-            row for row in facts["loss_functions"].rows() if row["step"] in steps and 0 in sizes_of(row["input_shape"])
-        ]
-        # A loss that is NaN from some step on has another reason.
-        if terms and len({row["step"] for row in terms}) == len(steps) < len(set(table["step"].tolist())):
-            values = {**terms[0], "count": len(steps)}
-            where = {"operator": terms[0]["function"], "line": terms[0]["line"]}
-            yield Finding("mean-over-nothing", "certain", int(terms[0]["step"]), "term", values, where)
         return
     at = int(np.flatnonzero(empty)[0])
     step = int(table["step"][at])
@@ -181,8 +207,11 @@ def start(facts: Facts) -> Iterator[Finding]:
     if not len(table) or not len(losses):
         return
     row = next(iter(table.rows()))
-    value = float(losses["value"][0])
-    if not math.isfinite(value) or row["reduction"] not in ("mean", ""):
+    # Of several batches, each loss is divided by their number.
+    value = float(losses["value"][0]) / (abs(row["factor"]) if row["is_alone"] and row["factor"] else 1.0)
+    # Cosines with a temperature, as of faces, are far apart from the start on.
+    is_of_weights = row["is_of_layer"] or "loss_functions.is_of_layer" in facts.absent
+    if not is_of_weights or not math.isfinite(value) or row["reduction"] not in ("mean", ""):
         return
     deviation, message, guess = row["input_deviation"], "", math.nan
     if row["function"] == "cross_entropy" and row["classes"] >= 2:
@@ -191,7 +220,7 @@ def start(facts: Facts) -> Iterator[Finding]:
     elif row["function"] == "bce_with_logits" and 0 <= row["target_min"] <= row["target_max"] <= 1:
         guess = math.log(2)
         message = "labels" if value >= 4 * guess and deviation >= 10 else ""
-    elif row["function"] == "mse_loss" and len(table.names) == 1 and len(losses.names) == 1:
+    elif row["function"] == "mse_loss" and len(set(function_names(facts))) == 1 and row["is_alone"]:
         guess = row["target_variance"] + row["target_mean"] ** 2
         message = "numbers" if guess > 0 and value > 100 * guess and deviation > 10 * math.sqrt(guess) else ""
     if not message:
@@ -253,7 +282,11 @@ def _stays(facts: Facts) -> Iterator[Finding]:
 def _guess(facts: Facts) -> float:
     """Return what the loss of a guess is that gives each class the same probability; NaN if that is unknown."""
     table = facts["loss_functions"]
-    if len(table.names) != 1 or not table["is_alone"].all() or set(table["reduction"].tolist()) != {"mean"}:
+    if (
+        len(set(function_names(facts))) != 1
+        or not table["is_alone"].all()
+        or set(table["reduction"].tolist()) != {"mean"}
+    ):
         return math.nan
     classes = int(table["classes"][0])
     is_of_classes = table["function"][0] in ("cross_entropy", "nll_loss") and classes >= 2
@@ -291,7 +324,7 @@ def has_fixed_targets(facts: Facts) -> bool:
     """Whether the targets of the loss are data: those that are computed, as in reinforcement learning, may grow."""
     table = facts["loss_functions"]
     functions = set(table["function"].tolist())
-    if not len(table) or len(table.names) != 1:
+    if len(set(function_names(facts))) != 1:
         return False
     if functions & {"cross_entropy", "nll_loss", "bce", "bce_with_logits"}:
         return True
@@ -306,7 +339,11 @@ def has_fixed_targets(facts: Facts) -> bool:
 def _constant_predictions(facts: Facts) -> tuple[dict[int, float], str]:
     """Return by step what a loss would be if the best constant was predicted in all steps, and what that is."""
     table = facts["loss_functions"]
-    if len(table.names) != 1 or not table["is_alone"].all() or set(table["reduction"].tolist()) != {"mean"}:
+    if (
+        len(set(function_names(facts))) != 1
+        or not table["is_alone"].all()
+        or set(table["reduction"].tolist()) != {"mean"}
+    ):
         return {}, ""
     function = str(table["function"][0])
     steps, factors = table["step"], np.abs(table["factor"])
@@ -345,10 +382,11 @@ def _constant_predictions(facts: Facts) -> tuple[dict[int, float], str]:
         message = "mean"
     else:
         return {}, ""
-    losses = losses * factors
-    return {
-        step: loss for step, loss in zip(steps.tolist(), losses.tolist(), strict=True) if math.isfinite(loss)
-    }, message
+    by_step: dict[int, list[float]] = {}
+    for step, loss in zip(steps.tolist(), (losses * factors).tolist(), strict=True):
+        by_step.setdefault(step, []).append(loss)
+    of_steps = {step: sum(of_step) / len(of_step) for step, of_step in by_step.items()}
+    return {step: loss for step, loss in of_steps.items() if math.isfinite(loss)}, message
 
 
 _SILENT = (
@@ -400,9 +438,13 @@ RULES = (
             "Look for what it does not depend on: the batch, the weights, or an output that saturates",
             "查找它不依赖的东西：批次、权重，或已饱和的输出",
         ),
-        _SILENT,
-        frozenset(("loss-stays",)),
-        40,
+        (
+            "Losses whose gradients differ from step to step: a ratio of probabilities, whose value is not what is learnt; and"
+            " trainings on one batch, whose loss is the same if no weight changes.",
+            "梯度逐步不同的损失：如概率之比，其值并非学习的目标；以及只有一个批次的训练，权重不变则损失不变。",
+        ),
+        frozenset(("loss-stays", "zero-gradient")),
+        22,
     ),
     Rule(
         "loss-sign",

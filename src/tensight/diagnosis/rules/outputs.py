@@ -11,6 +11,7 @@ from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import Certainty, Finding
 from tensight.diagnosis.rule import DIVERGENCE, Rule, Words
 from tensight.diagnosis.rules.losses import first_loss, remains
+from tensight.diagnosis.rules.passes import function_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,10 +33,9 @@ _MANY = 20
 
 def _functions(facts: Facts) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield each loss function with its rows; those of a step that was the only one are left out."""
-    table = facts["loss_functions"]
     by_name: dict[str, list[dict[str, Any]]] = {}
-    for row in table.rows():
-        by_name.setdefault(row["name"], []).append(row)
+    for name, row in zip(function_names(facts), facts["loss_functions"].rows(), strict=True):
+        by_name.setdefault(name, []).append(row)
     for name, rows in by_name.items():
         if len(rows) >= _LEAST_STEPS:
             yield name, rows
@@ -350,7 +350,7 @@ def outside_of_classes(facts: Facts) -> Iterator[Finding]:
         classes = rows[0]["classes"]
         # Of words, one may stand for those that are to be restored.
         is_of_words = any(row["offset"] >= 0 for row in rows) or _is_word(facts, 0, classes)
-        if not 3 <= classes <= 1000 or is_of_words:
+        if not 3 <= classes <= 1000 or is_of_words or rows[0]["ignored_index"] == 0:
             continue
         seen = {int(each) for row in rows for each in row["target_classes"].split()}
         if 0 not in seen and seen == set(range(1, classes)) and _targets_seen(rows) > 20 * classes:
@@ -408,7 +408,7 @@ def _rule(
 ) -> Rule:
     explains = frozenset(
         (
-            *("loss-stays", "loss-zero", "zero-gradient", "loss-start", "no-gradient", "loss-sign"),
+            *("loss-stays", "loss-zero", "loss-constant", "zero-gradient", "loss-start", "no-gradient", "loss-sign"),
             *("targets-out-of-reach", "loss-negative", "clipped-away", *DIVERGENCE),
         )
     ) - {id_}

@@ -7,6 +7,7 @@ functions are needed. Where the training has hooks on saved tensors, those are n
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from tensight.agents.facts.samples import MOST_ELEMENTS, shape_text
 from tensight.agents.torch.facts.reading import array_of, part_of, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 MOST_FUNCTIONS = 3000
 _NEAR_THE_LOSS = 400
@@ -43,6 +44,9 @@ _PASSING = frozenset(
     )
 )
 """Functions that hand on values."""
+
+_RESHAPING = frozenset(("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Select", "Alias"))
+"""Functions after which values are in the same order, if none is left out."""
 
 _ACTIVATIONS = {
     "Softmax": "softmax",
@@ -94,6 +98,8 @@ class LossFunction(NamedTuple):
     input, target : Tensor or None
     is_alone : bool
         Whether the loss is what it returned, times a factor.
+    is_mean : bool
+        Whether the loss is the mean of what it returned, times a factor.
     """
 
     function: str
@@ -104,6 +110,7 @@ class LossFunction(NamedTuple):
     input: torch.Tensor | None
     target: torch.Tensor | None
     is_alone: bool = False
+    is_mean: bool = False
 
 
 class LossGraph(NamedTuple):
@@ -143,8 +150,16 @@ class _Path(NamedTuple):
     is_alone: bool = True
 
 
-def read(root: torch.Tensor) -> LossGraph:
-    """Return what is functions between a loss and the model."""
+def read(root: torch.Tensor, outputs: Mapping[int, torch.Tensor] = MappingProxyType({})) -> LossGraph:
+    """Return what is functions between a loss and the model.
+
+    Parameters
+    ----------
+    root : Tensor
+        The loss.
+    outputs : mapping of int to Tensor
+        What models have put out, by the sequence numbers of the functions that made it.
+    """
     if root.grad_fn is None:
         return LossGraph("", isinstance(root, torch.nn.Parameter), [], [])
     functions: list[LossFunction] = []
@@ -168,7 +183,7 @@ def read(root: torch.Tensor) -> LossGraph:
             attentions += _attention(node)
         if at < _NEAR_THE_LOSS:
             count = len(functions)
-            _add_loss(node, name, factor, functions)
+            _add_loss(node, name, factor, functions, outputs)
             if is_alone and len(functions) > count:
                 functions[count] = functions[count]._replace(is_alone=True)
         # What adds a number, or takes a mean, leaves no room for another term.
@@ -181,6 +196,9 @@ def read(root: torch.Tensor) -> LossGraph:
                 queue.append(_Path(following, factor * _factor(node, name, index), is_alone))
     numbers = frozenset(node._sequence_nr() for node in seen)
     elements, made_by = _elements(root.grad_fn), _kind(root.grad_fn)
+    functions = [
+        each._replace(is_mean=each.is_alone and math.prod(output_shape(each.node)) == elements) for each in functions
+    ]
     return LossGraph(made_by, is_connected, functions, leaves, elements, numbers, tuple(attentions))
 
 
@@ -192,10 +210,13 @@ def _attention(node: Any) -> Iterator[tuple[bool, int, int]]:
         yield has_mask or bool(getattr(node, "_saved_is_causal", True)), query.shape[-2], key.shape[-2]
 
 
-def _elements(node: Any) -> int:
-    """Return the number of elements whose mean a loss is; -1 if it is none."""
+def _elements(node: Any, depth: int = 0) -> int:
+    """Return the number of elements whose mean a loss is, or 0 if one of its terms is a mean over nothing; else -1."""
     for _ in range(_MOST_BEFORE):
         name = _kind(node)
+        inputs = [following for following, _ in node.next_functions if following is not None]
+        if name in _SUMS and len(inputs) > 1:
+            return 0 if depth < _MOST_BEFORE and any(_elements(term, depth + 1) == 0 for term in inputs) else -1
         if name == "Mean":
             count = getattr(node, "_saved_self_sym_numel", getattr(node, "_saved_self_numel", -1))
             # Of a mean along axes, only the shape is kept.
@@ -205,8 +226,7 @@ def _elements(node: Any) -> int:
             other = _saved(node, "other")
             if other is not None and other.numel() == 1 and not bool(plain(other)):
                 return 0
-        inputs = [following for following, _ in node.next_functions if following is not None]
-        if name not in _SCALING or len(inputs) != 1:
+        if name not in (*_SCALING, *_SUMS) or len(inputs) != 1:
             return -1
         node = inputs[0]
     return -1
@@ -238,7 +258,9 @@ def _factor(node: Any, name: str, index: int) -> float:
     return 1.0
 
 
-def _add_loss(node: Any, name: str, factor: float, functions: list[LossFunction]) -> None:
+def _add_loss(
+    node: Any, name: str, factor: float, functions: list[LossFunction], outputs: Mapping[int, torch.Tensor]
+) -> None:
     """Add the loss function that a node is, if it is one."""
     function, after = _LOSSES.get(name, ""), node
     values, target = (_saved(node, "self"), _saved(node, "target")) if function else (None, None)
@@ -248,7 +270,7 @@ def _add_loss(node: Any, name: str, factor: float, functions: list[LossFunction]
         after = _previous(node, "Sub")
         if after is not None:
             function = "mse_loss" if name == "Pow" else "l1_loss"
-            target = _subtracted(after, _saved(node, "self"))
+            values, target = _subtraction(after, _saved(node, "self"), _put_out(_only_edge(after), outputs))
     if not function and name == "Sub" and _is_divergence(node):
         function, after = "kl_div", _edge(node, 1)
         target = _saved(after, "other" if _edge(after, 0) is not None else "self")
@@ -389,7 +411,10 @@ def _is_power_of_two(node: Any) -> bool:
 
 def _is_of_classes(start: Any, softmax: Activation) -> bool:
     """Whether a softmax is over the axis that cross_entropy takes."""
-    axes = len(output_shape(start))
+    shape = output_shape(start)
+    axes = len(shape)
+    if axes and softmax.size not in (-1, shape[1 if axes > 1 else 0]):
+        return False
     return _kind(start) != "LogSoftmax" or softmax.axis == (1 if axes > 1 else 0)
 
 
@@ -413,14 +438,31 @@ def _previous(node: Any, name: str) -> Any:
     return before if before is not None and _kind(before) == name else None
 
 
-def _subtracted(node: Any, difference: torch.Tensor | None) -> torch.Tensor | None:
-    """Return the target that was subtracted from an output, if autograd has kept that output."""
-    output = _only_edge(node)
-    kept = None if output is None else _saved(output, "result")
-    if kept is None or difference is None or kept.shape != difference.shape:
-        return None
-    is_first = _edge(node, 0) is not None
-    return plain(kept) - plain(difference) if is_first else plain(kept) + plain(difference)
+def _put_out(node: Any, outputs: Mapping[int, torch.Tensor]) -> torch.Tensor | None:
+    """Return the result of a function, if autograd has kept it, or if it is what a model has put out."""
+    kept = None if node is None else _saved(node, "result")
+    for _ in range(_MOST_BEFORE):
+        if node is None or kept is not None:
+            return kept
+        kept = outputs.get(node._sequence_nr())
+        if kept is None and _kind(node) not in _RESHAPING:
+            return None
+        node = _edge(node, 0)
+    return kept
+
+
+def _subtraction(
+    node: Any, difference: torch.Tensor | None, output: torch.Tensor | None
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Return an output and the target that was subtracted from it, in the shape of their difference."""
+    if output is None or difference is None or output.numel() != difference.numel():
+        return None, None
+    values, apart = plain(output).reshape(difference.shape), plain(difference)
+    target = values - apart if _edge(node, 0) is not None else values + apart
+    # Whole numbers are so but for what rounding has left.
+    whole = target.round()
+    rounding = 4 * torch.finfo(target.dtype).eps * (values.abs() + apart.abs())
+    return values, whole if bool(((target - whole).abs() <= rounding).all()) else target
 
 
 def _edge(node: Any, index: int) -> Any:
@@ -563,7 +605,7 @@ def facts_of(
         "is_of_layer": _is_of_layer(maker),
         "is_of_outputs": _is_of_outputs(node),
         "line": line(function.function),
-        "reduction": _reduction(node),
+        "reduction": _reduction(node) or ("mean" if function.is_mean else ""),
         "made_shape": shape_text(function.made_shape),
         "input_shape": shape_text(output_shape(node)),
         **before_facts(function.before, line),

@@ -17,7 +17,7 @@ from torch.nn.modules import module as module_hooks
 
 from tensight.agents.call_stack import line_of_user
 from tensight.agents.facts.calls import MOST_INPUTS, note_ranges
-from tensight.agents.facts.samples import fingerprint, shape_text
+from tensight.agents.facts.samples import MOST_ELEMENTS, fingerprint, shape_text
 from tensight.agents.facts.weights import rank_row
 from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts import clip_calls, loss_graph
@@ -139,6 +139,7 @@ class FactSource:
         self._batches = self._batch_size = -1
         self._evaluated: dict[str, set[int]] = {}
         self._outputs: dict[str, list[set[int]]] = {}
+        self._put_out: dict[int, torch.Tensor] = {}
         self._shapes: dict[str, str] = {}
         self._reached: set[int] = set()
         self._dropped: dict[str, set[int]] = {}
@@ -337,6 +338,11 @@ class FactSource:
         made = [each.grad_fn for each in _tensors((result,)) if each.grad_fn is not None]
         if made and len(numbers) < MOST_OUTPUTS:
             numbers.append({node._sequence_nr() for node in made})
+            self._put_out |= {
+                each.grad_fn._sequence_nr(): plain(each)
+                for each in _tensors((result,))
+                if each.grad_fn is not None and each.numel() <= MOST_ELEMENTS and len(self._put_out) < MOST_INPUTS
+            }
         given = next(_tensors(arguments[:1]), None)
         shape = "" if given is None else shape_text(given.shape)
         row["is_alike"] = row.get("is_alike", True) and self._shapes.setdefault(row["name"], shape) == shape
@@ -460,7 +466,7 @@ class FactSource:
                 for calls, inputs in self._unread_inputs:
                     note_ranges(calls, _ranges(inputs))
             if self._diagnosing.reads:
-                graph = loss_graph.read(loss)
+                graph = loss_graph.read(loss, self._put_out)
                 row |= {"is_connected": graph.is_connected, "function": graph.function, "elements": graph.elements}
                 self._read_functions(graph.functions, row["name"], factor)
                 self._reached |= graph.numbers
@@ -606,6 +612,7 @@ class FactSource:
         self._unread_inputs.clear()
         self._evaluated.clear()
         self._outputs.clear()
+        self._put_out.clear()
         self._shapes.clear()
         self._reached.clear()
         self._dropped.clear()

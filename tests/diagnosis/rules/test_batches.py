@@ -1,0 +1,358 @@
+"""Trainings that are given the wrong data, and others that resemble them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.diagnosis.diagnosed import (
+    BATCH,
+    CLASSES,
+    FEATURES,
+    Faulty,
+    Healthy,
+    Training,
+    each_faulty,
+    each_healthy,
+    network,
+)
+from tests.diagnosis.models import WORDS, Transformer, next_word, sentences
+from tests.diagnosis.tasks import Reader, convolutional, give_pictures, give_sequences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.diagnosis.diagnosed import Diagnosed
+
+# --- input-constant ---
+
+
+def inputs_that_are_lost(training: Diagnosed) -> None:
+    training.inputs = training.inputs.mul(0)
+    training.train(network())
+
+
+def pictures_that_are_divided_as_whole_numbers(training: Diagnosed) -> None:
+    give_pictures(training)
+    training.inputs = ((training.inputs.clamp(0, 1) * 254).long() // 255).float()
+    training.train(convolutional())
+
+
+def words_that_are_unknown(training: Diagnosed) -> None:
+    """The vocabulary is that of another language: each word has the id of what is unknown."""
+    assert not training.is_attached
+    model = nn.Sequential(nn.Embedding(WORDS, 8), nn.Flatten(), nn.Linear(80, 2))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        ids = sentences()
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.full_like(ids, 3)), (ids[:, 0] > 5).long()).backward()
+        optimizer.step()
+
+
+def sequences_that_are_clipped(training: Diagnosed) -> None:
+    """Prices are clipped to the range of changes."""
+    give_sequences(training)
+    training.inputs = (training.inputs + 100).clamp(-3, 3)
+    training.train(Reader(1), lambda out, labels: F.mse_loss(out[:, 0], labels - 1.5))
+
+
+def episodes_that_begin_at_zero(training: Diagnosed) -> None:
+    """The first of many calls in a step is given a state that has just been reset."""
+    assert not training.is_attached
+    policy = network(out=2)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+    for _ in range(20):
+        state, losses = torch.zeros(FEATURES), []
+        for _ in range(5):
+            action = torch.distributions.Categorical(logits=policy(state))
+            choice = action.sample()
+            losses.append(-action.log_prob(choice) * torch.randn(()))
+            state = 0.9 * state + torch.randn(FEATURES)
+        optimizer.zero_grad()
+        torch.stack(losses).sum().backward()
+        optimizer.step()
+
+
+def mask_of_ones_before_the_input(training: Diagnosed) -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = network()
+
+        def forward(self, mask: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.body(given * mask)
+            return result
+
+    model = Masked()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        inputs, labels = training.batch()
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.ones_like(inputs), inputs), labels).backward()
+        optimizer.step()
+
+
+def one_number_in_each_step(training: Diagnosed) -> None:
+    assert not training.is_attached
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        given = torch.randn(1, 1)
+        optimizer.zero_grad()
+        F.mse_loss(model(given), 2 * given).backward()
+        optimizer.step()
+
+
+def constant_that_a_generator_begins_with(training: Diagnosed) -> None:
+    """As in StyleGAN: what is learnt is added to a constant, and noise is drawn within."""
+
+    class Generator(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Linear(4, FEATURES)
+
+        def forward(self, given: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.body(given + noise)
+            return result
+
+    model = Generator()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        inputs, _ = training.batch()
+        optimizer.zero_grad()
+        F.mse_loss(model(torch.ones(len(inputs), 4), torch.randn(len(inputs), 4)).std(0), inputs.std(0)).backward()
+        optimizer.step()
+
+
+# --- batch-repeated ---
+
+
+def loader(training: Diagnosed, *, shuffle: bool = False) -> DataLoader[tuple[torch.Tensor, ...]]:
+    return DataLoader(TensorDataset(training.inputs, training.labels), batch_size=BATCH, shuffle=shuffle)
+
+
+def train_on_batches(
+    training: Diagnosed, model: nn.Module, batch: Callable[[DataLoader[tuple[torch.Tensor, ...]]], list[torch.Tensor]]
+) -> None:
+    batches = loader(training)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(30):
+        inputs, labels = batch(batches)
+        optimizer.zero_grad()
+        F.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+
+
+def iterator_made_in_the_loop(training: Diagnosed) -> None:
+    train_on_batches(training, network(), lambda batches: next(iter(batches)))
+
+
+def epochs_that_end_after_a_batch(training: Diagnosed) -> None:
+    """The loop over the batches returns in its first pass."""
+    give_pictures(training)
+
+    def first(batches: DataLoader[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
+        for inputs, labels in batches:
+            return [inputs, labels]
+        return []
+
+    train_on_batches(training, convolutional(), first)
+
+
+def batch_that_a_cache_keeps(training: Diagnosed) -> None:
+    give_sequences(training)
+    kept: list[list[torch.Tensor]] = []
+
+    def cached(batches: DataLoader[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
+        kept[:] = kept or [next(iter(batches))]
+        return kept[0]
+
+    train_on_batches(training, Reader(), cached)
+
+
+def batches_in_turn(training: Diagnosed) -> None:
+    rest: list[list[torch.Tensor]] = []
+
+    def following(batches: DataLoader[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
+        rest[:] = rest or list(batches)
+        return rest.pop()
+
+    train_on_batches(training, network(), following)
+
+
+def one_batch_by_heart(training: Diagnosed) -> None:
+    """Without a loader: whether a batch can be learnt by heart is a test of many."""
+    give_sequences(training)
+    training.inputs, training.labels = training.inputs[:BATCH], training.labels[:BATCH]
+    model = Reader()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        optimizer.zero_grad()
+        F.cross_entropy(model(training.inputs), training.labels).backward()
+        optimizer.step()
+
+
+# --- batches-unused ---
+
+
+def train_in_epochs(
+    training: Diagnosed,
+    combined: Callable[[list[torch.Tensor]], torch.Tensor],
+    loss: Callable[..., torch.Tensor] = F.cross_entropy,
+    model: nn.Module | None = None,
+) -> None:
+    """Update once after several batches, by a loss made of those of the batches."""
+    model = model or network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(10):
+        losses = []
+        for _ in range(8):
+            inputs, labels = training.batch()
+            losses.append(loss(model(inputs), labels))
+        optimizer.zero_grad()
+        combined(losses).backward()
+        optimizer.step()
+
+
+def last(losses: list[torch.Tensor]) -> torch.Tensor:
+    return losses[-1]
+
+
+def last_of_each_epoch(training: Diagnosed) -> None:
+    train_in_epochs(training, last)
+
+
+def last_picture_of_each_epoch(training: Diagnosed) -> None:
+    give_pictures(training)
+    train_in_epochs(training, last, lambda out, labels: F.mse_loss(out[:, 0], labels + 0.3), convolutional(out=1))
+
+
+def last_text_of_each_epoch(training: Diagnosed) -> None:
+    """Gradients are meant to be accumulated; the backward pass is beside the loop."""
+    training.inputs = training.labels = sentences(256)
+    train_in_epochs(training, last, next_word, Transformer())
+
+
+def sum_of_each_epoch(training: Diagnosed) -> None:
+    train_in_epochs(training, lambda losses: torch.stack(losses).mean())
+
+
+def worst_of_each_epoch(training: Diagnosed) -> None:
+    """As if it were chosen: it need not be the last."""
+    train_in_epochs(training, lambda losses: max(losses, key=lambda loss: loss.item()))
+
+
+def actions_chosen_with_gradients(training: Diagnosed) -> None:
+    """The network is asked for single states, and updated by a batch."""
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        for row in range(6):
+            model(training.inputs[row])
+        inputs, labels = training.batch()
+        optimizer.zero_grad()
+        F.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+
+
+# --- batch-of-one-class ---
+
+
+def sorted_rows(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    order = training.labels.argsort()
+    for epoch in range(8):
+        for rows in order.split(16)[epoch % 2 :: 2]:
+            optimizer.zero_grad()
+            F.cross_entropy(model(training.inputs[rows]), training.labels[rows]).backward()
+            optimizer.step()
+
+
+def folders_of_pictures(training: Diagnosed) -> None:
+    """A folder for each class, one after another, and no shuffling."""
+    give_pictures(training)
+    order = training.labels.argsort(stable=True)
+    training.inputs, training.labels = training.inputs[order], training.labels[order]
+    model = convolutional(nn.LogSoftmax(1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(4):
+        for inputs, labels in loader(training):
+            optimizer.zero_grad()
+            F.nll_loss(model(inputs), labels).backward()
+            optimizer.step()
+
+
+def authors_one_after_another(training: Diagnosed) -> None:
+    """Each batch is of one author, drawn anew in each step."""
+    give_sequences(training)
+    model = Reader()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for step in range(40):
+        rows = (training.labels == (3 * step) % CLASSES).nonzero()[:, 0]
+        rows = rows[torch.randint(0, len(rows), (16,))]
+        optimizer.zero_grad()
+        F.cross_entropy(model(training.inputs[rows]), training.labels[rows]).backward()
+        optimizer.step()
+
+
+def as_many_of_each_class(training: Diagnosed) -> None:
+    """The classes of a batch are sorted, and all in it."""
+    give_pictures(training)
+    model = convolutional()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(20):
+        rows = torch.cat([(training.labels == label).nonzero()[:8, 0] for label in range(CLASSES)])
+        optimizer.zero_grad()
+        F.cross_entropy(model(training.inputs[rows]), training.labels[rows]).backward()
+        optimizer.step()
+
+
+FAULTY: tuple[Faulty, ...] = (
+    (inputs_that_are_lost, "input-constant", "are 0"),
+    (pictures_that_are_divided_as_whole_numbers, "input-constant", "32x1x8x8"),
+    (words_that_are_unknown, "input-constant", "All ids"),
+    (sequences_that_are_clipped, "input-constant", "are 3"),
+    (iterator_made_in_the_loop, "batch-repeated", "8"),
+    (epochs_that_end_after_a_batch, "batch-repeated", "8"),
+    (batch_that_a_cache_keeps, "batch-repeated", "8"),
+    (last_of_each_epoch, "batches-unused", "8 times"),
+    (last_picture_of_each_epoch, "batches-unused", "8 times"),
+    (last_text_of_each_epoch, "batches-unused", "8 times"),
+    (sorted_rows, "batch-of-one-class", "4 classes"),
+    (folders_of_pictures, "batch-of-one-class", "4 classes"),
+    (authors_one_after_another, "batch-of-one-class", "4 classes"),
+)
+
+HEALTHY: tuple[Healthy, ...] = (
+    (episodes_that_begin_at_zero, "input-constant"),
+    (mask_of_ones_before_the_input, "input-constant"),
+    (one_number_in_each_step, "input-constant"),
+    (constant_that_a_generator_begins_with, "input-constant"),
+    (batches_in_turn, "batch-repeated"),
+    (one_batch_by_heart, "batch-repeated"),
+    (sum_of_each_epoch, "batches-unused"),
+    (worst_of_each_epoch, "batches-unused"),
+    (actions_chosen_with_gradients, "batches-unused"),
+    (as_many_of_each_class, "batch-of-one-class"),
+)
+
+
+@each_faulty(FAULTY)
+def test_the_fault_comes_first(diagnosed: Diagnosed, train: Training, rule: str, word: str) -> None:
+    train(diagnosed)
+    first, text = diagnosed.first()
+    assert first == rule
+    assert word in text
+
+
+@each_healthy(HEALTHY)
+def test_nothing_is_found(diagnosed: Diagnosed, train: Training) -> None:
+    train(diagnosed)
+    assert diagnosed.found() == []
+    assert diagnosed.facts.last_step >= 8
