@@ -65,6 +65,33 @@ class Tagger(nn.Module):
         return result
 
 
+class Decoder(nn.Module):
+    """Writes a sequence from another one, of which it knows the end of an encoder's reading."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, WORDS)
+        self.encoder, self.decoder = (nn.GRU(WIDTH, WIDTH, batch_first=True) for _ in range(2))
+
+    def forward(self, ids: torch.Tensor, written: torch.Tensor) -> torch.Tensor:
+        _, hidden = self.encoder(self.words(ids))
+        result: torch.Tensor = self.head(self.decoder(self.words(written), hidden)[0])
+        return result
+
+
+def train_decoder(ignored: int) -> None:
+    """Train a decoder on sequences of other lengths than those that its encoder reads."""
+    model = Decoder()
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(12):
+        ids, _ = filled_up()
+        written = torch.cat([torch.full((len(ids), 1), 1), ids, torch.zeros(len(ids), 1, dtype=torch.long)], 1)
+        optimizer.zero_grad()
+        out = model(ids, written[:, :-1])
+        F.cross_entropy(out.flatten(0, 1), written[:, 1:].flatten(), ignore_index=ignored).backward()
+        optimizer.step()
+
+
 def train(
     model: nn.Module,
     batch: Callable[[], tuple[torch.Tensor, torch.Tensor]],
@@ -158,6 +185,11 @@ def word_of_the_last_number(training: Diagnosed) -> None:
     train(Tagger(is_bidirectional=True, padding=WORDS - 1, out=3), tagged)
 
 
+def padding_that_a_decoder_writes(training: Diagnosed) -> None:
+    assert not training.is_attached
+    train_decoder(-100)
+
+
 FAULTY: tuple[Faulty, ...] = (
     (mask_of_words_for_a_pooling, "mask-inverted", "attention"),
     (mask_of_words_added_to_the_scores, "mask-inverted", "attention"),
@@ -169,6 +201,7 @@ FAULTY: tuple[Faulty, ...] = (
     (word_of_number_0, "padding-is-word", "Id 0"),
     (word_of_number_0_that_is_predicted, "padding-is-word", "words"),
     (word_of_the_last_number, "padding-is-word", f"Id {WORDS - 1}"),
+    (padding_that_a_decoder_writes, "padding-counted", "padding"),
 )
 
 
@@ -240,6 +273,11 @@ def padding_in_place_of_words_that_are_restored(training: Diagnosed) -> None:
     train(Tagger(is_bidirectional=True, padding=0), restored)
 
 
+def padding_that_a_decoder_ignores(training: Diagnosed) -> None:
+    assert not training.is_attached
+    train_decoder(0)
+
+
 HEALTHY: tuple[Healthy, ...] = (
     (mask_of_padding_for_a_pooling, "mask-inverted"),
     (mask_of_padding_for_an_encoder, "mask-inverted"),
@@ -253,6 +291,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (language_model_of_one_direction, "next-word-visible"),
     (padding_at_the_ends, "padding-is-word"),
     (padding_in_place_of_words_that_are_restored, "padding-is-word"),
+    (padding_that_a_decoder_ignores, "padding-counted"),
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tensight.agents.facts.padding import filled, within
-from tensight.agents.facts.samples import distinct, shape_text
+from tensight.agents.facts.samples import MOST_ELEMENTS, distinct, shape_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,6 +99,7 @@ def target_facts(
     ignored_index: int = -100,
     class_weights: NDArray[Any] | None = None,
     padding_index: int = -1,
+    decoder_ids: NDArray[Any] | None = None,
 ) -> dict[str, Any]:
     """Return the facts of the target of a loss function.
 
@@ -119,6 +120,8 @@ def target_facts(
     class_weights : ndarray, shape (classes,), optional
     padding_index : int
         The id that the embedding of these words takes for padding; -1 if it takes none.
+    decoder_ids : ndarray, shape (sequences, positions), optional
+        Those that a decoder read, which has a target for each.
     """
     facts: dict[str, Any] = {"target_shape": shape_text(shape)}
     if not values.size or np.iscomplexobj(values):
@@ -131,6 +134,8 @@ def target_facts(
             "offset": -1 if ids is None else _offset(values, ids, ignored_index),
             "padding": math.nan if ids is None else _padding(values, ids, ignored_index),
         }
+        if decoder_ids is not None and math.isnan(facts["padding"]) and values.size <= MOST_ELEMENTS:
+            facts["padding"] = _padding(values, decoder_ids, ignored_index)
         if ids is not None and padding_index >= 0:
             facts["padding_index"] = padding_index
             facts["padding_words"] = _padding_words(values, ids, ignored_index, padding_index)

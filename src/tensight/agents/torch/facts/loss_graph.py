@@ -17,7 +17,7 @@ from tensight.agents.facts.samples import MOST_ELEMENTS, shape_text
 from tensight.agents.torch.facts.reading import array_of, part_of, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 MOST_FUNCTIONS = 3000
 _NEAR_THE_LOSS = 400
@@ -580,6 +580,7 @@ def facts_of(
     mask: torch.Tensor | None,
     line: Callable[[str], str],
     padding_index: int = -1,
+    later_ids: Sequence[torch.Tensor] = (),
 ) -> dict[str, Any]:
     """Return the facts of a loss function.
 
@@ -594,6 +595,8 @@ def facts_of(
         Returns where a function was called.
     padding_index : int
         The id that the embedding of these words takes for padding; -1 if it takes none.
+    later_ids : sequence of Tensor
+        Those of further inputs, as of a decoder.
     """
     node = function.node
     maker = _maker(_only_edge(node))
@@ -625,6 +628,7 @@ def facts_of(
             ignored_index=_ignored_index(node),
             class_weights=None if weight is None else array_of(weight),
             padding_index=padding_index,
+            decoder_ids=next((array_of(each) for each in later_ids if each.numel() == target.numel()), None),
         )
     if function.function not in OF_CLASSES and any(_saved(node, name) is not None for name in ("weight", "pos_weight")):
         row["weightless"] = 0.0

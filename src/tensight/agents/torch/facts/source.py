@@ -70,6 +70,9 @@ MOST_OUTPUTS = 256
 MOST_EVALUATIONS = 8
 """Number of evaluations of a step in which functions that drop elements are looked for."""
 
+_MOST_LATER = 3
+"""Number of further inputs of words, as of a decoder."""
+
 _LAYERS_IN_STEPS = 4
 _LINES_IN_STEPS = 2
 _SEARCHES = (1, 2, 8, 32, 128, 512, 2048)
@@ -128,6 +131,7 @@ class FactSource:
         self._jumps = Jumps()
         self._unread_inputs: list[tuple[dict[str, Any], list[torch.Tensor]]] = []
         self._ids: torch.Tensor | None = None
+        self._later_ids: list[torch.Tensor] = []
         self._mask: torch.Tensor | None = None
         self._norms = NormCalls()
         self._drops = DropLines()
@@ -331,6 +335,8 @@ class FactSource:
             if self._ids is None and value.dim() == 2 and not (value.is_floating_point() or value.is_complex()):
                 self._ids = plain(value)
                 self._mask = next(_tensors((named.get("attention_mask"),)), None)
+            elif value.dim() == 2 and value.dtype == torch.long and len(self._later_ids) < _MOST_LATER:
+                self._later_ids.append(plain(value))
 
     def _note_output(self, row: dict[str, Any], arguments: tuple[Any, ...], result: Any) -> None:
         """Note the function that made an output, by which a backward pass that reaches it is recognised."""
@@ -479,7 +485,7 @@ class FactSource:
             if len(self._functions) >= MOST_FUNCTIONS:
                 return
             padding = -1 if self._ids is None else self._sequences.padding_index(self._ids)
-            row = loss_graph.facts_of(function, self._ids, self._mask, self._lines.of, padding)
+            row = loss_graph.facts_of(function, self._ids, self._mask, self._lines.of, padding, self._later_ids)
             count = 1 + sum(other["function"] == row["function"] for other in self._functions)
             name = row["function"] if count == 1 else f"{row['function']} {count}"
             self._functions.append({**row, "name": name, "loss": loss, "factor": row["factor"] / factor})
@@ -606,6 +612,7 @@ class FactSource:
         if diagnosing.reads:
             self._read_step(step)
         self._losses, self._functions, self._calls, self._leaves = [], [], {}, {}
+        self._later_ids = []
         self._ids, self._mask, self._backward_passes, self._updates = None, None, 0, 0
         self._clips = self._clips_of_none = 0
         self._updated.clear()
