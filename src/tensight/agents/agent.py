@@ -542,8 +542,6 @@ class Agent:
 
     def _next_step(self) -> None:
         """Decide what the next step needs, and release the values of the step before the last."""
-        if self.diagnosing is not None:
-            self.diagnosing.decide()
         attached = self._attachment.is_attached
         is_inspected = attached and (self._stops.is_near or self._background.wants_stop)
         watches = attached and self.watches.any

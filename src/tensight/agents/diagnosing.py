@@ -63,6 +63,9 @@ LIVE = Limit(0.01, 4.0)
 _RUN = 4
 """Minimum number of steps in a row of which everything is read: many facts compare a step with the one before."""
 
+_TIMED = 8
+"""Number of steps of which the shortest shows how long steps are: the first ones take longer."""
+
 _SEARCH_S = 0.2
 """Time in seconds that the first search among all objects may take."""
 
@@ -204,12 +207,14 @@ class Diagnosing:
         mean_s = (now - self._began_s) / max(self._steps - 1, 1)
         # After a run of steps that were read one is noted, to see what that takes.
         self.notes = self.reads or has_read or self._cost_of_noting_s < 0.5 * limit.share * mean_s
-        if not self.notes:
+        if not self.notes and self._steps > _TIMED:
             self._resumes_s = now + (spent_s - self._allowed_s(now)) / limit.share
 
     def _allowed_s(self, now: float) -> float:
         """Return the time in seconds that facts may have taken so far."""
-        ahead_s = self._budget.steps * self._shortest_s if isinstance(self._budget, Limit) and self._steps > 1 else 0.0
+        ahead_s = 0.0
+        if isinstance(self._budget, Limit) and self._steps > _TIMED:
+            ahead_s = self._budget.steps * self._shortest_s
         return self._budget.share * (now - self._began_s) + ahead_s
 
     def close(self) -> None:
