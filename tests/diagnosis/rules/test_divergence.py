@@ -235,6 +235,36 @@ def rate_at_which_momentum_swings(training: Diagnosed) -> None:
     regression(training, rate=float(2 * 1.5 / curvature) * 0.9999, momentum=0.5)
 
 
+def recurrent_with_a_rate_of_one(training: Diagnosed, rate: float = 1.0) -> None:
+    """Predict the next value of a wave; at such a rate the first update throws all gates to their ends."""
+
+    class Waves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.out = nn.LSTM(1, 32, batch_first=True), nn.Linear(32, 1)
+
+        def forward(self, given: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.out(self.lstm(given[..., None])[0][:, -1])[:, 0]
+            return result
+
+    phase = torch.rand(256, 1) * 6
+    training.inputs, training.labels = (phase + torch.arange(12) / 2).sin(), (phase[:, 0] + 6).sin()
+    model = Waves()
+    training.train(model, F.mse_loss, torch.optim.Adam(model.parameters(), lr=rate), 80)
+
+
+def recurrent_with_a_usual_rate(training: Diagnosed) -> None:
+    recurrent_with_a_rate_of_one(training, 1e-2)
+
+
+def first_update_that_is_taken_back(training: Diagnosed) -> None:
+    """The loss is thrown up by the first update, and comes back below its start."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=50.0)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 if step < 1 else 0.002)
+    training.train(model, optimizer=optimizer, steps=80, after=lambda _: schedule.step())
+
+
 def regression_that_settles(training: Diagnosed) -> None:
     regression(training, rate=0.2)
 
@@ -386,6 +416,7 @@ FAULTY: tuple[Faulty, ...] = (
     (rate_with_a_spike, "loss-jumps", "learning rate of AdamW group 0"),
     (gradients_that_explode_once, "loss-jumps", "update of step 41"),
     (sequence_in_another_unit, "loss-jumps", "targets of mse_loss in step 41"),
+    (recurrent_with_a_rate_of_one, "learning-rate-too-large", "throw the loss up"),
     (rate_at_which_a_regression_swings, "learning-rate-too-large", "SGD"),
     (rate_that_is_larger_than_the_distance, "learning-rate-too-large", "Adam"),
     (rate_at_which_momentum_swings, "learning-rate-too-large", "SGD"),
@@ -405,6 +436,8 @@ HEALTHY: tuple[Healthy, ...] = (
     (another_task, "loss-jumps"),
     (warm_restarts, "loss-jumps"),
     (regression_that_settles, "learning-rate-too-large"),
+    (recurrent_with_a_usual_rate, "learning-rate-too-large"),
+    (first_update_that_is_taken_back, "learning-rate-too-large"),
     (two_batches_in_turns, "learning-rate-too-large"),
     (likelihood_below_zero, "loss-unbounded"),
     (distances_of_units, "loss-unbounded"),

@@ -342,6 +342,15 @@ def frozen_body_in_evaluation_mode(training: Diagnosed) -> None:
     training.train(model, optimizer=torch.optim.Adam(model.head.parameters(), lr=1e-2), steps=40)
 
 
+def first_stage_frozen_as_it_was_made(training: Diagnosed) -> None:
+    """A smaller part of a model that is trained from its beginning; its statistics belong to weights of chance."""
+    model = nn.Sequential(
+        nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, CLASSES)
+    )
+    model[:2].requires_grad_(False)
+    training.train(model, optimizer=torch.optim.Adam(model[3:].parameters(), lr=1e-2), steps=40)
+
+
 def target_within_a_module(training: Diagnosed) -> None:
     """The weights of the target follow those of the trained part, and its statistics those of its inputs."""
 
@@ -722,6 +731,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (two_views, "norm-two-streams"),
     (normalised_apart, "norm-two-streams"),
     (frozen_body_in_evaluation_mode, "statistics-drift"),
+    (first_stage_frozen_as_it_was_made, "statistics-drift"),
     (target_within_a_module, "statistics-drift"),
     (function_with_mode, "drops-in-evaluation"),
     (attention_with_mode, "drops-in-evaluation"),

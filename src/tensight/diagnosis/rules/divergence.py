@@ -10,7 +10,7 @@ import numpy as np
 
 from tensight.diagnosis.findings import Finding
 from tensight.diagnosis.rule import Rule
-from tensight.diagnosis.rules.losses import first_loss, has_fixed_targets
+from tensight.diagnosis.rules.losses import constant_predictions, first_loss, has_fixed_targets
 from tensight.diagnosis.rules.stages import UPDATES
 
 if TYPE_CHECKING:
@@ -153,7 +153,10 @@ def _thrown(facts: Facts) -> Iterator[Finding]:
     if len(values) < _LONG or not np.isfinite(values).all() or not len(rates) or not has_fixed_targets(facts):
         return
     first, last = float(values[0]), float(np.median(values[-_SWINGS:]))
-    if first <= 0 or float(values[1:_AT_ONCE].min()) < _THROWN * first or last < 0.8 * first:
+    # A model that has learnt before begins low, and may rise to what is usual for another task.
+    constant = list(constant_predictions(facts)[0].values())
+    usual = max(first, float(np.median(constant))) if constant else math.nan
+    if first <= 0 or not float(values[1:_AT_ONCE].min()) >= _THROWN * usual or last < 0.8 * first:
         return
     highest = int(values[:_SWINGS].argmax())
     described = {

@@ -9,7 +9,7 @@ import numpy as np
 from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, listed
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules.losses import remains
-from tensight.diagnosis.rules.parameters import are_trained, where_of
+from tensight.diagnosis.rules.parameters import are_as_made, are_trained, frozen_share, where_of
 from tensight.diagnosis.rules.stages import UPDATES, stage_of
 
 if TYPE_CHECKING:
@@ -120,14 +120,12 @@ def frozen_as_made(facts: Facts) -> Iterator[Finding]:
         return
     table = facts["parameters"]
     trainable = np.asarray(table.panel("is_trainable").any(0))
-    types, elements = table.last("module_type"), table.last("elements")
+    types = table.last("module_type")
     trained = table.chosen(np.asarray(are_trained(table).any(0)))
     off = table.chosen(~trainable)
-    # Normalizations begin with biases of 0, and training moves them.
     made = [name for name in off if name.endswith(".bias") and "norm" in types[name].lower()]
-    are_zero = np.asarray(table.panel("is_zero").all(0))
-    share = sum(elements[name] for name in off) / max(sum(elements.values()), 1)
-    if not trained or not made or share < _ALMOST_ALL or not all(are_zero[table.names.index(name)] for name in made):
+    share = frozen_share(table)
+    if not trained or not made or share < _ALMOST_ALL or not are_as_made(table, made):
         return
     values = {"share": share, "names": listed(trained), "count": len(made), "made": listed(made, MOST_NAMED)}
     yield Finding("frozen-as-made", "likely", int(table.steps[0]), "made", values, where_of(table, off))

@@ -236,7 +236,7 @@ def _stays(facts: Facts) -> Iterator[Finding]:
     steps, values = first_loss(facts)
     if len(values) < _LONG or not np.isfinite(values).all() or _optimizers(facts) > 1:
         return
-    constant, message = _constant_predictions(facts)
+    constant, message = constant_predictions(facts)
     count = max(len(values) // 5, 10)
     first, last = values[:count], values[-count:]
     noise = float(np.hypot(first.std(), last.std()) / math.sqrt(count)) or 1e-12
@@ -336,7 +336,7 @@ def has_fixed_targets(facts: Facts) -> bool:
     return is_stable and not (calls["calls"] > calls["with_gradients"]).any()
 
 
-def _constant_predictions(facts: Facts) -> tuple[dict[int, float], str]:
+def constant_predictions(facts: Facts) -> tuple[dict[int, float], str]:
     """Return by step what a loss would be if the best constant was predicted in all steps, and what that is."""
     table = facts["loss_functions"]
     if (

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tensight.diagnosis.findings import MOST_NAMED, listed
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from tensight.diagnosis.facts import Table
@@ -24,3 +27,15 @@ def where_of(table: Table, names: list[str]) -> dict[str, str]:
     modules = table.last("module")
     named = list(dict.fromkeys(modules[name] for name in names))
     return {"parameter": listed(names, MOST_NAMED), "module": listed(named, MOST_NAMED)}
+
+
+def frozen_share(table: Table) -> float:
+    """Return the share of the elements of all parameters that are frozen in all steps."""
+    elements, trainable = table.last("elements"), np.asarray(table.panel("is_trainable").any(0))
+    return float(sum(elements[name] for name in table.chosen(~trainable)) / max(sum(elements.values()), 1))
+
+
+def are_as_made(table: Table, biases: Iterable[str]) -> bool:
+    """Whether biases of normalizations are 0 in all steps: they begin so, and training moves them."""
+    are_zero = dict(zip(table.names, np.asarray(table.panel("is_zero").all(0)).tolist(), strict=True))
+    return all(are_zero.get(name, False) for name in biases)

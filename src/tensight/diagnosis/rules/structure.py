@@ -9,6 +9,7 @@ import numpy as np
 
 from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, listed
 from tensight.diagnosis.rule import DIVERGENCE, Rule
+from tensight.diagnosis.rules.parameters import are_as_made, frozen_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -246,10 +247,23 @@ def statistics_drift(facts: Facts) -> Iterator[Finding]:
     others = {name for at, name in enumerate(table.names) if table.panel("is_trained")[:, at].any()}
     if not names or not _are_below_trained(facts, names):
         return
+    if _is_part_as_made(facts, names) and bool(training[0, [table.names.index(name) for name in names]].all()):
+        return
     values = {"count": len(names), "names": listed(names), "steps": int(moves.sum(0).max()), "others": len(others)}
     yield Finding(
         "statistics-drift", "likely", int(table.steps[0]), "drift", values, {"module": listed(names, MOST_NAMED)}
     )
+
+
+def _is_part_as_made(facts: Facts, names: list[str]) -> bool:
+    """Whether frozen normalizations, and layers beside them, are the smaller part of a model, and were never trained.
+
+    Their statistics have nothing to lose: they belong to weights that were frozen as they were made.
+    """
+    table = facts["parameters"]
+    modules, trainable = table.last("module"), table.last("is_trainable")
+    has_others = any(not trainable[weight] and modules[weight] not in names for weight in table.names)
+    return has_others and frozen_share(table) < 0.5 and are_as_made(table, [f"{name}.bias" for name in names])
 
 
 def _are_below_trained(facts: Facts, names: list[str]) -> bool:
