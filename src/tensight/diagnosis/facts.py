@@ -234,7 +234,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("with_gradients", "count", "those with gradients switched on"),
         Fact("used", "count", "those whose output a backward pass has reached; -1 if that is unknown"),
         Fact("is_last_used", "flag", "one of them is the last"),
-        Fact("is_alike", "flag", "the inputs of all of those have the same shape"),
+        Fact("is_alike", "flag", "the inputs of all of those have the same shape, and none requires gradients"),
         Fact("in_training", "count", "those in training mode with gradients switched off"),
         Fact("evaluated", "count", "distinct inputs of those, up to 64"),
         Fact("drops", "count", "distinct inputs, in evaluation mode, of which a function dropped elements"),

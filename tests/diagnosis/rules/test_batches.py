@@ -247,6 +247,21 @@ def worst_of_each_epoch(training: Diagnosed) -> None:
     train_in_epochs(training, lambda losses: max(losses, key=lambda loss: loss.item()))
 
 
+def worst_of_small_changes(training: Diagnosed) -> None:
+    """Adversarial training: changes of the inputs are looked for by their gradients, without a backward pass."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(20):
+        inputs, labels = training.batch()
+        change = torch.zeros_like(inputs, requires_grad=True)
+        for _ in range(3):
+            (slope,) = torch.autograd.grad(F.cross_entropy(model(inputs + change), labels), change)
+            change = (change + 0.05 * slope.sign()).clamp(-0.1, 0.1).detach().requires_grad_(True)
+        optimizer.zero_grad()
+        F.cross_entropy(model(inputs + change.detach()), labels).backward()
+        optimizer.step()
+
+
 def actions_chosen_with_gradients(training: Diagnosed) -> None:
     """The network is asked for single states, and updated by a batch."""
     model = network()
@@ -338,6 +353,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (one_batch_by_heart, "batch-repeated"),
     (sum_of_each_epoch, "batches-unused"),
     (worst_of_each_epoch, "batches-unused"),
+    (worst_of_small_changes, "batches-unused"),
     (actions_chosen_with_gradients, "batches-unused"),
     (as_many_of_each_class, "batch-of-one-class"),
 )

@@ -351,7 +351,9 @@ class FactSource:
             }
         given = next(_tensors(arguments[:1]), None)
         shape = "" if given is None else shape_text(given.shape)
-        row["is_alike"] = row.get("is_alike", True) and self._shapes.setdefault(row["name"], shape) == shape
+        # What gradients are asked of, as to attack a model, is used without a backward pass.
+        is_data = given is None or not given.requires_grad
+        row["is_alike"] = row.get("is_alike", True) and self._shapes.setdefault(row["name"], shape) == shape and is_data
 
     def _call_name(self, module: nn.Module) -> str:
         """Return the name of an outermost module, with a number if others have the same."""
