@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import torch
@@ -185,6 +186,13 @@ def word_of_the_last_number(training: Diagnosed) -> None:
     train(Tagger(is_bidirectional=True, padding=WORDS - 1, out=3), tagged)
 
 
+def word_that_a_configuration_takes_for_padding(training: Diagnosed) -> None:
+    """Models of transformers have a default for it, and these words are numbers that somebody drew."""
+    model = Tagger(is_bidirectional=True, padding=0, out=3)
+    model.config = SimpleNamespace(pad_token_id=0)  # type: ignore[assignment]
+    train(model, tagged)
+
+
 def padding_that_a_decoder_writes(training: Diagnosed) -> None:
     assert not training.is_attached
     train_decoder(-100)
@@ -290,6 +298,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (encoder_that_restores_words, "next-word-visible"),
     (language_model_of_one_direction, "next-word-visible"),
     (padding_at_the_ends, "padding-is-word"),
+    (word_that_a_configuration_takes_for_padding, "padding-is-word"),
     (padding_in_place_of_words_that_are_restored, "padding-is-word"),
     (padding_that_a_decoder_ignores, "padding-counted"),
 )

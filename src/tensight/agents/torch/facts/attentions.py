@@ -30,9 +30,12 @@ class Sequences:
         self._calls: dict[str, _Call] = {}
         self._padding: dict[tuple[int, ...], int] = {}
         self._functions: list[dict[str, Any]] = []
+        self._is_configured = False
 
     def called(self, name: str, module: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         """Note a call of a module, if it is one of them."""
+        # Models of transformers take the id from a configuration, whose default nobody may have chosen.
+        self._is_configured |= getattr(module.__dict__.get("config"), "pad_token_id", None) is not None
         if isinstance(module, nn.Embedding):
             given = arguments[0] if arguments else named.get("input")
             if module.padding_idx is not None and isinstance(given, torch.Tensor):
@@ -63,8 +66,8 @@ class Sequences:
             self._functions.append({"name": name, "line": line, **row})
 
     def padding_index(self, ids: torch.Tensor) -> int:
-        """Return the id that an embedding of ids of this shape takes for padding; -1 if it takes none."""
-        return self._padding.get(tuple(ids.shape), -1)
+        """Return the id that an embedding of ids of this shape was made to take for padding; -1 if it takes none."""
+        return -1 if self._is_configured else self._padding.get(tuple(ids.shape), -1)
 
     def rows(self, ids: torch.Tensor | None) -> list[dict[str, Any]]:
         """Return the rows of ``attentions``, and forget the calls.
@@ -82,5 +85,5 @@ class Sequences:
             rows.append(row)
         # Those that layers have called are among the functions, too.
         rows = rows or self._functions
-        self._calls, self._padding, self._functions = {}, {}, []
+        self._calls, self._padding, self._functions, self._is_configured = {}, {}, [], False
         return rows
