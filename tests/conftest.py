@@ -54,6 +54,9 @@ NEEDED_BYTES = 8 << 30
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > NEEDED_BYTES:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
+# It holds assertions, and is imported by tests.
+pytest.register_assert_rewrite("tests.diagnosis.diagnosed")
+
 # What a shell starts in the background ignores Ctrl-C, and hands that on to each process of a test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

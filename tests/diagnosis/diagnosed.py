@@ -107,15 +107,26 @@ def each(*trainings: Training) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("train", trainings, ids=[training.__name__ for training in trainings])
 
 
-def each_faulty(trainings: Sequence[Faulty]) -> pytest.MarkDecorator:
-    """Run a test with each training of a table as ``train``, with its ``rule`` and ``word``."""
-    names = [training.__name__ for training, _, _ in trainings]
-    return pytest.mark.parametrize(("train", "rule", "word"), trainings, ids=names)
+def table_tests(
+    faulty: Sequence[Faulty], healthy: Sequence[Healthy]
+) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Return a test that the fault of each faulty training comes first, and one that nothing is found of the others."""
+    names = [training.__name__ for training, _, _ in faulty]
 
+    @pytest.mark.parametrize(("train", "rule", "word"), faulty, ids=names)
+    def the_fault_comes_first(diagnosed: Diagnosed, train: Training, rule: str, word: str) -> None:
+        train(diagnosed)
+        first, text = diagnosed.first()
+        assert first == rule
+        assert word in text
 
-def each_healthy(trainings: Sequence[Healthy]) -> pytest.MarkDecorator:
-    """Run a test with each training of a table as ``train``."""
-    return each(*(training for training, _ in trainings))
+    @each(*(training for training, _ in healthy))
+    def nothing_is_found(diagnosed: Diagnosed, train: Training) -> None:
+        train(diagnosed)
+        assert diagnosed.found() == []
+        assert diagnosed.facts.last_step >= 8
+
+    return the_fault_comes_first, nothing_is_found
 
 
 def network(*last: nn.Module, out: int = CLASSES) -> nn.Sequential:

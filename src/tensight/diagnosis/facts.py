@@ -400,7 +400,7 @@ class Table:
         else:
             while len(self._last) >= min(LAST_STEPS, most):
                 old_step, old = self._last.popleft()
-                if (old_step in self._kept_steps or old_step in self._begins) and len(self._kept) < most:
+                if self._is_kept(old_step) and len(self._kept) < most:
                     self._kept.append((old_step, old))
                 else:
                     self.bytes -= _bytes_of(old)
@@ -411,10 +411,12 @@ class Table:
     def keep(self, steps: range) -> None:
         """Keep the blocks of some steps even when they are no longer among the last, instead of those named before."""
         self._kept_steps = steps
-        kept = [(step, block) for step, block in self._kept if step in steps or step in self._begins]
-        self.bytes -= sum(_bytes_of(block) for _, block in self._kept) - sum(_bytes_of(block) for _, block in kept)
-        self._kept = kept
+        self.bytes -= sum(_bytes_of(block) for step, block in self._kept if not self._is_kept(step))
+        self._kept = [(step, block) for step, block in self._kept if self._is_kept(step)]
         self._forget_columns()
+
+    def _is_kept(self, step: int) -> bool:
+        return step in self._kept_steps or step in self._begins
 
     def _forget_columns(self) -> None:
         self._columns.clear()
@@ -601,6 +603,6 @@ class Facts:
 
     @property
     def loss_line(self) -> str:
-        """Where the first loss is computed or, else where its backward pass begins; empty if neither is known."""
+        """Where the first loss is computed, or else where its backward pass begins; empty if neither is known."""
         lines = (*self["loss_functions"]["line"].tolist(), *self["losses"]["line"].tolist())
         return str(next(filter(None, lines), ""))

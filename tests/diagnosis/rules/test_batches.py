@@ -15,10 +15,8 @@ from tests.diagnosis.diagnosed import (
     FEATURES,
     Faulty,
     Healthy,
-    Training,
-    each_faulty,
-    each_healthy,
     network,
+    table_tests,
 )
 from tests.diagnosis.models import WORDS, Transformer, next_word, sentences
 from tests.diagnosis.tasks import Reader, convolutional, give_pictures, give_sequences
@@ -359,16 +357,4 @@ HEALTHY: tuple[Healthy, ...] = (
 )
 
 
-@each_faulty(FAULTY)
-def test_the_fault_comes_first(diagnosed: Diagnosed, train: Training, rule: str, word: str) -> None:
-    train(diagnosed)
-    first, text = diagnosed.first()
-    assert first == rule
-    assert word in text
-
-
-@each_healthy(HEALTHY)
-def test_nothing_is_found(diagnosed: Diagnosed, train: Training) -> None:
-    train(diagnosed)
-    assert diagnosed.found() == []
-    assert diagnosed.facts.last_step >= 8
+test_the_fault_comes_first, test_nothing_is_found = table_tests(FAULTY, HEALTHY)
