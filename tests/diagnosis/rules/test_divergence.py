@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
+from tensight.agents.diagnosing import FOR_DIAGNOSIS
 from tests.diagnosis.diagnosed import (
     CLASSES,
     FEATURES,
+    Diagnosed,
     Faulty,
     Healthy,
     network,
@@ -21,8 +24,9 @@ from tests.diagnosis.tasks import Reader, convolutional, give_pictures, give_seq
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from tests.diagnosis.diagnosed import Diagnosed
+    import pytest
 
 
 def amounts(training: Diagnosed) -> torch.Tensor:
@@ -445,3 +449,25 @@ HEALTHY: tuple[Healthy, ...] = (
 
 
 test_the_fault_comes_first, test_nothing_is_found = table_tests(FAULTY, HEALTHY)
+
+
+def test_what_was_read_long_before_is_not_usual(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Updates grow slowly, few are read, and after the one of them that is large by now the task is another one."""
+    monkeypatch.setattr("tensight.agents.agent.FOR_DIAGNOSIS", FOR_DIAGNOSIS._replace(share=0.0))
+    torch.manual_seed(0)
+    with Diagnosed(tmp_path) as training:
+        model = network()
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 1.06)
+
+        def go_on(step: int) -> None:
+            schedule.step()
+            if step == 100:
+                training.labels = (training.labels + 1) % CLASSES
+
+        training.train(model, optimizer=optimizer, steps=130, after=go_on)
+        steps, changes = training.facts["parameters"].steps, training.facts["parameters"].panel("change")
+        assert 100 in steps
+        assert 99 not in steps
+        assert changes[steps == 100].max() > 10 * np.median(changes[steps < 64])
+        assert "loss-jumps" not in dict(training.found())

@@ -134,11 +134,16 @@ def _cause(facts: Facts, step: int) -> tuple[str, dict[str, object]]:
 
 def _exceptional(steps: NDArray[np.int64], values: NDArray[np.float64], step: int) -> float:
     """Return how often the value of a step has the usual one before it; 0 if that is unknown."""
-    at, before = steps == step, values[(steps < step) & np.isfinite(values)][-_BEFORE:]
-    if not at.any() or len(before) < UPDATES or not float(np.median(before)) > 0:
+    at, is_before = steps == step, (steps < step) & np.isfinite(values)
+    before, since = values[is_before][-_BEFORE:], steps[is_before][-_BEFORE:]
+    if not at.any() or len(before) < UPDATES:
         return 0.0
+    usual = float(np.median(before))
+    if step - since[0] > 2 * _BEFORE:
+        # Of a training that changes slowly, what was read long before is no longer usual.
+        usual = max(usual, float(before[-1]))
     value = float(values[at][0])
-    return value / float(np.median(before)) if math.isfinite(value) else 0.0
+    return value / usual if usual > 0 and math.isfinite(value) else 0.0
 
 
 def too_fast(facts: Facts) -> Iterator[Finding]:
