@@ -44,6 +44,29 @@ if "fails" in sys.argv:
 """
 
 
+PAIR = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+class Adam(torch.optim.Adam):
+    def __init__(self, weights):
+        super().__init__(weights, lr=1e-3)
+class Pair:
+    def __init__(self):
+        self.first, self.second = (nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(2))
+        self.optimizer = Adam([*self.first[:1].parameters(), self.second[0].weight])
+    def loss(self, inputs):
+        hidden = self.first(inputs)
+        return (self.second(hidden.detach()) - inputs.clamp(-0.9, 0.9)).square().mean()
+pair = Pair()
+for step in range(20):
+    pair.optimizer.zero_grad()
+    pair.loss(torch.randn(16, 8)).backward()
+    pair.optimizer.step()
+"""
+
+
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     path = tmp_path / "train.py"
@@ -71,6 +94,17 @@ def test_a_fault_is_named_with_its_line(script: Path) -> None:
     assert "softmax before a cross entropy" in text
     assert "train.py:13" in text
     assert "40 steps looked at" in text
+
+
+def test_models_and_optimizers_are_named_as_the_script_names_them(tmp_path: Path) -> None:
+    path = tmp_path / "pair.py"
+    path.write_text(PAIR)
+    findings = {each["rule"]: each for each in json.loads(tensight("diagnose", "--json", path).stdout)["findings"]}
+    assert findings["not-in-optimizer"]["where"]["made"] == "pair.py:12"
+    assert findings["not-in-optimizer"]["evidence"][-1] == "the script makes the optimizer at pair.py:12"
+    if sys.version_info >= (3, 11):
+        assert findings["no-gradient"]["where"]["model"] == "self.first (pair.py:14)"
+        assert "the script calls its model self.first (pair.py:14)" in findings["no-gradient"]["evidence"]
 
 
 def test_kept_facts_are_judged_again_and_never_written_over(script: Path, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+import itertools
 import linecache
 import os
 import sys
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 MOST_FRAMES = 32
+_MOST_OF_CALL = 60
+"""Number of characters of a function that is called, as the code names it."""
+
 # Code that was typed and has no file; all other names in angle brackets are generated code.
 _TYPED = ("<stdin>", "<ipython-input", "<python-input")
 _COMPILED = f"{os.sep}torchinductor_"
@@ -74,7 +79,40 @@ def user_stack(depth: int = 1, within: CodeType | None = None) -> tuple[StackFra
 def line_of_user() -> str:
     """Return the line of the user's code that is running, as train.py:31; empty if there is none."""
     stack = user_stack()
-    return f"{os.path.basename(stack[0].file)}:{stack[0].line}" if stack else ""
+    return stack[0].file_line if stack else ""
+
+
+def call_of_user() -> str:
+    """Return what the user's code is calling, as self.generator (gan.py:31); empty if that is unknown.
+
+    Without the columns of instructions (before Python 3.11) the function that is called is not known.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_user_code(frame.f_code):
+        frame = frame.f_back
+    called = "" if frame is None else _called(frame)
+    return f"{called} ({frame_of(frame).file_line})" if frame and called else ""
+
+
+def _called(frame: FrameType) -> str:
+    """Return the text of the function that a frame is calling; empty if it is unknown or long."""
+    positions = getattr(frame.f_code, "co_positions", None)
+    if positions is None or not has_line(frame):
+        return ""
+    first, last, begin, end = next(itertools.islice(positions(), frame.f_lasti // 2, None), (None,) * 4)
+    if first is None or last is None or begin is None or end is None:
+        return ""
+    lines = [line.encode() for line in _source_lines(frame.f_code.co_filename, frame.f_globals)[first - 1 : last]]
+    if not lines:
+        return ""
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][begin:]
+    try:
+        call = ast.parse(b"".join(lines).decode(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    text = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+    return text if len(text) <= _MOST_OF_CALL else ""
 
 
 def has_line(frame: FrameType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -40,6 +41,11 @@ class StackFrame:
     function: str
     code: str
     end_line: int | None = None
+
+    @property
+    def file_line(self) -> str:
+        """Its file and line, as train.py:31."""
+        return f"{os.path.basename(self.file)}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from tensight.diagnosis.rules import (
     structure,
     updates,
 )
+from tensight.diagnosis.script_lines import with_script_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -139,7 +140,7 @@ def _judgement(rule: Rule, facts: Facts, framework: str, undecided: dict[str, st
     try:
         with np.errstate(all="ignore"):
             findings = [
-                replace(finding, framework=framework, values={"read": read, **finding.values})
+                replace(with_script_lines(finding, facts), framework=framework, values={"read": read, **finding.values})
                 for finding in rule.judge(facts)
             ]
         for finding in findings:

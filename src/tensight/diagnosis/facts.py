@@ -136,6 +136,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("optimizer", "text", "the optimizer, as SGD, or Adam 2"),
         Fact("rate", "number", "learning rate"),
         Fact("decay", "number", "weight decay"),
+        Fact("made_line", "text", "where the script makes the optimizer"),
         Fact("maximizes", "flag", "it raises the loss (maximize=True)"),
         Fact("parameters", "count", "number of its parameters"),
         Fact("unknown", "count", "those that belong to no model that ran"),
@@ -230,6 +231,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
     ),
     "calls": (
         Fact("name", "text", "the outermost module that was called, as Net"),
+        Fact("called", "text", "its model as the script calls it, and where, as self.generator (gan.py:31)"),
+        Fact("model", "count", "number of its model; -1 if it belongs to none"),
         Fact("calls", "count", "calls of it in the step"),
         Fact("with_gradients", "count", "those with gradients switched on"),
         Fact("used", "count", "those whose output a backward pass has reached; -1 if that is unknown"),

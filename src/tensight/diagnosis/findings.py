@@ -54,7 +54,8 @@ class Finding:
     values : mapping
         What the sentence and the evidence name.
     where : mapping of str to str
-        The place: ``parameter``, ``module``, ``optimizer``, ``operator``, ``line``, ``rank``.
+        The place: ``parameter``, ``module``, ``optimizer``, ``operator``, ``line``, ``rank``. `diagnose` adds
+        ``model`` and ``made``.
     covers : tuple of str
         The parameters that it explains; empty if it explains the training as a whole.
     framework : str

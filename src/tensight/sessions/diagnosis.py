@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tensight.diagnosis.catalogue import RULES, diagnose, words_of
 from tensight.diagnosis.facts import SCHEMA, Facts
 from tensight.diagnosis.lines import read_folder, take
+from tensight.diagnosis.script_lines import SCRIPT_LINES
 from tensight.sessions.errors import NotFoundError
 from tensight.sessions.records.diagnosis import (
     DiagnosisRecord,
@@ -39,8 +40,9 @@ def _texts(finding: Finding, language: int) -> tuple[str, tuple[str, ...], str]:
         0 for English, 1 for Chinese.
     """
     message, evidence, advice = words_of(finding)
-    measured = (evidence[language].format(**finding.values),) if evidence else ()
-    return message[language].format(**finding.values), measured, advice[language]
+    measured = [evidence[language].format(**finding.values)] if evidence else []
+    measured += [words[language].format(**finding.where) for key, words in SCRIPT_LINES.items() if key in finding.where]
+    return message[language].format(**finding.values), tuple(measured), advice[language]
 
 
 def diagnosis_record(diagnosis: Diagnosis) -> DiagnosisRecord:

@@ -22,9 +22,10 @@ def install(settings: AgentSettings) -> None:
     """
     if not _installed:
         if settings.diagnose:
-            from tensight.agents.torch.facts import clip_calls
+            from tensight.agents.torch.facts import clip_calls, made_lines
 
             clip_calls.replace()
+            made_lines.replace()
         debugger = Debugger((), settings, is_requested=False)
         _installed.append(debugger)
         debugger.start()

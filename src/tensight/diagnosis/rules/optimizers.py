@@ -73,9 +73,15 @@ def not_in_optimizer(facts: Facts) -> Iterator[Finding]:
         table.first_step(is_reached[:, [names.index(name) for name in lost]].any(1)),
         message,
         {"count": len(lost), "names": listed(lost), "held": len(held)},
-        where_of(table, lost),
+        {**where_of(table, lost), "optimizer": listed(_holders(table, held), MOST_NAMED)},
         tuple(lost),
     )
+
+
+def _holders(table: Table, names: Sequence[str]) -> list[str]:
+    """Return the optimizers that update parameters."""
+    optimizers = table.last("optimizer")
+    return list(dict.fromkeys(filter(None, (optimizers[name] for name in names))))
 
 
 def _kind_of_omission(names: list[str], held: list[str], lost: list[str]) -> tuple[str, Certainty]:

@@ -31,7 +31,8 @@ class FindingRecord(FindingWords):
     step: int
     """The first step in which it is seen."""
     where: dict[str, str] = Field(default_factory=dict)
-    """The place: ``parameter``, ``module``, ``optimizer``, ``operator``, ``line``, ``rank``."""
+    """The place: ``parameter``, ``module``, ``optimizer``, ``operator``, ``line``, ``rank``, ``model`` (how the script
+    calls it), ``made`` (where the optimizer is made)."""
     values: dict[str, Any] = Field(default_factory=dict)
     """What its words name."""
     chinese: FindingWords

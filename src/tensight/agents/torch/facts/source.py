@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
-from tensight.agents.call_stack import line_of_user
+from tensight.agents.call_stack import call_of_user, line_of_user
 from tensight.agents.facts.calls import MOST_INPUTS, note_ranges
 from tensight.agents.facts.samples import MOST_ELEMENTS, fingerprint, shape_text
 from tensight.agents.facts.weights import rank_row
@@ -128,6 +128,7 @@ class FactSource:
         self._step = self._without_optimizer = 0
         self._calls: dict[str, dict[str, Any]] = {}
         self._call_names: dict[str, str] = {}
+        self._called_as: dict[str, str] = {}
         self._jumps = Jumps()
         self._unread_inputs: list[tuple[dict[str, Any], list[torch.Tensor]]] = []
         self._ids: torch.Tensor | None = None
@@ -241,6 +242,8 @@ class FactSource:
             self._entered.add(id(module))
         if self._depth == 1:
             self._outermost = self._names.modules.get(id(module))
+            if self._outermost is not None and self._outermost.root.scope not in self._called_as:
+                self._called_as[self._outermost.root.scope] = call_of_user()
             if self._diagnosing.reads and not torch.is_grad_enabled() and not is_in_training(module):
                 self._evaluation_begins(module)
         elif self._diagnosing.reads and self._outermost is not None:
@@ -295,6 +298,10 @@ class FactSource:
         row = self._calls.get(name)
         if row is None:
             row = self._calls[name] = {"name": name, "calls": 0, "with_gradients": 0, "in_training": 0}
+            root = self._names.modules[id(module)].root if id(module) in self._names.modules else None
+            if root is not None:
+                models = [each for each in self._names.roots if each.module() is not None]
+                row |= {"model": models.index(root), "called": self._called_as.get(root.scope, "")}
         if self._drops.is_entered:
             self._evaluation_ends(row, arguments, named)
         row["calls"] += 1

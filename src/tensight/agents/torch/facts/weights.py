@@ -20,6 +20,7 @@ from tensight.agents.facts.weights import (
 )
 from tensight.agents.torch.arrays import version_of
 from tensight.agents.torch.discovery import weights_of
+from tensight.agents.torch.facts.made_lines import made_line
 from tensight.agents.torch.facts.reading import array_of, norm, plain, sample
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ class Weights:
                     "optimizer": label,
                     "rate": rate,
                     "decay": float(group.get("weight_decay", math.nan)),
+                    "made_line": made_line(optimizer),
                     "maximizes": bool(group.get("maximize", False)),
                     "parameters": len(weights),
                     "unknown": unknown,

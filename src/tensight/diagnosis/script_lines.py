@@ -1,0 +1,50 @@
+"""Where in a script the models and optimizers of a finding are, which rules do not look up themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tensight.diagnosis.findings import MOST_NAMED, listed
+
+if TYPE_CHECKING:
+    from tensight.diagnosis.facts import Facts
+    from tensight.diagnosis.findings import Finding
+
+SCRIPT_LINES = {
+    "model": ("the script calls its model {model}", "脚本中调用该模型为 {model}"),
+    "made": ("the script makes the optimizer at {made}", "脚本在 {made} 创建该优化器"),
+}
+"""Evidence for what a place has of them, in English and Chinese."""
+
+
+def with_script_lines(finding: Finding, facts: Facts) -> Finding:
+    """Return a finding whose place has the lines where its optimizers are made, and how the script calls its model."""
+    made, models = _made(finding, facts), _models(finding, facts)
+    more = {name: listed(texts) for name, texts in (("made", made), ("model", models)) if texts}
+    return replace(finding, where={**finding.where, **more}) if more else finding
+
+
+def _made(finding: Finding, facts: Facts) -> list[str]:
+    """Return the lines where the optimizers of a finding are made, each with its optimizer if there are several."""
+    table = facts["groups"]
+    named = finding.where.get("optimizer", "").split(", ")
+    lines = {
+        optimizer: line
+        for optimizer, line in zip(table["optimizer"].tolist(), table["made_line"].tolist(), strict=True)
+        if line and any(name == optimizer or name.startswith(f"{optimizer} group ") for name in named)
+    }
+    return list(lines.values()) if len(lines) == 1 else [f"{line} ({name})" for name, line in lines.items()]
+
+
+def _models(finding: Finding, facts: Facts) -> list[str]:
+    """Return how the models of a finding's parameters are called, if several models are called."""
+    calls, parameters = facts["calls"], facts["parameters"]
+    called = {
+        model: text for model, text in zip(calls["model"].tolist(), calls["called"].tolist(), strict=True) if text
+    }
+    if len(set(called.values())) < 2 or not finding.covers:
+        return []
+    numbers = parameters.last("model")
+    of_finding = dict.fromkeys(numbers[name] for name in finding.covers[:MOST_NAMED] if name in numbers)
+    return [called[model] for model in of_finding if model in called]
