@@ -76,6 +76,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("function", "text", "the function that made it"),
         Fact("line", "text", "where the backward pass begins"),
         Fact("elements", "count", "number of elements whose mean it is; -1 if that is unknown"),
+        Fact("made_line", "text", "where it was computed, in the first steps"),
     ),
     "loss_functions": (
         Fact("name", "text", "which loss function of the step, as cross_entropy, or mse_loss 2"),
@@ -194,6 +195,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_cleared", "flag", "it had a gradient after the last backward pass, and none at the update"),
         Fact("is_unused", "flag", "no module that holds it was called in this step, although others were"),
         Fact("is_read", "flag", "a loss was computed from it, although its gradient is unknown"),
+        Fact("cut", "text", "what ends the graph between it and a loss, as detach or no_grad, in the first steps"),
+        Fact("cut_line", "text", "where that is called"),
         Fact("gradient_norm", "number", "L2 norm of its gradient"),
         Fact("norm", "number", "L2 norm before the update"),
         Fact("moved", "number", "share of its elements that the update changed"),

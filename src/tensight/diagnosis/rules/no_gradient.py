@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +15,10 @@ from tensight.diagnosis.rules.stages import UPDATES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tensight.diagnosis.facts import Facts
+    from tensight.diagnosis.facts import Facts, Table
 
 _NEVER, _ZERO = 0, 1
+_MESSAGES = {"detach": "detached", "no_grad": "no_grad"}
 
 
 def no_gradient(facts: Facts) -> Iterator[Finding]:
@@ -43,6 +45,9 @@ def no_gradient(facts: Facts) -> Iterator[Finding]:
         if not chosen.any():
             continue
         names = table.chosen(chosen)
+        cut, cut_line = _cut(table, names)
+        if cut and message == "some":
+            message, line = _MESSAGES.get(cut, "operator"), cut_line
         certainty: Certainty = "likely" if message == "unused" else "certain"
         step = int(steps[np.flatnonzero(owned[:, chosen].any(1))[0]])
         values = {
@@ -51,9 +56,17 @@ def no_gradient(facts: Facts) -> Iterator[Finding]:
             "names": listed(names),
             "steps": int(counts.max()),
             "line": line,
+            "cut": cut,
         }
         where = {**where_of(table, names), "line": "" if message == "unused" else line}
         yield Finding("no-gradient", certainty, step, message, values, where, tuple(names))
+
+
+def _cut(table: Table, names: list[str]) -> tuple[str, str]:
+    """Return what ends the graph between parameters and the loss, and its line; empty if that is unknown."""
+    is_cut = (table["cut"] != "") & np.isin(table["name"], names)
+    cuts = Counter(zip(table["cut"][is_cut].tolist(), table["cut_line"][is_cut].tolist(), strict=True))
+    return cuts.most_common(1)[0][0] if cuts else ("", "")
 
 
 def no_gradient_at_all(facts: Facts) -> Iterator[Finding]:
@@ -77,14 +90,18 @@ def no_gradient_at_all(facts: Facts) -> Iterator[Finding]:
         return
     message = "cut" if is_cut else "unreached" if has_backward else "no_backward"
     has_loss = has_backward and bool(is_read.any())
-    where = {
-        "parameter": listed(table.chosen(np.asarray(owned.any(0))), MOST_NAMED),
-        "line": (losses["line"][is_read][0] if has_loss else line) or line,
-    }
+    names = table.chosen(np.asarray(owned.any(0)))
+    line = (str(losses["line"][is_read][0]) if has_loss else line) or line
     function = str(losses["function"][is_read][0]) if has_loss else ""
-    yield Finding(
-        "no-gradients", "certain", step, message, {"line": where["line"], "function": function or "leaf"}, where
-    )
+    cut, cut_line = _cut(table, names)
+    made_line = str(losses["made_line"][is_read][0]) if has_loss else ""
+    if has_backward and cut:
+        message, line = _MESSAGES.get(cut, "operator"), cut_line
+    elif is_cut and made_line and not function:
+        message, line = "anew", made_line
+    where = {"parameter": listed(names, MOST_NAMED), "line": line}
+    values = {"line": line, "function": function or "leaf", "cut": cut}
+    yield Finding("no-gradients", "certain", step, message, values, where)
 
 
 def zero_gradient(facts: Facts) -> Iterator[Finding]:
@@ -126,14 +143,22 @@ def zero_gradient(facts: Facts) -> Iterator[Finding]:
     names = [name for name in table.chosen(always) if modules[name] in chosen]
     trained = int((owned & (gradient != _NEVER)).any(0).sum())
     message = "all" if not (owned & (gradient == 2)).any() else "some"
+    cut, line = _cut(table, names)
+    message = f"flat_{message}" if cut else message
     yield Finding(
         "zero-gradient",
         "certain",
         int(steps[np.flatnonzero(owned[:, always].any(1))[0]]),
         message,
-        {"count": len(names), "of": trained, "names": listed(names), "steps": int(counts[always].max())},
-        where_of(table, names),
-        tuple(names) if message == "some" else (),
+        {
+            "count": len(names),
+            "of": trained,
+            "names": listed(names),
+            "steps": int(counts[always].max()),
+            "cut": cut,
+        },
+        {**where_of(table, names), "line": line},
+        tuple(names) if message.endswith("some") else (),
     )
 
 
@@ -148,6 +173,22 @@ RULES = (
                 "No weight has a gradient: the loss at {line} was computed from no parameter",
                 "没有任何权重得到梯度：{line} 处的损失不是由任何参数计算得到的",
             ),
+            "anew": (
+                "No weight has a gradient: the loss is a new tensor, made at {line}, which no parameter leads to",
+                "没有任何权重得到梯度：损失是在 {line} 新建的张量，与任何参数都没有联系",
+            ),
+            "detached": (
+                "No weight has a gradient: what is computed from them is detached ({line}) on its way to the loss",
+                "没有任何权重得到梯度：由它们算出的结果在到达损失之前被 detach ({line})",
+            ),
+            "no_grad": (
+                "No weight has a gradient: gradients are switched off ({line}) between them and the loss",
+                "没有任何权重得到梯度：它们与损失之间的计算关闭了梯度 ({line})",
+            ),
+            "operator": (
+                "No weight has a gradient: {cut} ({line}), between them and the loss, has none",
+                "没有任何权重得到梯度：它们与损失之间的 {cut} ({line}) 没有梯度",
+            ),
             "unreached": (
                 "No weight has a gradient when the optimizer updates, although backward passes ran",
                 "虽然执行了反向传播，但优化器更新时没有任何权重有梯度",
@@ -159,6 +200,7 @@ RULES = (
         },
         {
             "cut": ("the backward pass begins at a tensor made by {function}", "反向传播从 {function} 产生的张量开始"),
+            "anew": ("the backward pass begins at it, and ends there", "反向传播从它开始，也在它结束"),
             "unreached": (
                 "the backward pass at {line} begins at a tensor made by {function}, and ends before it comes to a weight",
                 "{line} 处的反向传播从 {function} 产生的张量开始，在到达任何权重之前就结束了",
@@ -183,6 +225,21 @@ RULES = (
                 "{count} of {of} trainable weights never have a gradient: {names}",
                 "{of} 个可训练权重中有 {count} 个从未得到梯度：{names}",
             ),
+            "detached": (
+                "{count} of {of} trainable weights never have a gradient: what is computed from them is detached ({line})"
+                " on its way to the loss: {names}",
+                "{of} 个可训练权重中有 {count} 个从未得到梯度：由它们算出的结果在到达损失之前被 detach ({line})：{names}",
+            ),
+            "no_grad": (
+                "{count} of {of} trainable weights never have a gradient: gradients are switched off ({line}) between"
+                " them and the loss: {names}",
+                "{of} 个可训练权重中有 {count} 个从未得到梯度：它们与损失之间的计算关闭了梯度 ({line})：{names}",
+            ),
+            "operator": (
+                "{count} of {of} trainable weights never have a gradient: {cut} ({line}), between them and the loss, has none:"
+                " {names}",
+                "{of} 个可训练权重中有 {count} 个从未得到梯度：它们与损失之间的 {cut} ({line}) 没有梯度：{names}",
+            ),
             "checkpointed": (
                 "{count} of {of} trainable weights never have a gradient: no input of their block under reentrant"
                 " checkpointing requires one ({line}): {names}",
@@ -194,7 +251,7 @@ RULES = (
             ),
         },
         dict.fromkeys(
-            ("some", "checkpointed", "unused"),
+            ("some", "detached", "no_grad", "operator", "checkpointed", "unused"),
             (
                 "in {steps} of {read} steps that were read none had a gradient, while others had one",
                 "在读取的 {read} 步中有 {steps} 步它们没有梯度，而其他权重有",
@@ -213,6 +270,18 @@ RULES = (
         frozenset(("loss-stays",)),
         20,
         advice_on={
+            "detached": (
+                "Leave out .detach() or .data there, or take these weights out of the optimizer if that is meant",
+                "去掉该处的 .detach() 或 .data；如果是有意为之，则将这些权重移出优化器",
+            ),
+            "no_grad": (
+                "Call them outside of torch.no_grad(), or take these weights out of the optimizer if that is meant",
+                "在 torch.no_grad() 之外调用它们；如果是有意为之，则将这些权重移出优化器",
+            ),
+            "operator": (
+                "Compute the loss from what that operator is given, or use a straight-through estimate of its gradient",
+                "用该算子的输入来计算损失，或使用直通梯度估计",
+            ),
             "checkpointed": (
                 "Checkpoint with use_reentrant=False, or let the input require gradients:"
                 " model.enable_input_require_grads()",
@@ -231,16 +300,31 @@ RULES = (
         zero_gradient,
         {
             "all": ("The gradients of all weights are exactly 0", "所有权重的梯度恒为 0"),
+            "flat_all": (
+                "The gradients of all weights are exactly 0: {cut}, whose derivative is 0, is between them and the loss",
+                "所有权重的梯度恒为 0：它们与损失之间有导数为 0 的 {cut}",
+            ),
+            "flat_some": (
+                "The gradients of {count} of {of} weights are exactly 0 in every step: {cut}, whose derivative is 0, is between"
+                " them and the loss: {names}",
+                "{of} 个权重中有 {count} 个在每一步的梯度都恒为 0：它们与损失之间有导数为 0 的 {cut}：{names}",
+            ),
             "some": (
                 "The gradients of {count} of {of} weights are exactly 0 in every step: {names}",
                 "{of} 个权重中有 {count} 个在每一步的梯度都恒为 0：{names}",
             ),
         },
         {
-            "all": ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步"),
-            "some": (
-                "in {steps} of {read} steps that were read, while others have gradients",
-                "在读取的 {read} 步中有 {steps} 步，而其他权重有梯度",
+            **dict.fromkeys(
+                ("all", "flat_all"),
+                ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步"),
+            ),
+            **dict.fromkeys(
+                ("some", "flat_some"),
+                (
+                    "in {steps} of {read} steps that were read, while others have gradients",
+                    "在读取的 {read} 步中有 {steps} 步，而其他权重有梯度",
+                ),
             ),
         },
         (
@@ -257,5 +341,12 @@ RULES = (
         ),
         frozenset(("loss-stays",)),
         25,
+        advice_on=dict.fromkeys(
+            ("flat_all", "flat_some"),
+            (
+                "Use a straight-through estimate of its gradient, such as x + (round(x) - x).detach()",
+                "使用直通梯度估计，例如 x + (round(x) - x).detach()",
+            ),
+        ),
     ),
 )

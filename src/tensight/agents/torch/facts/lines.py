@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tensight.agents.call_stack import line_of_user, source_line
+from tensight.agents.torch.facts.cuts import Cuts
 from tensight.agents.torch.operator_mode import BottomMode
 
 if TYPE_CHECKING:
@@ -77,10 +78,16 @@ def _is_dropping(frame: FrameType) -> bool:
 
 
 class FunctionLines(BottomMode):
-    """Notes where some functions were last called, while it is entered; as ``dropout``, where one drops elements."""
+    """Notes where some functions were last called, while it is entered; as ``dropout``, where one drops elements.
+
+    Attributes
+    ----------
+    cuts : Cuts
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.cuts = Cuts()
         self._lines: dict[str, str] = {}
 
     def of(self, function: str) -> str:
@@ -99,4 +106,7 @@ class FunctionLines(BottomMode):
             line = line_of_user()
             if line:
                 self._lines[function] = line
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if torch._C._current_graph_task_id() == -1:
+            self.cuts.ran(name, (args, kwargs), result)
+        return result

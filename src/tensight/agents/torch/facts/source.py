@@ -480,6 +480,7 @@ class FactSource:
             if number == 1 and value.device.type == "cpu" and self._jumps.is_jump(float(value)):
                 for calls, inputs in self._unread_inputs:
                     note_ranges(calls, _ranges(inputs))
+            row["made_line"] = self._lines.cuts.begins(root)
             if self._diagnosing.reads:
                 graph = loss_graph.read(loss, self._put_out)
                 row |= {"is_connected": graph.is_connected, "function": graph.function, "elements": graph.elements}
@@ -633,6 +634,7 @@ class FactSource:
         self._reached.clear()
         self._dropped.clear()
         self._evaluations = 0
+        self._lines.cuts.forget()
         if step >= _LINES_IN_STEPS:
             self._lines.leave()
         in_hooks_s = _HOOKS_OF_CALL * self._hook_s * self._calls_of_modules
@@ -685,9 +687,12 @@ class FactSource:
         for optimizer in optimizers:
             for weight in weights_of(optimizer):
                 owners[id(weight)] = owners.get(id(weight), 0) + 1
-        rows = self._weights.take(list(_entries(models, named)), owners)
+        entries = list(_entries(models, named))
+        rows = self._weights.take(entries, owners)
         unused = self._unused(models, named)
+        weights = {name: weight for name, weight, *_ in entries}
         for row in rows:
+            row["cut"], row["cut_line"] = self._lines.cuts.of(weights[row["name"]]) or ("", "")
             row["is_unused"] = row["name"] in unused
             row["is_nested"] = bool(self._nested) and models[row["model"]][0] in self._nested
         add("parameters", step, rows)

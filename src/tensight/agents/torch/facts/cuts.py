@@ -1,0 +1,178 @@
+"""Follows from which parameters tensors are computed, also where no graph is: so a graph that is cut shows where."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from tensight.agents.call_stack import line_of_user
+from tensight.agents.termination import is_of_handler
+from tensight.agents.torch.facts.reading import is_readable
+from tensight.agents.torch.framework import tensors_in
+
+_FLAT = frozenset(("round", "sign", "floor", "ceil", "trunc", "heaviside"))
+"""Operators whose derivative is 0 everywhere."""
+
+_ORDER = {"detach": 0, "no_grad": 1}
+_MOST_STORAGES = 100_000
+_Cut = tuple[str, str]
+"""The operator, or no_grad, after which a gradient ends; and its line."""
+
+
+class _Computed(NamedTuple):
+    """What the values of a storage are computed from.
+
+    Attributes
+    ----------
+    storage : StorageWeakRef
+        As long as it is held, no other storage has the same address.
+    made : _Cut
+        What has written them last, if that is known.
+    detached_line : str
+        Where they were last detached from their graph.
+    parameters : int
+        A bit for each parameter to which a graph leads from there.
+    cuts : frozenset of _Cut
+        Where a graph ended on the way to them.
+    """
+
+    storage: StorageWeakRef
+    made: _Cut = ("", "")
+    detached_line: str = ""
+    parameters: int = 0
+    cuts: frozenset[_Cut] = frozenset()
+
+
+class Cuts:
+    """Where the graph of a loss is cut, in the steps whose operators are seen."""
+
+    def __init__(self) -> None:
+        self._computed: dict[int, _Computed] = {}
+        self._in_memory: dict[int, int] = {}
+        self._bits: dict[int, int] = {}
+        self._behind: dict[_Cut, int] = {}
+        self._of_losses: set[_Cut] = set()
+        self._is_on = True
+
+    def ran(self, name: str, given: object, result: object) -> None:
+        """Note that an operator has run; its name is that without namespace and overload."""
+        if not self._is_on or len(self._computed) > _MOST_STORAGES:
+            return
+        try:
+            self._ran(name, given, result)
+        except Exception as error:
+            # The training goes on, whatever a tensor of a class that is not known yet cannot do.
+            if is_of_handler(error):
+                raise
+            self._is_on = False
+            self.forget()
+
+    def _ran(self, name: str, given: object, result: object) -> None:
+        inputs, outputs = _readable(given), _readable(result)
+        parameters, cuts = 0, frozenset[_Cut]()
+        for tensor in inputs:
+            of_tensor, before = self._use(tensor)
+            parameters |= of_tensor
+            cuts |= before
+        if name == "detach":
+            for tensor in inputs:
+                if tensor.requires_grad:
+                    self._note(tensor, _Computed(_weak(tensor), detached_line=line_of_user(), parameters=parameters))
+            return
+        if not parameters and not cuts and any(tensor.numel() > 1 for tensor in outputs):
+            for tensor in outputs:
+                self._computed.pop(_key(tensor), None)
+            return
+        made = (name if torch.is_grad_enabled() else "no_grad", line_of_user())
+        if name in _FLAT and parameters:
+            cuts |= {self._cut(made, parameters)}
+        shared = {_key(tensor) for tensor in inputs}
+        for tensor in outputs:
+            if _key(tensor) not in shared:
+                self._computed.pop(_key(tensor), None)
+            elif _key(tensor) in self._computed and not name.endswith("_"):
+                # A view was written by what has written the tensor.
+                continue
+            self._note(tensor, _Computed(_weak(tensor), made, "", parameters, cuts))
+
+    def begins(self, loss: torch.Tensor) -> str:
+        """Note that a backward pass begins from a loss; return the line where its values were written last."""
+        computed = self._of(loss)
+        if computed is None:
+            return ""
+        self._of_losses |= computed.cuts
+        return computed.made[1]
+
+    def of(self, parameter: torch.Tensor) -> _Cut | None:
+        """Return after which operator, and where, no graph leads from the losses to a parameter; None if unknown.
+
+        Of several, that is the one that a script could do without: what is drawn or an index has no gradient anyway.
+        """
+        bit = self._bits.get(id(parameter), 0)
+        cuts = [cut for cut, behind in self._behind.items() if behind & bit and cut in self._of_losses]
+        return min(cuts, key=lambda cut: _ORDER.get(cut[0], len(_ORDER)), default=None)
+
+    def forget(self) -> None:
+        """Forget the tensors of a step."""
+        self._computed.clear()
+        self._in_memory.clear()
+        self._bits.clear()
+        self._behind.clear()
+        self._of_losses.clear()
+
+    def _of(self, tensor: torch.Tensor) -> _Computed | None:
+        computed = self._computed.get(_key(tensor))
+        if computed is None:
+            # An array of NumPy in the memory of a tensor gets a storage of its own.
+            other = self._computed.get(self._in_memory.get(_address(tensor), 0))
+            computed = None if other is None or other.storage.expired() else other
+        return computed
+
+    def _note(self, tensor: torch.Tensor, computed: _Computed) -> None:
+        """Note what a tensor is computed from, beside what is known of its storage."""
+        before = self._of(tensor)
+        if before is not None:
+            computed = _Computed(
+                before.storage,
+                computed.made if computed.made[1] else before.made,
+                computed.detached_line or before.detached_line,
+                computed.parameters | before.parameters,
+                computed.cuts | before.cuts,
+            )
+        self._computed[_key(tensor)] = computed
+        if computed.detached_line:
+            self._in_memory[_address(tensor)] = _key(tensor)
+
+    def _use(self, tensor: torch.Tensor) -> tuple[int, frozenset[_Cut]]:
+        """Return the parameters to which a graph leads from a tensor that is used, and where graphs ended before."""
+        if tensor.requires_grad and tensor.is_leaf:
+            return self._bits.setdefault(id(tensor), 1 << len(self._bits)), frozenset()
+        computed = self._of(tensor)
+        if computed is None:
+            return 0, frozenset()
+        if tensor.requires_grad or not computed.parameters:
+            return computed.parameters, computed.cuts
+        cut = ("detach", computed.detached_line) if computed.detached_line else computed.made
+        return 0, computed.cuts | {self._cut(cut, computed.parameters)}
+
+    def _cut(self, cut: _Cut, parameters: int) -> _Cut:
+        self._behind[cut] = self._behind.get(cut, 0) | parameters
+        return cut
+
+
+def _readable(values: object) -> list[torch.Tensor]:
+    return [value for value in tensors_in(values) if is_readable(value) and value.layout == torch.strided]
+
+
+def _key(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage().data_ptr())
+
+
+def _weak(tensor: torch.Tensor) -> StorageWeakRef:
+    return StorageWeakRef(tensor.untyped_storage())
