@@ -66,6 +66,25 @@ for step in range(20):
     pair.optimizer.step()
 """
 
+MODES = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 4))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20)
+inputs = torch.randn(256, 8)
+labels = (inputs[:, 0] > 0).long()
+for step in range(100):
+    nn.functional.cross_entropy(model(inputs), labels).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    schedule.step()
+    if step == 15:
+        model.eval()
+"""
+
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
@@ -105,6 +124,14 @@ def test_models_and_optimizers_are_named_as_the_script_names_them(tmp_path: Path
     if sys.version_info >= (3, 11):
         assert findings["no-gradient"]["where"]["model"] == "self.first (pair.py:14)"
         assert "the script calls its model self.first (pair.py:14)" in findings["no-gradient"]["evidence"]
+
+
+def test_where_modes_are_set_and_schedules_are_made_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "modes.py"
+    path.write_text(MODES)
+    findings = {each["rule"]: each for each in json.loads(tensight("diagnose", "--json", path).stdout)["findings"]}
+    assert findings["evaluation-mode"]["where"]["mode"] == "modes.py:17"
+    assert findings["schedule-over"]["evidence"][-1] == "the script makes the schedule at modes.py:8"
 
 
 def test_kept_facts_are_judged_again_and_never_written_over(script: Path, tmp_path: Path) -> None:

@@ -170,6 +170,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
     ),
     "schedules": (
         Fact("name", "text", "the class of the scheduler"),
+        Fact("made_line", "text", "where the script makes it"),
         Fact("optimizer", "text", "the optimizer"),
         Fact("position", "count", "how often it was stepped"),
         Fact("length", "count", "after how many steps it ends, or turns; -1 if unknown"),
@@ -219,6 +220,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("name", "text", "its name in the model"),
         Fact("type", "text", "its class"),
         Fact("is_training", "flag", "in training mode"),
+        Fact("mode_line", "text", "where its mode was set last"),
         Fact("rate", "number", "probability of dropout; NaN if it has none"),
         Fact("momentum", "number", "of running statistics; NaN if it has none"),
         Fact("has_statistics", "flag", "it has running statistics"),
@@ -314,6 +316,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("norm_backward", "number", "norm of all gradients after the backward pass"),
         Fact("norm", "number", "norm of all gradients as the optimizers read them"),
         Fact("world", "count", "number of ranks"),
+        Fact("loader_line", "text", "where the script makes its longest loader of data"),
+        Fact("called", "text", "the first model that was called, and where, as self.model (train.py:31)"),
     ),
 }
 

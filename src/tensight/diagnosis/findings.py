@@ -55,7 +55,7 @@ class Finding:
         What the sentence and the evidence name.
     where : mapping of str to str
         The place: ``parameter``, ``module``, ``optimizer``, ``operator``, ``line``, ``rank``. `diagnose` adds
-        ``model`` and ``made``.
+        ``model``, ``made`` and ``scheduler``.
     covers : tuple of str
         The parameters that it explains; empty if it explains the training as a whole.
     framework : str

@@ -14,14 +14,22 @@ if TYPE_CHECKING:
 SCRIPT_LINES = {
     "model": ("the script calls its model {model}", "脚本中调用该模型为 {model}"),
     "made": ("the script makes the optimizer at {made}", "脚本在 {made} 创建该优化器"),
+    "scheduler": ("the script makes the schedule at {scheduler}", "脚本在 {scheduler} 创建该学习率计划"),
+    "loader": ("the script makes its loader of data at {loader}", "脚本在 {loader} 创建数据加载器"),
+    "mode": ("their mode was set last at {mode}", "其模式最后在 {mode} 设置"),
 }
 """Evidence for what a place has of them, in English and Chinese."""
 
 
 def with_script_lines(finding: Finding, facts: Facts) -> Finding:
-    """Return a finding whose place has the lines where its optimizers are made, and how the script calls its model."""
-    made, models = _made(finding, facts), _models(finding, facts)
-    more = {name: listed(texts) for name, texts in (("made", made), ("model", models)) if texts}
+    """Return a finding whose place has where its schedule or optimizer is made, and how the script calls its model."""
+    schedulers = _schedulers(finding, facts)
+    texts = {
+        "scheduler": schedulers,
+        "made": [] if schedulers else _made(finding, facts),
+        "model": _models(finding, facts),
+    }
+    more = {name: listed(lines) for name, lines in texts.items() if lines}
     return replace(finding, where={**finding.where, **more}) if more else finding
 
 
@@ -48,3 +56,9 @@ def _models(finding: Finding, facts: Facts) -> list[str]:
     numbers = parameters.last("model")
     of_finding = dict.fromkeys(numbers[name] for name in finding.covers[:MOST_NAMED] if name in numbers)
     return [called[model] for model in of_finding if model in called]
+
+
+def _schedulers(finding: Finding, facts: Facts) -> list[str]:
+    table = facts["schedules"]
+    is_of_finding = table["name"] == (finding.where.get("schedule") or None)
+    return sorted(set(filter(None, table["made_line"][is_of_finding].tolist())))

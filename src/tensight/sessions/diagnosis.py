@@ -41,7 +41,9 @@ def _texts(finding: Finding, language: int) -> tuple[str, tuple[str, ...], str]:
     """
     message, evidence, advice = words_of(finding)
     measured = [evidence[language].format(**finding.values)] if evidence else []
-    measured += [words[language].format(**finding.where) for key, words in SCRIPT_LINES.items() if key in finding.where]
+    measured += [
+        words[language].format(**finding.where) for key, words in SCRIPT_LINES.items() if finding.where.get(key)
+    ]
     return message[language].format(**finding.values), tuple(measured), advice[language]
 
 

@@ -56,7 +56,8 @@ def replicas_differ(facts: Facts) -> Iterator[Finding]:
         "norms": ", ".join(f"{value:.4g}" for value in norms[max(first - 1, 0), :4]),
     }
     message = "start" if first == 0 else "since"
-    yield Finding("replicas-differ", "likely", step, message, values, {"rank": ", ".join(ranks[:4])})
+    where = {"rank": ", ".join(ranks[:4]), "model": str(table["called"][0])}
+    yield Finding("replicas-differ", "likely", step, message, values, where)
 
 
 def same_data(facts: Facts) -> Iterator[Finding]:
@@ -69,9 +70,8 @@ def same_data(facts: Facts) -> Iterator[Finding]:
     if len(same) < 3 or same.mean() < 0.8:
         return
     values = {"ranks": len(table.names), "steps": int(same.sum()), "of": len(same)}
-    yield Finding(
-        "ranks-same-data", "likely", int(table.steps[0]), "same", values, {"rank": ", ".join(table.names[:4])}
-    )
+    where = {"rank": ", ".join(table.names[:4]), "loader": str(table["loader_line"][-1])}
+    yield Finding("ranks-same-data", "likely", int(table.steps[0]), "same", values, where)
 
 
 def summed(facts: Facts) -> Iterator[Finding]:

@@ -62,7 +62,9 @@ def evaluation_mode(facts: Facts) -> Iterator[Finding]:
     }
     message = "start" if since == steps[0] else "since"
     certainty: Certainty = "certain" if drops and not others else "likely"
-    yield Finding("evaluation-mode", certainty, int(since), message, values, {"module": listed(names)})
+    rows = (table["step"] == since) & (table["name"] == names[0])
+    where = {"module": listed(names), "mode": str(table["mode_line"][rows][0])}
+    yield Finding("evaluation-mode", certainty, int(since), message, values, where)
 
 
 def training_mode(facts: Facts) -> Iterator[Finding]:

@@ -32,7 +32,8 @@ class FindingRecord(FindingWords):
     """The first step in which it is seen."""
     where: dict[str, str] = Field(default_factory=dict)
     """The place: ``parameter``, ``module``, ``optimizer``, ``operator``, ``line``, ``rank``, ``model`` (how the script
-    calls it), ``made`` (where the optimizer is made)."""
+    calls it); where the script makes the optimizer (``made``), the ``scheduler`` and the ``loader``, and sets the
+    ``mode``."""
     values: dict[str, Any] = Field(default_factory=dict)
     """What its words name."""
     chinese: FindingWords

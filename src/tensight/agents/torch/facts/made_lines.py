@@ -1,41 +1,74 @@
-"""Notes where optimizers are made; their constructor is replaced before scripts make any."""
+"""Notes where a script makes what it trains with, and sets modes; the methods are replaced before scripts call them."""
 
 from __future__ import annotations
 
 import weakref
+from contextlib import suppress
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import DataLoader
 
-from tensight.agents.call_stack import is_user_code, user_stack
+from tensight.agents.call_stack import is_user_code, line_of_user, user_stack
 from tensight.agents.replacing import Replacements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_lines: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+_made: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+_modes: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
 _replaced = Replacements()
+_mode_lines: list[str] = []
+"""Of the calls that set modes and run now."""
 
 
 def replace() -> None:
-    """Replace the constructor of optimizers by one that notes its line."""
-    _replaced.put(torch.optim.Optimizer, "__init__", _noted)
+    """Replace the constructors of optimizers, schedulers and loaders, and `Module.train`, by those that note lines."""
+    for kind in (torch.optim.Optimizer, LRScheduler, DataLoader):
+        _replaced.put(kind, "__init__", _making)
+    _replaced.put(nn.Module, "train", _setting_mode)
 
 
-def made_line(optimizer: Any) -> str:
-    """Return where an optimizer was made, as train.py:31; empty if that is unknown."""
-    return _lines.get(optimizer, "")
+def made_line(made: Any) -> str:
+    """Return where an optimizer, a scheduler or a loader was made, as train.py:31; empty if that is unknown."""
+    return _line(_made, made)
 
 
-def _noted(original: Callable[..., None], optimizer: Any, *arguments: Any, **named: Any) -> None:
-    constructors = [vars(kind).get("__init__") for kind in type(optimizer).__mro__]
-    # Those of the script's own classes are not where it makes an optimizer.
+def mode_line(module: nn.Module) -> str:
+    """Return where the mode of a module was set last; empty if that is unknown."""
+    return _line(_modes, module)
+
+
+def _line(lines: weakref.WeakKeyDictionary[Any, str], of: Any) -> str:
+    # A class of the script's own may not be hashable.
+    with suppress(TypeError):
+        return lines.get(of, "")
+    return ""
+
+
+def _making(original: Callable[..., None], made: Any, *arguments: Any, **named: Any) -> None:
+    constructors = [vars(kind).get("__init__") for kind in type(made).__mro__]
+    # Those of the script's own classes are not where it makes anything.
     skipped = sum(isinstance(each, FunctionType) and is_user_code(each.__code__) for each in constructors)
     frames = list(user_stack())
     while skipped and frames and frames[0].function == "__init__":
         del frames[0]
         skipped -= 1
     if frames:
-        _lines[optimizer] = frames[0].file_line
-    original(optimizer, *arguments, **named)
+        with suppress(TypeError):
+            _made[made] = frames[0].file_line
+    original(made, *arguments, **named)
+
+
+def _setting_mode(original: Callable[..., Any], module: nn.Module, *arguments: Any, **named: Any) -> Any:
+    # A module sets the modes of those within it.
+    _mode_lines.append(_mode_lines[-1] if _mode_lines else line_of_user())
+    try:
+        with suppress(TypeError):
+            _modes[module] = _mode_lines[-1]
+        return original(module, *arguments, **named)
+    finally:
+        _mode_lines.pop()

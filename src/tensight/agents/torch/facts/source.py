@@ -142,6 +142,7 @@ class FactSource:
         self.checkpoint_line = ""
         self._clips = self._clips_of_none = 0
         self._batches = self._batch_size = -1
+        self._loader_line = ""
         self._evaluated: dict[str, set[int]] = {}
         self._outputs: dict[str, list[set[int]]] = {}
         self._put_out: dict[int, torch.Tensor] = {}
@@ -662,7 +663,7 @@ class FactSource:
             add("leaves", step, leaf_rows(list(self._leaves.values()), trained))
             self._schedules.find()
             self._accumulating = accumulating(optimizers)
-            self._batches, self._batch_size = longest_loader()
+            self._batches, self._batch_size, self._loader_line = longest_loader()
             self._copies.find([(prefix.rstrip(".") or "model", model) for prefix, model in models], trained)
             diagnosing.searched(time.perf_counter() - began)
         add("models", step, self._copies.rows())
@@ -698,7 +699,9 @@ class FactSource:
         add("parameters", step, rows)
         rank = diagnosing.rank
         calls = list(self._calls.values())
-        add("ranks", step, [rank_row(rank, _world_size(), rows, calls, self._weights.norm_backward)])
+        row = rank_row(rank, _world_size(), rows, calls, self._weights.norm_backward)
+        called = next((call["called"] for call in calls if call.get("called")), "")
+        add("ranks", step, [{**row, "loader_line": self._loader_line, "called": called}])
 
     def _unused(self, models: Sequence[tuple[str, nn.Module]], named: dict[int, str]) -> set[str]:
         """Return the names of the parameters of modules none of which was called since the step before."""

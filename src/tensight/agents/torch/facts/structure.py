@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from tensight.agents.facts.samples import fingerprint, shape_text
 from tensight.agents.live_instances import live_instances
+from tensight.agents.torch.facts.made_lines import made_line, mode_line
 from tensight.agents.torch.facts.reading import plain, sample
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training, own_tensor
 from tensight.agents.torch.parameters import wrapped_by
@@ -62,6 +63,7 @@ def module_rows(
                 "is_fixed": not any(weight.requires_grad for weight in held_weights),
                 "type": type(module).__name__,
                 "is_training": is_in_training(module),
+                "mode_line": mode_line(module),
                 "parent_is_training": in_training.get(parent, True) if path else in_training[path],
                 "is_trained": any(id(weight) in trained for weight in held_weights)
                 if held_weights
@@ -281,6 +283,7 @@ class Schedules:
             rows.append(
                 {
                     "name": type(scheduler).__name__,
+                    "made_line": made_line(scheduler),
                     "optimizer": label(_unwrapped(held["optimizer"])),
                     "position": held["last_epoch"],
                     "length": length,
@@ -374,9 +377,13 @@ def _attributes(module: nn.Module) -> Iterable[tuple[str, Any]]:
         yield from ((f"{name}[{at!r}]", each) for at, each in items if isinstance(each, torch.Tensor))
 
 
-def longest_loader() -> tuple[int, int]:
-    """Return number and size of the batches of the longest loader of data that is alive; -1 if there is none."""
-    return max(map(_batches_of, live_instances(torch.utils.data.DataLoader)), default=(-1, -1))
+def longest_loader() -> tuple[int, int, str]:
+    """Return number and size of the batches of the longest loader of data that is alive, and where it was made.
+
+    -1 and empty if there is none.
+    """
+    loaders = live_instances(torch.utils.data.DataLoader)
+    return max(((*_batches_of(loader), made_line(loader)) for loader in loaders), default=(-1, -1, ""))
 
 
 def _batches_of(loader: torch.utils.data.DataLoader[Any]) -> tuple[int, int]:
