@@ -119,6 +119,7 @@ def test_models_and_optimizers_are_named_as_the_script_names_them(tmp_path: Path
     path = tmp_path / "pair.py"
     path.write_text(PAIR)
     findings = {each["rule"]: each for each in json.loads(tensight("diagnose", "--json", path).stdout)["findings"]}
+    assert findings["not-in-optimizer"]["title"].startswith("1 parameter gets gradients, but no optimizer updates them")
     assert findings["not-in-optimizer"]["where"]["made"] == "pair.py:12"
     assert findings["not-in-optimizer"]["evidence"][-1] == "the script makes the optimizer at pair.py:12"
     if sys.version_info >= (3, 11):

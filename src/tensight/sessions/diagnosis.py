@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,11 @@ MOST_ROWS = 10_000
 """Maximum number of rows of a table for a client: the last ones."""
 
 
+_NOUNS = "weights|parameters|modules|calls|updates|steps|others|times|positions|batches"
+_ONE = re.compile(rf"(?<![\d.,])\b1 ({_NOUNS})( are| have| get)?\b")
+_VERBS = {" are": " is", " have": " has", " get": " gets"}
+
+
 def _texts(finding: Finding, language: int) -> tuple[str, tuple[str, ...], str]:
     """Return the sentence of a finding, its evidence and the advice.
 
@@ -40,11 +46,18 @@ def _texts(finding: Finding, language: int) -> tuple[str, tuple[str, ...], str]:
         0 for English, 1 for Chinese.
     """
     message, evidence, advice = words_of(finding)
-    measured = [evidence[language].format(**finding.values)] if evidence else []
+    measured = [_ONE.sub(_singular, evidence[language].format(**finding.values))] if evidence else []
     measured += [
         words[language].format(**finding.where) for key, words in SCRIPT_LINES.items() if finding.where.get(key)
     ]
-    return message[language].format(**finding.values), tuple(measured), advice[language]
+    return _ONE.sub(_singular, message[language].format(**finding.values)), tuple(measured), advice[language]
+
+
+def _singular(plural: re.Match[str]) -> str:
+    """Return the words about one thing."""
+    noun, verb = plural.groups()
+    end = 2 if noun.endswith("ches") else 1
+    return f"1 {noun[:-end]}{_VERBS.get(verb, verb) or ''}"
 
 
 def diagnosis_record(diagnosis: Diagnosis) -> DiagnosisRecord:
