@@ -429,3 +429,21 @@ def test_parameters_beside_a_dead_matrix_are_counted_with_it(diagnosed: Diagnose
     units_that_are_off(diagnosed)
     (finding,) = diagnosed.findings()
     assert (finding.values["count"], finding.values["of"]) == (2, 4)
+
+
+class ReturnsNothing(NoGradient):
+    @staticmethod
+    def backward(_: Any, *gradients: torch.Tensor) -> None:  # type: ignore[override]
+        assert gradients
+
+
+def test_what_is_detached_beside_the_cause_is_not_blamed(diagnosed: Diagnosed) -> None:
+    """The straight-through estimator is right; the backward pass behind it returns nothing."""
+
+    def rounded(hidden: torch.Tensor) -> torch.Tensor:
+        hidden = ReturnsNothing.apply(hidden)
+        return hidden + (hidden.round() - hidden).detach()
+
+    diagnosed.train(Cut(network(out=16), 16, rounded))
+    (finding,) = diagnosed.findings()
+    assert (finding.rule, finding.message, finding.where["line"]) == ("no-gradient", "some", "")

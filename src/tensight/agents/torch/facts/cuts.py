@@ -54,6 +54,7 @@ class Cuts:
         self._bits: dict[int, int] = {}
         self._behind: dict[_Cut, int] = {}
         self._of_losses: set[_Cut] = set()
+        self._reached = 0
         self._is_on = True
 
     def ran(self, name: str, given: object, result: object) -> None:
@@ -103,15 +104,28 @@ class Cuts:
         if computed is None:
             return ""
         self._of_losses |= computed.cuts
+        self._reached |= computed.parameters
         return computed.made[1]
 
-    def of(self, parameter: torch.Tensor) -> _Cut | None:
-        """Return after which operator, and where, no graph leads from the losses to a parameter; None if unknown.
+    def of(self, parameter: torch.Tensor, *, has_gradient: bool) -> _Cut | None:
+        """Return what ends the gradient between the losses and a parameter, and where; None if unknown.
 
         Of several, that is the one that a script could do without: what is drawn or an index has no gradient anyway.
+
+        Parameters
+        ----------
+        parameter : Tensor
+        has_gradient : bool
+            Whether it has a gradient, which then is 0.
         """
         bit = self._bits.get(id(parameter), 0)
-        cuts = [cut for cut, behind in self._behind.items() if behind & bit and cut in self._of_losses]
+        if bool(bit & self._reached) != has_gradient:
+            return None
+        cuts = [
+            cut
+            for cut, behind in self._behind.items()
+            if behind & bit and cut in self._of_losses and (cut[0] in _FLAT) == has_gradient
+        ]
         return min(cuts, key=lambda cut: _ORDER.get(cut[0], len(_ORDER)), default=None)
 
     def forget(self) -> None:
@@ -121,6 +135,7 @@ class Cuts:
         self._bits.clear()
         self._behind.clear()
         self._of_losses.clear()
+        self._reached = 0
 
     def _of(self, tensor: torch.Tensor) -> _Computed | None:
         computed = self._computed.get(_key(tensor))

@@ -691,9 +691,11 @@ class FactSource:
         entries = list(_entries(models, named))
         rows = self._weights.take(entries, owners)
         unused = self._unused(models, named)
-        weights = {name: weight for name, weight, *_ in entries}
+        weights, cuts = {name: weight for name, weight, *_ in entries}, self._lines.cuts
         for row in rows:
-            row["cut"], row["cut_line"] = self._lines.cuts.of(weights[row["name"]]) or ("", "")
+            if row.get("gradient", -1) < 2:
+                has_gradient = row.get("gradient") == 1
+                row["cut"], row["cut_line"] = cuts.of(weights[row["name"]], has_gradient=has_gradient) or ("", "")
             row["is_unused"] = row["name"] in unused
             row["is_nested"] = bool(self._nested) and models[row["model"]][0] in self._nested
         add("parameters", step, rows)
