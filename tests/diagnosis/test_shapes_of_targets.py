@@ -52,7 +52,7 @@ def test_weights_that_are_rounded(diagnosed: Diagnosed) -> None:
 
     model = nn.Sequential(Rounded(FEATURES, 16), nn.ReLU(), Rounded(16, CLASSES))
     diagnosed.train(model)
-    assert diagnosed.found()[:1] == [("zero-gradient", "some")]
+    assert diagnosed.found()[:1] == [("zero-gradient", "flat_some")]
 
 
 @each(

@@ -67,17 +67,17 @@ def only(training: Diagnosed) -> Finding:
 
 
 CUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "new tensor": lambda loss: torch.tensor(loss.item(), requires_grad=True),
+    "anew": lambda loss: torch.tensor(loss.item(), requires_grad=True),
     "detached": lambda loss: loss.detach().requires_grad_(),
 }
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_the_line_is_named_at_which_a_cut_off_backward_pass_begins(diagnosed: Diagnosed, cut: str) -> None:
+def test_the_line_is_named_at_which_a_loss_is_cut_off(diagnosed: Diagnosed, cut: str) -> None:
     diagnosed.train(network(), lambda out, labels: CUTS[cut](F.cross_entropy(out, labels)))
     finding = only(diagnosed)
-    assert (finding.rule, finding.message) == ("no-gradients", "cut")
-    assert finding.where["line"].startswith("diagnosed.py:")
+    assert (finding.rule, finding.message) == ("no-gradients", cut)
+    assert finding.where["line"].startswith(HERE)
 
 
 def test_a_cut_off_loss_is_named_though_few_steps_are_read(tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ def test_a_cut_off_loss_is_named_though_few_steps_are_read(tmp_path: Path) -> No
         training.train(network(), lambda out, labels: F.cross_entropy(out, labels).detach().requires_grad_(), steps=99)
         finding = only(training)
         assert len(training.facts["parameters"].steps) < len(training.facts["losses"].steps) == 99
-        assert (finding.rule, finding.message) == ("no-gradients", "cut")
-        assert finding.where["line"].startswith("diagnosed.py:")
+        assert (finding.rule, finding.message) == ("no-gradients", "detached")
+        assert finding.where["line"].startswith(HERE)
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")

@@ -22,6 +22,11 @@ def replace() -> None:
         _replaced.put(torch.nn.utils, name, _noted)
 
 
+def put_back() -> None:
+    """Put PyTorch's functions back."""
+    _replaced.take_back()
+
+
 def follow(follower: Callable[[bool], None]) -> Callable[[], None]:
     """Call a function with whether there are gradients, whenever they are clipped; return what ends that."""
     _followers.append(follower)

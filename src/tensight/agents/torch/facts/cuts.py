@@ -103,8 +103,9 @@ class Cuts:
         computed = self._of(loss)
         if computed is None:
             return ""
-        self._of_losses |= computed.cuts
-        self._reached |= computed.parameters
+        parameters, cuts = self._behind_of(computed, is_connected=not loss.is_leaf)
+        self._of_losses |= cuts
+        self._reached |= parameters
         return computed.made[1]
 
     def of(self, parameter: torch.Tensor, *, has_gradient: bool) -> _Cut | None:
@@ -167,7 +168,10 @@ class Cuts:
         computed = self._of(tensor)
         if computed is None:
             return 0, frozenset()
-        if tensor.requires_grad or not computed.parameters:
+        return self._behind_of(computed, is_connected=tensor.requires_grad)
+
+    def _behind_of(self, computed: _Computed, *, is_connected: bool) -> tuple[int, frozenset[_Cut]]:
+        if is_connected or not computed.parameters:
             return computed.parameters, computed.cuts
         cut = ("detach", computed.detached_line) if computed.detached_line else computed.made
         return 0, computed.cuts | {self._cut(cut, computed.parameters)}
