@@ -168,6 +168,16 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("shape", "text", "as 8x10"),
         Fact("is_held", "flag", "an optimizer holds it"),
     ),
+    "loads": (
+        Fact("name", "text", "a call of load_state_dict, as Net 1"),
+        Fact("module", "text", "the class of the module"),
+        Fact("line", "text", "where it is called"),
+        Fact("keys", "count", "number of tensors that were given"),
+        Fact("unexpected", "count", "those that the module does not have"),
+        Fact("missing", "count", "number of tensors of the module that were not given"),
+        Fact("renamed", "count", "those not expected that are missing ones by name, but for a prefix"),
+        Fact("example", "text", "one of them, and the missing one"),
+    ),
     "schedules": (
         Fact("name", "text", "the class of the scheduler"),
         Fact("made_line", "text", "where the script makes it"),
@@ -196,7 +206,13 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_cleared", "flag", "it had a gradient after the last backward pass, and none at the update"),
         Fact("is_unused", "flag", "no module that holds it was called in this step, although others were"),
         Fact("is_read", "flag", "a loss was computed from it, although its gradient is unknown"),
-        Fact("cut", "text", "what ends the graph between it and a loss, as detach or no_grad, in the first steps"),
+        Fact(
+            "cut",
+            "text",
+            "what ends the graph between it and a loss, as detach or no_grad, in the first steps; unread, if no tensor"
+            " that is computed from it is used in a loss",
+        ),
+        Fact("is_left_out", "flag", "it is in a part that a model of a library holds, and that is unused or unread"),
         Fact("cut_line", "text", "where that is called"),
         Fact("gradient_norm", "number", "L2 norm of its gradient"),
         Fact("norm", "number", "L2 norm before the update"),
@@ -321,7 +337,9 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
     ),
 }
 
-OPTIONAL = frozenset(("attentions", "recurrent", "layers", "leaves", "schedules", "modules", "models", "ties", "ranks"))
+OPTIONAL = frozenset(
+    ("attentions", "recurrent", "layers", "leaves", "loads", "schedules", "modules", "models", "ties", "ranks")
+)
 """Subjects that many trainings do not have."""
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
+from tensight.agents.torch.facts import made_lines
 from tests.diagnosis.diagnosed import (
     CLASSES,
     FEATURES,
@@ -17,6 +20,9 @@ from tests.diagnosis.diagnosed import (
     table_tests,
 )
 from tests.diagnosis.models import ConvNet, Recurrent, Transformer, generator, train_gan, train_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 
 def equal_initial_weights(training: Diagnosed) -> None:
@@ -114,6 +120,49 @@ def residual_branches_that_grow(training: Diagnosed) -> None:
     training.train(model, optimizer=torch.optim.Adam(model.parameters(), lr=1e-3))
 
 
+# --- nothing-loaded ---
+
+
+@contextmanager
+def loads_noted() -> Iterator[None]:
+    """As in `tensight diagnose`, which notes what loads state dictionaries."""
+    made_lines.replace()
+    try:
+        yield
+    finally:
+        made_lines.put_back()
+
+
+def train_loaded(training: Diagnosed, model: nn.Module, state: Mapping[str, torch.Tensor]) -> None:
+    with loads_noted():
+        model.load_state_dict(state, strict=False)
+    training.train(model)
+
+
+def weights_of_a_parallel_model(training: Diagnosed) -> None:
+    train_loaded(training, ConvNet(), {f"module.{name}": value for name, value in ConvNet().state_dict().items()})
+
+
+def weights_of_the_body_alone(training: Diagnosed) -> None:
+    """The body was saved on its own, and is loaded into the model that holds it."""
+    model = nn.ModuleDict({"body": network(out=16), "head": nn.Linear(16, CLASSES)})
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = model
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.parts["head"](self.parts["body"](inputs))
+            return result
+
+    train_loaded(training, Model(), network(out=16).state_dict())
+
+
+def weights_of_another_model(training: Diagnosed) -> None:
+    train_loaded(training, network(), Recurrent().state_dict())
+
+
 FAULTY: tuple[Faulty, ...] = (
     (equal_initial_weights, "equal-units", "0.weight"),
     (convolution_of_ones, "equal-units", "first.weight"),
@@ -124,6 +173,9 @@ FAULTY: tuple[Faulty, ...] = (
     (weights_of_one_and_clipping, "scale-by-depth", "grow"),
     (convolutions_that_shrink, "scale-by-depth", "shrink"),
     (residual_branches_that_grow, "scale-by-depth", "branches.0"),
+    (weights_of_a_parallel_model, "nothing-loaded", "such as module.first.weight for first.weight"),
+    (weights_of_the_body_alone, "nothing-loaded", "such as 0.weight for parts.body.0.weight"),
+    (weights_of_another_model, "nothing-loaded", "none of 6 tensors into Sequential"),
 )
 
 
@@ -209,6 +261,16 @@ def narrow_autoencoder(training: Diagnosed) -> None:
         optimizer.step()
 
 
+def weights_without_those_of_the_head(training: Diagnosed) -> None:
+    state = ConvNet().state_dict()
+    train_loaded(training, ConvNet(), {name: value for name, value in state.items() if "head" not in name})
+
+
+def weights_with_a_head_for_another_task(training: Diagnosed) -> None:
+    state = {f"old_{name}" if "head" in name else name: value for name, value in ConvNet().state_dict().items()}
+    train_loaded(training, ConvNet(), state)
+
+
 HEALTHY: tuple[Healthy, ...] = (
     (last_layer_of_zeros, "equal-units"),
     (low_rank_branch_of_zeros, "equal-units"),
@@ -220,6 +282,8 @@ HEALTHY: tuple[Healthy, ...] = (
     (deep_by_width, "scale-by-depth"),
     (large_weights_between_norms, "scale-by-depth"),
     (narrow_autoencoder, "scale-by-depth"),
+    (weights_without_those_of_the_head, "nothing-loaded"),
+    (weights_with_a_head_for_another_task, "nothing-loaded"),
 )
 
 

@@ -76,7 +76,59 @@ def scale_by_depth(facts: Facts) -> Iterator[Finding]:
     )
 
 
+def nothing_loaded(facts: Facts) -> Iterator[Finding]:
+    """Find state dictionaries that are loaded without effect, since their keys are not those of the module."""
+    for row in facts["loads"].rows():
+        loaded = row["keys"] - row["unexpected"]
+        if not row["missing"] or row["renamed"] < 0.5 * row["unexpected"] or not row["unexpected"]:
+            if loaded or not row["missing"]:
+                continue
+            message = "nothing"
+        else:
+            message = "prefix"
+        values = {name: row[name] for name in ("module", "keys", "unexpected", "missing", "renamed", "example")}
+        where = {"module": row["module"], "line": row["line"]}
+        step = int(row["step"])
+        yield Finding("nothing-loaded", "certain", step, message, {**values, "loaded": loaded}, where)
+
+
 RULES = (
+    Rule(
+        "nothing-loaded",
+        "initialization",
+        ("loads",),
+        nothing_loaded,
+        {
+            "nothing": (
+                "load_state_dict has loaded none of {keys} tensors into {module}: it has none of these names",
+                "load_state_dict 没有把 {keys} 个张量中的任何一个加载到 {module}：它没有这些名称",
+            ),
+            "prefix": (
+                "load_state_dict has loaded {loaded} of {keys} tensors into {module}: the names of others differ by a prefix",
+                "load_state_dict 只把 {keys} 个张量中的 {loaded} 个加载到 {module}：其余名称相差一个前缀",
+            ),
+        },
+        {
+            "nothing": (
+                "strict=False: {missing} tensors of the module were not given, and keep what they had",
+                "strict=False：模块中有 {missing} 个张量没有得到值，保持原值",
+            ),
+            "prefix": (
+                "strict=False: {missing} tensors of the module were not given; {renamed} have another prefix, such as {example}",
+                "strict=False：模块中有 {missing} 个张量没有得到值；其中 {renamed} 个前缀不同，例如 {example}",
+            ),
+        },
+        (
+            "Look at what load_state_dict returns, and rename the keys, as by key.removeprefix('module.')",
+            "查看 load_state_dict 的返回值并重命名键，例如 key.removeprefix('module.')",
+        ),
+        (
+            "Dictionaries of which a part fits, as of a body without its head.",
+            "只有一部分吻合的字典，例如不含头部的主干。",
+        ),
+        frozenset(("loss-stays", "frozen-as-made", "statistics-drift")),
+        8,
+    ),
     Rule(
         "equal-units",
         "initialization",

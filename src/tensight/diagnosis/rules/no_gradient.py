@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts, Table
 
 _NEVER, _ZERO = 0, 1
-_MESSAGES = {"detach": "detached", "no_grad": "no_grad"}
+_MESSAGES = {"detach": "detached", "no_grad": "no_grad", "unread": "unread"}
 
 
 def no_gradient(facts: Facts) -> Iterator[Finding]:
@@ -33,6 +33,7 @@ def no_gradient(facts: Facts) -> Iterator[Finding]:
         return
     counts = (owned & has_any[:, None]).sum(0)
     never = (counts >= UPDATES) & ((gradient == _NEVER) | ~owned).all(0)
+    never &= ~table.panel("is_left_out").any(0)
     # A script that clears gradients of some layers leaves these as they are.
     never &= ~table.panel("is_cleared").any(0)
     # On the bias of a layer, a loss of its derivative does not depend.
@@ -95,7 +96,7 @@ def no_gradient_at_all(facts: Facts) -> Iterator[Finding]:
     function = str(losses["function"][is_read][0]) if has_loss else ""
     cut, cut_line = _cut(table, names)
     made_line = str(losses["made_line"][is_read][0]) if has_loss else ""
-    if has_backward and cut:
+    if has_backward and cut not in ("", "unread"):
         message, line = _MESSAGES.get(cut, "operator"), cut_line
     elif is_cut and made_line and not function:
         message, line = "anew", made_line
@@ -144,7 +145,11 @@ def zero_gradient(facts: Facts) -> Iterator[Finding]:
     trained = int((owned & (gradient != _NEVER)).any(0).sum())
     message = "all" if not (owned & (gradient == 2)).any() else "some"
     cut, line = _cut(table, names)
-    message = f"flat_{message}" if cut else message
+    columns = [table.names.index(name) for name in names]
+    if cut:
+        message = f"flat_{message}"
+    elif message == "some" and len(names) > 1 and not np.nan_to_num(table.panel("norm")[:, columns]).any():
+        message = "zeros_some"
     yield Finding(
         "zero-gradient",
         "certain",
@@ -240,6 +245,11 @@ RULES = (
                 " {names}",
                 "{of} 个可训练权重中有 {count} 个从未得到梯度：它们与损失之间的 {cut} ({line}) 没有梯度：{names}",
             ),
+            "unread": (
+                "{count} of {of} trainable weights never have a gradient: nothing that is computed from them is used in the"
+                " loss: {names}",
+                "{of} 个可训练权重中有 {count} 个从未得到梯度：损失没有用到由它们算出的任何结果：{names}",
+            ),
             "checkpointed": (
                 "{count} of {of} trainable weights never have a gradient: no input of their block under reentrant"
                 " checkpointing requires one ({line}): {names}",
@@ -251,7 +261,7 @@ RULES = (
             ),
         },
         dict.fromkeys(
-            ("some", "detached", "no_grad", "operator", "checkpointed", "unused"),
+            ("some", "detached", "no_grad", "operator", "unread", "checkpointed", "unused"),
             (
                 "in {steps} of {read} steps that were read none had a gradient, while others had one",
                 "在读取的 {read} 步中有 {steps} 步它们没有梯度，而其他权重有",
@@ -273,6 +283,10 @@ RULES = (
             "detached": (
                 "Leave out .detach() or .data there, or take these weights out of the optimizer if that is meant",
                 "去掉该处的 .detach() 或 .data；如果是有意为之，则将这些权重移出优化器",
+            ),
+            "unread": (
+                "Use what they put out, or leave them out of the model",
+                "使用它们的输出，或从模型中移除",
             ),
             "no_grad": (
                 "Call them outside of torch.no_grad(), or take these weights out of the optimizer if that is meant",
@@ -304,6 +318,11 @@ RULES = (
                 "The gradients of all weights are exactly 0: {cut}, whose derivative is 0, is between them and the loss",
                 "所有权重的梯度恒为 0：它们与损失之间有导数为 0 的 {cut}",
             ),
+            "zeros_some": (
+                "The gradients of {count} of {of} weights are exactly 0 in every step: they are 0 themselves, so that neither of"
+                " two that are multiplied with each other gets any: {names}",
+                "{of} 个权重中有 {count} 个在每一步的梯度都恒为 0：它们自身为 0，彼此相乘的两个权重都得不到梯度：{names}",
+            ),
             "flat_some": (
                 "The gradients of {count} of {of} weights are exactly 0 in every step: {cut}, whose derivative is 0, is between"
                 " them and the loss: {names}",
@@ -320,7 +339,7 @@ RULES = (
                 ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步"),
             ),
             **dict.fromkeys(
-                ("some", "flat_some"),
+                ("some", "zeros_some", "flat_some"),
                 (
                     "in {steps} of {read} steps that were read, while others have gradients",
                     "在读取的 {read} 步中有 {steps} 步，而其他权重有梯度",
@@ -341,12 +360,18 @@ RULES = (
         ),
         frozenset(("loss-stays",)),
         25,
-        advice_on=dict.fromkeys(
-            ("flat_all", "flat_some"),
-            (
-                "Use a straight-through estimate of its gradient, such as x + (round(x) - x).detach()",
-                "使用直通梯度估计，例如 x + (round(x) - x).detach()",
+        advice_on={
+            "zeros_some": (
+                "Let one of each two begin at random, as the first factor of an adapter does",
+                "让每两个中的一个随机初始化，例如适配器的第一个因子",
             ),
-        ),
+            **dict.fromkeys(
+                ("flat_all", "flat_some"),
+                (
+                    "Use a straight-through estimate of its gradient, such as x + (round(x) - x).detach()",
+                    "使用直通梯度估计，例如 x + (round(x) - x).detach()",
+                ),
+            ),
+        },
     ),
 )

@@ -104,6 +104,9 @@ def wants_probabilities(facts: Facts) -> Iterator[Finding]:
         if rows[0]["function"] == "kl_div" and first in ("softmax", "sigmoid"):
             # Where kl_div itself was called, its line is known.
             message = "shares" if rows[0]["line"] else "product"
+            if message == "product" and not all(row["is_alone"] for row in rows):
+                # In an overlap, or an expected value, probabilities are multiplied by targets on purpose.
+                continue
             yield _finding("no-logarithm", "certain", rows, message, activation=True)
         if rows[0]["function"] == "dice" and not first and all(row["is_of_layer"] for row in rows):
             yield _finding("no-logarithm", "likely", rows, "overlap")

@@ -126,10 +126,12 @@ def _collapsed(facts: Facts) -> Iterator[Finding]:
             continue
         # A rate that is high in single steps has not fallen from there.
         highest = float(np.sort(rates)[-UPDATES])
-        low = np.flatnonzero(measured & (rates < 1e-3 * highest))
-        if not len(low) or not 0 < rates[-1] < 1e-3 * highest:
+        is_low = measured & (rates < 1e-3 * highest)
+        if not is_low[-1]:
             continue
-        step = int(steps[low[0]])
+        # A rate that has been as low before and risen again, as in cycles, has not come to its end there.
+        first = len(is_low) - int(np.argmin(is_low[::-1]))
+        step = int(steps[first])
         left = int(facts.last_step - step)
         if left < max(20, 0.25 * facts.last_step):
             continue
@@ -140,7 +142,7 @@ def _collapsed(facts: Facts) -> Iterator[Finding]:
         values = {
             "group": name,
             "step": step,
-            "rate": float(rates[low[0]]),
+            "rate": float(rates[first]),
             "highest": highest,
             "left": left,
             "schedule": schedule or "a schedule",

@@ -15,6 +15,9 @@ from tensight.agents.torch.framework import tensors_in
 _FLAT = frozenset(("round", "sign", "floor", "ceil", "trunc", "heaviside"))
 """Operators whose derivative is 0 everywhere."""
 
+UNREAD = "unread"
+"""Instead of an operator: no tensor that is computed from a parameter is used in a loss."""
+
 _ORDER = {"detach": 0, "no_grad": 1}
 _MOST_STORAGES = 100_000
 _Cut = tuple[str, str]
@@ -55,6 +58,7 @@ class Cuts:
         self._behind: dict[_Cut, int] = {}
         self._of_losses: set[_Cut] = set()
         self._reached = 0
+        self._begun = False
         self._is_on = True
 
     def ran(self, name: str, given: object, result: object) -> None:
@@ -100,6 +104,7 @@ class Cuts:
 
     def begins(self, loss: torch.Tensor) -> str:
         """Note that a backward pass begins from a loss; return the line where its values were written last."""
+        self._begun = True
         computed = self._of(loss)
         if computed is None:
             return ""
@@ -127,7 +132,8 @@ class Cuts:
             for cut, behind in self._behind.items()
             if behind & bit and cut in self._of_losses and (cut[0] in _FLAT) == has_gradient
         ]
-        return min(cuts, key=lambda cut: _ORDER.get(cut[0], len(_ORDER)), default=None)
+        unread = (UNREAD, "") if bit and not has_gradient and self._begun else None
+        return min(cuts, key=lambda cut: _ORDER.get(cut[0], len(_ORDER)), default=unread)
 
     def forget(self) -> None:
         """Forget the tensors of a step."""
@@ -137,6 +143,7 @@ class Cuts:
         self._behind.clear()
         self._of_losses.clear()
         self._reached = 0
+        self._begun = False
 
     def _of(self, tensor: torch.Tensor) -> _Computed | None:
         computed = self._computed.get(_key(tensor))

@@ -1,4 +1,7 @@
-"""Notes where a script makes what it trains with, and sets modes; the methods are replaced before scripts call them."""
+"""Notes where a script makes what it trains with, sets modes and loads weights.
+
+The methods are replaced before scripts call them.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 _made: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 _modes: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
 _replaced = Replacements()
+_MOST_LOADS = 64
+_loads: list[dict[str, Any]] = []
 _mode_lines: list[str] = []
 """Of the calls that set modes and run now."""
 
@@ -30,6 +35,19 @@ def replace() -> None:
     for kind in (torch.optim.Optimizer, LRScheduler, DataLoader):
         _replaced.put(kind, "__init__", _making)
     _replaced.put(nn.Module, "train", _setting_mode)
+    _replaced.put(nn.Module, "load_state_dict", _loading)
+
+
+def put_back() -> None:
+    """Put PyTorch's methods back."""
+    _replaced.take_back()
+
+
+def take_loads() -> list[dict[str, Any]]:
+    """Return the rows of ``loads`` since the last call."""
+    rows = list(_loads)
+    _loads.clear()
+    return rows
 
 
 def made_line(made: Any) -> str:
@@ -72,3 +90,36 @@ def _setting_mode(original: Callable[..., Any], module: nn.Module, *arguments: A
         return original(module, *arguments, **named)
     finally:
         _mode_lines.pop()
+
+
+def _loading(original: Callable[..., Any], module: nn.Module, state: Any, *arguments: Any, **named: Any) -> Any:
+    result = original(module, state, *arguments, **named)
+    missing, unexpected = getattr(result, "missing_keys", None), getattr(result, "unexpected_keys", None)
+    if isinstance(missing, list) and isinstance(unexpected, list) and len(_loads) < _MOST_LOADS:
+        renamed = _renamed(missing, unexpected)
+        _loads.append(
+            {
+                "name": f"{type(module).__name__} {len(_loads) + 1}",
+                "module": type(module).__name__,
+                "line": line_of_user(),
+                "keys": len(state),
+                "unexpected": len(unexpected),
+                "missing": len(missing),
+                "renamed": len(renamed),
+                "example": next((f"{given} for {own}" for given, own in renamed.items()), ""),
+            }
+        )
+    return result
+
+
+def _renamed(missing: list[str], unexpected: list[str]) -> dict[str, str]:
+    """Return the keys that were not expected, and that are those of missing ones but for a prefix."""
+    ends = {own.split(".", count)[-1]: own for own in missing for count in range(own.count("."))}
+    renamed = {}
+    for given in unexpected:
+        # What is loaded has a prefix more, or lacks one.
+        shorter = (given.split(".", count)[-1] for count in range(given.count(".")))
+        own = next((each for each in shorter if each in ends and (each == ends[each] or each == given)), None)
+        if own is not None:
+            renamed[given] = ends[own]
+    return renamed

@@ -20,9 +20,10 @@ from tensight.agents.facts.calls import MOST_INPUTS, note_ranges
 from tensight.agents.facts.samples import MOST_ELEMENTS, fingerprint, shape_text
 from tensight.agents.facts.weights import rank_row
 from tensight.agents.torch.discovery import weights_of
-from tensight.agents.torch.facts import clip_calls, loss_graph
+from tensight.agents.torch.facts import clip_calls, loss_graph, made_lines
 from tensight.agents.torch.facts.attentions import Sequences
 from tensight.agents.torch.facts.copies import Copies
+from tensight.agents.torch.facts.cuts import UNREAD
 from tensight.agents.torch.facts.lines import DropLines, FunctionLines
 from tensight.agents.torch.facts.reading import is_ordinary, is_readable, part_of, plain, sample
 from tensight.agents.torch.facts.structure import (
@@ -31,6 +32,7 @@ from tensight.agents.torch.facts.structure import (
     Ties,
     accumulating,
     leaf_rows,
+    left_out_by_libraries,
     longest_loader,
     module_rows,
     normalised,
@@ -248,7 +250,8 @@ class FactSource:
             if self._diagnosing.reads and not torch.is_grad_enabled() and not is_in_training(module):
                 self._evaluation_begins(module)
         elif self._diagnosing.reads and self._outermost is not None:
-            name = self._names.modules.get(id(module))
+            # One that was put into a model since that was read is met here first.
+            name = self._names.name(module)
             if name is not None and name.root is not self._outermost.root:
                 self._nested.add(name.root.prefix)
 
@@ -666,6 +669,7 @@ class FactSource:
             self._batches, self._batch_size, self._loader_line = longest_loader()
             self._copies.find([(prefix.rstrip(".") or "model", model) for prefix, model in models], trained)
             diagnosing.searched(time.perf_counter() - began)
+        add("loads", step, made_lines.take_loads())
         add("models", step, self._copies.rows())
         add("groups", step, self._weights.groups)
         add("loss_functions", step, self._functions)
@@ -692,11 +696,14 @@ class FactSource:
         rows = self._weights.take(entries, owners)
         unused = self._unused(models, named)
         weights, cuts = {name: weight for name, weight, *_ in entries}, self._lines.cuts
+        without = {id(weights[row["name"]]) for row in rows if row.get("gradient") == 0}
+        left_out = left_out_by_libraries((model for _, model in models), without) if without else set()
         for row in rows:
-            if row.get("gradient", -1) < 2:
-                has_gradient = row.get("gradient") == 1
-                row["cut"], row["cut_line"] = cuts.of(weights[row["name"]], has_gradient=has_gradient) or ("", "")
+            weight = weights[row["name"]]
             row["is_unused"] = row["name"] in unused
+            if row.get("gradient", -1) < 2:
+                row["cut"], row["cut_line"] = cuts.of(weight, has_gradient=row.get("gradient") == 1) or ("", "")
+                row["is_left_out"] = id(weight) in left_out and (row["is_unused"] or row["cut"] == UNREAD)
             row["is_nested"] = bool(self._nested) and models[row["model"]][0] in self._nested
         add("parameters", step, rows)
         rank = diagnosing.rank

@@ -11,11 +11,12 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from tensight.agents.call_stack import is_user_code
 from tensight.agents.facts.samples import fingerprint, shape_text
 from tensight.agents.live_instances import live_instances
 from tensight.agents.torch.facts.made_lines import made_line, mode_line
 from tensight.agents.torch.facts.reading import plain, sample
-from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training, own_tensor
+from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training, own_tensor, weights_in
 from tensight.agents.torch.parameters import wrapped_by
 
 if TYPE_CHECKING:
@@ -392,3 +393,35 @@ def _batches_of(loader: torch.utils.data.DataLoader[Any]) -> tuple[int, int]:
     except Exception:
         # A stream has no length, and a script's own may fail.
         return -1, -1
+
+
+def left_out_by_libraries(models: Iterable[nn.Module], without: AbstractSet[int]) -> set[int]:
+    """Return which parameters are in parts that a model of a library holds: a script need not use all of them.
+
+    Parameters
+    ----------
+    models : iterable of Module
+    without : set of int
+        Identities of the parameters without a gradient; so are those that are returned.
+    """
+    left_out: set[int] = set()
+
+    def look(module: nn.Module, parent: nn.Module | None) -> None:
+        weights = set(map(id, weights_in(module)))
+        if weights and weights <= without:
+            if parent is not None and not _is_of_script(type(parent)):
+                left_out.update(weights)
+            return
+        for child in module._modules.values():
+            if child is not None:
+                look(child, module)
+
+    for model in models:
+        look(model, None)
+    return left_out
+
+
+def _is_of_script(kind: type[nn.Module]) -> bool:
+    """Whether the script has put a module together itself, if only of PyTorch's containers."""
+    code = getattr(kind.forward, "__code__", None)
+    return kind.__module__.startswith("torch.nn.") or code is None or is_user_code(code)
