@@ -93,6 +93,20 @@ def average_that_leaves_statistics(training: Diagnosed) -> None:
     training.train(model, steps=40, after=lambda _: follow(holder.ema, model, 0.1))
 
 
+def average_for_a_longer_training(training: Diagnosed) -> None:
+    model = network()
+    holder = held(model)
+    training.train(model, steps=120, after=lambda _: follow(holder.ema, model, 0.0001))
+    training.end()
+
+
+def average_that_begins_fast(training: Diagnosed) -> None:
+    model = network()
+    holder = held(model)
+    training.train(model, steps=120, after=lambda step: follow(holder.ema, model, max(0.0001, 9 / (10 + step))))
+    training.end()
+
+
 def train_by_targets(
     training: Diagnosed,
     policy: nn.Module,
@@ -244,6 +258,7 @@ FAULTY: tuple[Faulty, ...] = (
     (average_that_is_never_updated, "average-still", "ema never moves"),
     (average_in_bfloat16, "average-still", "bfloat16"),
     (average_that_leaves_statistics, "average-still", "running statistics"),
+    (average_for_a_longer_training, "average-still", "of the way to the model in all 120 steps"),
     (target_that_is_never_synchronised, "average-still", "not synchronised"),
     (average_with_reversed_decay, "average-follows", "ema"),
     (average_of_words_with_reversed_decay, "average-follows", "AveragedModel.module"),
@@ -353,6 +368,7 @@ def network_that_is_attacked(training: Diagnosed) -> None:
 
 HEALTHY: tuple[Healthy, ...] = (
     (average, "average-still"),
+    (average_that_begins_fast, "average-still"),
     (average_with_its_statistics, "average-still"),
     (reference_that_stays, "average-still"),
     (teacher_that_follows, "average-follows"),

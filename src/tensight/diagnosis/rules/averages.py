@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _COPIED = 0.9999
 """Share of the way to the model after which an average is a copy of it."""
 
+_LONG, _FAR, _HARDLY = 100, 0.1, 0.05
+"""After how many steps of a training that has ended an average is far behind: its distance, and the share it went."""
+
 
 def averages_still(facts: Facts) -> Iterator[Finding]:
     """Find averages and targets that never move, or are too coarse to."""
@@ -70,6 +73,11 @@ def _averages(facts: Facts) -> Iterator[Finding]:
             yield Finding("average-follows", "likely", int(steps[0]), message, values, where)
         elif moved.mean() > 0.8 and is_average and table["leaves_statistics"][of_name].mean() > 0.8:
             yield Finding("average-still", "likely", int(steps[0]), "statistics", values, where)
+        elif is_average and facts.is_over and facts.last_step >= _LONG and moved.mean() > 0.8 and distance[-1] > _FAR:
+            share = 1 - (1 - min(max(typical_pace, 0.0), 1.0)) ** facts.last_step
+            if share < _HARDLY:
+                described = {**values, "share": share, "last": facts.last_step}
+                yield Finding("average-still", "likely", int(steps[0]), "slow", described, where)
 
 
 def _is_target(facts: Facts, name: str) -> bool:
@@ -192,18 +200,28 @@ RULES = (
                 " the update goes the wrong way",
                 "模型的副本 ({name}) 从不变化，而模型每一步都在优化器之外被改变：更新方向反了",
             ),
+            "slow": (
+                "{name} has gone {share:.1%} of the way to the model in all {last} steps: its decay is for far longer trainings",
+                "{name} 在全部 {last} 步中只走完与模型距离的 {share:.1%}：其衰减系数适用于长得多的训练",
+            ),
             "statistics": (
                 "{name} follows the parameters, but not the running statistics of the model",
                 "{name} 跟随参数，但不跟随模型的运行统计量",
             ),
         },
-        dict.fromkeys(
-            ("still", "rounded", "target", "pulls"),
-            (
-                "read {count} times, up to step {last}; its distance to the model is {distance:.2g} of the model's norm",
-                "读取 {count} 次，直到第 {last} 步；与模型的距离为模型范数的 {distance:.2g}",
+        {
+            **dict.fromkeys(
+                ("still", "rounded", "target", "pulls"),
+                (
+                    "read {count} times, up to step {last}; its distance to the model is {distance:.2g} of the model's norm",
+                    "读取 {count} 次，直到第 {last} 步；与模型的距离为模型范数的 {distance:.2g}",
+                ),
             ),
-        ),
+            "slow": (
+                "{pace:.2g} of the way in a step; at last its distance to the model is {distance:.2g} of the model's norm",
+                "每步走完距离的 {pace:.2g}；最后与模型的距离为模型范数的 {distance:.2g}",
+            ),
+        },
         ("Call its update after each step; keep it in float32", "在每一步之后调用其更新；以 float32 保存"),
         (
             "Copies whose name does not say that they should move, such as frozen references.",
@@ -211,6 +229,12 @@ RULES = (
         ),
         frozenset(),
         20,
+        advice_on={
+            "slow": (
+                "Use a smaller decay, or one that begins small, as min(decay, (1 + step) / (10 + step))",
+                "使用更小的衰减系数，或从小值开始，例如 min(decay, (1 + step) / (10 + step))",
+            )
+        },
     ),
     Rule(
         "average-follows",
