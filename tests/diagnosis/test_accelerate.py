@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 BATCHES = 48
 
 
-def train_accelerated(training: Diagnosed, passes: int, *, is_prepared: bool) -> None:
+def train_accelerated(training: Diagnosed, passes: int, *, is_prepared: bool, is_within: bool = True) -> None:
     # Importing it takes seconds.
     from accelerate import Accelerator
 
@@ -29,7 +30,7 @@ def train_accelerated(training: Diagnosed, passes: int, *, is_prepared: bool) ->
         optimizer = accelerator.prepare(optimizer)
     for _ in range(BATCHES):
         inputs, labels = training.batch()
-        with accelerator.accumulate(model):
+        with accelerator.accumulate(model) if is_within else nullcontext():
             accelerator.backward(F.cross_entropy(model(inputs), labels))
             optimizer.step()
             optimizer.zero_grad()
@@ -53,6 +54,13 @@ def test_an_optimizer_that_was_not_prepared_comes_first(diagnosed: Diagnosed) ->
     optimizer_that_was_not_prepared(diagnosed)
     first = diagnosed.findings()[0]
     assert (first.rule, first.certainty) == ("optimizer-not-prepared", "certain")
+    assert (first.values["passes"], first.values["expected"]) == (1, 4)
+
+
+def test_batches_outside_of_what_accumulates_come_first(diagnosed: Diagnosed) -> None:
+    train_accelerated(diagnosed, 4, is_prepared=True, is_within=False)
+    first = diagnosed.findings()[0]
+    assert (first.rule, first.message) == ("optimizer-not-prepared", "apart")
     assert (first.values["passes"], first.values["expected"]) == (1, 4)
 
 

@@ -130,6 +130,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "share of the targets that count at ids between others that the embedding takes for padding",
         ),
         Fact("outside", "number", "share of the targets that the output cannot reach"),
+        Fact("later_ignored", "number", "share of the words after the last target that counts, if the first counts"),
         Fact("ends_ignored", "number", "share of the sequences whose last id, that of padding, is ignored as a target"),
     ),
     "groups": (
@@ -154,8 +155,9 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_unscaled", "flag", "it does not update through a loss scaler"),
         Fact("is_new", "flag", "it updates for the first time, and others of its class have kept a state"),
         Fact(
-            "accumulates", "count", "backward passes for each update, as an Accelerator that did not prepare it expects"
+            "accumulates", "count", "backward passes for each update, as an Accelerator that prepared its model expects"
         ),
+        Fact("is_prepared", "flag", "that Accelerator has prepared the optimizer, too"),
     ),
     "rates": (
         Fact("name", "text", "the group, as SGD group 0"),

@@ -405,6 +405,25 @@ def code_of_a_vae(training: Diagnosed) -> None:
         optimizer.step()
 
 
+def blocks_of_which_the_last_hands_nothing_on(training: Diagnosed) -> None:
+    """Each block predicts, and takes from the input what it has explained; nothing follows the last one."""
+
+    class Blocks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.forecasts = nn.ModuleList(network() for _ in range(3))
+            self.explained = nn.ModuleList(nn.Linear(FEATURES, FEATURES) for _ in range(3))
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            total = torch.zeros(len(inputs), CLASSES)
+            for forecast, explained in zip(self.forecasts, self.explained, strict=True):
+                total = total + forecast(inputs)
+                inputs = inputs - explained(inputs)
+            return total
+
+    training.train(Blocks())
+
+
 HEALTHY: tuple[Healthy, ...] = (
     (batches_without_a_loss, "no-gradients"),
     (loss_written_as_a_number, "no-gradients"),
@@ -414,6 +433,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (target_of_a_view_that_is_detached, "no-gradient"),
     (code_with_a_straight_through_estimator, "no-gradient"),
     (code_of_a_vae, "no-gradient"),
+    (blocks_of_which_the_last_hands_nothing_on, "no-gradient"),
     (straight_through, "zero-gradient"),
     (zero_initialised_branch, "zero-gradient"),
     (residual_blocks_that_begin_at_zero, "zero-gradient"),

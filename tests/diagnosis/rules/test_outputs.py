@@ -442,6 +442,31 @@ def answers_that_are_cut_off(training: Diagnosed) -> None:
     train_words(Transformer(), loss)
 
 
+def prompts_learnt_instead_of_answers(training: Diagnosed) -> None:
+    def loss(out: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        labels = ids.masked_fill(torch.arange(LENGTH) >= 6, -100)
+        return F.cross_entropy(out[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+    assert not training.is_attached
+    train_words(Transformer(), loss)
+
+
+def letters_from_0(training: Diagnosed, first: int = 0) -> None:
+    """Texts of one or two letters, filled up with 0."""
+    give_sequences(training)
+
+    def loss(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        scores, lengths = out.transpose(0, 1).log_softmax(2), 1 + labels % 2
+        texts = torch.stack([labels % 2 + first, labels // 2 + first], 1) * (torch.arange(2) < lengths[:, None])
+        return F.ctc_loss(scores, texts, torch.full((BATCH,), len(scores)), lengths)
+
+    training.train(Reader(read=lambda states: states), loss)
+
+
+def letters_from_1(training: Diagnosed) -> None:
+    letters_from_0(training, first=1)
+
+
 def prompts_that_are_ignored(training: Diagnosed) -> None:
     def loss(out: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
         labels = ids.masked_fill(torch.arange(LENGTH) < 5, -100)
@@ -934,6 +959,8 @@ FAULTY: tuple[Faulty, ...] = (
     (class_0_that_is_ignored, "targets-ignored", "Class 0"),
     (background_that_is_ignored, "targets-ignored", "Class 0"),
     (answers_that_are_cut_off, "targets-ignored", "All targets"),
+    (prompts_learnt_instead_of_answers, "targets-ignored", "only the beginning"),
+    (letters_from_0, "targets-ignored", "the blank"),
     (labels_from_1, "targets-off-by-one", "1 … 4"),
     (digits_from_1, "targets-off-by-one", "1 … 4"),
     (tags_from_1, "targets-off-by-one", "1 … 3"),
@@ -976,6 +1003,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (next_words, "targets-shifted"),
     (words_that_are_hidden, "targets-shifted"),
     (prompts_that_are_ignored, "targets-ignored"),
+    (letters_from_1, "targets-ignored"),
     (border_that_is_ignored, "targets-ignored"),
     (class_0_for_what_is_unknown, "targets-off-by-one"),
     (samples_first, "recurrent-axes"),

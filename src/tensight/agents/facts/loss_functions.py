@@ -142,6 +142,8 @@ def target_facts(
         if ids is not None and mask is not None and ids.shape == mask.shape and facts["offset"] >= 0:
             facts["ends_ignored"] = _ends_ignored(values, ids, mask, facts["offset"], ignored_index)
             facts["padding"] = _padding_by_mask(kept, mask, facts["offset"])
+        if ids is not None and facts["offset"] >= 0 and values.size <= MOST_ELEMENTS:
+            facts["later_ignored"] = _later_ignored(kept, ids, mask, facts["offset"])
         values = values[kept]
         if not values.size:
             return facts
@@ -225,6 +227,25 @@ def _padding_by_mask(kept: NDArray[np.bool_], mask: NDArray[Any], offset: int) -
     overlap = min(rows.shape[1], mask.shape[1] - offset)
     counted, is_padding = rows[:, :overlap], mask[:, offset : offset + overlap] == 0
     return float(is_padding[counted].mean()) if is_padding.any() and counted.any() else math.nan
+
+
+def _later_ignored(kept: NDArray[np.bool_], ids: NDArray[Any], mask: NDArray[Any] | None, offset: int) -> float:
+    """Return the share of the words that are ignored after the last target that counts.
+
+    NaN unless all sequences begin with a target that counts.
+    """
+    rows = kept.reshape(len(ids), -1)
+    overlap = min(rows.shape[1], ids.shape[1] - offset)
+    if overlap < 4:
+        return math.nan
+    counted = rows[:, :overlap]
+    if mask is not None and mask.shape == ids.shape:
+        are_words = mask[:, offset : offset + overlap] != 0
+    else:
+        is_filled = filled(ids)
+        are_words = np.ones_like(counted) if is_filled is None else ~is_filled[:, offset : offset + overlap]
+    is_later = ~np.logical_or.accumulate(counted[:, ::-1], 1)[:, ::-1] & are_words
+    return float(is_later.sum() / are_words.sum()) if counted[:, 0].all() and is_later.any(1).all() else math.nan
 
 
 def _ends_ignored(

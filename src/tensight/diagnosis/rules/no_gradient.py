@@ -15,9 +15,12 @@ from tensight.diagnosis.rules.stages import UPDATES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from tensight.diagnosis.facts import Facts, Table
 
 _NEVER, _ZERO = 0, 1
+_MOST_BLOCKS = 1000
 _MESSAGES = {"detach": "detached", "no_grad": "no_grad", "unread": "unread"}
 
 
@@ -41,6 +44,8 @@ def no_gradient(facts: Facts) -> Iterator[Finding]:
     reached = {modules[name] for at, name in enumerate(table.names) if (gradient[:, at] == 2).any()}
     never &= ["x" in shapes[name] or modules[name] not in reached for name in table.names]
     unused = never & (table.panel("is_unused") | ~owned).all(0)
+    never &= ~_ends_of_stacks(table, never & (unused | (table.panel("cut") == "unread").any(0)))
+    unused &= never
     line = facts["steps"].last("checkpoint_line").get("step", "")
     for chosen, message in ((never & ~unused, "checkpointed" if line else "some"), (unused, "unused")):
         if not chosen.any():
@@ -49,7 +54,7 @@ def no_gradient(facts: Facts) -> Iterator[Finding]:
         cut, cut_line = _cut(table, names)
         if cut and message == "some":
             message, line = _MESSAGES.get(cut, "operator"), cut_line
-        certainty: Certainty = "likely" if message == "unused" else "certain"
+        certainty: Certainty = "likely" if message in ("unused", "unread") else "certain"
         step = int(steps[np.flatnonzero(owned[:, chosen].any(1))[0]])
         values = {
             "count": len(names),
@@ -61,6 +66,24 @@ def no_gradient(facts: Facts) -> Iterator[Finding]:
         }
         where = {**where_of(table, names), "line": "" if message == "unused" else line}
         yield Finding("no-gradient", certainty, step, message, values, where, tuple(names))
+
+
+def _ends_of_stacks(table: Table, without: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which parameters that nothing uses have counterparts with a gradient in earlier blocks of the same stack.
+
+    Of the last block, a part may be for the one that would follow.
+    """
+    reached = set(table.chosen((table.panel("gradient") == 2).any(0)))
+    is_end = np.zeros(len(without), np.bool_)
+    for at in np.flatnonzero(without).tolist():
+        steps = table.names[at].split(".")
+        is_end[at] = any(
+            ".".join((*steps[:depth], str(number), *steps[depth + 1 :])) in reached
+            for depth, step in enumerate(steps)
+            if step.isdecimal()
+            for number in range(min(int(step), _MOST_BLOCKS))
+        )
+    return is_end
 
 
 def _cut(table: Table, names: list[str]) -> tuple[str, str]:

@@ -220,7 +220,7 @@ def never_steps(facts: Facts) -> Iterator[Finding]:
 
 
 def not_prepared(facts: Facts) -> Iterator[Finding]:
-    """Find optimizers that Accelerate did not prepare, and that update with a part of an accumulated gradient."""
+    """Find optimizers that update with a part of what Accelerate accumulates, as those that it did not prepare."""
     table = facts["groups"]
     for name in table.names:
         of_name = table["name"] == name
@@ -232,7 +232,8 @@ def not_prepared(facts: Facts) -> Iterator[Finding]:
         values = {"group": name, "expected": int(expected[at]), "passes": int(np.median(passes[early]))}
         where = {"optimizer": name, "line": facts.update_line}
         step = int(table["step"][of_name][at])
-        yield Finding("optimizer-not-prepared", "certain", step, "unprepared", values, where)
+        message = "apart" if table["is_prepared"][of_name][early].all() else "unprepared"
+        yield Finding("optimizer-not-prepared", "certain", step, message, values, where)
         return
 
 
@@ -445,7 +446,13 @@ RULES = (
                 "{group} was not given to accelerator.prepare(): it updates after {passes} of {expected} backward passes, with"
                 " losses that are divided by {expected}",
                 "{group} 没有经过 accelerator.prepare()：它在 {expected} 次反向传播中的 {passes} 次之后就更新，而损失已除以 {expected}",
-            )
+            ),
+            "apart": (
+                "{group} updates after {passes} of {expected} backward passes, with losses that are divided by {expected}: the"
+                " batches are not within accelerator.accumulate(model)",
+                "{group} 在 {expected} 次反向传播中的 {passes} 次之后就更新，而损失已除以 {expected}："
+                "批次不在 accelerator.accumulate(model) 之内",
+            ),
         },
         {},
         (
@@ -455,6 +462,12 @@ RULES = (
         ("Trainings that accumulate nothing.", "不做累积的训练。"),
         frozenset(("loss-stays", "accumulation-scale")),
         6,
+        advice_on={
+            "apart": (
+                "Put the pass and the update of each batch into `with accelerator.accumulate(model):`",
+                "把每个批次的前向、反向和更新放入 `with accelerator.accumulate(model):`",
+            )
+        },
     ),
     Rule(
         "optimizer-never-steps",

@@ -27,6 +27,9 @@ _ENOUGH = 5
 _COLLAPSED = 0.25
 """Share of their first spread that outputs have kept which were drawn together."""
 
+_LATER = 0.2
+"""Share of the words after which a sequence is cut off on purpose, or by its end token."""
+
 _MANY = 20
 """Number of batches that show all that is in the data, if they are no small ones."""
 
@@ -215,7 +218,17 @@ def shifted(facts: Facts) -> Iterator[Finding]:
 def ignored(facts: Facts) -> Iterator[Finding]:
     """Find targets that are ignored all, or of which a class is."""
     for _, rows in _functions(facts):
+        if rows[0]["function"] == "ctc_loss":
+            blanks = [row["ignored"] for row in rows if row["ignored"] > 0]
+            if len(blanks) >= _LEAST_STEPS:
+                share = sum(blanks) / len(blanks)
+                yield _finding("targets-ignored", "certain", rows, "blank", index=rows[0]["ignored_index"], share=share)
+            continue
         if rows[0]["function"] not in ("cross_entropy", "nll_loss"):
+            continue
+        later = [row["later_ignored"] for row in rows if math.isfinite(row["later_ignored"])]
+        if len(later) >= max(_LEAST_STEPS, 0.9 * len(rows)) and min(later) > _LATER:
+            yield _finding("targets-ignored", "likely", rows, "later", share=sum(later) / len(later))
             continue
         everything = [row for row in rows if row["ignored"] >= 1]
         if len(everything) >= _LEAST_STEPS and len(everything) >= 0.5 * len(rows):
@@ -637,17 +650,39 @@ RULES = (
                 "All targets of {steps} of {of} batches are ignored: their loss is a mean over nothing",
                 "{of} 个批次中有 {steps} 个的目标全被忽略：其损失是对空集求平均",
             ),
+            "blank": (
+                "The targets contain class {index}, which ctc_loss takes for the blank: it is never put out",
+                "目标包含类别 {index}，而 ctc_loss 把它当作空白符：它永远不会被输出",
+            ),
+            "later": (
+                "Of each sequence only the beginning is a target; what follows is ignored, {share:.0%} of the words",
+                "每个序列只有开头是目标；其后的内容被忽略，占单词的 {share:.0%}",
+            ),
             "class": (
                 "Class {index} is ignored (ignore_index), {share:.0%} of the targets",
                 "类别 {index} 被忽略 (ignore_index)，占目标的 {share:.0%}",
             ),
         },
-        {"class": ("one of {classes} classes is never learnt", "{classes} 个类别中有一个永远学不到")},
+        {
+            "class": ("one of {classes} classes is never learnt", "{classes} 个类别中有一个永远学不到"),
+            "blank": ("{share:.0%} of the targets are it", "占目标的 {share:.0%}"),
+            "later": ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步"),
+        },
         (
             "Use an ignore_index that is no class, such as -100, and mask less",
             "使用不是类别的 ignore_index，如 -100，并减少屏蔽",
         ),
         rank=8,
+        advice_on={
+            "blank": (
+                "Let the classes begin at 1, or give ctc_loss another blank",
+                "让类别从 1 开始编号，或为 ctc_loss 指定其他空白符",
+            ),
+            "later": (
+                "Look at which labels are -100: those of the prompt should be, not those of the answer",
+                "检查哪些标签是 -100：应当屏蔽的是提示，而不是回答",
+            ),
+        },
     ),
     _rule(
         "targets-off-by-one",

@@ -10,6 +10,7 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 
 from tensight.agents.facts.loss_functions import OF_CLASSES, Activation, before_facts, input_facts, target_facts
@@ -630,9 +631,26 @@ def facts_of(
             padding_index=padding_index,
             decoder_ids=next((array_of(each) for each in later_ids if each.numel() == target.numel()), None),
         )
+    if function.function == "ctc_loss":
+        row |= _blank_facts(node)
     if function.function not in OF_CLASSES and any(_saved(node, name) is not None for name in ("weight", "pos_weight")):
         row["weightless"] = 0.0
     return row
+
+
+def _blank_facts(node: Any) -> dict[str, Any]:
+    """Return which class a `ctc_loss` takes for the blank, and the share of the targets that are it."""
+    targets, blank = _saved(node, "targets"), getattr(node, "_saved_blank", None)
+    lengths = getattr(node, "_saved_target_lengths", None)
+    if targets is None or not isinstance(blank, int) or targets.numel() > MOST_ELEMENTS:
+        return {}
+    values = array_of(targets)
+    if values.ndim == 2:
+        # What follows the end of a text is not read, and often the blank.
+        if not isinstance(lengths, (tuple, list)) or len(lengths) != len(values):
+            return {}
+        values = values[np.arange(values.shape[1]) < np.array(lengths)[:, None]]
+    return {"ignored_index": blank, "ignored": float((values == blank).mean()) if values.size else math.nan}
 
 
 def _reduction(node: Any) -> str:

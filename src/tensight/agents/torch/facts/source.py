@@ -138,7 +138,7 @@ class FactSource:
         self._mask: torch.Tensor | None = None
         self._norms = NormCalls()
         self._drops = DropLines()
-        self._accumulating: dict[int, int] = {}
+        self._accumulating: dict[int, dict[str, Any]] = {}
         self._depth = 0
         self.is_in_scaler = False
         self.checkpoint_line = ""
@@ -529,7 +529,7 @@ class FactSource:
                 optimizer,
                 self._named(),
                 is_through_scaler=self.is_in_scaler,
-                accumulates=self._accumulating.get(id(optimizer), -1),
+                more=self._accumulating.get(id(optimizer), {}),
             )
         else:
             self._weights.skip_update(optimizer)

@@ -304,16 +304,16 @@ def _unwrapped(optimizer: Any) -> Any:
     return optimizer
 
 
-def accumulating(optimizers: Iterable[torch.optim.Optimizer]) -> dict[int, int]:
-    """Return for optimizers that an Accelerator of Hugging Face did not prepare how many passes it accumulates.
+def accumulating(optimizers: Iterable[torch.optim.Optimizer]) -> dict[int, dict[str, Any]]:
+    """Return how many passes an Accelerator of Hugging Face accumulates for optimizers, and whether it prepared them.
 
-    Only those of models that it has prepared, by the optimizer's identity.
+    By the optimizer's identity, as facts of ``groups``; only of models that it has prepared.
     """
     accelerate = sys.modules.get("accelerate")
     kind = getattr(accelerate, "Accelerator", None)
     if not isinstance(kind, type):
         return {}
-    counts: dict[int, int] = {}
+    facts: dict[int, dict[str, Any]] = {}
     accelerator: Any
     for accelerator in live_instances(kind):
         held = vars(accelerator)
@@ -322,9 +322,9 @@ def accumulating(optimizers: Iterable[torch.optim.Optimizer]) -> dict[int, int]:
         weights = {id(weight) for model in held.get("_models") or () for weight in model.parameters()}
         for optimizer in optimizers:
             holds = any(id(weight) in weights for group in optimizer.param_groups for weight in group["params"])
-            if passes > 1 and holds and id(_unwrapped(optimizer)) not in prepared:
-                counts[id(optimizer)] = passes
-    return counts
+            if passes > 1 and holds:
+                facts[id(optimizer)] = {"accumulates": passes, "is_prepared": id(_unwrapped(optimizer)) in prepared}
+    return facts
 
 
 # --- tensors outside of models ---

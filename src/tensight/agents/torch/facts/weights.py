@@ -126,9 +126,14 @@ class Weights:
                 self._backward[id(optimizer)] = self.norm_backward
 
     def update_begins(
-        self, optimizer: Any, names: Mapping[int, str], *, is_through_scaler: bool = False, accumulates: int = -1
+        self,
+        optimizer: Any,
+        names: Mapping[int, str],
+        *,
+        is_through_scaler: bool = False,
+        more: Mapping[str, Any] | None = None,
     ) -> None:
-        """Read gradients and weights as an optimizer is about to read them."""
+        """Read gradients and weights as an optimizer is about to read them; ``more`` is known of its groups."""
         label = self.labels.of(optimizer)
         named_count, listed = 0, set[int]()
         every: list[NDArray[np.generic]] = []
@@ -168,7 +173,7 @@ class Weights:
                     "backward_passes": self._backward_passes.get(id(optimizer), 0),
                     "cleared_between": self._cleared.get(id(optimizer), 0),
                     "is_unscaled": not is_through_scaler,
-                    "accumulates": accumulates,
+                    **(more or {}),
                     "is_new": optimizer not in self._met and type(optimizer).__name__ in self._keeps_state,
                 }
             )
