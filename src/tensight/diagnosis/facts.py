@@ -304,6 +304,12 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_equal", "flag", "they are equal"),
         Fact("is_trained", "flag", "both require gradients"),
     ),
+    "repeated": (
+        Fact("name", "text", "a container whose entries are all the same module"),
+        Fact("type", "text", "the class of that module"),
+        Fact("count", "count", "number of entries"),
+        Fact("chained", "count", "how often the module was given what it had put out itself"),
+    ),
     "layers": (
         Fact("name", "text", "a layer with a matrix, or a normalization, in the order of their first calls"),
         Fact("type", "text", "its class"),
@@ -340,7 +346,10 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
 }
 
 OPTIONAL = frozenset(
-    ("attentions", "recurrent", "layers", "leaves", "loads", "schedules", "modules", "models", "ties", "ranks")
+    (
+        *("attentions", "recurrent", "layers", "leaves", "loads", "schedules", "modules", "models", "repeated"),
+        *("ties", "ranks"),
+    )
 )
 """Subjects that many trainings do not have."""
 

@@ -676,7 +676,48 @@ def pictures_of_8_bits(training: Diagnosed) -> None:
     training.train(convolutional(), steps=60)
 
 
+# --- blocks-are-one ---
+
+
+class Stack(nn.Module):
+    """Blocks in a list, the one after the other."""
+
+    def __init__(self, blocks: list[nn.Module], first: nn.Module, last: nn.Module) -> None:
+        super().__init__()
+        self.first, self.blocks, self.last = first, nn.ModuleList(blocks), last
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(hidden)
+        for block in self.blocks:
+            hidden = block(hidden)
+        result: torch.Tensor = self.last(hidden)
+        return result
+
+
+def block(width: int = 16) -> nn.Module:
+    return nn.Sequential(nn.Linear(width, width), nn.ReLU())
+
+
+def stack_of_one_block(training: Diagnosed) -> None:
+    blocks = nn.Sequential(*[block()] * 4)
+    training.train(nn.Sequential(nn.Linear(FEATURES, 16), blocks, nn.Linear(16, CLASSES)))
+
+
+def list_of_one_block(training: Diagnosed) -> None:
+    training.train(Stack([block()] * 3, nn.Linear(FEATURES, 16), nn.Linear(16, CLASSES)))
+
+
+def encoder_of_one_layer(training: Diagnosed) -> None:
+    give_texts(training)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    model = Stack([layer] * 2, nn.Embedding(WORDS, 16), nn.Linear(16, WORDS))
+    training.train(model, lambda out, labels: F.cross_entropy(out.mean(1), labels[:, 0]))
+
+
 FAULTY: tuple[Faulty, ...] = (
+    (stack_of_one_block, "blocks-are-one", "The 4 blocks of 1 are one Sequential"),
+    (list_of_one_block, "blocks-are-one", "The 3 blocks of blocks"),
+    (encoder_of_one_layer, "blocks-are-one", "TransformerEncoderLayer"),
     (dropout_in_evaluation_mode, "evaluation-mode", "Dropout"),
     (statistics_that_stand_still, "evaluation-mode", "BatchNorm2d"),
     (evaluated_and_not_put_back, "evaluation-mode", "step 9"),
@@ -717,7 +758,33 @@ FAULTY: tuple[Faulty, ...] = (
     (columns_of_which_one_is_a_salary, "input-scale", "layer 0"),
 )
 
+
+def stack_of_many_blocks(training: Diagnosed) -> None:
+    training.train(Stack([block() for _ in range(3)], nn.Linear(FEATURES, 16), nn.Linear(16, CLASSES)))
+
+
+def head_for_each_layer(training: Diagnosed) -> None:
+    """What each layer puts out goes to the same head."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(block() for _ in range(2))
+            self.first, self.heads = nn.Linear(FEATURES, 16), nn.ModuleList([nn.Linear(16, CLASSES)] * 2)
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            hidden, total = self.first(inputs), torch.zeros(len(inputs), CLASSES)
+            for layer, head in zip(self.layers, self.heads, strict=True):
+                hidden = layer(hidden)
+                total = total + head(hidden)
+            return total
+
+    training.train(Model())
+
+
 HEALTHY: tuple[Healthy, ...] = (
+    (stack_of_many_blocks, "blocks-are-one"),
+    (head_for_each_layer, "blocks-are-one"),
     (frozen_statistics_beside_dropout, "evaluation-mode"),
     (frozen_body_beside_a_head, "evaluation-mode"),
     (generator_in_evaluation_mode_for_the_discriminator, "evaluation-mode"),

@@ -143,6 +143,18 @@ def ties(facts: Facts) -> Iterator[Finding]:
         yield Finding("tied-apart", certainty, step, kind, values, where)
 
 
+def repeated(facts: Facts) -> Iterator[Finding]:
+    """Find stacks of blocks that are one block, which is given its own output again and again."""
+    table = facts["repeated"]
+    for name in table.names:
+        rows = [row for row in table.rows() if row["name"] == name]
+        chained = [row for row in rows if row["chained"] >= row["count"] - 1]
+        if len(chained) < _SETTLED or len(chained) < 0.8 * (len(rows) - 1):
+            continue
+        values = {key: chained[0][key] for key in ("name", "type", "count", "chained")}
+        yield Finding("blocks-are-one", "likely", int(chained[0]["step"]), "one", values, {"module": name})
+
+
 def norm_of_one(facts: Facts) -> Iterator[Finding]:
     """Find normalizations over one element, whose output is constant, and batch normalizations of one sample."""
     table = facts["layers"]
@@ -472,6 +484,34 @@ RULES = (
         ),
         ("Inputs that are given several times: Monte Carlo dropout.", "多次给出的同一输入：蒙特卡洛 dropout。"),
         frozenset(),
+        30,
+    ),
+    Rule(
+        "blocks-are-one",
+        "tied-weights",
+        ("repeated",),
+        repeated,
+        {
+            "one": (
+                "The {count} blocks of {name} are one {type}: they share all their weights",
+                "{name} 的 {count} 个块是同一个 {type}：它们共享所有权重",
+            )
+        },
+        {
+            "one": (
+                "it is given what it has put out itself, {chained} times in a step",
+                "一步中有 {chained} 次把自身的输出作为输入",
+            )
+        },
+        (
+            "Make each block anew, as [Block() for _ in range(n)]; [Block()] * n repeats one object",
+            "逐个新建各块，例如 [Block() for _ in range(n)]；[Block()] * n 只是重复同一个对象",
+        ),
+        (
+            "Blocks that are called again without being listed several times, and heads in a list that are one.",
+            "没有被多次列出而重复调用的块，以及列表中相同的头部。",
+        ),
+        frozenset(("loss-stays",)),
         30,
     ),
     Rule(

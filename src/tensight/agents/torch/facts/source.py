@@ -26,6 +26,7 @@ from tensight.agents.torch.facts.copies import Copies
 from tensight.agents.torch.facts.cuts import UNREAD
 from tensight.agents.torch.facts.lines import DropLines, FunctionLines
 from tensight.agents.torch.facts.reading import is_ordinary, is_readable, part_of, plain, sample
+from tensight.agents.torch.facts.repeated import Repeated
 from tensight.agents.torch.facts.structure import (
     NormCalls,
     Schedules,
@@ -124,6 +125,7 @@ class FactSource:
         self._lines = FunctionLines()
         self._schedules, self._copies = Schedules(), Copies()
         self._ties: Ties | None = None
+        self._repeated = Repeated(())
         self._losses: list[tuple[torch.Tensor, dict[str, Any]]] = []
         self._functions: list[dict[str, Any]] = []
         self._leaves: dict[int, torch.Tensor] = {}
@@ -236,13 +238,15 @@ class FactSource:
 
     # --- events ---
 
-    def _enter(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:  # noqa: ARG002 - the signature of a hook
+    def _enter(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         if threading.get_ident() != self._thread or _backward_task() != -1:
             return
         self._depth += 1
         self._calls_of_modules += 1
         if self._diagnosing.reads:
             self._entered.add(id(module))
+            if module in self._repeated:
+                self._repeated.enters(module, arguments)
         if self._depth == 1:
             self._outermost = self._names.modules.get(id(module))
             if self._outermost is not None and self._outermost.root.scope not in self._called_as:
@@ -259,6 +263,8 @@ class FactSource:
         if threading.get_ident() != self._thread or _backward_task() != -1:
             return
         self._depth = max(self._depth - 1, 0)
+        if module in self._repeated:
+            self._repeated.leaves(module, result)
         if self._diagnosing.reads and self._step < _LAYERS_IN_STEPS and torch.is_grad_enabled():
             self._note_layer(module, arguments, result)
             if isinstance(module, nn.RNNBase):
@@ -446,6 +452,7 @@ class FactSource:
             self._hand_over(self._without_optimizer, skipped=False)
         if self._ties is None:
             self._ties = Ties(self._models())
+            self._repeated = Repeated(self._models())
         if self._diagnosing.reads:
             self._weights.backward_begins(self._parameters.optimizers, self._named())
             if self._weights.has_moved_outside:
@@ -675,6 +682,7 @@ class FactSource:
         add("loss_functions", step, self._functions)
         add("schedules", step, self._schedules.rows(self._weights.labels.of, optimizers))
         add("ties", step, [] if self._ties is None else self._ties.rows())
+        add("repeated", step, self._repeated.rows())
         add("layers", step, list(self._layers.values()))
         self._layers = {}
         add("recurrent", step, list(self._recurrent.values()))
