@@ -56,7 +56,7 @@ def replicas_differ(facts: Facts) -> Iterator[Finding]:
         "norms": ", ".join(f"{value:.4g}" for value in norms[max(first - 1, 0), :4]),
     }
     message = "start" if first == 0 else "since"
-    where = {"rank": ", ".join(ranks[:4]), "model": str(table["called"][0])}
+    where = {"rank": ", ".join(ranks[:4]), "model": next(filter(None, table["called"].tolist()), "")}
     yield Finding("replicas-differ", "likely", step, message, values, where)
 
 
@@ -125,14 +125,21 @@ RULES = (
             ),
         },
         (
-            "Call the wrapped model (not model.module), so that gradients are averaged; broadcast the weights, or set the"
-            " same seed on all ranks",
-            "调用包装后的模型 (而不是 model.module) 以平均梯度；广播权重，或在各 rank 设置相同的种子",
+            "Call the wrapped model (not model.module), and let the last backward pass before each update run outside of"
+            " no_sync(), so that gradients are averaged",
+            "调用包装后的模型 (而不是 model.module)，并让每次更新之前的最后一次反向传播在 no_sync() 之外运行，以平均梯度",
         ),
         ("Models that are sharded on purpose.", "有意切分的模型。"),
         frozenset(("loss-stays",)),
         10,
         over_ranks=True,
+        advice_on={
+            "start": (
+                "Set the same seed on all ranks before the model is made, or broadcast the weights of rank 0, as"
+                " DistributedDataParallel does when it wraps a model",
+                "在创建模型之前为所有 rank 设置相同的种子，或广播 rank 0 的权重 (DistributedDataParallel 包装模型时会这样做)",
+            )
+        },
     ),
     Rule(
         "ranks-same-data",

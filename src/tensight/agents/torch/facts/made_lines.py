@@ -106,7 +106,7 @@ def _loading(original: Callable[..., Any], module: nn.Module, state: Any, *argum
                 "unexpected": len(unexpected),
                 "missing": len(missing),
                 "renamed": len(renamed),
-                "example": next((f"{given} for {own}" for given, own in renamed.items()), ""),
+                "example": next((f"{given} for {expected}" for given, expected in renamed.items()), ""),
             }
         )
     return result
@@ -114,12 +114,12 @@ def _loading(original: Callable[..., Any], module: nn.Module, state: Any, *argum
 
 def _renamed(missing: list[str], unexpected: list[str]) -> dict[str, str]:
     """Return the keys that were not expected, and that are those of missing ones but for a prefix."""
-    ends = {own.split(".", count)[-1]: own for own in missing for count in range(own.count("."))}
+    ends = {key.split(".", count)[-1]: key for key in missing for count in range(key.count("."))}
     renamed = {}
     for given in unexpected:
         # What is loaded has a prefix more, or lacks one.
         shorter = (given.split(".", count)[-1] for count in range(given.count(".")))
-        own = next((each for each in shorter if each in ends and (each == ends[each] or each == given)), None)
-        if own is not None:
-            renamed[given] = ends[own]
+        end = next((each for each in shorter if each in ends and (each == ends[each] or each == given)), None)
+        if end is not None:
+            renamed[given] = ends[end]
     return renamed

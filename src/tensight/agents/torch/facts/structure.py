@@ -406,7 +406,7 @@ def left_out_by_libraries(models: Iterable[nn.Module], without: AbstractSet[int]
     """
     left_out: set[int] = set()
 
-    def look(module: nn.Module, parent: nn.Module | None) -> None:
+    def gather(module: nn.Module, parent: nn.Module | None) -> None:
         weights = set(map(id, weights_in(module)))
         if weights and weights <= without:
             if parent is not None and not _is_of_script(type(parent)):
@@ -414,10 +414,10 @@ def left_out_by_libraries(models: Iterable[nn.Module], without: AbstractSet[int]
             return
         for child in module._modules.values():
             if child is not None:
-                look(child, module)
+                gather(child, module)
 
     for model in models:
-        look(model, None)
+        gather(model, None)
     return left_out
 
 
