@@ -66,6 +66,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         ),
         Fact("clips", "count", "calls of functions that clip gradients"),
         Fact("drop_line", "text", "where a function dropped elements in the first steps"),
+        Fact("unscaled_passes", "count", "backward passes from a loss that was not scaled, beside those that were"),
+        Fact("unscaled_line", "text", "where the last of them begins"),
         Fact("clips_of_none", "count", "those when no backward pass had run since the last update"),
     ),
     "losses": (
@@ -130,6 +132,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "share of the targets that count at ids between others that the embedding takes for padding",
         ),
         Fact("outside", "number", "share of the targets that the output cannot reach"),
+        Fact("divergence", "number", "of gaussian_kl: the divergence from the standard normal distribution, by sample"),
         Fact("later_ignored", "number", "share of the words after the last target that counts, if the first counts"),
         Fact("ends_ignored", "number", "share of the sequences whose last id, that of padding, is ignored as a target"),
     ),

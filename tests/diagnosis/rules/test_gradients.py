@@ -322,6 +322,36 @@ def scaled_and_not_unscaled(training: Diagnosed) -> None:
     train_scaled(classified(training, model), sgd(model, 1e-6), lambda _: None, scale=1024.0, steps=20, through=False)
 
 
+def second_loss_that_is_not_scaled(training: Diagnosed) -> None:
+    model, second = network(), nn.Linear(FEATURES, 1)
+    optimizer = torch.optim.Adam([*model.parameters(), *second.parameters()], lr=1e-2)
+    scaler = torch.amp.GradScaler("cpu")
+    for _ in range(20):
+        inputs, labels = training.batch()
+        optimizer.zero_grad()
+        scaler.scale(F.cross_entropy(model(inputs), labels)).backward()
+        (0.5 * F.mse_loss(second(inputs)[:, 0], inputs[:, 0])).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def two_losses_that_are_scaled(training: Diagnosed) -> None:
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    scaler = torch.amp.GradScaler("cpu")
+    for _ in range(20):
+        inputs, labels = training.batch()
+        optimizer.zero_grad()
+        losses = [
+            F.cross_entropy(model(part), given) for part, given in zip(inputs.chunk(2), labels.chunk(2), strict=True)
+        ]
+        scaled = scaler.scale(losses)
+        scaled[0].backward()
+        scaled[1].backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
 def transformer_scaled_and_not_unscaled(training: Diagnosed) -> None:
     model = Transformer()
     train_scaled(predicted(model), adam(model), lambda _: None, scale=2.0**16, steps=20, through=False)
@@ -476,6 +506,7 @@ FAULTY: tuple[Faulty, ...] = (
     (words_accumulated_and_cleared, "gradients-thrown-away", "3 backward passes"),
     (convolution_accumulated_and_cleared_by_its_model, "gradients-thrown-away", "5 backward passes"),
     (scaled_and_not_unscaled, "gradients-still-scaled", "scale 1024"),
+    (second_loss_that_is_not_scaled, "gradients-still-scaled", "is not scaled"),
     (transformer_scaled_and_not_unscaled, "gradients-still-scaled", "Adam group 0"),
     (autoencoder_scaled_and_not_unscaled, "gradients-still-scaled", "scale 4096"),
     (accumulated_without_division, "accumulation-scale", "8 backward passes"),
@@ -653,6 +684,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (accumulated_by_scaled_passes, "gradients-thrown-away"),
     (words_accumulated_for_adam, "accumulation-scale"),
     (unscaled_by_hand, "gradients-still-scaled"),
+    (two_losses_that_are_scaled, "gradients-still-scaled"),
     (summed_with_a_small_rate, "loss-summed"),
     (scale_that_finds_its_size, "updates-skipped"),
 )

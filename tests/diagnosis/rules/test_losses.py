@@ -270,7 +270,7 @@ def knowledge_that_is_forgotten(training: Diagnosed) -> None:
     training.train(model, loss, torch.optim.SGD(model.parameters(), lr=0.01))
 
 
-# --- divergence-maximized ---
+# --- code-unused, divergence-maximized ---
 
 
 def as_in_the_paper(mean: torch.Tensor, logarithm: torch.Tensor) -> torch.Tensor:
@@ -307,10 +307,12 @@ class Variational(nn.Module):
         return self.decoder(mean + (0.5 * logarithm).exp() * torch.randn_like(mean)), mean, logarithm
 
 
-def autoencoder_of_rows(training: Diagnosed, divergence: Callable[..., torch.Tensor], sign: float) -> None:
+def autoencoder_of_rows(
+    training: Diagnosed, divergence: Callable[..., torch.Tensor], sign: float, steps: int = 20, rate: float = 1e-3
+) -> None:
     model = Variational(nn.Linear(FEATURES, 8), nn.Linear(4, FEATURES))
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    for _ in range(20):
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    for _ in range(steps):
         inputs, _ = training.batch()
         out, mean, logarithm = model(inputs)
         optimizer.zero_grad()
@@ -318,12 +320,14 @@ def autoencoder_of_rows(training: Diagnosed, divergence: Callable[..., torch.Ten
         optimizer.step()
 
 
-def autoencoder_of_pictures(training: Diagnosed, divergence: Callable[..., torch.Tensor], sign: float) -> None:
+def autoencoder_of_pictures(
+    training: Diagnosed, divergence: Callable[..., torch.Tensor], sign: float, steps: int = 20, rate: float = 1e-3
+) -> None:
     give_pictures(training)
     decoder = nn.Sequential(nn.Linear(4, SIDE * SIDE), nn.Unflatten(1, (1, SIDE, SIDE)), nn.Sigmoid())
     model = Variational(convolutional(out=8), decoder)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for _ in range(20):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    for _ in range(steps):
         pictures = training.batch()[0].clamp(0, 1)
         out, mean, logarithm = model(pictures)
         evidence = -F.binary_cross_entropy(out, pictures, reduction="sum") / len(pictures)
@@ -332,11 +336,13 @@ def autoencoder_of_pictures(training: Diagnosed, divergence: Callable[..., torch
         optimizer.step()
 
 
-def autoencoder_of_sequences(training: Diagnosed, divergence: Callable[..., torch.Tensor], sign: float) -> None:
+def autoencoder_of_sequences(
+    training: Diagnosed, divergence: Callable[..., torch.Tensor], sign: float, steps: int = 20, rate: float = 1e-3
+) -> None:
     give_sequences(training)
     model = Variational(Reader(8), nn.Linear(4, FEATURES))
-    optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3)
-    for step in range(20):
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=rate)
+    for step in range(steps):
         inputs, _ = training.batch()
         out, mean, logarithm = model(inputs)
         weight = min(step / 10, 1.0) + 0.1
@@ -364,6 +370,27 @@ def weights_with_a_prior(training: Diagnosed, divergence: Callable[..., torch.Te
         return F.cross_entropy(out, labels) + sign * 0.01 * divergence(model.mean, model.logarithm)
 
     training.train(model, loss)
+
+
+def rows_under_a_divergence(training: Diagnosed) -> None:
+    autoencoder_of_rows(training, without_minus, 30.0, steps=120, rate=1e-2)
+
+
+def pictures_under_a_divergence(training: Diagnosed) -> None:
+    autoencoder_of_pictures(training, as_in_the_paper, 300.0, steps=150, rate=1e-2)
+
+
+def sequences_under_a_divergence(training: Diagnosed) -> None:
+    """The error is averaged over the features, the divergence is summed over the code."""
+    autoencoder_of_sequences(training, as_in_the_paper, 1.0, steps=150, rate=1e-2)
+
+
+def rows_with_a_code(training: Diagnosed) -> None:
+    autoencoder_of_rows(training, as_in_the_paper, 0.1, steps=120, rate=1e-2)
+
+
+def pictures_with_a_code(training: Diagnosed) -> None:
+    autoencoder_of_pictures(training, without_minus, 0.1, steps=120, rate=1e-2)
 
 
 def rows_whose_divergence_is_subtracted(training: Diagnosed) -> None:
@@ -724,6 +751,9 @@ FAULTY: tuple[Faulty, ...] = (
     (likelihood_without_a_minus, "loss-sign", "log"),
     (distance_that_grows, "loss-sign", "smooth_l1_loss"),
     (accumulated_and_negated, "loss-sign", "bce_with_logits"),
+    (rows_under_a_divergence, "code-unused", "at first"),
+    (pictures_under_a_divergence, "code-unused", "at first"),
+    (sequences_under_a_divergence, "code-unused", "at first"),
     (rows_whose_divergence_is_subtracted, "divergence-maximized", ""),
     (pictures_whose_divergence_is_subtracted, "divergence-maximized", ""),
     (sequences_whose_divergence_is_subtracted, "divergence-maximized", ""),
@@ -760,6 +790,8 @@ HEALTHY: tuple[Healthy, ...] = (
     (negative_likelihood, "loss-sign"),
     (domains_that_are_to_be_confused, "loss-sign"),
     (knowledge_that_is_forgotten, "loss-sign"),
+    (rows_with_a_code, "code-unused"),
+    (pictures_with_a_code, "code-unused"),
     (rows_with_a_divergence, "divergence-maximized"),
     (pictures_with_a_divergence, "divergence-maximized"),
     (sequences_with_a_divergence, "divergence-maximized"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -172,9 +173,25 @@ def thrown_away(facts: Facts) -> Iterator[Finding]:
     yield Finding("gradients-thrown-away", "certain", step, "cleared", values, where)
 
 
+_LARGE_SCALE = 16.0
+"""Loss scale that no other factor is taken for."""
+
+
 def scaled_gradients(facts: Facts) -> Iterator[Finding]:
-    """Find gradients that the optimizer reads while they are multiplied by the loss scale."""
-    return folded(_scaled(facts))
+    """Find gradients that the optimizer reads while they are multiplied by the loss scale, or that never were."""
+    return itertools.chain(folded(_scaled(facts)), _never_scaled(facts))
+
+
+def _never_scaled(facts: Facts) -> Iterator[Finding]:
+    table, groups = facts["steps"], facts["groups"]
+    is_large = table["scale"] >= _LARGE_SCALE
+    often = is_large & (table["unscaled_passes"] > 0)
+    if often.sum() < UPDATES or often.sum() < 0.8 * is_large.sum() or groups["is_unscaled"].any():
+        return
+    at = int(np.flatnonzero(often)[0])
+    values = {"line": str(table["unscaled_line"][at]), "scale": float(np.median(table["scale"][often]))}
+    where = {"line": values["line"]}
+    yield Finding("gradients-still-scaled", "certain", int(table["step"][at]), "never", values, where)
 
 
 def _scaled(facts: Facts) -> Iterator[Finding]:
@@ -184,7 +201,7 @@ def _scaled(facts: Facts) -> Iterator[Finding]:
         of_name = table["name"] == name
         scale = np.array([scales.get(step, math.nan) for step in table["step"][of_name].tolist()])
         before, after = table["norm_backward"][of_name], table["norm_update"][of_name]
-        measured = np.isfinite(scale) & (scale >= 16) & (before > 0) & np.isfinite(after)
+        measured = np.isfinite(scale) & (scale >= _LARGE_SCALE) & (before > 0) & np.isfinite(after)
         if measured.sum() < UPDATES:
             continue
         ratio = after[measured] / before[measured]
@@ -505,7 +522,12 @@ RULES = (
             "scaled": (
                 "{group} updates with gradients that are still multiplied by the loss scale {scale:.0f}",
                 "{group} 使用仍乘有损失缩放系数 {scale:.0f} 的梯度进行更新",
-            )
+            ),
+            "never": (
+                "The loss at {line} is not scaled, though its gradients are divided by the scale {scale:.0f}: nothing of them is"
+                " left",
+                "{line} 处的损失没有缩放，但其梯度被除以缩放系数 {scale:.0f}：几乎什么都不剩",
+            ),
         },
         {"scaled": ("their norm is {norm:.3g} at the update", "更新时其范数为 {norm:.3g}")},
         (
@@ -515,6 +537,12 @@ RULES = (
         ("", ""),
         frozenset(("loss-stays", *DIVERGENCE)),
         5,
+        advice_on={
+            "never": (
+                "Call scaler.scale(loss).backward() for each loss, or add the losses up before",
+                "对每个损失调用 scaler.scale(loss).backward()，或先把损失相加",
+            )
+        },
     ),
     Rule(
         "accumulation-scale",

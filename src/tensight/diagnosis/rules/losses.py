@@ -44,6 +44,10 @@ _LONG = 60
 """Number of steps after which a loss should have begun to fall."""
 
 
+_NO_CODE = 0.01
+"""Divergence of a sample, in nats, with which its code says next to nothing: 1.4 % of what a toss of a coin says."""
+
+
 def first_loss(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the steps and values of the first loss; empty if a step has several, which may oppose each other.
 
@@ -149,6 +153,28 @@ def maximized_divergence(facts: Facts) -> Iterator[Finding]:
     values = {"factor": float(factors[0]), "first": float(losses[0]), "last": float(losses[-1])}
     where = {"operator": "kl divergence, sub, mean", "line": line}
     yield Finding("divergence-maximized", "likely", step, "subtracted", values, where)
+
+
+def without_code(facts: Facts) -> Iterator[Finding]:
+    """Find variational autoencoders whose code is the same for all samples but for noise: the divergence has won."""
+    table = facts["loss_functions"]
+    rows = (table["function"] == "gaussian_kl") & np.isfinite(table["divergence"]) & (table["factor"] > 0)
+    values, steps = table["divergence"][rows], table["step"][rows]
+    if not len(values) or steps[-1] < _LONG:
+        return
+    # At first it may be small, as long as nothing has been learnt, or because its weight begins at 0.
+    later = values[steps > steps[-1] / 2]
+    if len(later) < _SMOOTHED or float(later.max()) > _NO_CODE:
+        return
+    described = {"value": float(later[-1]), "first": float(values[0]), "factor": float(table["factor"][rows][-1])}
+    since = (
+        int(steps[len(values) - int(np.argmax(values[::-1] > _NO_CODE))])
+        if (values > _NO_CODE).any()
+        else int(steps[0])
+    )
+    yield Finding(
+        "code-unused", "likely", since, "unused", described, {"operator": "kl divergence", "line": facts.loss_line}
+    )
 
 
 def negative(facts: Facts) -> Iterator[Finding]:
@@ -475,6 +501,36 @@ RULES = (
         _SILENT,
         frozenset(("loss-stays", *DIVERGENCE)),
         5,
+    ),
+    Rule(
+        "code-unused",
+        "loss",
+        ("loss_functions",),
+        without_code,
+        {
+            "unused": (
+                "The code of the autoencoder says nothing about a sample: its divergence from the normal distribution is"
+                " {value:.2g}",
+                "自编码器的编码不含样本的任何信息：其与正态分布的散度为 {value:.2g}",
+            )
+        },
+        {
+            "unused": (
+                "it was {first:.2g} at first; what is put out is made of noise alone",
+                "起初为 {first:.2g}；输出完全由噪声产生",
+            )
+        },
+        (
+            "Weigh both terms alike: sum the error over the features as the divergence is summed over the code, or let the"
+            " weight of the divergence rise from 0",
+            "使两项的权重一致：像散度在编码上求和那样，误差也在特征上求和；或让散度的权重从 0 开始上升",
+        ),
+        (
+            "Divergences from a distribution that is learnt, too, and those that are small only at first.",
+            "与同样被学习的分布之间的散度，以及只在开始时很小的散度。",
+        ),
+        frozenset(("loss-stays",)),
+        25,
     ),
     Rule(
         "divergence-maximized",

@@ -240,11 +240,26 @@ def _growing(queue: list[_Path]) -> Iterator[_Path]:
         at += 1
 
 
+_NO_MEAN = ("Sub", "Div", "Exp", "AccumulateGrad")
+"""What makes a tensor whose square is of no mean of a sample's distribution: a difference, a deviation, a weight."""
+
+
 def _kind(node: Any) -> str:
     if node is None:
         return ""
     name: str = node.name().rpartition("::")[2]
     return name.rstrip("0123456789").removesuffix("Backward")
+
+
+def is_unscaled(root: torch.Tensor, scale: float) -> bool:
+    """Whether a backward pass begins from a loss function, times numbers other than a loss scale."""
+    node, index = root.grad_fn, 0
+    while _kind(node) in ("Mul", "Div", "Neg"):
+        index = 0 if _edge(node, 0) is not None else 1
+        if _factor(node, _kind(node), index) in (1.0, scale):
+            return False
+        node = _edge(node, index)
+    return _kind(node) in _LOSSES
 
 
 def _factor(node: Any, name: str, index: int) -> float:
@@ -633,9 +648,28 @@ def facts_of(
         )
     if function.function == "ctc_loss":
         row |= _blank_facts(node)
+    if function.function == "gaussian_kl":
+        row["divergence"] = _divergence(node)
     if function.function not in OF_CLASSES and any(_saved(node, name) is not None for name in ("weight", "pos_weight")):
         row["weightless"] = 0.0
     return row
+
+
+def _divergence(node: Any) -> float:
+    """Return the divergence of normal distributions from the standard one, by sample; NaN if it is from another one."""
+    terms = [term for _, term in _terms(node, 1.0, 0)]
+    means = [_saved(term, "self") for term in terms if _is_power_of_two(term) and _kind(_edge(term, 0)) not in _NO_MEAN]
+    variances = [_saved(term, "result") for term in terms if _kind(term) == "Exp"]
+    variances += [_saved(term, "self") for term in terms if _kind(term) == "Log"]
+    if len(means) != 1 or len(variances) != 1 or means[0] is None or variances[0] is None:
+        return math.nan
+    mean, variance = means[0], variances[0]
+    if mean.shape != variance.shape or mean.dim() < 2:
+        return math.nan
+    squares, spreads = array_of(part_of(mean)).astype(np.float64) ** 2, array_of(part_of(variance)).astype(np.float64)
+    with np.errstate(all="ignore"):
+        each = 0.5 * (squares + spreads - 1 - np.log(spreads))
+    return float(each.mean() * math.prod(mean.shape[1:]))
 
 
 def _blank_facts(node: Any) -> dict[str, Any]:

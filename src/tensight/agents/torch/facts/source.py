@@ -144,7 +144,8 @@ class FactSource:
         self._depth = 0
         self.is_in_scaler = False
         self.checkpoint_line = ""
-        self._clips = self._clips_of_none = 0
+        self._clips = self._clips_of_none = self._unscaled_passes = 0
+        self._unscaled_line = ""
         self._batches = self._batch_size = -1
         self._loader_line = ""
         self._evaluated: dict[str, set[int]] = {}
@@ -481,6 +482,9 @@ class FactSource:
             }
             loss = unscaled(root)
             factor = scale() if loss is None else 1.0
+            if loss is None and loss_graph.is_unscaled(root, self._scale):
+                self._unscaled_passes += 1
+                self._unscaled_line = line_of_user()
             if factor is None:
                 # What was scaled is unknown, as if several scaled losses were added.
                 continue
@@ -617,6 +621,8 @@ class FactSource:
                     "checkpoint_line": self.checkpoint_line,
                     "clips": self._clips,
                     "clips_of_none": self._clips_of_none,
+                    "unscaled_passes": self._unscaled_passes,
+                    "unscaled_line": self._unscaled_line,
                     "batches": self._batches,
                     "batch_size": self._batch_size,
                     "drop_line": self._lines.of("dropout"),
@@ -635,7 +641,7 @@ class FactSource:
         self._losses, self._functions, self._calls, self._leaves = [], [], {}, {}
         self._later_ids = []
         self._ids, self._mask, self._backward_passes, self._updates = None, None, 0, 0
-        self._clips = self._clips_of_none = 0
+        self._clips = self._clips_of_none = self._unscaled_passes = 0
         self._updated.clear()
         self._unread_inputs.clear()
         self._evaluated.clear()
