@@ -84,6 +84,15 @@ def layer_in_the_middle_that_is_left_out(training: Diagnosed) -> None:
     training.train(model, optimizer=adam(model.first.parameters(), model.norm.parameters(), model.head.parameters()))
 
 
+def ends_alone_in_the_optimizer(training: Diagnosed) -> None:
+    """Most of the model is left out, and nothing is learnt."""
+    training.labels = torch.randint(0, CLASSES, (256,))
+    layers = [nn.Sequential(nn.Linear(16, 16), nn.ReLU()) for _ in range(8)]
+    model = nn.Sequential(nn.Linear(FEATURES, 16), *layers, nn.Linear(16, CLASSES))
+    weights = [*model[0].parameters(), *model[-1].parameters()]
+    training.train(model, optimizer=torch.optim.Adam(weights, lr=1e-3), steps=120)
+
+
 def cells_thawed_without_the_optimizer(training: Diagnosed) -> None:
     """It was made of what required gradients when the cells were frozen."""
     model = Recurrent()
@@ -284,6 +293,7 @@ FAULTY: tuple[Faulty, ...] = (
     (layers_in_a_dictionary, "not-in-optimizer", "Sequential.0.weight"),
     (biases_that_a_filter_leaves_out, "not-in-optimizer", "blocks.0.query.bias"),
     (layer_in_the_middle_that_is_left_out, "not-in-optimizer", "second.weight, second.bias"),
+    (ends_alone_in_the_optimizer, "not-in-optimizer", "and the loss stays"),
     (cells_thawed_without_the_optimizer, "not-in-optimizer", "cells.weight_ih_l0"),
     (scale_that_is_a_tensor, "not-a-parameter", "held"),
     (scales_in_a_dictionary, "not-a-parameter", "first"),

@@ -189,9 +189,9 @@ def _never_scaled(facts: Facts) -> Iterator[Finding]:
     if often.sum() < UPDATES or often.sum() < 0.8 * is_large.sum() or groups["is_unscaled"].any():
         return
     at = int(np.flatnonzero(often)[0])
-    values = {"line": str(table["unscaled_line"][at]), "scale": float(np.median(table["scale"][often]))}
-    where = {"line": values["line"]}
-    yield Finding("gradients-still-scaled", "certain", int(table["step"][at]), "never", values, where)
+    line = str(table["unscaled_line"][at])
+    values = {"line": line, "scale": float(np.median(table["scale"][often]))}
+    yield Finding("gradients-still-scaled", "certain", int(table["step"][at]), "never", values, {"line": line})
 
 
 def _scaled(facts: Facts) -> Iterator[Finding]:

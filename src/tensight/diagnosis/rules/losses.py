@@ -34,6 +34,9 @@ _WAY = 0.2
 _AT_LAST = 3
 """Minimum number of steps whose losses are compared with that of a constant prediction."""
 
+_AT_IT = 0.002
+"""Relative difference of a loss from that of a constant with which nothing but the constant is put out."""
+
 _AT_ONCE = 5
 """Number of steps within which nothing worth learning is learnt."""
 
@@ -290,19 +293,22 @@ def _stays(facts: Facts) -> Iterator[Finding]:
         is_guess = abs(mean_first - guess) < 0.1 * guess and mean_last > 0.98 * max(mean_first, guess)
         if is_guess and fallen < 3 and len(values) >= 2 * _LONG and _full_rates(facts) >= _LONG:
             described["classes"] = int(facts["loss_functions"]["classes"][0])
-            yield Finding(
-                "loss-stays", "likely", int(steps[count]), "start", described | {"guess": guess}, {"line": line}
-            )
+            yield Finding("loss-stays", "likely", int(steps[0]), "start", described | {"guess": guess}, {"line": line})
         return
     value, baseline = np.mean(of_both, 0).tolist()
     limit = (_NO_BETTER if len(values) >= 2 * _LONG else 0.98) * baseline
     is_way_made = mean_first - mean_last > _WAY * (mean_first - baseline) and fallen > 3
-    if is_way_made and steps[-1] < 3 * _reached(steps, values, last):
-        # What took that long to learn a constant takes longer to learn more.
-        return
+    # What took long to learn a constant takes longer to learn more, unless it does not leave the constant at all.
+    is_at_it = abs(value - baseline) < _AT_IT * baseline and abs(mean_last - baseline) < _AT_IT * baseline
+    if is_way_made:
+        reached = int(steps[values <= (1 + 2 * _AT_IT) * baseline][0]) if is_at_it else _reached(steps, values, last)
+        if steps[-1] < (2 if is_at_it else 3) * reached:
+            return
+    else:
+        reached = int(steps[0])
     if baseline > 0 and value > limit and mean_last > limit:
         described |= {"last": value, "baseline": baseline, "count": len(of_both)}
-        yield Finding("loss-stays", "likely", int(steps[count]), message, described, {"line": line})
+        yield Finding("loss-stays", "likely", reached, message, described, {"line": line})
 
 
 def _guess(facts: Facts) -> float:

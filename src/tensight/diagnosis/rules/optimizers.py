@@ -9,6 +9,7 @@ import numpy as np
 
 from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, folded, listed
 from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules.losses import remains
 from tensight.diagnosis.rules.parameters import where_of
 from tensight.diagnosis.rules.stages import UPDATES
 
@@ -59,8 +60,9 @@ def not_in_optimizer(facts: Facts) -> Iterator[Finding]:
     elements = table.last("elements")
     is_most = sum(elements[name] for name in lost) > 3 * sum(elements[name] for name in held)
     message, certainty = _kind_of_omission(names, held, lost)
-    if is_most and len(lost) >= len(held):
-        message = ""
+    if not message or (is_most and len(lost) >= len(held)):
+        # A few layers may be meant to learn alone; where nothing is learnt, they are too few.
+        message, certainty = "most" if any(True for _ in remains(facts)) else "", "likely"
     if is_thawed:
         lost, message, certainty = is_thawed, "among", "certain"
     elif any(nested[name] for name in lost):
@@ -286,12 +288,16 @@ RULES = (
                 "{count} parameters of modules that the model calls, but does not hold, are in no optimizer: {names}",
                 "模型调用但不持有的模块的 {count} 个参数不在任何优化器中：{names}",
             ),
-            "among": (
-                "{count} parameters get gradients, but no optimizer updates them: {names}",
-                "{count} 个参数有梯度，但没有优化器更新它们：{names}",
+            **dict.fromkeys(
+                ("among", "most"),
+                (
+                    "{count} parameters get gradients, but no optimizer updates them: {names}",
+                    "{count} 个参数有梯度，但没有优化器更新它们：{names}",
+                ),
             ),
         },
         {
+            "most": ("{held} others are updated, and the loss stays", "另外 {held} 个参数会被更新，而损失停滞"),
             "within": (
                 "{held} others, some of them of the same modules, are updated",
                 "另外 {held} 个参数（有些属于同一模块）会被更新",
@@ -309,8 +315,8 @@ RULES = (
         ),
         (
             "A body below a trained head, and most of a model beside a few trained parameters: feature extraction and adapters"
-            " often leave the gradients of the rest on.",
-            "已训练的头部之下的主干，以及只训练少数参数时模型的其余部分：特征提取和适配器常保留其梯度。",
+            " often leave the gradients of the rest on. Unless the loss stays.",
+            "已训练的头部之下的主干，以及只训练少数参数时模型的其余部分：特征提取和适配器常保留其梯度；损失停滞时除外。",
         ),
         frozenset(("loss-stays",)),
         20,

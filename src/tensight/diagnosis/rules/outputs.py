@@ -365,12 +365,20 @@ def outside_of_classes(facts: Facts) -> Iterator[Finding]:
             continue
         classes = rows[0]["classes"]
         # Of words, one may stand for those that are to be restored.
-        is_of_words = any(row["offset"] >= 0 for row in rows) or _is_word(facts, 0, classes)
+        is_of_words = any(row["offset"] >= 0 for row in rows) or _is_word(facts, 0, classes) or _is_of_each(facts, rows)
         if not 3 <= classes <= 1000 or is_of_words or rows[0]["ignored_index"] == 0:
             continue
         seen = {int(each) for row in rows for each in row["target_classes"].split()}
         if 0 not in seen and seen == set(range(1, classes)) and _targets_seen(rows) > 20 * classes:
             yield _finding("targets-off-by-one", "likely", rows, "one_based", last=classes - 1)
+
+
+def _is_of_each(facts: Facts, rows: list[dict[str, Any]]) -> bool:
+    """Whether there are targets for each word of the sequences that a model reads: some are of no other use."""
+    calls = facts["calls"]
+    samples = [sizes_of(shape)[:1] for shape in calls["input_shape"][calls["is_ids"]].tolist()]
+    counts = [math.prod(sizes_of(row["target_shape"])) for row in rows]
+    return bool(samples) and bool(samples[0]) and max(counts) > samples[0][0]
 
 
 def _targets_seen(rows: list[dict[str, Any]]) -> int:
