@@ -178,7 +178,13 @@ def _progress(folder: Path, steps: int) -> Any:
 
 def as_data(diagnosis: DiagnosisRecord, ending: Ending) -> dict[str, Any]:
     """Return a diagnosis as data for JSON."""
-    return {**diagnosis.model_dump(mode="json"), "failure": ending.failure, "remarks": ending.remarks}
+    remarks = _still_true(ending.remarks, diagnosis)
+    return {**diagnosis.model_dump(mode="json"), "failure": ending.failure, "remarks": remarks}
+
+
+def _still_true(remarks: Sequence[str], diagnosis: DiagnosisRecord) -> list[str]:
+    """Return the remarks that hold at the end: that nothing is counted yet, as while data are collected, may not."""
+    return [remark for remark in remarks if not diagnosis.steps or remark.startswith(_ENDED)]
 
 
 def print_finding(out: Console, finding: FindingRecord) -> None:
@@ -211,9 +217,8 @@ def _print(diagnosis: DiagnosisRecord, ending: Ending) -> None:
         for remark in ending.remarks:
             out.print(f"  {escape(remark)}")
         return
-    for remark in ending.remarks:
-        if remark.startswith(_ENDED):
-            out.print(f"[yellow]After {count(diagnosis.steps, 'step')}: {escape(remark)}[/]\n")
+    for remark in _still_true(ending.remarks, diagnosis):
+        out.print(f"[yellow]After {count(diagnosis.steps, 'step')}: {escape(remark)}[/]\n")
     for finding in diagnosis.findings:
         print_finding(out, finding)
     summary = f"{count(diagnosis.steps, 'step')} looked at"

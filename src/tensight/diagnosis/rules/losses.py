@@ -696,15 +696,15 @@ RULES = (
                 "起初为 {first:.4g}；在 {classes} 个类别中猜测为 {guess:.4g}",
             ),
             "labels": (
-                "that gives {baseline:.4g} in the same {count} steps; the loss was {begin:.4g} at first",
+                "such a prediction gives {baseline:.4g} in the same {count} steps; the loss was {begin:.4g} at first",
                 "在相同的 {count} 步中那样为 {baseline:.4g}；损失起初为 {begin:.4g}",
             ),
             "classes": (
-                "that gives {baseline:.4g} in the same {count} steps; the loss was {begin:.4g} at first",
+                "such a prediction gives {baseline:.4g} in the same {count} steps; the loss was {begin:.4g} at first",
                 "在相同的 {count} 步中那样为 {baseline:.4g}；损失起初为 {begin:.4g}",
             ),
             "mean": (
-                "that gives {baseline:.4g} in the same {count} steps; the loss was {begin:.4g} at first",
+                "such a prediction gives {baseline:.4g} in the same {count} steps; the loss was {begin:.4g} at first",
                 "在相同的 {count} 步中那样为 {baseline:.4g}；损失起初为 {begin:.4g}",
             ),
         },
