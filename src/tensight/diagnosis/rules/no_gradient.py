@@ -44,8 +44,7 @@ def no_gradient(facts: Facts) -> Iterator[Finding]:
     reached = {modules[name] for at, name in enumerate(table.names) if (gradient[:, at] == 2).any()}
     never &= ["x" in shapes[name] or modules[name] not in reached for name in table.names]
     unused = never & (table.panel("is_unused") | ~owned).all(0)
-    never &= ~_ends_of_stacks(table, never & (unused | (table.panel("cut") == "unread").any(0)))
-    unused &= never
+    never &= ~_ends_of_stacks(table, never & ~unused & (table.panel("cut") == "unread").any(0))
     line = facts["steps"].last("checkpoint_line").get("step", "")
     for chosen, message in ((never & ~unused, "checkpointed" if line else "some"), (unused, "unused")):
         if not chosen.any():
@@ -68,19 +67,20 @@ def no_gradient(facts: Facts) -> Iterator[Finding]:
         yield Finding("no-gradient", certainty, step, message, values, where, tuple(names))
 
 
-def _ends_of_stacks(table: Table, without: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which parameters that nothing uses have counterparts with a gradient in earlier blocks of the same stack.
+def _ends_of_stacks(table: Table, unread: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which unread parameters are of the last block of a stack, whose earlier blocks use the same part.
 
     Of the last block, a part may be for the one that would follow.
     """
     reached = set(table.chosen((table.panel("gradient") == 2).any(0)))
-    is_end = np.zeros(len(without), np.bool_)
-    for at in np.flatnonzero(without).tolist():
+    blocks = {name[: at + 1] for name in reached for at, sign in enumerate(name) if sign == "."}
+    is_end = np.zeros(len(unread), np.bool_)
+    for at in np.flatnonzero(unread).tolist():
         steps = table.names[at].split(".")
         is_end[at] = any(
             ".".join((*steps[:depth], str(number), *steps[depth + 1 :])) in reached
             for depth, step in enumerate(steps)
-            if step.isdecimal()
+            if step.isdecimal() and ".".join((*steps[: depth + 1], "")) in blocks
             for number in range(min(int(step), _MOST_BLOCKS))
         )
     return is_end

@@ -6,7 +6,7 @@ The methods are replaced before scripts call them.
 from __future__ import annotations
 
 import weakref
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,10 @@ from torch.utils.data import DataLoader
 
 from tensight.agents.call_stack import is_user_code, line_of_user, user_stack
 from tensight.agents.replacing import Replacements
+from tensight.agents.termination import is_of_handler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _made: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 _modes: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
@@ -67,26 +68,43 @@ def _line(lines: weakref.WeakKeyDictionary[Any, str], of: Any) -> str:
     return ""
 
 
+@contextmanager
+def _harmless() -> Iterator[None]:
+    """Let the training go on if something cannot be noted, as of classes that are not hashable."""
+    try:
+        yield
+    except Exception as error:
+        if is_of_handler(error):
+            raise
+
+
 def _making(original: Callable[..., None], made: Any, *arguments: Any, **named: Any) -> None:
-    constructors = [vars(kind).get("__init__") for kind in type(made).__mro__]
+    if not torch.compiler.is_compiling():
+        with _harmless():
+            _made[made] = _line_that_makes(type(made))
+    original(made, *arguments, **named)
+
+
+def _line_that_makes(kind: type) -> str:
+    constructors = [vars(each).get("__init__") for each in kind.__mro__]
     # Those of the script's own classes are not where it makes anything.
     skipped = sum(isinstance(each, FunctionType) and is_user_code(each.__code__) for each in constructors)
     frames = list(user_stack())
     while skipped and frames and frames[0].function == "__init__":
         del frames[0]
         skipped -= 1
-    if frames:
-        with suppress(TypeError):
-            _made[made] = frames[0].file_line
-    original(made, *arguments, **named)
+    return frames[0].file_line if frames else ""
 
 
 def _setting_mode(original: Callable[..., Any], module: nn.Module, *arguments: Any, **named: Any) -> Any:
+    if torch.compiler.is_compiling():
+        return original(module, *arguments, **named)
     # A module sets the modes of those within it.
-    _mode_lines.append(_mode_lines[-1] if _mode_lines else line_of_user())
+    line = _mode_lines[-1] if _mode_lines else line_of_user()
+    with _harmless():
+        _modes[module] = line
+    _mode_lines.append(line)
     try:
-        with suppress(TypeError):
-            _modes[module] = _mode_lines[-1]
         return original(module, *arguments, **named)
     finally:
         _mode_lines.pop()
@@ -94,22 +112,29 @@ def _setting_mode(original: Callable[..., Any], module: nn.Module, *arguments: A
 
 def _loading(original: Callable[..., Any], module: nn.Module, state: Any, *arguments: Any, **named: Any) -> Any:
     result = original(module, state, *arguments, **named)
-    missing, unexpected = getattr(result, "missing_keys", None), getattr(result, "unexpected_keys", None)
-    if isinstance(missing, list) and isinstance(unexpected, list) and len(_loads) < _MOST_LOADS:
-        renamed = _renamed(missing, unexpected)
-        _loads.append(
-            {
-                "name": f"{type(module).__name__} {len(_loads) + 1}",
-                "module": type(module).__name__,
-                "line": line_of_user(),
-                "keys": len(state),
-                "unexpected": len(unexpected),
-                "missing": len(missing),
-                "renamed": len(renamed),
-                "example": next((f"{given} for {expected}" for given, expected in renamed.items()), ""),
-            }
-        )
+    if not torch.compiler.is_compiling():
+        with _harmless():
+            _note_load(module, state, result)
     return result
+
+
+def _note_load(module: nn.Module, state: Any, result: Any) -> None:
+    missing, unexpected = getattr(result, "missing_keys", None), getattr(result, "unexpected_keys", None)
+    if not isinstance(missing, list) or not isinstance(unexpected, list) or len(_loads) >= _MOST_LOADS:
+        return
+    renamed = _renamed(missing, unexpected)
+    _loads.append(
+        {
+            "name": f"{type(module).__name__} {len(_loads) + 1}",
+            "module": type(module).__name__,
+            "line": line_of_user(),
+            "keys": len(state),
+            "unexpected": len(unexpected),
+            "missing": len(missing),
+            "renamed": len(renamed),
+            "example": next((f"{given} for {expected}" for given, expected in renamed.items()), ""),
+        }
+    )
 
 
 def _renamed(missing: list[str], unexpected: list[str]) -> dict[str, str]:
