@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tensight.diagnosis.facts import Facts, Table
 
 _NEVER, _ZERO = 0, 1
-_MOST_BLOCKS = 1000
+_MOST_DIGITS = 6
 _MESSAGES = {"detach": "detached", "no_grad": "no_grad", "unread": "unread"}
 
 
@@ -72,17 +72,17 @@ def _ends_of_stacks(table: Table, unread: NDArray[np.bool_]) -> NDArray[np.bool_
 
     Of the last block, a part may be for the one that would follow.
     """
-    reached = set(table.chosen((table.panel("gradient") == 2).any(0)))
-    blocks = {name[: at + 1] for name in reached for at, sign in enumerate(name) if sign == "."}
+    reached, names = set(table.chosen((table.panel("gradient") == 2).any(0))), set(table.names)
     is_end = np.zeros(len(unread), np.bool_)
     for at in np.flatnonzero(unread).tolist():
         steps = table.names[at].split(".")
-        is_end[at] = any(
-            ".".join((*steps[:depth], str(number), *steps[depth + 1 :])) in reached
-            for depth, step in enumerate(steps)
-            if step.isdecimal() and ".".join((*steps[: depth + 1], "")) in blocks
-            for number in range(min(int(step), _MOST_BLOCKS))
-        )
+        for depth, step in enumerate(steps):
+            number = int(step) if step.isdecimal() and len(step) < _MOST_DIGITS else 0
+            if number:
+                before, after = (
+                    ".".join((*steps[:depth], str(n), *steps[depth + 1 :])) for n in (number - 1, number + 1)
+                )
+                is_end[at] |= before in reached and after not in names
     return is_end
 
 
