@@ -123,6 +123,7 @@ class FactSource:
         self._thread = threading.get_ident()
         self._weights = Weights()
         self._lines = FunctionLines()
+        self._notes_lines, self._steps_with_lines = False, 0
         self._schedules, self._copies = Schedules(), Copies()
         self._ties: Ties | None = None
         self._repeated = Repeated(())
@@ -223,10 +224,23 @@ class FactSource:
         notes_lines : bool
             Whether to note where functions are called from now on.
         """
+        self._notes_lines = notes_lines
         self._diagnosing.decide()
         self._follow()
-        if notes_lines and self._diagnosing.reads and self._is_ordinary and not is_compiled_somewhere():
+        self._follow_lines()
+
+    def _follow_lines(self) -> None:
+        """Note lines in the first steps that are read; a server may be attached late."""
+        reads = self._diagnosing.reads and self._is_ordinary and self._notes_lines
+        if self._steps_with_lines > _LINES_IN_STEPS or not (reads or self._lines.is_entered):
+            return
+        if self._steps_with_lines == _LINES_IN_STEPS:
+            self._steps_with_lines += 1
+            self._lines.leave()
+        elif reads and not is_compiled_somewhere():
             self._lines.enter()
+        else:
+            self._lines.leave()
 
     def stop(self) -> None:
         """Remove everything from PyTorch, and write what is known."""
@@ -589,6 +603,7 @@ class FactSource:
             self._hand_over(step, skipped=skipped)
         else:
             self._diagnosing.step_done(step)
+            self._follow_lines()
         if was_on != self._is_on:
             self._forget()
             self._follow()
@@ -651,13 +666,14 @@ class FactSource:
         self._reached.clear()
         self._dropped.clear()
         self._evaluations = 0
-        self._lines.cuts.forget()
-        if step >= _LINES_IN_STEPS:
-            self._lines.leave()
+        if self._steps_with_lines < _LINES_IN_STEPS and self._lines.is_entered:
+            self._steps_with_lines += 1
+            self._lines.cuts.forget()
         in_hooks_s = _HOOKS_OF_CALL * self._hook_s * self._calls_of_modules
         cost_s = self._cost_s + in_hooks_s + time.perf_counter() - began
         self._cost_s, self._calls_of_modules = 0.0, 0
         diagnosing.step_done(step, cost_s)
+        self._follow_lines()
 
     def _read_losses(self) -> None:
         """Hand over the losses of the last steps; a training must not wait for its device in each."""
