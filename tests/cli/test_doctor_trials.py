@@ -137,8 +137,16 @@ def examined(name: str, mode: str, folder: Path, steps: int = STEPS) -> Examined
     ("name", "state", "sentence"),
     [
         ("healthy", "ok", "all 4"),
-        ("cut off", "wrong", "2 of 4 trainable weights never have a gradient: first.weight, first.bias; "),
-        ("gradient of 0", "wrong", "The gradients of 2 of 4 weights are exactly 0 in every step: first.weight, "),
+        (
+            "cut off",
+            "wrong",
+            "2 of 4 trainable weights never have a gradient: what is computed from them is detached (train.py:13)",
+        ),
+        (
+            "gradient of 0",
+            "wrong",
+            "The gradients of 2 of 4 weights are exactly 0 in every step: sign, whose derivative is 0, is between",
+        ),
         ("in no optimizer", "not checked", "2 parameters get gradients, but no optimizer updates them: last.weight, "),
         ("head alone in the optimizer", "ok", "all 2"),
         ("frozen perceptual network", "ok", "all 4"),
