@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from tensight.diagnosis.catalogue import diagnose, words_of
 from tensight.diagnosis.lines import read_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tensight.diagnosis.facts import Facts
@@ -100,6 +101,24 @@ Faulty = tuple[Training, str, str]
 """A training, the rule whose finding comes first, and a word of it: the place, or what distinguishes the fault."""
 Healthy = tuple[Training, str]
 """A training, and the rule whose fault it resembles."""
+
+
+class Replacing(Protocol):
+    """A module that replaces functions of PyTorch, as `tensight diagnose` lets it."""
+
+    def replace(self) -> None: ...
+
+    def put_back(self) -> None: ...
+
+
+@contextmanager
+def replaced_by(functions: Replacing) -> Iterator[None]:
+    """As in `tensight diagnose`, which notes calls of functions of PyTorch by others in their place."""
+    functions.replace()
+    try:
+        yield
+    finally:
+        functions.put_back()
 
 
 def each(*trainings: Training) -> pytest.MarkDecorator:

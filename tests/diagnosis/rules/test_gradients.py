@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +17,7 @@ from tests.diagnosis.diagnosed import (
     Faulty,
     Healthy,
     network,
+    replaced_by,
     table_tests,
 )
 from tests.diagnosis.models import (
@@ -32,7 +32,7 @@ from tests.diagnosis.models import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
 def classified(training: Diagnosed, model: nn.Module, **options: Any) -> Callable[[], torch.Tensor]:
@@ -152,26 +152,16 @@ def transformer_clipped_to_a_millionth(training: Diagnosed) -> None:
     train(predicted(model), sgd(model), between=lambda: clip_grad_norm_(model.parameters(), 1e-6))
 
 
-@contextmanager
-def clip_calls_counted() -> Iterator[None]:
-    """As in `tensight diagnose`, which counts the calls of the functions of PyTorch that clip."""
-    clip_calls.replace()
-    try:
-        yield
-    finally:
-        clip_calls.put_back()
-
-
 def clipped_before_the_backward_pass(training: Diagnosed) -> None:
     model = network()
-    with clip_calls_counted():
+    with replaced_by(clip_calls):
         train(classified(training, model), adam(model), before=lambda: nn.utils.clip_grad_norm_(model.parameters(), 1))
 
 
 def values_clipped_after_the_update(training: Diagnosed) -> None:
     model = ConvNet()
     loss, optimizer = classified(training, model), sgd(model)
-    with clip_calls_counted():
+    with replaced_by(clip_calls):
         for _ in range(20):
             optimizer.zero_grad()
             loss().backward()
@@ -182,7 +172,7 @@ def values_clipped_after_the_update(training: Diagnosed) -> None:
 def clipped_after_the_update(training: Diagnosed) -> None:
     model = Transformer()
     loss, optimizer = predicted(model), adam(model)
-    with clip_calls_counted():
+    with replaced_by(clip_calls):
         for _ in range(20):
             optimizer.zero_grad()
             loss().backward()
@@ -540,7 +530,7 @@ def clipped_after_it_is_unscaled(training: Diagnosed) -> None:
 
 def values_clipped_after_the_backward_pass(training: Diagnosed) -> None:
     model = ConvNet()
-    with clip_calls_counted():
+    with replaced_by(clip_calls):
         train(
             classified(training, model), sgd(model), between=lambda: nn.utils.clip_grad_value_(model.parameters(), 0.5)
         )

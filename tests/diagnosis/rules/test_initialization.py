@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,12 +16,13 @@ from tests.diagnosis.diagnosed import (
     Faulty,
     Healthy,
     network,
+    replaced_by,
     table_tests,
 )
 from tests.diagnosis.models import ConvNet, Recurrent, Transformer, generator, train_gan, train_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 
 def equal_initial_weights(training: Diagnosed) -> None:
@@ -123,18 +123,8 @@ def residual_branches_that_grow(training: Diagnosed) -> None:
 # --- nothing-loaded ---
 
 
-@contextmanager
-def loads_noted() -> Iterator[None]:
-    """As in `tensight diagnose`, which notes what loads state dictionaries."""
-    made_lines.replace()
-    try:
-        yield
-    finally:
-        made_lines.put_back()
-
-
 def train_loaded(training: Diagnosed, model: nn.Module, state: Mapping[str, torch.Tensor]) -> None:
-    with loads_noted():
+    with replaced_by(made_lines):
         model.load_state_dict(state, strict=False)
     training.train(model)
 

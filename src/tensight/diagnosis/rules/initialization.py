@@ -80,12 +80,14 @@ def nothing_loaded(facts: Facts) -> Iterator[Finding]:
     """Find state dictionaries that are loaded without effect, since their keys are not those of the module."""
     for row in facts["loads"].rows():
         loaded = row["keys"] - row["unexpected"]
-        if not row["missing"] or row["renamed"] < 0.5 * row["unexpected"] or not row["unexpected"]:
-            if loaded or not row["missing"]:
-                continue
+        if not row["missing"]:
+            continue
+        if row["unexpected"] and row["renamed"] >= 0.5 * row["unexpected"]:
+            message = "prefix"
+        elif not loaded:
             message = "nothing"
         else:
-            message = "prefix"
+            continue
         values = {name: row[name] for name in ("module", "keys", "unexpected", "missing", "renamed", "example")}
         where = {"module": row["module"], "line": row["line"]}
         step = int(row["step"])

@@ -34,7 +34,7 @@ class Sequences:
 
     def called(self, name: str, module: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         """Note a call of a module, if it is one of them."""
-        # The configurations of transformers have a default for it, so that nobody need have chosen it.
+        # Configurations of transformers name one by default, whether somebody has chosen it or not.
         self._is_configured |= getattr(module.__dict__.get("config"), "pad_token_id", None) is not None
         if isinstance(module, nn.Embedding):
             given = arguments[0] if arguments else named.get("input")
