@@ -21,6 +21,7 @@ from tensight.diagnosis.rules import (
     optimizers,
     outputs,
     ranks,
+    rivals,
     schedules,
     sequences,
     structure,
@@ -52,6 +53,7 @@ RULES: Mapping[str, Rule] = {
         *structure.RULES,
         *averages.RULES,
         *batches.RULES,
+        *rivals.RULES,
         *ranks.RULES,
     )
 }

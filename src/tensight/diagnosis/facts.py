@@ -86,8 +86,9 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "function",
             "text",
             "cross_entropy, nll_loss, bce, bce_with_logits, mse_loss, l1_loss, smooth_l1_loss, kl_div, ctc_loss,"
-            " soft_cross_entropy (a share for each class), dice (an output overlapping its target), or gaussian_kl:"
-            " the divergence of a normal distribution",
+            " soft_cross_entropy (a share for each class), dice (an output overlapping its target), gaussian_kl (the"
+            " divergence of a normal distribution), or policy_gradient (a logarithm of a probability times a difference"
+            " that leads to weights, too)",
         ),
         Fact("called", "text", "its name as the script calls it, if that is another one"),
         Fact("loss", "text", "the loss in which it ends"),
@@ -96,6 +97,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_of_pairs", "flag", "its input is a product of two matrices neither of which is a parameter"),
         Fact("is_of_layer", "flag", "its input is what a layer puts out"),
         Fact("is_of_outputs", "flag", "it is a distance of two tensors both of which require gradients"),
+        Fact("given_by", "text", "the model whose output was given to the model whose output is its input"),
+        Fact("leads_on", "flag", "the graph leads on to that model"),
         Fact("line", "text", "where it is called; empty if unknown"),
         Fact("before", "text", "the functions that made its input, the last one first, separated by spaces"),
         Fact("before_axis", "count", "the axis of the first softmax among them"),
@@ -182,6 +185,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("missing", "count", "number of tensors of the module that were not given"),
         Fact("renamed", "count", "those not expected that are missing ones by name, but for a prefix"),
         Fact("example", "text", "one of them, and the missing one"),
+        Fact("fingerprint", "hash", "of sampled elements of what was given"),
     ),
     "schedules": (
         Fact("name", "text", "the class of the scheduler"),
@@ -273,6 +277,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("input_min", "number", "smallest value of the first inputs of its calls; NaN if there are too many"),
         Fact("input_max", "number", "greatest value"),
         Fact("spread", "number", "standard deviation of its first output between samples, over its features"),
+        Fact("is_twice", "flag", "it was given the same twice, or two equal halves of a batch, and put out the same"),
         Fact("is_constant", "flag", "each input has one value everywhere, and the first ones of all calls the same"),
         Fact("is_ids", "flag", "the first input holds whole numbers"),
         Fact("is_training", "flag", "the module was in training mode in its last call"),
@@ -313,6 +318,14 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("count", "count", "number of entries"),
         Fact("chained", "count", "how often the module was given what it had put out itself"),
     ),
+    "cells": (
+        Fact("name", "text", "a module that is called again with what it has put out"),
+        Fact("type", "text", "its class"),
+        Fact("attached", "count", "calls in which the graph leads on from its state to the call before"),
+        Fact("detached", "count", "calls in which it does not"),
+        Fact("used", "count", "calls of it to which a loss leads"),
+        Fact("line", "text", "where its state is detached"),
+    ),
     "layers": (
         Fact("name", "text", "a layer with a matrix, or a normalization, in the order of their first calls"),
         Fact("type", "text", "its class"),
@@ -350,8 +363,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
 
 OPTIONAL = frozenset(
     (
-        *("attentions", "recurrent", "layers", "leaves", "loads", "schedules", "modules", "models", "repeated"),
-        *("ties", "ranks"),
+        *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "schedules", "modules", "models"),
+        *("repeated", "ties", "ranks"),
     )
 )
 """Subjects that many trainings do not have."""

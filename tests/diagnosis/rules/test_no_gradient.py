@@ -260,7 +260,7 @@ FAULTY: tuple[Faulty, ...] = (
     (detached_body, "no-gradient", "is detached (test_no_gradient.py:"),
     (features_by_numpy, "no-gradient", "is detached"),
     (words_embedded_without_gradients, "no-gradient", "switched off (models.py:"),
-    (state_detached_at_each_step, "no-gradient", "is detached"),
+    (state_detached_at_each_step, "state-detached", "cell"),
     (code_of_which_only_the_index_is_used, "no-gradient", "argmin (test_no_gradient.py:"),
     (generator_detached_in_its_turn, "no-gradient", "is detached"),
     (policy_whose_logarithms_are_detached, "no-gradient", "is detached"),

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
+from tensight.diagnosis.catalogue import diagnose
 from tests.diagnosis.diagnosed import Diagnosed, Faulty, Healthy, table_tests
 from tests.diagnosis.models import LENGTH, WIDTH, WORDS, Attention, Transformer, sentences, train_words
 
@@ -198,7 +199,97 @@ def padding_that_a_decoder_writes(training: Diagnosed) -> None:
     train_decoder(-100)
 
 
+# --- state-detached ---
+
+
+class Steps(nn.Module):
+    """Calls a cell for each position of a sequence; a function decides what becomes of the state between."""
+
+    def __init__(self, cell: nn.Module, between: Callable[[torch.Tensor, int], torch.Tensor]) -> None:
+        super().__init__()
+        self.cell, self.head, self.between = cell, nn.Linear(WIDTH, 2), between
+
+    def forward(self, inputs: torch.Tensor, state: torch.Tensor | None = None) -> torch.Tensor:
+        states = [torch.zeros(len(inputs), WIDTH) if state is None else state]
+        for at in range(inputs.shape[1]):
+            result = self.cell(inputs[:, at], self.between(states[-1], at))
+            states.append(result[0] if isinstance(result, tuple) else result)
+        self.states = states
+        return self.head(states[-1])
+
+
+class Gated(nn.Module):
+    """A cell by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.change = nn.Linear(2 * WIDTH, WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, given: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        both = torch.cat((given, state), 1)
+        gate = torch.sigmoid(self.gate(both))
+        return gate * state + (1 - gate) * torch.tanh(self.change(both))
+
+
+class LongAndShort(nn.Module):
+    """An LSTM whose two states are one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(WIDTH, WIDTH // 2)
+
+    def forward(self, given: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        return torch.cat(self.cell(given, state.chunk(2, 1)), 1)
+
+
+def remember(model: Steps, loss_of: Callable[[torch.Tensor], torch.Tensor] | None = None) -> None:
+    """Train on whether the first number of a sequence is positive."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(12):
+        inputs = torch.randn(16, 5, WIDTH)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(inputs), (inputs[:, 0, 0] > 0).long())
+        if loss_of is not None:
+            loss = loss + loss_of(inputs)
+        loss.backward()
+        optimizer.step()
+
+
+def detached(state: torch.Tensor, _: int) -> torch.Tensor:
+    return state.detach()
+
+
+def cell_of_pytorch_that_is_detached(_: Diagnosed) -> None:
+    remember(Steps(nn.GRUCell(WIDTH, WIDTH), detached))
+
+
+def cell_by_hand_that_is_detached(_: Diagnosed) -> None:
+    remember(Steps(Gated(), detached))
+
+
+def states_that_are_data(_: Diagnosed) -> None:
+    remember(Steps(LongAndShort(), lambda state, _: state.data))
+
+
+def state_that_is_kept(_: Diagnosed) -> None:
+    remember(Steps(Gated(), lambda state, _: state))
+
+
+def state_that_is_detached_halfway(_: Diagnosed) -> None:
+    """Truncated backpropagation within a sequence."""
+    remember(Steps(nn.GRUCell(WIDTH, WIDTH), lambda state, at: state.detach() if at == 2 else state))
+
+
+def outputs_that_are_all_trained(_: Diagnosed) -> None:
+    """Each call has a loss of its own, as the blocks of a network that is trained one by one."""
+    model = Steps(Gated(), detached)
+    remember(model, lambda inputs: sum(F.mse_loss(state, inputs[:, 0]) for state in model.states[1:]))
+
+
 FAULTY: tuple[Faulty, ...] = (
+    (cell_of_pytorch_that_is_detached, "state-detached", "cell"),
+    (cell_by_hand_that_is_detached, "state-detached", "cell"),
+    (states_that_are_data, "state-detached", "cell"),
     (mask_of_words_for_a_pooling, "mask-inverted", "attention"),
     (mask_of_words_added_to_the_scores, "mask-inverted", "attention"),
     (mask_of_words_for_an_encoder, "mask-inverted", "layers.layers.0.self_attn"),
@@ -287,6 +378,9 @@ def padding_that_a_decoder_ignores(training: Diagnosed) -> None:
 
 
 HEALTHY: tuple[Healthy, ...] = (
+    (state_that_is_kept, "state-detached"),
+    (state_that_is_detached_halfway, "state-detached"),
+    (outputs_that_are_all_trained, "state-detached"),
     (mask_of_padding_for_a_pooling, "mask-inverted"),
     (mask_of_padding_for_an_encoder, "mask-inverted"),
     (mask_of_words_by_chance, "mask-inverted"),
@@ -305,3 +399,21 @@ HEALTHY: tuple[Healthy, ...] = (
 
 
 test_the_fault_comes_first, test_nothing_is_found = table_tests(FAULTY, HEALTHY)
+
+
+def test_what_a_detached_state_leaves_untrained_is_explained(diagnosed: Diagnosed) -> None:
+    """The weights that only earlier calls depend on have no gradient for the same reason."""
+
+    class Begun(Steps):
+        def __init__(self) -> None:
+            super().__init__(Gated(), detached)
+            self.first = nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, inputs: torch.Tensor, state: torch.Tensor | None = None) -> torch.Tensor:
+            assert state is None
+            return super().forward(inputs, self.first(inputs[:, 0]))
+
+    remember(Begun())
+    (explained,) = diagnose([diagnosed.facts]).findings
+    assert explained.finding.rule == "state-detached"
+    assert [other.rule for other in explained.explains] == ["no-gradient"]

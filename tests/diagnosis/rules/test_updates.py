@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
+from tensight.agents.torch.facts import made_lines
 from tests.diagnosis.diagnosed import (
     CLASSES,
     FEATURES,
@@ -16,6 +17,7 @@ from tests.diagnosis.diagnosed import (
     Faulty,
     Healthy,
     network,
+    replaced_by,
     table_tests,
 )
 from tests.diagnosis.models import (
@@ -199,7 +201,92 @@ def decay_beside_which_something_is_learnt(training: Diagnosed) -> None:
     training.train(model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=5.0), steps=100)
 
 
+# --- weights-reloaded ---
+
+
+class Best:
+    """Keeps the weights of the best epoch, by a comparison, and goes back to them at its end."""
+
+    def __init__(self, model: nn.Module, is_better: Callable[[float, float], bool]) -> None:
+        self.model, self.is_better, self.measure = model, is_better, float("nan")
+        self.state: dict[str, torch.Tensor] = {}
+
+    def epoch_ends(self, measure: float) -> None:
+        if not self.state or self.is_better(measure, self.measure):
+            self.measure, self.state = measure, copy.deepcopy(self.model.state_dict())
+        self.model.load_state_dict(self.state)
+
+
+def train_in_epochs(
+    training: Diagnosed, model: nn.Module, ends: Callable[[float], object], steps_of_epoch: int = 40
+) -> None:
+    """Train for some epochs, longer than the weights of which marks are kept; each ends with a measure that falls."""
+
+    def after(step: int) -> None:
+        if step % steps_of_epoch == 0:
+            ends(1 / step)
+
+    with replaced_by(made_lines):
+        training.train(model, steps=6 * steps_of_epoch, after=after)
+
+
+def best_epoch_by_the_wrong_comparison(training: Diagnosed) -> None:
+    model = network()
+    train_in_epochs(training, model, Best(model, lambda measure, best: measure > best).epoch_ends)
+
+
+def first_checkpoint_instead_of_the_last(training: Diagnosed) -> None:
+    """Files are sorted by name, so that the tenth comes before the second."""
+    model, files = ConvNet(), dict[str, dict[str, torch.Tensor]]()
+
+    def goes_on(_: float) -> None:
+        files[f"epoch-{10 - len(files)}"] = copy.deepcopy(model.state_dict())
+        model.load_state_dict(files[max(files, key=lambda name: int(name[6:]))])
+
+    train_in_epochs(training, model, goes_on)
+
+
+def going_back_whenever_the_loss_is_noisy(training: Diagnosed) -> None:
+    model = Recurrent()
+    first = copy.deepcopy(model.state_dict())
+    train_in_epochs(training, model, lambda _: model.load_state_dict(first))
+
+
+def best_epoch_by_the_right_comparison(training: Diagnosed) -> None:
+    model = network()
+    train_in_epochs(training, model, Best(model, lambda measure, best: measure < best).epoch_ends)
+
+
+def parts_of_the_data_in_turn(training: Diagnosed) -> None:
+    """Cross-validation: for each part, the same weights are trained anew."""
+    model = network()
+    first = copy.deepcopy(model.state_dict())
+    with replaced_by(made_lines):
+        for _ in range(5):
+            model.load_state_dict(first)
+            training.train(model, steps=12)
+
+
+def averages_put_back_after_evaluation(training: Diagnosed) -> None:
+    """The averages are evaluated, and the weights put back."""
+    model = network()
+    average = copy.deepcopy(model.state_dict())
+
+    def evaluated(_: float) -> None:
+        kept = copy.deepcopy(model.state_dict())
+        for name, value in average.items():
+            value.lerp_(kept[name], 0.5)
+        model.load_state_dict(average)
+        model(training.inputs)
+        model.load_state_dict(kept)
+
+    train_in_epochs(training, model, evaluated)
+
+
 FAULTY: tuple[Faulty, ...] = (
+    (best_epoch_by_the_wrong_comparison, "weights-reloaded", "test_updates.py:"),
+    (first_checkpoint_instead_of_the_last, "weights-reloaded", "ConvNet"),
+    (going_back_whenever_the_loss_is_noisy, "weights-reloaded", "Recurrent"),
     (restored_after_each_step, "update-undone", "0.weight"),
     (best_state_that_is_never_saved_anew, "update-undone", "again and again"),
     (binary_weights_without_a_latent_copy, "update-undone", "0.weight"),
@@ -371,6 +458,9 @@ def decay_of_a_tenth(training: Diagnosed) -> None:
 
 
 HEALTHY: tuple[Healthy, ...] = (
+    (best_epoch_by_the_right_comparison, "weights-reloaded"),
+    (parts_of_the_data_in_turn, "weights-reloaded"),
+    (averages_put_back_after_evaluation, "weights-reloaded"),
     (perturbation_taken_back_before_the_update, "update-undone"),
     (best_state_saved_as_it_improves, "update-undone"),
     (binary_weights_in_the_forward_pass, "update-undone"),

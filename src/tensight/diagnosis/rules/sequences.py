@@ -67,7 +67,56 @@ def padding_that_is_a_word(facts: Facts) -> Iterator[Finding]:
         return
 
 
+def detached_states(facts: Facts) -> Iterator[Finding]:
+    """Find modules that are called step after step, and whose state is detached before each call."""
+    table = facts["cells"]
+    for name in table.names:
+        of_name = table["name"] == name
+        detached, used = table["detached"][of_name], table["used"][of_name]
+        is_cut = (table["attached"][of_name] == 0) & (detached >= _LEAST_STEPS) & (used == 1)
+        if is_cut.sum() < _LEAST_STEPS or not is_cut.all():
+            continue
+        line = next(filter(None, table["line"][of_name].tolist()), "")
+        values = {"name": name, "calls": int(detached[-1]) + 1}
+        where = {"module": name, "line": line, "operator": "detach"}
+        parameters = facts["parameters"]
+        cut = set(parameters["name"][parameters["cut_line"] == (line or None)].tolist())
+        behind = tuple(each for each in parameters.names if each in cut or each.startswith(f"{name}."))
+        step = int(table["step"][of_name][0])
+        yield Finding("state-detached", "certain", step, "detached", values, where, behind)
+
+
 RULES = (
+    Rule(
+        "state-detached",
+        "gradient-cut",
+        ("cells",),
+        detached_states,
+        {
+            "detached": (
+                "{name} learns nothing from earlier steps of a sequence: its state is detached before each call",
+                "{name} 学不到序列中更早的内容：它的状态在每次调用之前都被 detach",
+            )
+        },
+        {
+            "detached": (
+                "it is called {calls} times for a sequence, each time with its own last output, and a loss leads to one of"
+                " these calls only",
+                "对每个序列它被调用 {calls} 次，每次输入自己上一次的输出，而损失只与其中一次调用相连",
+            )
+        },
+        (
+            "Detach the state between batches, not between the steps of a sequence",
+            "应在批次之间 detach 状态，而不是在序列的各步之间",
+        ),
+        (
+            "States that are detached before some of the calls only, as in truncated backpropagation, and modules each of whose"
+            " outputs is in a loss.",
+            "只在部分调用之前 detach 的状态 (如截断反向传播)，以及每个输出都参与损失的模块。",
+        ),
+        frozenset(("loss-stays", "no-gradient")),
+        4,
+    ),
     Rule(
         "mask-inverted",
         "data",

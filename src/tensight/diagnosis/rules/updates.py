@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensight.diagnosis.findings import MOST_NAMED, Finding, folded, listed
+from tensight.diagnosis.findings import MOST_NAMED, Certainty, Finding, folded, listed
 from tensight.diagnosis.rule import Rule
 from tensight.diagnosis.rules.losses import first_loss, remains
 from tensight.diagnosis.rules.parameters import where_of
@@ -24,6 +25,9 @@ _FORGETS = 0.02
 
 _COUPLED = ("adam", "nadam", "radam", "rmsprop", "adagrad", "adadelta")
 """Beginnings of optimizers that add the decay to the gradient, and divide the sum by its size; AdamW does not."""
+
+_MOSTLY = 0.8
+"""Share of the loads that are of the same weights; a training with an inner loop goes back to others each time."""
 
 _FEW = 64
 """Of so few elements, some are the lowest and the greatest one by chance."""
@@ -60,6 +64,31 @@ def undone(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "update-undone", "certain", int(steps[first]), "restored", values, where_of(table, chosen), tuple(chosen)
         )
+
+
+def reloaded(facts: Facts) -> Iterator[Finding]:
+    """Find trainings that load the same weights again and again, and go on with the same optimizer."""
+    table, groups = facts["loads"], facts["groups"]
+    is_whole = (table["keys"] > table["unexpected"]) & (table["fingerprint"] != 0)
+    for module in dict.fromkeys(table["module"].tolist()):
+        chosen = is_whole & (table["module"] == module)
+        # Several loads of a step, as one for each task, count once.
+        marks = dict(zip(table["step"][chosen].tolist(), table["fingerprint"][chosen].tolist(), strict=True))
+        if len(marks) < UPDATES:
+            continue
+        mark, count = Counter(marks.values()).most_common(1)[0]
+        steps = [step for step, each in marks.items() if each == mark]
+        # What begins anew, as for each part of the data, has a new optimizer.
+        before, after = (
+            set(groups["optimizer"][of_steps].tolist())
+            for of_steps in (groups["step"] < steps[0], groups["step"] >= steps[-1])
+        )
+        if count < UPDATES or count < _MOSTLY * len(marks) or not before or before != after:
+            continue
+        line = str(table["line"][chosen][-1])
+        values = {"module": module, "count": count, "line": line, "first": steps[0], "last": steps[-1]}
+        certainty: Certainty = "certain" if any(True for _ in undone(facts)) else "likely"
+        yield Finding("weights-reloaded", certainty, steps[1], "same", values, {"module": module, "line": line})
 
 
 def clamped(facts: Facts) -> Iterator[Finding]:
@@ -254,6 +283,35 @@ RULES = (
         ),
         frozenset(("loss-stays",)),
         10,
+    ),
+    Rule(
+        "weights-reloaded",
+        "undone",
+        ("loads", "groups"),
+        reloaded,
+        {
+            "same": (
+                "{module}.load_state_dict puts the same weights back again and again ({line}): what is learnt between is"
+                " undone",
+                "{module}.load_state_dict 一再放回相同的权重 ({line})：其间学到的内容被撤销",
+            )
+        },
+        {
+            "same": (
+                "{count} times from step {first} to step {last}, and the same optimizer goes on",
+                "从第 {first} 步到第 {last} 步共 {count} 次，且同一优化器继续训练",
+            )
+        },
+        (
+            "Look at what decides which weights are kept, as the comparison by which a checkpoint becomes the best one",
+            "检查由什么决定保留哪些权重，如判断哪个检查点最好的比较",
+        ),
+        (
+            "Trainings that begin anew with a new optimizer, and those that load other weights each time.",
+            "以新的优化器重新开始的训练，以及每次加载不同权重的训练。",
+        ),
+        frozenset(("loss-stays", "update-undone")),
+        15,
     ),
     Rule(
         "clamped",

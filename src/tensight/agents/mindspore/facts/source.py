@@ -54,6 +54,10 @@ ABSENT: Mapping[str, str] = {
     "attentions": f"the masks of attention layers are {_NOT_SEEN}",
     "loss_functions.is_of_outputs": f"of what else than data a loss function is a distance is {_NOT_SEEN}",
     "loss_functions.is_of_layer": f"which layer has made the input of a loss function is {_NOT_SEEN}",
+    "loss_functions.given_by": f"whose output a network is given is {_NOT_SEEN}",
+    "calls.is_twice": f"whether two calls are given the same is {_NOT_SEEN}",
+    "cells": f"the states of cells are {_NOT_SEEN}",
+    "loads": f"calls that load weights are {_NOT_SEEN}",
     "groups.accumulates": "Accelerate trains on PyTorch",
     "modules.switch": "cells of MindSpore have no attribute requires_grad",
 }

@@ -135,6 +135,11 @@ class Cuts:
         unread = (UNREAD, "") if bit and not has_gradient and self._begun else None
         return min(cuts, key=lambda cut: _ORDER.get(cut[0], len(_ORDER)), default=unread)
 
+    def detached_line(self, tensor: torch.Tensor) -> str:
+        """Return where a tensor was last detached from its graph; empty if that is unknown."""
+        computed = self._of(tensor)
+        return "" if computed is None else computed.detached_line
+
     def forget(self) -> None:
         """Forget the tensors of a step."""
         self._computed.clear()

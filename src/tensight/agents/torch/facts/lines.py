@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tensight.agents.call_stack import line_of_user, source_line
+from tensight.agents.facts.samples import shape_text
 from tensight.agents.torch.facts.cuts import Cuts
 from tensight.agents.torch.operator_mode import BottomMode
 
@@ -89,6 +90,12 @@ class FunctionLines(BottomMode):
         super().__init__()
         self.cuts = Cuts()
         self._lines: dict[str, str] = {}
+        self._products: dict[str, set[str]] = {}
+
+    def of_product(self, shape: str) -> str:
+        """Return where two tensors that both lead on were multiplied; empty if unknown, or several lines."""
+        lines = self._products.get(shape, set())
+        return next(iter(lines)) if len(lines) == 1 else ""
 
     def of(self, function: str) -> str:
         """Return where a function was last called; empty if that is unknown."""
@@ -106,6 +113,8 @@ class FunctionLines(BottomMode):
             line = line_of_user()
             if line:
                 self._lines[function] = line
+        if name == "mul" and all(isinstance(each, torch.Tensor) and each.requires_grad for each in args[:2]):
+            self._products.setdefault(shape_text(args[0].shape), set()).add(line_of_user())
         result = func(*args, **(kwargs or {}))
         if torch._C._current_graph_task_id() == -1:
             self.cuts.ran(name, (args, kwargs), result)

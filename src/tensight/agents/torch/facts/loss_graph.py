@@ -18,7 +18,7 @@ from tensight.agents.facts.samples import MOST_ELEMENTS, shape_text
 from tensight.agents.torch.facts.reading import array_of, part_of, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 MOST_FUNCTIONS = 3000
 _NEAR_THE_LOSS = 400
@@ -45,6 +45,9 @@ _PASSING = frozenset(
     )
 )
 """Functions that hand on values."""
+
+_ORDERING = _PASSING - {"Gather", "Index"}
+"""Those that pick no values of a class."""
 
 _RESHAPING = frozenset(("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Select", "Alias"))
 """Functions after which values are in the same order, if none is left out."""
@@ -300,6 +303,9 @@ def _add_loss(
         return
     if not function and name in ("Index", "Gather") and _kind(_edge(node, 0)) == "LogSoftmax":
         function = "log_likelihood"
+    if not function and name == "Mul" and _is_attached_advantage(node):
+        functions.append(LossFunction("policy_gradient", node, factor, [], (), None, None))
+        return
     is_inner = any(node in _sums(other.node) for other in functions if other.function == "gaussian_kl")
     if not function and name in _SUMS and not is_inner and (sign := _sign_of_divergence(node)):
         functions.append(LossFunction("gaussian_kl", node, sign * factor, [], (), None, None))
@@ -356,6 +362,55 @@ def _product_of_probabilities(node: Any) -> tuple[str, None, torch.Tensor | None
         return "", None, None
     is_share = bool(torch.allclose(values.float().sum(-1), torch.ones(()), atol=1e-2))
     return ("kl_div", None, target) if is_share else ("", None, None)
+
+
+def _is_attached_advantage(node: Any) -> bool:
+    """Whether a product is that of a logarithm of a probability and of a difference, and leads on from both."""
+    one, other = _edge(node, 0), _edge(node, 1)
+    return (_is_log_probability(one) and _is_advantage(other)) or (_is_log_probability(other) and _is_advantage(one))
+
+
+def _is_log_probability(node: Any) -> bool:
+    """Whether a function is the logarithm of a probability of what was drawn: of classes, or normally distributed."""
+    node = _behind(node, (*_ORDERING, *_SCALING, "Sum"))
+    before = _edge(node, 0)
+    if _kind(node) in ("Gather", "Index"):
+        is_normalised = _kind(before) == "Sub" and _kind(_edge(before, 1)) == "Logsumexp"
+        return _kind(before) in ("LogSoftmax", "Log") or is_normalised
+    if _kind(node) == "Log":
+        return _kind(_behind(before, _ORDERING)) in ("Gather", "Index")
+    is_sum = _kind(node) in _SUMS
+    return _kind(node) == "NllLoss" or (
+        is_sum and any(_is_negative_square(factor, term) for factor, term in _terms(node, 1.0, 0))
+    )
+
+
+def _is_negative_square(factor: float, node: Any) -> bool:
+    """Whether a function is a square of a difference, possibly divided by a variance, times a number below 0."""
+    while _kind(node) in ("Div", "Neg"):
+        factor = -factor if _kind(node) == "Neg" else factor
+        node = _edge(node, 0)
+    return factor < 0 and _is_power_of_two(node) and _kind(_edge(node, 0)) in _SUMS
+
+
+def _is_advantage(node: Any) -> bool:
+    """Whether a function is the difference of numbers and of what a layer has put out, possibly normalised."""
+    node = _behind(node, (*_PASSING, "Mul", "Div", "Neg"))
+    while _kind(node) == "Sub" and _edge(node, 0) is not None and _edge(node, 1) is not None:
+        node = _behind(_edge(node, 0), (*_PASSING, "Mul", "Div", "Neg"))
+    # A number instead of a tensor is no input.
+    if _kind(node) != "Sub" or len(node.next_functions) != 2:
+        return False
+    return _is_of_layer(_behind(_only_edge(node), _PASSING))
+
+
+def _behind(node: Any, kinds: Collection[str]) -> Any:
+    """Return the first function behind some kinds of functions, of several inputs along the first one."""
+    for _ in range(4 * _MOST_BEFORE):
+        if node is None or _kind(node) not in kinds:
+            break
+        node = next((following for following, _ in node.next_functions if following is not None), None)
+    return node
 
 
 def _sign_of_divergence(node: Any) -> int:
@@ -482,13 +537,13 @@ def _subtraction(
 
 
 def _edge(node: Any, index: int) -> Any:
-    following = node.next_functions
+    following = () if node is None else node.next_functions
     return following[index][0] if len(following) > index else None
 
 
 def _only_edge(node: Any) -> Any:
     """Return the function that made the only input of a function that requires a gradient; else that of the first."""
-    inputs = [following for following, _ in node.next_functions if following is not None]
+    inputs = [] if node is None else [following for following, _ in node.next_functions if following is not None]
     return inputs[0] if len(inputs) == 1 else _edge(node, 0)
 
 

@@ -16,8 +16,10 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
 from tensight.agents.call_stack import is_user_code, line_of_user, user_stack
+from tensight.agents.facts.samples import fingerprint
 from tensight.agents.replacing import Replacements
 from tensight.agents.termination import is_of_handler
+from tensight.agents.torch.facts.reading import is_readable, sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,8 +135,13 @@ def _note_load(module: nn.Module, state: Any, result: Any) -> None:
             "missing": len(missing),
             "renamed": len(renamed),
             "example": next((f"{given} for {expected}" for given, expected in renamed.items()), ""),
+            "fingerprint": fingerprint([sample(value) for value in state.values() if _is_readable(value)]),
         }
     )
+
+
+def _is_readable(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and is_readable(value)
 
 
 def _renamed(missing: list[str], unexpected: list[str]) -> dict[str, str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -15,17 +13,18 @@ import torch
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
-from tensight.agents.call_stack import call_of_user, line_of_user
-from tensight.agents.facts.calls import MOST_INPUTS, note_ranges
-from tensight.agents.facts.samples import MOST_ELEMENTS, fingerprint, shape_text
+from tensight.agents.call_stack import line_of_user
+from tensight.agents.facts.samples import shape_text
 from tensight.agents.facts.weights import rank_row
 from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts import clip_calls, loss_graph, made_lines
 from tensight.agents.torch.facts.attentions import Sequences
+from tensight.agents.torch.facts.calls import Calls
+from tensight.agents.torch.facts.cells import Cells
 from tensight.agents.torch.facts.copies import Copies
 from tensight.agents.torch.facts.cuts import UNREAD
-from tensight.agents.torch.facts.lines import DropLines, FunctionLines
-from tensight.agents.torch.facts.reading import is_ordinary, is_readable, part_of, plain, sample
+from tensight.agents.torch.facts.lines import FunctionLines
+from tensight.agents.torch.facts.reading import is_ordinary, is_readable, part_of, plain
 from tensight.agents.torch.facts.repeated import Repeated
 from tensight.agents.torch.facts.structure import (
     NormCalls,
@@ -67,15 +66,6 @@ _NOT_ORDINARY = "weights of tensor classes of their own (shards, quantized weigh
 _MOST_UNREAD = 16
 """Number of steps whose losses stay on a device."""
 
-MOST_OUTPUTS = 256
-"""Number of calls of a model in a step whose outputs are followed to the loss."""
-
-MOST_EVALUATIONS = 8
-"""Number of evaluations of a step in which functions that drop elements are looked for."""
-
-_MOST_LATER = 3
-"""Number of further inputs of words, as of a decoder."""
-
 _LAYERS_IN_STEPS = 4
 _LINES_IN_STEPS = 2
 _SEARCHES = (1, 2, 8, 32, 128, 512, 2048)
@@ -84,7 +74,6 @@ _SEARCHES = (1, 2, 8, 32, 128, 512, 2048)
 _HOOKS_OF_CALL = 3
 """What it takes PyTorch to call both hooks of a module, in times of what a hook takes."""
 
-_CAUSAL = re.compile("LM(?![a-z])|GPT|Causal|Language")
 _Method = TypeVar("_Method", bound=Callable[..., None])
 _backward_task: Callable[[], int] = torch._C._current_graph_task_id
 
@@ -131,16 +120,10 @@ class FactSource:
         self._functions: list[dict[str, Any]] = []
         self._leaves: dict[int, torch.Tensor] = {}
         self._step = self._without_optimizer = 0
-        self._calls: dict[str, dict[str, Any]] = {}
-        self._call_names: dict[str, str] = {}
-        self._called_as: dict[str, str] = {}
+        self._calls = Calls(names, parameters)
+        self._cells = Cells(self._lines.cuts.detached_line)
         self._jumps = Jumps()
-        self._unread_inputs: list[tuple[dict[str, Any], list[torch.Tensor]]] = []
-        self._ids: torch.Tensor | None = None
-        self._later_ids: list[torch.Tensor] = []
-        self._mask: torch.Tensor | None = None
         self._norms = NormCalls()
-        self._drops = DropLines()
         self._accumulating: dict[int, dict[str, Any]] = {}
         self._depth = 0
         self.is_in_scaler = False
@@ -149,13 +132,6 @@ class FactSource:
         self._unscaled_line = ""
         self._batches = self._batch_size = -1
         self._loader_line = ""
-        self._evaluated: dict[str, set[int]] = {}
-        self._outputs: dict[str, list[set[int]]] = {}
-        self._put_out: dict[int, torch.Tensor] = {}
-        self._shapes: dict[str, str] = {}
-        self._reached: set[int] = set()
-        self._dropped: dict[str, set[int]] = {}
-        self._evaluations = 0
         self._updated: set[int] = set()
         self._layers: dict[str, dict[str, Any]] = {}
         self._recurrent: dict[str, dict[str, Any]] = {}
@@ -191,7 +167,7 @@ class FactSource:
             self._diagnosing.tell("torch", dict.fromkeys(SCHEMA, _NOT_ORDINARY))
             self._unfollow_calls()
             self._lines.leave()
-            self._drops.leave()
+            self._calls.stop()
 
     def _follow(self) -> None:
         """Follow calls of modules only in steps of which anything is noted."""
@@ -248,7 +224,7 @@ class FactSource:
         self._unfollow()
         self._read_losses()
         self._lines.leave()
-        self._drops.leave()
+        self._calls.stop()
         self._diagnosing.close()
 
     # --- events ---
@@ -262,12 +238,13 @@ class FactSource:
             self._entered.add(id(module))
             if module in self._repeated:
                 self._repeated.enters(module, arguments)
+            if self._step < _LAYERS_IN_STEPS:
+                self._cells.enters(module, self._label(module), arguments)
         if self._depth == 1:
             self._outermost = self._names.modules.get(id(module))
-            if self._outermost is not None and self._outermost.root.scope not in self._called_as:
-                self._called_as[self._outermost.root.scope] = call_of_user()
+            self._calls.begins(module)
             if self._diagnosing.reads and not torch.is_grad_enabled() and not is_in_training(module):
-                self._evaluation_begins(module)
+                self._calls.evaluation_begins(module)
         elif self._diagnosing.reads and self._outermost is not None:
             # One that was put into a model since that was read is met here first.
             name = self._names.name(module)
@@ -281,6 +258,7 @@ class FactSource:
         if module in self._repeated:
             self._repeated.leaves(module, result)
         if self._diagnosing.reads and self._step < _LAYERS_IN_STEPS and torch.is_grad_enabled():
+            self._cells.leaves(module, result)
             self._note_layer(module, arguments, result)
             if isinstance(module, nn.RNNBase):
                 self._note_recurrent(module, arguments)
@@ -294,113 +272,9 @@ class FactSource:
             if given is not None and torch.is_grad_enabled():
                 self._norms.called(module, given)
         if not self._depth and any(True for _ in held_tensors(module, "_parameters")):
-            self._called(module, arguments, named, result)
-        if not self._depth and self._drops.is_entered:
-            self._drops.leave()
-
-    def _evaluation_begins(self, module: nn.Module) -> None:
-        """Look for functions that drop elements, in the first evaluations of a step."""
-        if self._evaluations < MOST_EVALUATIONS and not is_compiled_somewhere() and not _acts_in_training(module):
-            self._evaluations += 1
-            self._drops.line = ""
-            self._drops.enter()
-
-    def _evaluation_ends(self, row: dict[str, Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """Note whether a function has dropped elements of an evaluated input."""
-        self._drops.leave()
-        given = next(_tensors((*arguments[:1], *named.values(), *arguments[1:])), None)
-        if not self._drops.line or given is None:
-            return
-        inputs = self._dropped.setdefault(row["name"], set())
-        mark = fingerprint([sample(given)])
-        row["samples"] = row.get("samples", False) or mark in inputs
-        inputs.add(mark)
-        row["drops"], row["drop_line"] = len(inputs), self._drops.line
-
-    def _called(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
-        """Note a call of an outermost module with parameters."""
-        name = self._call_name(module)
-        row = self._calls.get(name)
-        if row is None:
-            row = self._calls[name] = {"name": name, "calls": 0, "with_gradients": 0, "in_training": 0}
-            root = self._names.modules[id(module)].root if id(module) in self._names.modules else None
-            if root is not None:
-                models = [each for each in self._names.roots if each.module() is not None]
-                row |= {"model": models.index(root), "called": self._called_as.get(root.scope, "")}
-        if self._drops.is_entered:
-            self._evaluation_ends(row, arguments, named)
-        row["calls"] += 1
-        row["is_training"] = is_in_training(module)
-        row["is_causal"] = _CAUSAL.search(type(module).__name__) is not None
-        has_gradients = torch.is_grad_enabled()
-        row["with_gradients"] += has_gradients
-        if has_gradients and self._diagnosing.reads:
-            self._note_output(row, arguments, result)
-        if not has_gradients and _acts_in_training(module):
-            row["in_training"] += 1
-            given = next(_tensors((*arguments[:1], *named.values(), *arguments[1:])), None)
-            if given is not None and row["in_training"] < MOST_INPUTS:
-                self._evaluated.setdefault(name, set()).add(fingerprint([sample(given)]))
-                row["evaluated"] = len(self._evaluated[name])
-        if not has_gradients:
-            return
-        # Labels are no input, though models that compute their loss are given them.
-        read = (value for key, value in named.items() if not any(word in key for word in ("label", "target")))
-        inputs = list(_tensors((*arguments[:1], *read, *arguments[1:])))
-        if not self._diagnosing.reads:
-            if row["with_gradients"] == 1:
-                self._unread_inputs.append((row, inputs))
-            return
-        note_ranges(row, _ranges(inputs))
-        if "fingerprint" in row:
-            return
-        row["spread"] = _spread(result)
-        weights = {id(weight) for _, weight in held_tensors(module, "_parameters")}
-        row["is_trained"] = any(
-            id(weight) in weights for optimizer in self._parameters.optimizers for weight in weights_of(optimizer)
-        )
-        for value in inputs:
-            if "fingerprint" not in row:
-                row["fingerprint"] = fingerprint([sample(value)])
-                row["input_shape"] = shape_text(value.shape)
-                row["is_ids"] = not (value.is_floating_point() or value.is_complex())
-            if self._ids is None and value.dim() == 2 and not (value.is_floating_point() or value.is_complex()):
-                self._ids = plain(value)
-                self._mask = next(_tensors((named.get("attention_mask"),)), None)
-            elif value.dim() == 2 and value.dtype == torch.long and len(self._later_ids) < _MOST_LATER:
-                self._later_ids.append(plain(value))
-
-    def _note_output(self, row: dict[str, Any], arguments: tuple[Any, ...], result: Any) -> None:
-        """Note the function that made an output, by which a backward pass that reaches it is recognised."""
-        numbers = self._outputs.setdefault(row["name"], [])
-        made = [each.grad_fn for each in _tensors((result,)) if each.grad_fn is not None]
-        if made and len(numbers) < MOST_OUTPUTS:
-            numbers.append({node._sequence_nr() for node in made})
-            self._put_out |= {
-                each.grad_fn._sequence_nr(): plain(each)
-                for each in _tensors((result,))
-                if each.grad_fn is not None and each.numel() <= MOST_ELEMENTS and len(self._put_out) < MOST_INPUTS
-            }
-        given = next(_tensors(arguments[:1]), None)
-        shape = "" if given is None else shape_text(given.shape)
-        # What gradients are asked of, as to attack a model, is used without a backward pass.
-        is_data = given is None or not given.requires_grad
-        row["is_alike"] = row.get("is_alike", True) and self._shapes.setdefault(row["name"], shape) == shape and is_data
-
-    def _call_name(self, module: nn.Module) -> str:
-        """Return the name of an outermost module, with a number if others have the same."""
-        root = self._names.name(module)
-        kind = type(module).__name__
-        scope = kind if root is None or not root.scope else root.scope
-        name = self._call_names.get(scope)
-        if name is None:
-            name = first = kind if root is None or not root.scope else root.scope.partition("/")[2] or root.type
-            number = 1
-            while name in self._call_names.values():
-                number += 1
-                name = f"{first} {number}"
-            self._call_names[scope] = name
-        return name
+            self._calls.ended(module, arguments, named, result, reads=self._diagnosing.reads)
+        if not self._depth:
+            self._calls.evaluation_fails()
 
     def _note_recurrent(self, module: nn.RNNBase, arguments: tuple[Any, ...]) -> None:
         """Note what a recurrent layer is given."""
@@ -473,9 +347,7 @@ class FactSource:
             if self._weights.has_moved_outside:
                 self._copies.weights_written()
         self._depth = 0
-        if self._drops.is_entered:
-            # The evaluation has failed.
-            self._drops.leave()
+        self._calls.evaluation_fails()
         self._backward_passes += 1
         if self._backward_passes == 1:
             self._backward_line = line_of_user()
@@ -507,14 +379,13 @@ class FactSource:
             value = (value if value.numel() == 1 else value.double().mean()) / factor
             self._losses.append((value, row))
             if number == 1 and value.device.type == "cpu" and self._jumps.is_jump(float(value)):
-                for calls, inputs in self._unread_inputs:
-                    note_ranges(calls, _ranges(inputs))
+                self._calls.read_ranges()
             row["made_line"] = self._lines.cuts.begins(root)
             if self._diagnosing.reads:
-                graph = loss_graph.read(loss, self._put_out)
+                graph = loss_graph.read(loss, self._calls.put_out)
                 row |= {"is_connected": graph.is_connected, "function": graph.function, "elements": graph.elements}
                 self._read_functions(graph.functions, row["name"], factor)
-                self._reached |= graph.numbers
+                self._calls.reached |= graph.numbers
                 if self._step < _LAYERS_IN_STEPS:
                     self._sequences.read(graph.attentions, self._lines.of("attention"))
                 self._leaves |= {id(leaf): leaf for leaf in graph.leaves if id(leaf) not in self._named()}
@@ -523,8 +394,12 @@ class FactSource:
         for function in functions:
             if len(self._functions) >= MOST_FUNCTIONS:
                 return
-            padding = -1 if self._ids is None else self._sequences.padding_index(self._ids)
-            row = loss_graph.facts_of(function, self._ids, self._mask, self._lines.of, padding, self._later_ids)
+            calls = self._calls
+            padding = -1 if calls.ids is None else self._sequences.padding_index(calls.ids)
+            row = loss_graph.facts_of(function, calls.ids, calls.mask, self._lines.of, padding, calls.later_ids)
+            row["given_by"], row["leads_on"] = calls.given_by(function.node)
+            if function.function == "policy_gradient":
+                row["line"] = self._lines.of_product(row["input_shape"])
             count = 1 + sum(other["function"] == row["function"] for other in self._functions)
             name = row["function"] if count == 1 else f"{row['function']} {count}"
             self._functions.append({**row, "name": name, "loss": loss, "factor": row["factor"] / factor})
@@ -644,28 +519,17 @@ class FactSource:
                 }
             ],
         )
-        for name, numbers in self._outputs.items():
-            if len(numbers) == self._calls[name]["with_gradients"]:
-                used = [not self._reached.isdisjoint(each) for each in numbers]
-                self._calls[name] |= {"used": sum(used), "is_last_used": used[-1]}
-        add("calls", step, list(self._calls.values()))
+        calls = self._calls.rows()
+        add("calls", step, calls)
         updated = [optimizer for optimizer in self._parameters.optimizers if id(optimizer) in self._updated]
         add("rates", step, self._weights.rates(updated))
         if diagnosing.reads:
-            self._read_step(step)
-        self._losses, self._functions, self._calls, self._leaves = [], [], {}, {}
-        self._later_ids = []
-        self._ids, self._mask, self._backward_passes, self._updates = None, None, 0, 0
+            self._read_step(step, calls)
+        self._calls.begin_step()
+        self._losses, self._functions, self._leaves = [], [], {}
+        self._backward_passes = self._updates = 0
         self._clips = self._clips_of_none = self._unscaled_passes = 0
         self._updated.clear()
-        self._unread_inputs.clear()
-        self._evaluated.clear()
-        self._outputs.clear()
-        self._put_out.clear()
-        self._shapes.clear()
-        self._reached.clear()
-        self._dropped.clear()
-        self._evaluations = 0
         if self._steps_with_lines < _LINES_IN_STEPS and self._lines.is_entered:
             self._steps_with_lines += 1
             self._lines.cuts.forget()
@@ -681,7 +545,7 @@ class FactSource:
             self._diagnosing.add("losses", step, [{**row, "value": float(value)} for value, row in losses])
         self._unread_losses = []
 
-    def _read_step(self, step: int) -> None:
+    def _read_step(self, step: int, calls: list[dict[str, Any]]) -> None:
         diagnosing = self._diagnosing
         add = diagnosing.add
         optimizers = self._parameters.optimizers
@@ -708,7 +572,8 @@ class FactSource:
         add("layers", step, list(self._layers.values()))
         self._layers = {}
         add("recurrent", step, list(self._recurrent.values()))
-        add("attentions", step, self._sequences.rows(self._ids))
+        add("cells", step, self._cells.take(self._calls.reached))
+        add("attentions", step, self._sequences.rows(self._calls.ids))
         self._recurrent = {}
         updated = {
             id(weight)
@@ -737,7 +602,6 @@ class FactSource:
             row["is_nested"] = bool(self._nested) and models[row["model"]][0] in self._nested
         add("parameters", step, rows)
         rank = diagnosing.rank
-        calls = list(self._calls.values())
         row = rank_row(rank, _world_size(), rows, calls, self._weights.norm_backward)
         called = next((call["called"] for call in calls if call.get("called")), "")
         add("ranks", step, [{**row, "loader_line": self._loader_line, "called": called}])
@@ -810,31 +674,3 @@ def _entries(
 
 def _tensors(value: object) -> Iterator[torch.Tensor]:
     return filter(is_readable, tensors_in(value))
-
-
-def _ranges(inputs: Sequence[torch.Tensor]) -> Iterator[tuple[float, float]]:
-    """Yield the smallest and the greatest value of each input."""
-    for value in inputs:
-        values = part_of(value)
-        if values.numel() and not values.is_complex():
-            yield float(values.min()), float(values.max())
-
-
-def _spread(output: object) -> float:
-    """Return the standard deviation of an output between samples, over its features; NaN if it has none."""
-    value = next(_tensors((output,)), None)
-    if value is None or value.dim() < 2 or len(value) < 2 or not value.is_floating_point():
-        return math.nan
-    return float(part_of(value).float().var(0, correction=0).mean().sqrt())
-
-
-def _acts_in_training(module: nn.Module) -> bool:
-    """Whether a call behaves otherwise than in evaluation: it drops elements, or its statistics move."""
-    for _, inner in inner_modules(module):
-        if not is_in_training(inner):
-            continue
-        held = vars(inner)
-        drops = isinstance(inner, nn.modules.dropout._DropoutNd) and bool(held.get("p"))
-        if drops or own_tensor(inner, "_buffers", "running_mean") is not None:
-            return True
-    return False

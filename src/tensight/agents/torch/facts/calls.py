@@ -1,0 +1,324 @@
+"""Follows the calls of outermost models in a step: what they are given, and what becomes of what they put out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from tensight.agents.call_stack import call_of_user
+from tensight.agents.facts.calls import MOST_INPUTS, note_ranges
+from tensight.agents.facts.samples import MOST_ELEMENTS, fingerprint, shape_text
+from tensight.agents.torch.discovery import weights_of
+from tensight.agents.torch.facts.lines import DropLines
+from tensight.agents.torch.facts.reading import is_readable, part_of, plain, sample
+from tensight.agents.torch.framework import tensors_in
+from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training, own_tensor
+from tensight.agents.torch.modules import is_compiled_somewhere
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tensight.agents.eager.names import Names
+    from tensight.agents.torch.parameters import Parameters
+
+MOST_OUTPUTS = 256
+"""Number of calls of a model in a step whose outputs are followed to the loss."""
+
+MOST_EVALUATIONS = 8
+"""Number of evaluations of a step in which functions that drop elements are looked for."""
+
+_MOST_LATER = 3
+"""Number of further inputs of words, as of a decoder."""
+
+_LEAST_ROWS = 4
+"""Number of samples from which on a batch of equal halves is none by chance."""
+
+_BEHIND_OUTPUT = 12
+"""Number of functions between a loss function and the output of a model that are followed."""
+
+_CAUSAL = re.compile("LM(?![a-z])|GPT|Causal|Language")
+
+
+class Calls:
+    """The calls of outermost models since the step before.
+
+    Parameters
+    ----------
+    names : Names
+    parameters : Parameters
+
+    Attributes
+    ----------
+    ids : Tensor or None
+        The first ids of words that a model was given.
+    later_ids : list of Tensor
+        Further ones, as those of a decoder.
+    mask : Tensor or None
+        Which of the ids count.
+    put_out : dict of int to Tensor
+        What models have put out, by the sequence numbers of the functions that made it.
+    reached : set of int
+        The sequence numbers of the functions to which losses lead.
+    """
+
+    def __init__(self, names: Names, parameters: Parameters) -> None:
+        self._names = names
+        self._parameters = parameters
+        self._labels: dict[str, str] = {}
+        self._called_as: dict[str, str] = {}
+        self._drops = DropLines()
+        self.begin_step()
+
+    def begin_step(self) -> None:
+        """Forget the calls of a step."""
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._unread_inputs: list[tuple[dict[str, Any], list[torch.Tensor]]] = []
+        self._evaluated: dict[str, set[int]] = {}
+        self._dropped: dict[str, set[int]] = {}
+        self._evaluations = 0
+        self._outputs: dict[str, list[set[int]]] = {}
+        self._shapes: dict[str, str] = {}
+        self._marks: dict[str, set[tuple[int, int]]] = {}
+        self._handed_on: dict[int, tuple[StorageWeakRef, str]] = {}
+        self._given_by: dict[int, tuple[str, bool]] = {}
+        self.ids: torch.Tensor | None = None
+        self.later_ids: list[torch.Tensor] = []
+        self.mask: torch.Tensor | None = None
+        self.put_out: dict[int, torch.Tensor] = {}
+        self.reached: set[int] = set()
+
+    def stop(self) -> None:
+        """Look for no functions that drop elements any more."""
+        self._drops.leave()
+
+    def begins(self, module: nn.Module) -> None:
+        """Note from where a model is called first."""
+        name = self._names.modules.get(id(module))
+        if name is not None and name.root.scope not in self._called_as:
+            self._called_as[name.root.scope] = call_of_user()
+
+    def evaluation_begins(self, module: nn.Module) -> None:
+        """Look for functions that drop elements, in the first evaluations of a step."""
+        if self._evaluations < MOST_EVALUATIONS and not is_compiled_somewhere() and not _acts_in_training(module):
+            self._evaluations += 1
+            self._drops.line = ""
+            self._drops.enter()
+
+    def evaluation_fails(self) -> None:
+        """End looking for them, if a call ended by an exception."""
+        if self._drops.is_entered:
+            self._drops.leave()
+
+    def ended(
+        self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], result: Any, *, reads: bool
+    ) -> None:
+        """Note a call of an outermost module with parameters.
+
+        Parameters
+        ----------
+        module : Module
+        arguments : tuple
+        named : dict of str to object
+        result : object
+        reads : bool
+            Whether more is read of this step than what costs next to nothing.
+        """
+        name = self._label(module)
+        row = self._rows.get(name)
+        if row is None:
+            row = self._rows[name] = {"name": name, "calls": 0, "with_gradients": 0, "in_training": 0}
+            root = self._names.modules[id(module)].root if id(module) in self._names.modules else None
+            if root is not None:
+                models = [each for each in self._names.roots if each.module() is not None]
+                row |= {"model": models.index(root), "called": self._called_as.get(root.scope, "")}
+        if self._drops.is_entered:
+            self._evaluation_ends(row, arguments, named)
+        row["calls"] += 1
+        row["is_training"] = is_in_training(module)
+        row["is_causal"] = _CAUSAL.search(type(module).__name__) is not None
+        has_gradients = torch.is_grad_enabled()
+        row["with_gradients"] += has_gradients
+        if not has_gradients and _acts_in_training(module):
+            row["in_training"] += 1
+            given = next(_tensors((*arguments[:1], *named.values(), *arguments[1:])), None)
+            if given is not None and row["in_training"] < MOST_INPUTS:
+                self._evaluated.setdefault(name, set()).add(fingerprint([sample(given)]))
+                row["evaluated"] = len(self._evaluated[name])
+        if not has_gradients:
+            return
+        # Labels are no input, though models that compute their loss are given them.
+        read = (value for key, value in named.items() if not any(word in key for word in ("label", "target")))
+        inputs = list(_tensors((*arguments[:1], *read, *arguments[1:])))
+        if reads:
+            self._note_output(row, arguments, result)
+            self._note_inputs(row, module, inputs, named.get("attention_mask"), result)
+            note_ranges(row, _ranges(inputs))
+        elif row["with_gradients"] == 1:
+            self._unread_inputs.append((row, inputs))
+
+    def read_ranges(self) -> None:
+        """Read the ranges of the inputs of this step, though it is not read otherwise."""
+        for row, inputs in self._unread_inputs:
+            note_ranges(row, _ranges(inputs))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of ``calls``."""
+        for name, numbers in self._outputs.items():
+            if len(numbers) == self._rows[name]["with_gradients"]:
+                used = [not self.reached.isdisjoint(each) for each in numbers]
+                self._rows[name] |= {"used": sum(used), "is_last_used": used[-1]}
+        return list(self._rows.values())
+
+    def given_by(self, function: Any) -> tuple[str, bool]:
+        """Return whose output the model was given whose output a loss function is given, and whether attached.
+
+        Parameters
+        ----------
+        function : autograd function
+            That of the loss.
+        """
+        for _ in range(_BEHIND_OUTPUT):
+            if function is None:
+                break
+            given = self._given_by.get(function._sequence_nr())
+            if given is not None:
+                return given
+            inputs = [following for following, _ in function.next_functions if following is not None]
+            function = inputs[0] if len(inputs) == 1 else None
+        return "", False
+
+    def _evaluation_ends(self, row: dict[str, Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Note whether a function has dropped elements of an evaluated input."""
+        self._drops.leave()
+        given = next(_tensors((*arguments[:1], *named.values(), *arguments[1:])), None)
+        if not self._drops.line or given is None:
+            return
+        inputs = self._dropped.setdefault(row["name"], set())
+        mark = fingerprint([sample(given)])
+        row["samples"] = row.get("samples", False) or mark in inputs
+        inputs.add(mark)
+        row["drops"], row["drop_line"] = len(inputs), self._drops.line
+
+    def _note_output(self, row: dict[str, Any], arguments: tuple[Any, ...], result: Any) -> None:
+        """Note the function that made an output, by which a backward pass that reaches it is recognised."""
+        numbers = self._outputs.setdefault(row["name"], [])
+        made = [each.grad_fn for each in _tensors((result,)) if each.grad_fn is not None]
+        if made and len(numbers) < MOST_OUTPUTS:
+            numbers.append({node._sequence_nr() for node in made})
+            self.put_out |= {
+                each.grad_fn._sequence_nr(): plain(each)
+                for each in _tensors((result,))
+                if each.grad_fn is not None and each.numel() <= MOST_ELEMENTS and len(self.put_out) < MOST_INPUTS
+            }
+        given = next(_tensors(arguments[:1]), None)
+        shape = "" if given is None else shape_text(given.shape)
+        # What gradients are asked of, as to attack a model, is used without a backward pass.
+        is_data = given is None or not given.requires_grad
+        row["is_alike"] = row.get("is_alike", True) and self._shapes.setdefault(row["name"], shape) == shape and is_data
+        if len(numbers) <= MOST_INPUTS and given is not None:
+            self._note_chain(row["name"], given, result, numbers[-1] if made and numbers else ())
+            row["is_twice"] = row.get("is_twice", False) or self._is_twice(row["name"], given, result)
+
+    def _note_chain(self, name: str, given: torch.Tensor, result: Any, made: Sequence[int] | set[int]) -> None:
+        """Note whether a model is given what another one has put out in this step."""
+        before = self._handed_on.get(_storage(given))
+        if before is not None and before[1] != name and not before[0].expired():
+            self._given_by |= dict.fromkeys(made, (before[1], given.requires_grad))
+        for each in _tensors((result,)):
+            if each.layout == torch.strided:
+                storage = each.untyped_storage()
+                self._handed_on[storage._cdata] = StorageWeakRef(storage), name
+
+    def _is_twice(self, name: str, given: torch.Tensor, result: Any) -> bool:
+        """Whether a model was given the same before and put out the same, or a batch of two equal halves."""
+        output = next(_tensors((result,)), None)
+        if output is None or not given.dim() or output.dim() < 2 or len(given) != len(output):
+            return False
+        marks = self._marks.setdefault(name, set())
+        mark = fingerprint([sample(given)]), fingerprint([sample(output)])
+        if mark in marks:
+            return True
+        marks.add(mark)
+        half, rest = divmod(len(given), 2)
+        if rest or len(given) < _LEAST_ROWS or given.dim() < 2:
+            return False
+        halves = (slice(0, half), slice(half, None)), (slice(0, None, 2), slice(1, None, 2))
+        return any(
+            all(fingerprint([sample(each[one])]) == fingerprint([sample(each[other])]) for each in (given, output))
+            for one, other in halves
+        )
+
+    def _note_inputs(
+        self, row: dict[str, Any], module: nn.Module, inputs: Sequence[torch.Tensor], mask: Any, result: Any
+    ) -> None:
+        """Note what a model is given in its first call."""
+        if "fingerprint" in row:
+            return
+        row["spread"] = _spread(result)
+        weights = {id(weight) for _, weight in held_tensors(module, "_parameters")}
+        row["is_trained"] = any(
+            id(weight) in weights for optimizer in self._parameters.optimizers for weight in weights_of(optimizer)
+        )
+        for value in inputs:
+            if "fingerprint" not in row:
+                row["fingerprint"] = fingerprint([sample(value)])
+                row["input_shape"] = shape_text(value.shape)
+                row["is_ids"] = not (value.is_floating_point() or value.is_complex())
+            if self.ids is None and value.dim() == 2 and not (value.is_floating_point() or value.is_complex()):
+                self.ids, self.mask = plain(value), next(_tensors((mask,)), None)
+            elif value.dim() == 2 and value.dtype == torch.long and len(self.later_ids) < _MOST_LATER:
+                self.later_ids.append(plain(value))
+
+    def _label(self, module: nn.Module) -> str:
+        """Return the name of an outermost module, with a number if others have the same."""
+        root = self._names.name(module)
+        kind = type(module).__name__
+        scope = kind if root is None or not root.scope else root.scope
+        label = self._labels.get(scope)
+        if label is None:
+            first = kind if root is None or not root.scope else root.scope.partition("/")[2] or root.type
+            numbered = itertools.chain((first,), (f"{first} {number}" for number in itertools.count(2)))
+            label = self._labels[scope] = next(each for each in numbered if each not in self._labels.values())
+        return label
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata) if tensor.layout == torch.strided else 0
+
+
+def _tensors(value: object) -> Iterator[torch.Tensor]:
+    return filter(is_readable, tensors_in(value))
+
+
+def _ranges(inputs: Sequence[torch.Tensor]) -> Iterator[tuple[float, float]]:
+    """Yield the smallest and the greatest value of each input."""
+    for value in inputs:
+        values = part_of(value)
+        if values.numel() and not values.is_complex():
+            yield float(values.min()), float(values.max())
+
+
+def _spread(output: object) -> float:
+    """Return the standard deviation of an output between samples, over its features; NaN if it has none."""
+    value = next(_tensors((output,)), None)
+    if value is None or value.dim() < 2 or len(value) < 2 or not value.is_floating_point():
+        return math.nan
+    return float(part_of(value).float().var(0, correction=0).mean().sqrt())
+
+
+def _acts_in_training(module: nn.Module) -> bool:
+    """Whether a call behaves otherwise than in evaluation: it drops elements, or its statistics move."""
+    for _, inner in inner_modules(module):
+        if not is_in_training(inner):
+            continue
+        held = vars(inner)
+        drops = isinstance(inner, nn.modules.dropout._DropoutNd) and bool(held.get("p"))
+        if drops or own_tensor(inner, "_buffers", "running_mean") is not None:
+            return True
+    return False

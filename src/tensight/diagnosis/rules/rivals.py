@@ -1,0 +1,121 @@
+"""Rules about two models one of which judges the other, or whose losses are computed from each other's outputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensight.diagnosis.findings import Finding
+from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules.stages import UPDATES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tensight.diagnosis.facts import Facts
+
+
+def generator_target(facts: Facts) -> Iterator[Finding]:
+    """Find generators that are trained towards the answer that a discriminator is to give for what they make."""
+    table = facts["loss_functions"]
+    is_answer = (table["target_distinct"] == 1) & (table["factor"] > 0)
+    given_by, leads_on, target = table["given_by"], table["leads_on"], table["target_min"]
+    for generator in dict.fromkeys(given_by[is_answer & leads_on].tolist()):
+        of_generator = is_answer & (given_by == generator)
+        trained, judged = of_generator & leads_on, of_generator & ~leads_on
+        real = is_answer & (given_by == "")
+        if min(len(set(table["step"][rows].tolist())) for rows in (trained, judged, real)) < UPDATES:
+            continue
+        answers = [set(target[rows].tolist()) for rows in (trained, judged, real)]
+        functions = {str(name) for name in table["function"][trained | judged | real].tolist()}
+        if len(functions) > 1 or any(len(each) > 1 for each in answers):
+            continue
+        if answers[0] != answers[1] or answers[1] == answers[2]:
+            continue
+        row = int(np.flatnonzero(trained)[0])
+        function, line = str(table["function"][row]), str(table["line"][row])
+        values = {
+            "generator": generator,
+            "function": function,
+            "answer": float(answers[0].pop()),
+            "other": float(answers[2].pop()),
+            "steps": len(set(table["step"][trained].tolist())),
+        }
+        where = {"module": generator, "operator": function, "line": line, "argument": "target"}
+        yield Finding("generator-target", "certain", int(table["step"][row]), "generated", values, where)
+
+
+def differentiated_advantage(facts: Facts) -> Iterator[Finding]:
+    """Find policies whose loss is differentiated through the estimate of the value, too."""
+    table = facts["loss_functions"]
+    rows = table["function"] == "policy_gradient"
+    steps = sorted(set(table["step"][rows].tolist()))
+    if len(steps) < UPDATES:
+        return
+    line = next(filter(None, table["line"][rows].tolist()), "")
+    values = {"steps": len(steps)}
+    yield Finding("advantage-attached", "likely", steps[0], "attached", values, {"operator": "mul", "line": line})
+
+
+RULES = (
+    Rule(
+        "generator-target",
+        "targets",
+        ("loss_functions.given_by",),
+        generator_target,
+        {
+            "generated": (
+                "{generator} is trained to be recognised: its target is {answer:.3g}, as that of the discriminator for what it"
+                " makes",
+                "{generator} 被训练成容易被识破：它的目标是 {answer:.3g}，与判别器对其产物的目标相同",
+            )
+        },
+        {
+            "generated": (
+                "in {steps} steps that were read; for real samples the target of {function} is {other:.3g}",
+                "在读取的 {steps} 步中；对真实样本 {function} 的目标是 {other:.3g}",
+            )
+        },
+        (
+            "Give its loss the target of real samples, or negate it",
+            "为它的损失使用真实样本的目标，或取负",
+        ),
+        (
+            "Losses without targets, as those of Wasserstein or hinge, and targets that differ from step to step.",
+            "没有目标的损失 (如 Wasserstein 或 hinge)，以及逐步不同的目标。",
+        ),
+        frozenset(("loss-stays",)),
+        10,
+    ),
+    Rule(
+        "advantage-attached",
+        "gradient-cut",
+        ("loss_functions",),
+        differentiated_advantage,
+        {
+            "attached": (
+                "The loss of the policy is differentiated through the advantage, too: the value is trained to make the loss of"
+                " the policy small",
+                "策略的损失也通过优势求导：价值被训练成使策略的损失变小",
+            )
+        },
+        {
+            "attached": (
+                "in {steps} steps that were read a logarithm of a probability is multiplied by a difference that leads to"
+                " weights",
+                "在读取的 {steps} 步中，对数概率乘以一个与权重相连的差",
+            )
+        },
+        (
+            "Multiply by advantage.detach(); the value has a loss of its own",
+            "乘以 advantage.detach()；价值有自己的损失",
+        ),
+        (
+            "Advantages that are detached, and products with probabilities themselves.",
+            "已 detach 的优势，以及与概率本身的乘积。",
+        ),
+        frozenset(("loss-stays",)),
+        25,
+    ),
+)
