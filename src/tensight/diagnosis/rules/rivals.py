@@ -23,23 +23,23 @@ def generator_target(facts: Facts) -> Iterator[Finding]:
     given_by, leads_on, target = table["given_by"], table["leads_on"], table["target_min"]
     for generator in dict.fromkeys(given_by[is_answer & leads_on].tolist()):
         of_generator = is_answer & (given_by == generator)
-        trained, judged = of_generator & leads_on, of_generator & ~leads_on
+        trained, detached = of_generator & leads_on, of_generator & ~leads_on
         real = is_answer & (given_by == "")
-        if min(len(set(table["step"][rows].tolist())) for rows in (trained, judged, real)) < UPDATES:
+        if min(len(set(table["step"][rows].tolist())) for rows in (trained, detached, real)) < UPDATES:
             continue
-        answers = [set(target[rows].tolist()) for rows in (trained, judged, real)]
-        functions = {str(name) for name in table["function"][trained | judged | real].tolist()}
-        if len(functions) > 1 or any(len(each) > 1 for each in answers):
+        targets = [set(target[rows].tolist()) for rows in (trained, detached, real)]
+        functions = {str(name) for name in table["function"][trained | detached | real].tolist()}
+        if len(functions) > 1 or any(len(each) > 1 for each in targets):
             continue
-        if answers[0] != answers[1] or answers[1] == answers[2]:
+        if targets[0] != targets[1] or targets[1] == targets[2]:
             continue
         row = int(np.flatnonzero(trained)[0])
         function, line = str(table["function"][row]), str(table["line"][row])
         values = {
             "generator": generator,
             "function": function,
-            "answer": float(answers[0].pop()),
-            "other": float(answers[2].pop()),
+            "answer": float(targets[0].pop()),
+            "other": float(targets[2].pop()),
             "steps": len(set(table["step"][trained].tolist())),
         }
         where = {"module": generator, "operator": function, "line": line, "argument": "target"}

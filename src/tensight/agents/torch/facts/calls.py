@@ -85,7 +85,7 @@ class Calls:
         self._outputs: dict[str, list[set[int]]] = {}
         self._shapes: dict[str, str] = {}
         self._marks: dict[str, set[tuple[int, int]]] = {}
-        self._handed_on: dict[int, tuple[StorageWeakRef, str]] = {}
+        self._storages: dict[int, tuple[StorageWeakRef, str]] = {}
         self._given_by: dict[int, tuple[str, bool]] = {}
         self.ids: torch.Tensor | None = None
         self.later_ids: list[torch.Tensor] = []
@@ -227,13 +227,13 @@ class Calls:
 
     def _note_chain(self, name: str, given: torch.Tensor, result: Any, made: Sequence[int] | set[int]) -> None:
         """Note whether a model is given what another one has put out in this step."""
-        before = self._handed_on.get(_storage(given))
+        before = self._storages.get(_storage(given))
         if before is not None and before[1] != name and not before[0].expired():
             self._given_by |= dict.fromkeys(made, (before[1], given.requires_grad))
         for each in _tensors((result,)):
             if each.layout == torch.strided:
                 storage = each.untyped_storage()
-                self._handed_on[storage._cdata] = StorageWeakRef(storage), name
+                self._storages[storage._cdata] = StorageWeakRef(storage), name
 
     def _is_twice(self, name: str, given: torch.Tensor, result: Any) -> bool:
         """Whether a model was given the same before and put out the same, or a batch of two equal halves."""
@@ -245,13 +245,13 @@ class Calls:
         if mark in marks:
             return True
         marks.add(mark)
-        half, rest = divmod(len(given), 2)
-        if rest or len(given) < _LEAST_ROWS or given.dim() < 2:
+        middle, odd = divmod(len(given), 2)
+        if odd or len(given) < _LEAST_ROWS or given.dim() < 2:
             return False
-        halves = (slice(0, half), slice(half, None)), (slice(0, None, 2), slice(1, None, 2))
+        halves = (slice(0, middle), slice(middle, None)), (slice(0, None, 2), slice(1, None, 2))
         return any(
-            all(fingerprint([sample(each[one])]) == fingerprint([sample(each[other])]) for each in (given, output))
-            for one, other in halves
+            all(fingerprint([sample(each[half])]) == fingerprint([sample(each[rest])]) for each in (given, output))
+            for half, rest in halves
         )
 
     def _note_inputs(

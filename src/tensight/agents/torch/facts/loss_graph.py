@@ -366,8 +366,8 @@ def _product_of_probabilities(node: Any) -> tuple[str, None, torch.Tensor | None
 
 def _is_attached_advantage(node: Any) -> bool:
     """Whether a product is that of a logarithm of a probability and of a difference, and leads on from both."""
-    one, other = _edge(node, 0), _edge(node, 1)
-    return (_is_log_probability(one) and _is_advantage(other)) or (_is_log_probability(other) and _is_advantage(one))
+    left, right = _edge(node, 0), _edge(node, 1)
+    return (_is_log_probability(left) and _is_advantage(right)) or (_is_log_probability(right) and _is_advantage(left))
 
 
 def _is_log_probability(node: Any) -> bool:
