@@ -147,6 +147,8 @@ def test_search_hyper_parameters(follow: Follow) -> None:
 def test_check_in_ci(follow: Follow) -> None:
     with follow("docs/how-to/check-in-ci.md") as walk:
         walk.terminal()
+        assert "steps looked at" in walk.terminal()
+        assert all((walk.folder / name).exists() for name in ("diagnosis.html", "diagnosis.xml", "diagnosis.sarif"))
         walk.blocks.reverse()  # the script is shown after the command that needs it
         walk.file("check.py", "python")
         assert "finished at step 55, 0 tensors hit" in walk.terminal()

@@ -9,29 +9,44 @@ import subprocess
 import sys
 import tempfile
 import time
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tensight.cli.exit_codes import FOUND, WRONG_INPUT
 from tensight.cli.options import Json
-from tensight.cli.output import console, count, print_json
+from tensight.cli.output import console, print_json
 from tensight.cli.plain_run import MODULE_HELP
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.console import Console
-
-    from tensight.sessions.records import DiagnosisRecord, FindingRecord
+    from tensight.cli.diagnosis.report import Ending, Report
 
 STEPS, MINUTES = 500, 10.0
 _POLL_S = 0.05
 _REMARK = "tensight: "
-_ENDED = "debugging ends here"
-_MARKS = {"certain": "[bold red]✗[/]", "likely": "[yellow]![/]", "possible": "[dim]?[/]"}
+
+
+class ReportFormat(str, Enum):
+    """What is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    GITHUB = "github"
+    SARIF = "sarif"
+    JUNIT = "junit"
+
+
+class Language(str, Enum):
+    """The language of sentences."""
+
+    EN = "en"
+    ZH = "zh"
 
 
 def diagnose(
@@ -49,12 +64,26 @@ def diagnose(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the facts in this new folder, to be diagnosed again.")
     ] = None,
+    format_: Annotated[
+        ReportFormat | None, typer.Option("--format", help="What is printed; --json is short for json. (default text)")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report that a browser shows, one file.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="64KB", help="With --json: at most so much, what matters most first.")
+    ] = None,
+    language: Annotated[Language, typer.Option(help="Of sentences.")] = Language.EN,
     json: Json = False,
 ) -> None:
     """Say why a training does not learn: run it for a while, or read what it has recorded."""
-    from tensight.diagnosis.lines import PATTERN, read_folder
+    from tensight.cli.diagnosis.report import Ending, make_report
+    from tensight.diagnosis.lines import PATTERN, read_folder, read_losses
 
+    chosen = _chosen_format(format_, json=json)
+    budget_bytes = _budget_bytes(budget, chosen)
     ending = Ending("", [])
+    losses: dict[str, list[tuple[int, float]]] = {}
     if not module and Path(script).is_dir():
         if arguments:
             raise InputError(f"{script} is a folder; write options before it: tensight diagnose --json {script}")
@@ -64,6 +93,7 @@ def diagnose(
                 f"{script}: has no facts of a training ({PATTERN}); a recording or a trace of Tensight has them, unless"
                 " it is older"
             )
+        losses = read_losses(Path(script), runs[0].rank)
     else:
         from tensight.cli.trials import require_framework
 
@@ -71,32 +101,69 @@ def diagnose(
         with _facts_folder(out) as folder:
             ending = _run([script, *(arguments or ())], folder, steps, minutes, module=module)
             runs = read_folder(folder)
+            if runs:
+                losses = read_losses(folder, runs[0].rank)
     from tensight.diagnosis.catalogue import diagnose as judge
     from tensight.sessions.diagnosis import diagnosis_record
 
     diagnosis = diagnosis_record(judge(runs))
-    if json:
-        print_json(as_data(diagnosis, ending))
-    else:
-        _print(diagnosis, ending)
+    report = make_report(
+        diagnosis,
+        ending,
+        runs,
+        losses,
+        [script, *(arguments or ())],
+        language=list(Language).index(language),
+        script="" if module or not script.endswith(".py") else script,
+    )
+    if html is not None:
+        from tensight.cli.diagnosis.page import write_diagnosis_page
+
+        write_diagnosis_page(html, report)
+    _print(report, chosen, budget_bytes)
     if not diagnosis.steps:
         raise typer.Exit(WRONG_INPUT)
     raise typer.Exit(FOUND if diagnosis.findings else 0)
 
 
-class Ending(NamedTuple):
-    """How a training ended.
+def _chosen_format(chosen: ReportFormat | None, *, json: bool) -> ReportFormat:
+    if json and chosen not in (None, ReportFormat.JSON):
+        raise InputError(f"--json and --format {chosen.value} exclude each other")
+    return ReportFormat.JSON if json else chosen or ReportFormat.TEXT
 
-    Attributes
-    ----------
-    failure : str
-        What it printed last, if it failed.
-    remarks : list of str
-        What the debugger remarked meanwhile.
-    """
 
-    failure: str
-    remarks: list[str]
+def _budget_bytes(budget: str | None, chosen: ReportFormat) -> int | None:
+    from tensight.cli.diagnosis.json_budget import LEAST_BYTES
+    from tensight.cli.starting import size_bytes
+
+    if budget is None:
+        return None
+    if chosen is not ReportFormat.JSON:
+        raise InputError("--budget is about JSON: write --json --budget 64KB")
+    # A mistake is reported before the training runs.
+    size = size_bytes(budget, "the budget")
+    if size < LEAST_BYTES:
+        raise InputError(f"a budget of {size:,} bytes is too small; give at least {LEAST_BYTES:,}")
+    return size
+
+
+def _print(report: Report, chosen: ReportFormat, budget_bytes: int | None) -> None:
+    from tensight.cli.diagnosis import github, json_budget, junit, markdown, sarif
+    from tensight.cli.diagnosis.text import print_report
+
+    if chosen is ReportFormat.TEXT:
+        print_report(console(), report)
+    elif chosen is ReportFormat.JSON and budget_bytes is None:
+        print_json(report.as_data())
+    else:
+        made = {
+            ReportFormat.JSON: lambda: json_budget.within_budget(report, budget_bytes or 0) + "\n",
+            ReportFormat.MARKDOWN: lambda: markdown.as_markdown(report),
+            ReportFormat.GITHUB: lambda: github.as_github(report),
+            ReportFormat.SARIF: lambda: sarif.as_sarif(report),
+            ReportFormat.JUNIT: lambda: junit.as_junit(report),
+        }
+        sys.stdout.write(made[chosen]())
 
 
 @contextlib.contextmanager
@@ -118,6 +185,7 @@ def _facts_folder(out: Path | None) -> Iterator[Path]:
 def _run(command: Sequence[str], folder: Path, steps: int, minutes: float, *, module: bool) -> Ending:
     """Run a training."""
     from tensight.agents.settings import as_variables
+    from tensight.cli.diagnosis.report import Ending
     from tensight.cli.starting import command_line
     from tensight.cli.trials import failure_text
 
@@ -171,63 +239,3 @@ def _progress(folder: Path, steps: int) -> Any:
             status.update(f"Running the training, at most {steps:,} steps: {seconds:.0f} s, {what}")
 
         yield show
-
-
-# --- output ---
-
-
-def as_data(diagnosis: DiagnosisRecord, ending: Ending) -> dict[str, Any]:
-    """Return a diagnosis as data for JSON."""
-    remarks = _still_true(ending.remarks, diagnosis)
-    return {**diagnosis.model_dump(mode="json"), "failure": ending.failure, "remarks": remarks}
-
-
-def _still_true(remarks: Sequence[str], diagnosis: DiagnosisRecord) -> list[str]:
-    """Return the remarks that hold at the end: that nothing is counted yet, as while data are collected, may not."""
-    return [remark for remark in remarks if not diagnosis.steps or remark.startswith(_ENDED)]
-
-
-def print_finding(out: Console, finding: FindingRecord) -> None:
-    """Print a finding with its evidence and what follows from it."""
-    from rich.markup import escape
-
-    line = finding.where.get("line", "")
-    at_line = f" [cyan]{escape(line)}[/]" if line and line not in finding.title else ""
-    out.print(f"{_MARKS[finding.certainty]} [bold]{escape(finding.title)}[/]{at_line}")
-    for text in finding.evidence:
-        out.print(f"    {escape(text)}")
-    since = "" if finding.step <= 1 else f", since step {finding.step}"
-    out.print(f"    [dim]{finding.certainty}{since} · {finding.rule}[/]")
-    out.print(f"    → {escape(finding.advice)}")
-    for other in finding.explains:
-        out.print(f"    [dim]explains: {escape(other)}[/]")
-    out.print()
-
-
-def _print(diagnosis: DiagnosisRecord, ending: Ending) -> None:
-    from rich.markup import escape
-
-    from tensight.diagnosis.findings import listed
-
-    out = console()
-    if ending.failure:
-        out.print(f"[red]{escape(ending.failure)}[/]\n")
-    if not diagnosis.steps:
-        out.print("No step of an optimizer of PyTorch or MindSpore was seen: nothing can be judged.")
-        for remark in ending.remarks:
-            out.print(f"  {escape(remark)}")
-        return
-    for remark in _still_true(ending.remarks, diagnosis):
-        out.print(f"[yellow]After {count(diagnosis.steps, 'step')}: {escape(remark)}[/]\n")
-    for finding in diagnosis.findings:
-        print_finding(out, finding)
-    summary = f"{count(diagnosis.steps, 'step')} looked at"
-    if not diagnosis.findings:
-        out.print(f"Nothing found. {summary}.")
-    else:
-        out.print(f"{count(len(diagnosis.findings), 'finding')}. {summary}.")
-    by_reason: dict[str, list[str]] = {}
-    for undecided in diagnosis.undecided:
-        by_reason.setdefault(undecided.why, []).append(undecided.rule)
-    for why, rules in by_reason.items():
-        out.print(f"[dim]{count(len(rules), 'rule')} could not judge, {escape(why)}: {listed(rules)}.[/]")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensight.cli.diagnose import print_finding
+from tensight.cli.diagnosis.text import print_finding
 from tensight.cli.origin import print_source
 from tensight.cli.output import count, number, table
 from tensight.graph.addresses import TensorAddress

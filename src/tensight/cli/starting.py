@@ -146,8 +146,14 @@ def _program(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join((beside, os.environ.get("PATH", ""))))
 
 
-def size_bytes(text: str) -> int:
+def size_bytes(text: str, what: str = "the memory budget") -> int:
     """Return the number of bytes of a size such as "2GB".
+
+    Parameters
+    ----------
+    text : str
+    what : str
+        What has that size, for the error.
 
     Raises
     ------
@@ -158,7 +164,7 @@ def size_bytes(text: str) -> int:
 
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise InputError(f"the memory budget is {text[:80]!r}; write for example 500MB or 2GB")
+        raise InputError(f"{what} is {text[:80]!r}; write for example 500MB or 2GB")
     return int(float(match["amount"]) * _UNITS[match["unit"].upper()])
 
 

@@ -96,11 +96,14 @@ class Diagnosis(NamedTuple):
         Rules that could not look, and why.
     steps : int
         Number of steps that were looked at.
+    passed : list of str
+        Rules that looked and found nothing.
     """
 
     findings: list[Explained]
     undecided: dict[str, str]
     steps: int
+    passed: list[str]
 
 
 def diagnose(runs: Sequence[Facts]) -> Diagnosis:
@@ -113,9 +116,11 @@ def diagnose(runs: Sequence[Facts]) -> Diagnosis:
     """
     findings: list[Finding] = []
     undecided: dict[str, str] = {}
+    applied: list[str] = []
     for rule in RULES.values():
         if rule.over_ranks:
             if runs:
+                applied.append(rule.id)
                 findings += _judgement(rule, ranks.joined(runs), runs[0].framework, undecided)
             continue
         is_applied = False
@@ -131,9 +136,13 @@ def diagnose(runs: Sequence[Facts]) -> Diagnosis:
                 is_known = any((finding.rule, finding.message) == (other.rule, other.message) for other in findings)
                 if facts is runs[0] or not is_known:
                     findings.append(finding)
-        if is_applied and not undecided.get(rule.id, "").startswith(_SENSELESS):
-            undecided.pop(rule.id, None)
-    return Diagnosis(ordered(findings), undecided, max((facts.last_step for facts in runs), default=0))
+        if is_applied:
+            applied.append(rule.id)
+            if not undecided.get(rule.id, "").startswith(_SENSELESS):
+                undecided.pop(rule.id, None)
+    hit = {finding.rule for finding in findings}
+    passed = [rule for rule in applied if rule not in hit and rule not in undecided]
+    return Diagnosis(ordered(findings), undecided, max((facts.last_step for facts in runs), default=0), passed)
 
 
 def _judgement(rule: Rule, facts: Facts, framework: str, undecided: dict[str, str]) -> list[Finding]:

@@ -36,6 +36,23 @@ CATEGORIES: Mapping[str, tuple[str, str]] = {
 }
 """Names of the kinds of faults, in English and Chinese."""
 
+SHOWN_FACTS: Mapping[str, str] = {
+    "loss": "losses.value",
+    "gradient-cut": "parameters.gradient_norm",
+    "gradient-zero": "parameters.gradient_norm",
+    "not-in-optimizer": "parameters.moved",
+    "frozen": "parameters.moved",
+    "undone": "parameters.moved",
+    "precision": "parameters.lost",
+    "tied-weights": "parameters.norm",
+    "learning-rate": "groups.rate",
+    "optimizer": "groups.norm_update",
+    "clipping": "groups.norm_update",
+    "accumulated-gradients": "groups.norm_update",
+    "scaling": "groups.norm_update",
+}
+"""The fact whose course shows most of a fault, by its kind; of the others, none does."""
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -44,6 +44,9 @@ MOST_STEP = 1 << 53
 
 _NUMBERS: Mapping[Kind, Callable[[Any], Any]] = {"number": float, "count": int, "flag": bool, "text": str, "hash": int}
 
+_LOSSES = b'{"subject":"losses",'
+"""How a line of losses begins, as `line_of` writes it."""
+
 PATTERN = "facts-*.jsonl"
 """Names of the files of a run: one for each process."""
 
@@ -215,3 +218,32 @@ def read_folder(folder: Path) -> list[Facts]:
     # A launcher or a process that exports a model may have trained a little itself.
     longest = max((facts.last_step for facts in runs), default=0)
     return sorted((facts for facts in runs if facts.last_step >= 0.5 * longest), key=lambda facts: facts.rank)
+
+
+def read_losses(folder: Path, rank: int) -> dict[str, list[tuple[int, float]]]:
+    """Return the losses of a rank in all steps, of which `Facts` keeps some: steps and values by loss.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the processes of a run have written their facts.
+    rank : int
+
+    Raises
+    ------
+    InputError
+        A line of a file is none of facts.
+    """
+    longest: dict[str, list[tuple[int, float]]] = {}
+    for path in sorted(folder.glob(f"facts-{rank}-*.jsonl")):
+        losses: dict[str, list[tuple[int, float]]] = {}
+        for line in _lines_of(path):
+            if line == AGAIN:
+                losses = {}
+            elif line.startswith(_LOSSES):
+                facts = Facts(rank)
+                take(facts, line)
+                for row in facts["losses"].rows():
+                    losses.setdefault(row["name"], []).append((row["step"], row["value"]))
+        longest = max(longest, losses, key=lambda each: sum(map(len, each.values())))
+    return longest

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensight.diagnosis.catalogue import RULES, diagnose, words_of
 from tensight.diagnosis.facts import SCHEMA, Facts
+from tensight.diagnosis.findings import SHOWN_FACTS
 from tensight.diagnosis.lines import read_folder, take
 from tensight.diagnosis.script_lines import SCRIPT_LINES
 from tensight.sessions.errors import NotFoundError
@@ -66,18 +67,21 @@ def diagnosis_record(diagnosis: Diagnosis) -> DiagnosisRecord:
         steps=diagnosis.steps,
         findings=tuple(map(_finding_record, diagnosis.findings)),
         undecided=tuple(UndecidedRule(rule=rule, why=why) for rule, why in diagnosis.undecided.items()),
+        passed=tuple(diagnosis.passed),
     )
 
 
 def _finding_record(explained: Explained) -> FindingRecord:
     finding = explained.finding
+    category = RULES[finding.rule].category
     return FindingRecord(
         rule=finding.rule,
-        category=RULES[finding.rule].category,
+        category=category,
         certainty=finding.certainty,
         step=finding.step,
         where={name: value for name, value in finding.where.items() if value},
         values=_finite(finding.values),
+        fact=SHOWN_FACTS.get(category, ""),
         chinese=FindingWords(**_words(explained, 1)),
         **_words(explained, 0),
     )

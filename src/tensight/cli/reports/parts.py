@@ -30,6 +30,9 @@ summary { cursor: pointer; font-weight: 600; margin-top: 1rem; }
 """
 
 
+_DASHES = ' stroke-dasharray="6 4"'
+
+
 class Report(Protocol):
     """A module that creates the report of one kind of comparison."""
 
@@ -55,11 +58,36 @@ def write_report(path: Path, report: Report, data: Mapping[str, Any]) -> None:
     InputError
         The file cannot be written.
     """
+    write_page(path, report.TITLE, report.body(data))
+
+
+def write_page(path: Path, title: str, parts: Iterable[str], *, language: str = "en", style: str = "") -> None:
+    """Write a page that needs no other file, and runs nothing.
+
+    Parameters
+    ----------
+    path : Path
+        The HTML file; an existing one is replaced.
+    title : str
+    parts : iterable of str
+        HTML.
+    language : str
+        Of the page, as ``en``.
+    style : str
+        Rules of CSS beside those of all reports.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+    heading = html.escape(title)
     page = (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<!doctype html>\n<html lang="{language}"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{report.TITLE}</title><style>{_STYLE}</style></head>\n<body>\n<h1>{report.TITLE}</h1>\n"
-        + "\n".join(report.body(data))
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>{heading}</title><style>{_STYLE}{style}</style></head>\n<body>\n<h1>{heading}</h1>\n"
+        + "\n".join(parts)
         + "\n</body></html>\n"
     )
     try:
@@ -134,31 +162,62 @@ class Picture:
     lowest, highest : float
         Numbers at the lower and upper edge; powers of ten on a logarithmic scale.
     is_logarithmic : bool
+    width, height : int
+        Size in the units of its texts, which are 11 high.
     """
 
-    _WIDTH, _HEIGHT, _MARGIN = 960, 220, 56
+    _MARGIN = 56
 
-    def __init__(self, label: str, lowest: float, highest: float, *, is_logarithmic: bool) -> None:
+    def __init__(
+        self,
+        label: str,
+        lowest: float,
+        highest: float,
+        *,
+        is_logarithmic: bool,
+        width: int = 960,
+        height: int = 220,
+    ) -> None:
+        self._label, self._width, self._picture_height, self._below_height = label, width, height, 0
         self._lowest, self._highest, self._is_logarithmic = lowest, highest, is_logarithmic
-        size = f'viewBox="0 0 {self._WIDTH} {self._HEIGHT}"'
-        self._parts = [f'<svg {size} role="img" aria-label="{html.escape(label)}">']
+        self._parts: list[str] = []
 
     def ruler(self, value: float, text: str) -> None:
         """Draw a labelled horizontal line at a number (a power of ten on a logarithmic scale)."""
         y = self._at(value)
-        self._parts.append(f'<line x1="{self._MARGIN}" x2="{self._WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#8883"/>')
+        self._parts.append(f'<line x1="{self._MARGIN}" x2="{self._width}" y1="{y:.1f}" y2="{y:.1f}" stroke="#8883"/>')
         self._parts.append(f'<text x="0" y="{y + 4:.1f}">{html.escape(text)}</text>')
 
-    def mark(self, position: float) -> None:
+    def mark(self, position: float, colour: str = RED, *, dashed: bool = False) -> None:
         """Draw a vertical line.
 
         Parameters
         ----------
         position : float
             From 0 at the left to 1 at the right.
+        colour : str
+        dashed : bool
         """
         x = self._across(position)
-        self._parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{self._HEIGHT}" stroke="{RED}"/>')
+        dashes = _DASHES if dashed else ""
+        self._parts.append(
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{self._picture_height}" stroke="{colour}"{dashes}/>'
+        )
+
+    def below(self, position: float, words: str, anchor: str = "middle") -> None:
+        """Write a text below the lower edge.
+
+        Parameters
+        ----------
+        position : float
+            From 0 at the left to 1 at the right.
+        words : str
+        anchor : {"start", "middle", "end"}
+            What of the text is at the position.
+        """
+        self._below_height = 16
+        at = f'x="{self._across(position):.1f}" y="{self._picture_height + 12}" text-anchor="{anchor}"'
+        self._parts.append(f"<text {at}>{html.escape(words)}</text>")
 
     def point(self, position: float, value: float, title: str, colour: str, radius: int = 2) -> None:
         """Draw a point whose title is displayed at the pointer."""
@@ -173,7 +232,7 @@ class Picture:
                 strokes[-1].append(f"{self._across(position):.1f},{self._height(value):.1f}")
             elif strokes[-1]:
                 strokes.append([])
-        dashes = ' stroke-dasharray="6 4"' if dashed else ""
+        dashes = _DASHES if dashed else ""
         self._parts += [
             f'<polyline points="{" ".join(stroke)}" fill="none" stroke="{colour}" stroke-width="1.5"{dashes}/>'
             for stroke in strokes
@@ -189,10 +248,12 @@ class Picture:
 
     def html(self) -> str:
         """Return the picture as SVG."""
-        return "".join(self._parts) + "</svg>"
+        size = f'viewBox="0 0 {self._width} {self._picture_height + self._below_height}"'
+        label = html.escape(self._label)
+        return f'<svg {size} role="img" aria-label="{label}">{"".join(self._parts)}</svg>'
 
     def _across(self, position: float) -> float:
-        return self._MARGIN + position * (self._WIDTH - self._MARGIN)
+        return self._MARGIN + position * (self._width - self._MARGIN)
 
     def _height(self, value: float) -> float:
         if self._is_logarithmic:
@@ -201,4 +262,4 @@ class Picture:
 
     def _at(self, value: float) -> float:
         span = self._highest - self._lowest or 1.0
-        return 20 + (self._HEIGHT - 30) * (self._highest - value) / span
+        return 20 + (self._picture_height - 30) * (self._highest - value) / span

@@ -36,6 +36,8 @@ class FindingRecord(FindingWords):
     ``mode``."""
     values: dict[str, Any] = Field(default_factory=dict)
     """What its words name."""
+    fact: str = ""
+    """The fact whose course shows most of it, as ``losses.value``; empty if none does."""
     chinese: FindingWords
 
 
@@ -54,6 +56,8 @@ class DiagnosisRecord(Record):
     findings: tuple[FindingRecord, ...] = ()
     """Causes before what follows from them, and what is certain first."""
     undecided: tuple[UndecidedRule, ...] = ()
+    passed: tuple[str, ...] = ()
+    """Ids of rules that looked and found nothing."""
 
 
 class FactsRecord(Record):

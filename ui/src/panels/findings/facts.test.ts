@@ -31,12 +31,12 @@ test('the items chosen are drawn; before a choice, or if none of them exists, th
 })
 
 test('a finding about parameters shows theirs, and one that no curve shows has none', () => {
-  const finding = (category: string, where: Record<string, string>) =>
-    choiceOf({ category, where } as unknown as FindingRecord)
-  expect(finding('precision', { parameter: 'a, b … (9)' })).toEqual({
+  const finding = (fact: string, where: Record<string, string>) =>
+    choiceOf({ fact, where } as unknown as FindingRecord)
+  expect(finding('parameters.lost', { parameter: 'a, b … (9)' })).toEqual({
     column: 'parameters.lost',
     names: ['a', 'b'],
   })
-  expect(finding('learning-rate', { parameter: 'a' })).toEqual({ column: 'groups.rate', names: null })
-  expect(finding('mode', { module: 'a' })).toBeNull()
+  expect(finding('groups.rate', { parameter: 'a' })).toEqual({ column: 'groups.rate', names: null })
+  expect(finding('', { module: 'a' })).toBeNull()
 })

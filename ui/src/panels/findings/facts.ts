@@ -30,26 +30,9 @@ export interface Choice {
   names: string[] | null
 }
 
-/** The column that shows most of a finding, by its category; of the others, none does. */
-const COLUMN_OF: Record<string, Column> = {
-  loss: 'losses.value',
-  'gradient-cut': 'parameters.gradient_norm',
-  'gradient-zero': 'parameters.gradient_norm',
-  'not-in-optimizer': 'parameters.moved',
-  frozen: 'parameters.moved',
-  undone: 'parameters.moved',
-  precision: 'parameters.lost',
-  'tied-weights': 'parameters.norm',
-  'learning-rate': 'groups.rate',
-  optimizer: 'groups.norm_update',
-  clipping: 'groups.norm_update',
-  'accumulated-gradients': 'groups.norm_update',
-  scaling: 'groups.norm_update',
-}
-
 /** Return the facts that show most of a finding; null if no curve shows it. */
-export function choiceOf({ category, where }: FindingRecord): Choice | null {
-  const column = COLUMN_OF[category]
+export function choiceOf({ fact, where }: FindingRecord): Choice | null {
+  const column = COLUMNS.find((column) => column === fact)
   if (column === undefined) return null
   const { names } = namesIn(where?.['parameter'] ?? '')
   return { column, names: tableOf(column) === 'parameters' && names.length > 0 ? names : null }

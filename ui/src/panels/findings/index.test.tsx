@@ -20,6 +20,7 @@ const TWICE = {
   certainty: 'certain',
   step: 1,
   where: { operator: 'cross_entropy', line: 'train.py:13', parameter: 'a.weight … (9)' },
+  fact: '',
   values: {},
   chinese: { title: '之前又用了 softmax', evidence: [], advice: '把分数直接交给损失函数', explains: [] },
 } as FindingRecord

@@ -1,0 +1,1 @@
+"""What `tensight diagnose` shows, in each of its formats: all of them show a `Report`."""
