@@ -86,6 +86,11 @@ def dice_of_probabilities(training: Diagnosed) -> None:
     train_masks(training, lambda out, masks: dice(out.sigmoid(), masks))
 
 
+def dice_of_what_counts(training: Diagnosed) -> None:
+    """Probabilities are multiplied by which pixels count."""
+    train_masks(training, lambda out, masks: dice(out.sigmoid() * (torch.rand(masks.shape) < 0.9), masks))
+
+
 def union_of_a_model_that_ends_with_a_sigmoid(training: Diagnosed) -> None:
     train_masks(training, union, nn.Sigmoid())
 
@@ -104,6 +109,7 @@ def test_scores_are_reported(diagnosed: Diagnosed, train: Callable[[Diagnosed], 
 @each(
     logarithms_for_ctc,
     dice_of_probabilities,
+    dice_of_what_counts,
     union_of_a_model_that_ends_with_a_sigmoid,
     fraction_of_positive_scores,
 )

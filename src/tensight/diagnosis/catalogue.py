@@ -20,6 +20,7 @@ from tensight.diagnosis.rules import (
     no_gradient,
     optimizers,
     outputs,
+    pairs,
     ranks,
     rivals,
     schedules,
@@ -53,6 +54,7 @@ RULES: Mapping[str, Rule] = {
         *structure.RULES,
         *averages.RULES,
         *batches.RULES,
+        *pairs.RULES,
         *rivals.RULES,
         *ranks.RULES,
     )

@@ -326,83 +326,7 @@ def as_many_of_each_class(training: Diagnosed) -> None:
         optimizer.step()
 
 
-# --- views-are-equal ---
-
-
-def of_pairs(scores: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """What is of the same row is to be alike, and all else not."""
-    scores, others = F.normalize(scores, dim=1), F.normalize(others, dim=1)
-    return F.cross_entropy(scores @ others.T / 0.5, torch.arange(len(scores)))
-
-
-def contrast(training: Diagnosed, model: nn.Module, loss_of: Callable[[nn.Module, torch.Tensor], torch.Tensor]) -> None:
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    for _ in range(12):
-        optimizer.zero_grad()
-        loss_of(model, training.batch()[0]).backward()
-        optimizer.step()
-
-
-def noisy(inputs: torch.Tensor) -> torch.Tensor:
-    return inputs + 0.3 * torch.randn_like(inputs)
-
-
-def of_both(model: nn.Module, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    return of_pairs(*model(torch.cat((first, second))).chunk(2))
-
-
-def augmented_once_for_both(training: Diagnosed) -> None:
-    def loss(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-        view = noisy(inputs)
-        return of_pairs(model(view), model(view))
-
-    contrast(training, network(), loss)
-
-
-def halves_that_are_the_same(training: Diagnosed) -> None:
-    def loss(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-        view = noisy(inputs)
-        return of_both(model, view, view)
-
-    contrast(training, network(), loss)
-
-
-def neighbours_that_are_the_same(training: Diagnosed) -> None:
-    def loss(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-        out = model(noisy(inputs).repeat_interleave(2, 0))
-        return F.mse_loss(out[::2], out[1::2]) + F.relu(1 - out.std(0)).mean()
-
-    contrast(training, network(), loss)
-
-
-def views_that_differ(training: Diagnosed) -> None:
-    contrast(training, network(), lambda model, inputs: of_pairs(model(noisy(inputs)), model(noisy(inputs))))
-
-
-def halves_that_differ(training: Diagnosed) -> None:
-    contrast(training, network(), lambda model, inputs: of_both(model, noisy(inputs), noisy(inputs)))
-
-
-def views_by_dropout(training: Diagnosed) -> None:
-    """The same sentence twice, with other elements dropped."""
-    model = nn.Sequential(nn.Linear(FEATURES, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, CLASSES))
-    contrast(training, model, lambda model, inputs: of_pairs(model(inputs), model(inputs)))
-
-
-def output_that_is_computed_twice(training: Diagnosed) -> None:
-    """For each of two losses the model is called anew."""
-
-    def loss(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-        labels = (inputs[:, 0] > 0).long()
-        return F.cross_entropy(model(inputs), labels) + F.mse_loss(model(inputs)[:, 0], inputs[:, 1])
-
-    contrast(training, network(), loss)
-
-
 FAULTY: tuple[Faulty, ...] = (
-    (augmented_once_for_both, "views-are-equal", "cross_entropy"),
-    (halves_that_are_the_same, "views-are-equal", "cross_entropy"),
-    (neighbours_that_are_the_same, "views-are-equal", "mse_loss"),
     (inputs_that_are_lost, "input-constant", "are 0"),
     (pictures_that_are_divided_as_whole_numbers, "input-constant", "32x1x8x8"),
     (words_that_are_unknown, "input-constant", "All ids"),
@@ -419,10 +343,6 @@ FAULTY: tuple[Faulty, ...] = (
 )
 
 HEALTHY: tuple[Healthy, ...] = (
-    (views_that_differ, "views-are-equal"),
-    (halves_that_differ, "views-are-equal"),
-    (views_by_dropout, "views-are-equal"),
-    (output_that_is_computed_twice, "views-are-equal"),
     (episodes_that_begin_at_zero, "input-constant"),
     (mask_of_ones_before_the_input, "input-constant"),
     (one_number_in_each_step, "input-constant"),

@@ -233,6 +233,34 @@ def another_optimizer_that_is_cleared(training: Diagnosed) -> None:
     train(classified(training, model), first, between=second.step)
 
 
+def against_each_other(training: Diagnosed, *, clears_both: bool) -> None:
+    """A generator and its discriminator, whose own gradients are cleared in its turn or not."""
+    model, judge = network(out=FEATURES), network(out=1)
+    optimizers = adam(model), adam(judge)
+    right, wrong = torch.ones(32, 1), torch.zeros(32, 1)
+    for _ in range(16):
+        inputs, _ = training.batch()
+        optimizers[0].zero_grad()
+        if clears_both:
+            optimizers[1].zero_grad()
+        made = model(torch.randn(32, FEATURES))
+        F.binary_cross_entropy_with_logits(judge(inputs), right).backward()
+        F.binary_cross_entropy_with_logits(judge(made.detach()), wrong).backward()
+        optimizers[1].step()
+        optimizers[0].zero_grad()
+        F.binary_cross_entropy_with_logits(judge(made), right).backward()
+        optimizers[0].step()
+
+
+def discriminator_that_is_not_cleared(training: Diagnosed) -> None:
+    against_each_other(training, clears_both=False)
+
+
+def discriminator_that_is_cleared_in_its_turn(training: Diagnosed) -> None:
+    """Between, the loss of the generator leaves gradients there."""
+    against_each_other(training, clears_both=True)
+
+
 def recurrent_cells_that_are_not_cleared(training: Diagnosed) -> None:
     """The head is cleared by itself."""
     model = Recurrent()
@@ -485,6 +513,7 @@ FAULTY: tuple[Faulty, ...] = (
     (gradients_that_are_kept, "gradients-not-cleared", "test_gradients.py:"),
     (transformer_that_clears_nothing, "gradients-not-cleared", "AdamW"),
     (another_optimizer_that_is_cleared, "gradients-not-cleared", "head.weight, head.bias"),
+    (discriminator_that_is_not_cleared, "gradients-not-cleared", "0.weight"),
     (recurrent_cells_that_are_not_cleared, "gradients-not-cleared", "cells.weight_ih_l0"),
     (gradients_cleared_early, "gradients-cleared-early", "test_gradients.py:"),
     (model_cleared_before_its_update, "gradients-cleared-early", "Adam"),
@@ -668,6 +697,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (critic_updated_by_two_batches, "gradients-repeated"),
     (quasi_newton, "gradients-repeated"),
     (cleared_parameter_by_parameter, "gradients-not-cleared"),
+    (discriminator_that_is_cleared_in_its_turn, "gradients-not-cleared"),
     (cleared_after_the_update, "gradients-cleared-early"),
     (updates_by_hand, "no-optimizer"),
     (accumulation, "gradients-thrown-away"),

@@ -93,6 +93,11 @@ def ends_alone_in_the_optimizer(training: Diagnosed) -> None:
     training.train(model, optimizer=torch.optim.Adam(weights, lr=1e-3), steps=120)
 
 
+def head_alone_above_what_never_learnt(training: Diagnosed) -> None:
+    model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, CLASSES))
+    training.train(model, optimizer=adam(model[2].parameters()))
+
+
 def cells_thawed_without_the_optimizer(training: Diagnosed) -> None:
     """It was made of what required gradients when the cells were frozen."""
     model = Recurrent()
@@ -294,6 +299,7 @@ FAULTY: tuple[Faulty, ...] = (
     (biases_that_a_filter_leaves_out, "not-in-optimizer", "blocks.0.query.bias"),
     (layer_in_the_middle_that_is_left_out, "not-in-optimizer", "second.weight, second.bias"),
     (ends_alone_in_the_optimizer, "not-in-optimizer", "and the loss stays"),
+    (head_alone_above_what_never_learnt, "not-in-optimizer", "as an initialization leaves them"),
     (cells_thawed_without_the_optimizer, "not-in-optimizer", "cells.weight_ih_l0"),
     (scale_that_is_a_tensor, "not-a-parameter", "held"),
     (scales_in_a_dictionary, "not-a-parameter", "first"),
@@ -319,8 +325,10 @@ FAULTY: tuple[Faulty, ...] = (
 
 
 def head_alone_in_the_optimizer(training: Diagnosed) -> None:
-    """What is below it is meant to stay, although its gradients are on."""
-    model = network()
+    """What is below it has learnt elsewhere, and is meant to stay, although its gradients are on."""
+    model = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, CLASSES))
+    with torch.no_grad():
+        model[0].weight.normal_()
     training.train(model, optimizer=adam(model[2].parameters()))
 
 

@@ -25,6 +25,29 @@ _UNITS = 8
 """Number of rows of a matrix that are compared."""
 
 
+_EVEN, _FEWEST = 0.06, 200
+"""Relative deviation from a uniform distribution, and the number of elements from which it can be told."""
+
+
+def is_evenly_spread(values: NDArray[Any]) -> bool:
+    """Return whether a sample is of a uniform distribution around 0, as many initializations draw it.
+
+    What was trained is not: its greatest value is further from the others. In a uniform distribution that is the square
+    root of 3 standard deviations from 0, and the kurtosis is 1.8.
+
+    Parameters
+    ----------
+    values : ndarray, one axis
+    """
+    numbers = values.astype(np.float64)
+    deviation = float(numbers.std())
+    if len(numbers) < _FEWEST or not deviation > 0:
+        return False
+    kurtosis = float((((numbers - numbers.mean()) / deviation) ** 4).mean())
+    greatest = float(np.abs(numbers).max()) / deviation
+    return abs(kurtosis / 1.8 - 1) < _EVEN and abs(greatest / 3**0.5 - 1) < _EVEN
+
+
 class WeightSamples:
     """The samples of a training's parameters, by their names."""
 

@@ -83,23 +83,6 @@ def unused(facts: Facts) -> Iterator[Finding]:
         yield Finding("batches-unused", "likely", int(table["step"][of_name][0]), "last", values, where)
 
 
-def equal_views(facts: Facts) -> Iterator[Finding]:
-    """Find losses of pairs whose two sides are the same: the model is given the same twice."""
-    calls, functions = facts["calls"], facts["loss_functions"]
-    of_pairs = functions["is_of_pairs"] | functions["is_of_outputs"]
-    steps = np.unique(functions["step"][of_pairs])
-    for name in calls.names:
-        is_read = (calls["name"] == name) & calls["is_trained"] & np.isin(calls["step"], steps)
-        is_twice = calls["is_twice"][is_read]
-        if len(is_twice) < _SETTLED or not is_twice.all():
-            continue
-        row = int(np.flatnonzero(of_pairs)[0])
-        function, line = str(functions["function"][row]), str(functions["line"][row])
-        values = {"model": name, "steps": len(is_twice), "function": function}
-        where = {"module": name, "input": name, "operator": function, "line": line}
-        yield Finding("views-are-equal", "likely", int(calls["step"][is_read][0]), "equal", values, where)
-
-
 def one_class(facts: Facts) -> Iterator[Finding]:
     """Find batches of one class each, although there are several."""
     table = facts["loss_functions"]
@@ -119,34 +102,6 @@ def one_class(facts: Facts) -> Iterator[Finding]:
 
 
 RULES = (
-    Rule(
-        "views-are-equal",
-        "data",
-        ("calls.is_twice", "loss_functions"),
-        equal_views,
-        {
-            "equal": (
-                "Both sides of the pairs are the same: {model} is given the same input twice, and puts out the same",
-                "成对的两侧完全相同：{model} 两次得到相同的输入，输出也相同",
-            )
-        },
-        {
-            "equal": (
-                "in each of {steps} steps that were read; {function} then compares an output with itself",
-                "在读取的 {steps} 步中每一步都是如此；{function} 于是把输出与其自身比较",
-            )
-        },
-        (
-            "Draw the two views apart: call the augmentation once for each, on the batch before it was augmented",
-            "分别生成两个视图：对增强之前的批次各调用一次数据增强",
-        ),
-        (
-            "Equal inputs whose outputs differ, as by dropout, and losses that compare no outputs with each other.",
-            "输入相同而输出不同 (如因 dropout) 的情形，以及不把输出相互比较的损失。",
-        ),
-        frozenset(("outputs-collapse",)),
-        20,
-    ),
     Rule(
         "input-constant",
         "data",

@@ -62,7 +62,11 @@ def not_in_optimizer(facts: Facts) -> Iterator[Finding]:
     message, certainty = _kind_of_omission(names, held, lost)
     if not message or (is_most and len(lost) >= len(held)):
         # A few layers may be meant to learn alone; where nothing is learnt, they are too few.
-        message, certainty = "most" if any(True for _ in remains(facts)) else "", "likely"
+        is_initial = table.last("is_initial")
+        untrained = sum(elements[name] for name in lost if is_initial[name])
+        has_learnt = untrained <= 0.5 * sum(elements[name] for name in lost)
+        message = "most" if any(True for _ in remains(facts)) else "" if has_learnt else "initial"
+        certainty = "likely"
     if is_thawed:
         lost, message, certainty = is_thawed, "among", "certain"
     elif any(nested[name] for name in lost):
@@ -289,7 +293,7 @@ RULES = (
                 "模型调用但不持有的模块的 {count} 个参数不在任何优化器中：{names}",
             ),
             **dict.fromkeys(
-                ("among", "most"),
+                ("among", "most", "initial"),
                 (
                     "{count} parameters get gradients, but no optimizer updates them: {names}",
                     "{count} 个参数有梯度，但没有优化器更新它们：{names}",
@@ -297,6 +301,11 @@ RULES = (
             ),
         },
         {
+            "initial": (
+                "{held} others are updated; the values of these are as evenly spread as an initialization leaves them: nothing"
+                " was learnt or loaded",
+                "另外 {held} 个参数会被更新；这些参数的值仍像初始化那样均匀分布：既没有学习也没有加载",
+            ),
             "most": ("{held} others are updated, and the loss stays", "另外 {held} 个参数会被更新，而损失停滞"),
             "within": (
                 "{held} others, some of them of the same modules, are updated",
@@ -315,8 +324,8 @@ RULES = (
         ),
         (
             "A body below a trained head, and most of a model beside a few trained parameters: feature extraction and adapters"
-            " often leave the gradients of the rest on. Unless the loss stays.",
-            "已训练的头部之下的主干，以及只训练少数参数时模型的其余部分：特征提取和适配器常保留其梯度；损失停滞时除外。",
+            " often leave the gradients of the rest on. Unless the loss stays, or the rest is as it was initialized.",
+            "已训练的头部之下的主干，以及只训练少数参数时模型的其余部分：特征提取和适配器常保留其梯度；损失停滞或其余部分仍为初始值时除外。",
         ),
         frozenset(("loss-stays",)),
         20,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _REGRESSION = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _SQUASHING = ("softmax", "sigmoid", "tanh", "relu")
+_PROBABILITIES = frozenset(("softmax", "sigmoid"))
 _LEAST_STEPS = 2
 _ENOUGH = 5
 """Number of steps with scores that are enough to say so."""
@@ -111,7 +112,8 @@ def wants_probabilities(facts: Facts) -> Iterator[Finding]:
                 # In an overlap, or an expected value, probabilities are multiplied by targets on purpose.
                 continue
             yield _finding("no-logarithm", "certain", rows, message, activation=True)
-        if rows[0]["function"] == "dice" and not first and all(row["is_of_layer"] for row in rows):
+        is_score = rows[0]["function"] == "dice" and not _PROBABILITIES.intersection(rows[0]["before"].split())
+        if is_score and not first and all(row["is_of_layer"] for row in rows):
             yield _finding("no-logarithm", "likely", rows, "overlap")
         if rows[0]["function"] not in ("nll_loss", "ctc_loss"):
             continue

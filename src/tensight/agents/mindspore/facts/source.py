@@ -54,6 +54,7 @@ ABSENT: Mapping[str, str] = {
     "attentions": f"the masks of attention layers are {_NOT_SEEN}",
     "loss_functions.is_of_outputs": f"of what else than data a loss function is a distance is {_NOT_SEEN}",
     "loss_functions.is_of_layer": f"which layer has made the input of a loss function is {_NOT_SEEN}",
+    "loss_functions.pair_scale": f"from which products the input of a loss function is made is {_NOT_SEEN}",
     "loss_functions.given_by": f"whose output a network is given is {_NOT_SEEN}",
     "calls.is_twice": f"whether two calls are given the same is {_NOT_SEEN}",
     "cells": f"the states of cells are {_NOT_SEEN}",

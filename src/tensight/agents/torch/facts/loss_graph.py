@@ -622,6 +622,32 @@ def _maker(node: Any) -> Any:
     return node
 
 
+def _scale_of_pairs(node: Any) -> float:
+    """Return by which number products of vectors of length 1 are multiplied before a function; NaN if they are none."""
+    scale = 1.0
+    for _ in range(_MOST_BEFORE):
+        name = _kind(node)
+        if name in ("Mm", "Bmm"):
+            vectors = [_behind(following, (*_PASSING, "T")) for following, _ in node.next_functions]
+            return scale if all(map(_is_normalised, vectors)) else math.nan
+        if name not in (*_PASSING, "Mul", "Div", "LogSoftmax"):
+            break
+        # A temperature that is learnt has a single element.
+        sizes = [
+            -1 if following is None else math.prod(output_shape(following)) for following, _ in node.next_functions
+        ]
+        index = sizes.index(max(sizes))
+        scale *= _factor(node, name, index)
+        node = _edge(node, index)
+    return math.nan
+
+
+def _is_normalised(node: Any) -> bool:
+    """Whether a function divides vectors by their lengths."""
+    lengths = _behind(_edge(node, 1), (*_PASSING, "ClampMin", "Add"))
+    return _kind(node) == "Div" and "Norm" in _kind(lengths)
+
+
 def _is_of_pairs(maker: Any) -> bool:
     """Whether a function is a product of two matrices neither of which is a parameter."""
     if _kind(maker) not in ("Mm", "Bmm"):
@@ -676,6 +702,7 @@ def facts_of(
         "factor": function.factor,
         "is_alone": function.is_alone,
         "is_of_pairs": _is_of_pairs(maker),
+        "pair_scale": _scale_of_pairs(_only_edge(node)),
         "is_of_layer": _is_of_layer(maker),
         "is_of_outputs": _is_of_outputs(node),
         "line": line(function.function),

@@ -15,6 +15,7 @@ from tensight.agents.facts.weights import (
     WeightSamples,
     are_equal_units,
     gradient_state,
+    is_evenly_spread,
     root_of_squares,
     units_compared,
 )
@@ -99,6 +100,7 @@ class Weights:
         self._used.pop(id(optimizer), None)
         for weight in weights_of(optimizer)[:MOST_PARAMETERS]:
             self._used_gradients.pop(id(weight), None)
+            self._kept.discard(id(weight))
         self._samples.skip_update()
 
     def forget(self) -> None:
@@ -193,6 +195,7 @@ class Weights:
         if optimizer.state:
             self._keeps_state.add(type(optimizer).__name__)
         for weight in weights_of(optimizer)[:MOST_PARAMETERS]:
+            self._kept.discard(id(weight))
             gradient = weight.grad
             if type(gradient) is torch.Tensor:
                 self._used_gradients[id(weight)] = weakref.ref(gradient), version_of(gradient)
@@ -242,6 +245,7 @@ class Weights:
                 values = sample(weight)
                 row["fingerprint"] = fingerprint([values])
                 row["is_zero"] = not bool(values.any())
+                row["is_initial"] = weight.dim() > 1 and is_evenly_spread(values)
                 row["optimizers"] = 0
             rows.append(
                 {
@@ -256,7 +260,6 @@ class Weights:
         self._samples.end_step()
         self.rows, self.groups = {}, []
         self._backward.clear()
-        self._kept.clear()
         self._reached.clear()
         return rows
 
