@@ -115,6 +115,29 @@ def test_a_fault_is_named_with_its_line(script: Path) -> None:
     assert "40 steps looked at" in text
 
 
+def test_probes_are_listed_and_leave_the_training_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "mixing.py"
+    path.write_text(TRAINING.replace("nn.ReLU()", "nn.Softmax(0)"))
+    done = tensight("diagnose", "--json", "--probe", path, 40)
+    assert done.returncode == 1, done.stderr
+    assert "20 steps" in done.stderr
+    read = json.loads(done.stdout)
+    assert "samples-mixed" in [finding["rule"] for finding in read["findings"]]
+    outcomes = {row["probe"]: row["outcome"] for row in read["probes"]}
+    assert (outcomes["evaluation"], outcomes["samples"], outcomes["inputs"]) == ("pass", "fail", "pass")
+    text = tensight("diagnose", "--probe", path, 40).stdout
+    assert "FAIL a sample does not change the outputs of others" in text
+    assert "not tried padding does not count" in text
+    assert json.loads(tensight("diagnose", "--json", path, 40).stdout)["probes"] == []
+    environment = {**os.environ, "TENSIGHT_DEBUG": "1", "TENSIGHT_DIAGNOSE": str(tmp_path), "TENSIGHT_QUIET": "1"}
+    command = [sys.executable, str(path), "40"]
+    plain, probed = (
+        subprocess.run(command, capture_output=True, text=True, env=variables, check=True).stdout
+        for variables in (os.environ, {**environment, "TENSIGHT_PROBE": "1"})
+    )
+    assert plain == probed
+
+
 def test_models_and_optimizers_are_named_as_the_script_names_them(tmp_path: Path) -> None:
     path = tmp_path / "pair.py"
     path.write_text(PAIR)

@@ -28,9 +28,9 @@ FEATURES, CLASSES, BATCH = 8, 4, 32
 class Diagnosed:
     """A training, from the beginning of a ``with`` block on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, probe: bool = False) -> None:
         self._folder = folder
-        self._debugger = Debugger((), AgentSettings(diagnose=str(folder), quiet=True))
+        self._debugger = Debugger((), AgentSettings(diagnose=str(folder), probe=probe, quiet=True))
         self.inputs = torch.randn(256, FEATURES)
         self.labels = (self.inputs[:, 0] > 0).long() + 2 * (self.inputs[:, 1] > 0).long()
 

@@ -89,6 +89,8 @@ class AgentSettings:
         training does not connect to a debug server. PyTorch only.
     diagnose_steps : int or None
         Number of steps after which a diagnosed training is ended; None means that it runs to its end.
+    probe : bool
+        Whether a diagnosed training also makes experiments on the batch of a step. PyTorch only.
     quiet : bool
         Whether to suppress lines on stderr about the ordinary course of debugging: attached, stopped, goes on.
 
@@ -125,6 +127,7 @@ class AgentSettings:
     losses_every_s: float | None = None
     diagnose: str = ""
     diagnose_steps: int | None = None
+    probe: bool = False
     quiet: bool = False
 
     def __post_init__(self) -> None:
@@ -266,6 +269,7 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "losses_every_s": ("TENSIGHT_LOSSES_EVERY_S",),
     "diagnose": ("TENSIGHT_DIAGNOSE",),
     "diagnose_steps": ("TENSIGHT_DIAGNOSE_STEPS",),
+    "probe": ("TENSIGHT_PROBE",),
     "quiet": ("TENSIGHT_QUIET",),
 }
 
@@ -282,7 +286,7 @@ def wants_original_debugger(variables: Mapping[str, str]) -> bool:
 
 
 def _value(field: str, name: str, text: str) -> object:
-    if field in ("break_at_start", "recommended", "partial_memory", "quiet", "keep_going", "perturb"):
+    if field in ("break_at_start", "recommended", "partial_memory", "probe", "quiet", "keep_going", "perturb"):
         return text.strip().lower() in _YES
     if field in ("port", "memory_budget_bytes", "trace_steps", "diagnose_steps"):
         if not (text.isascii() and text.isdecimal() and len(text) <= 18):

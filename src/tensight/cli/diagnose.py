@@ -74,6 +74,9 @@ def diagnose(
         str | None, typer.Option(metavar="64KB", help="With --json: at most so much, what matters most first.")
     ] = None,
     language: Annotated[Language, typer.Option(help="Of sentences.")] = Language.EN,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Also make experiments with the models on the batch of a step.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Say why a training does not learn: run it for a while, or read what it has recorded."""
@@ -99,10 +102,11 @@ def diagnose(
 
         require_framework()
         with _facts_folder(out) as folder:
-            ending = _run([script, *(arguments or ())], folder, steps, minutes, module=module)
+            ending = _run([script, *(arguments or ())], folder, steps, minutes, module=module, probe=probe)
             runs = read_folder(folder)
             if runs:
                 losses = read_losses(folder, runs[0].rank)
+    from tensight.cli.diagnosis.probes import NONE
     from tensight.diagnosis.catalogue import diagnose as judge
     from tensight.sessions.diagnosis import diagnosis_record
 
@@ -121,6 +125,8 @@ def diagnose(
 
         write_diagnosis_page(html, report)
     _print(report, chosen, budget_bytes)
+    if probe and diagnosis.steps and not report.probes:
+        console(stderr=True).print(NONE)
     if not diagnosis.steps:
         raise typer.Exit(WRONG_INPUT)
     raise typer.Exit(FOUND if diagnosis.findings else 0)
@@ -182,14 +188,17 @@ def _facts_folder(out: Path | None) -> Iterator[Path]:
     yield out.absolute()
 
 
-def _run(command: Sequence[str], folder: Path, steps: int, minutes: float, *, module: bool) -> Ending:
+def _run(command: Sequence[str], folder: Path, steps: int, minutes: float, *, module: bool, probe: bool) -> Ending:
     """Run a training."""
     from tensight.agents.settings import as_variables
+    from tensight.cli.diagnosis.probes import ANNOUNCED
     from tensight.cli.diagnosis.report import Ending
     from tensight.cli.starting import command_line
     from tensight.cli.trials import failure_text
 
-    chosen = {"diagnose": str(folder), "diagnose_steps": steps, "quiet": True}
+    chosen = {"diagnose": str(folder), "diagnose_steps": steps, "probe": probe, "quiet": True}
+    if probe:
+        console(stderr=True).print(f"[dim]{ANNOUNCED}[/]")
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(  # noqa: S603 - what the person asked for
             command_line(list(command), module=module),

@@ -21,6 +21,7 @@ from tensight.diagnosis.rules import (
     optimizers,
     outputs,
     pairs,
+    probes,
     ranks,
     rivals,
     schedules,
@@ -57,6 +58,7 @@ RULES: Mapping[str, Rule] = {
         *pairs.RULES,
         *rivals.RULES,
         *ranks.RULES,
+        *probes.RULES,
     )
 }
 """By id."""

@@ -351,6 +351,27 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("line", "text", "where the function was called last, in the first steps"),
         Fact("masked", "text", "what its mask of keys hides: padding, words (all but padding), or something else"),
     ),
+    "probes": (
+        Fact("name", "text", "an experiment with a model on one batch, numbered if there are several models"),
+        Fact(
+            "probe",
+            "text",
+            "evaluation, samples, inputs, positions, order, padding, backward; all, if none was possible",
+        ),
+        Fact("model", "text", "the class of the model"),
+        Fact("outcome", "text", "pass, fail, warn or untried"),
+        Fact("why", "text", "why it could not be tried, or what was seen; of a failure, its kind"),
+        Fact("inputs", "text", "the inputs of the model that it is about"),
+        Fact("count", "count", "how many inputs, features, positions, or functions"),
+        Fact("total", "count", "of how many, or of how many samples"),
+        Fact(
+            "change", "number", "by how much an output changed that should not; a derivative, as a function computes it"
+        ),
+        Fact("scale", "number", "by how much one changed that should; that derivative as measured"),
+        Fact("function", "text", "the function of PyTorch, or the one of the script, where that begins"),
+        Fact("line", "text", "where that is called"),
+        Fact("module", "text", "the innermost module around it"),
+    ),
     "ranks": (
         Fact("name", "text", "rank 0, rank 1 ..."),
         Fact("weights", "hash", "of sampled elements of all parameters before the update"),
@@ -366,7 +387,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
 OPTIONAL = frozenset(
     (
         *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "schedules", "modules", "models"),
-        *("repeated", "ties", "ranks"),
+        *("repeated", "ties", "ranks", "probes"),
     )
 )
 """Subjects that many trainings do not have."""

@@ -33,6 +33,7 @@ CATEGORIES: Mapping[str, tuple[str, str]] = {
     "averages": ("averages of weights", "权重平均"),
     "initialization": ("initialization", "初始化"),
     "data": ("data", "数据"),
+    "backward": ("backward function", "反向函数"),
 }
 """Names of the kinds of faults, in English and Chinese."""
 

@@ -21,7 +21,7 @@ from torch.optim import optimizer as optimizer_hooks
 from tensight.agents.termination import is_of_handler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch.utils.hooks import RemovableHandle
 
@@ -113,7 +113,17 @@ class Boundary:
         self._followers: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
         self._step_hooks: list[RemovableHandle] = []
         self._is_at_step = False
+        self._is_paused = False
         self.compiled_update: torch.optim.Optimizer | None = None
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Call no function of the debugger in this block, in which it runs the model itself."""
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
 
     def hook(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a guarded version of a function, for PyTorch to call; it returns None if the function fails.
@@ -127,7 +137,7 @@ class Boundary:
 
         def hook(*arguments: Any) -> Any:
             try:
-                return None if is_transforming() else unseen(function, *arguments)
+                return None if is_transforming() or self._is_paused else unseen(function, *arguments)
             except Exception as error:
                 failed(error)
                 return None
@@ -137,7 +147,7 @@ class Boundary:
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function of the debugger, unless PyTorch is tracing or compiling; return None if it fails."""
         try:
-            return None if is_transforming() else unseen(function, *arguments)
+            return None if is_transforming() or self._is_paused else unseen(function, *arguments)
         except Exception as error:
             self.failed(error)
             return None

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tensight.agents.torch.facts.plain_tensors import Leaves
     from tensight.agents.torch.facts.source import FactSource
     from tensight.agents.torch.first_batches import FirstBatches
+    from tensight.agents.torch.probes.probing import Probing
 
 _OF_NO_MODULE = (
     "of tensors that belong to no module, and no call of a module with parameters was seen: nothing is debugged yet"
@@ -135,6 +136,7 @@ class Debugger(TrainingDebugger):
         self._facts: FactSource | None = None
         self._plain_tensors: torch.nn.Module | None = None
         self._leaves: Leaves | None = None
+        self._probing: Probing | None = None
 
     # --- beginning and end ---
 
@@ -282,6 +284,8 @@ class Debugger(TrainingDebugger):
         )
         if agent.diagnosing is not None:
             self._facts = self._steps.facts = self._new_facts(agent.diagnosing)
+            if settings.probe and framework.rank == 0:
+                self._probing = self._new_probing(agent.diagnosing, self._facts, self._steps)
         agent.running_program = self._running_program
         if isinstance(capture, ModuleCapture):
             agent.offer_operator_capture()
@@ -309,6 +313,11 @@ class Debugger(TrainingDebugger):
         from tensight.agents.torch.facts.source import FactSource
 
         return FactSource(diagnosing, self._names, self._parameters, self._boundary)
+
+    def _new_probing(self, diagnosing: Diagnosing, facts: FactSource, steps: Steps) -> Probing:
+        from tensight.agents.torch.probes.probing import Probing
+
+        return Probing(diagnosing, self._boundary, facts, steps.end_before_call)
 
     def _perturb(self, first: nn.Module) -> None:
         from tensight.agents.torch.perturbing import perturb
@@ -343,6 +352,8 @@ class Debugger(TrainingDebugger):
                 parts.callback(self._first_batches.stop)
             if self._facts is not None:
                 parts.callback(self._facts.stop)
+            if self._probing is not None:
+                parts.callback(self._probing.stop)
             parts.callback(self._wait_no_more)
 
     def _new_capture(self, agent: Agent, kind: str) -> Capture:
@@ -422,6 +433,8 @@ class Debugger(TrainingDebugger):
                 if self._facts is not None:
                     # Before the training may stop, so that they are sent with what stops it.
                     self._facts.step_done(agent.step + 1, skipped=skipped)
+                if self._probing is not None:
+                    self._probing.step_done(agent.step + 1)
                 agent.step_done(self._programs.program(trace), scaled_skip=skipped)
             finally:
                 agent.watches.loss_scaled = False

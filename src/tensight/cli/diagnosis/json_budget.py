@@ -34,9 +34,9 @@ def within_budget(report: Report, budget_bytes: int) -> str:
     -------
     str
         The same keys as without a budget, apart from words in Chinese and values; in this order, as many as fit: all
-        findings with their places, their evidence, what to do next, what follows from them, the set-up, the course of
-        the loss and of what findings are about, why rules could not judge, and which found nothing. ``left_out`` has
-        the numbers of items that did not fit.
+        findings with their places, their evidence, what to do next, what follows from them, probes, the set-up, the
+        course of the loss and of what findings are about, why rules could not judge, and which found nothing.
+        ``left_out`` has the numbers of items that did not fit.
 
     Raises
     ------
@@ -53,6 +53,7 @@ def within_budget(report: Report, budget_bytes: int) -> str:
         "curves": [],
         "undecided": [],
         "passed": [],
+        "probes": [],
         "remarks": [],
     }
     items = list(_items(report))
@@ -120,6 +121,9 @@ def _items(report: Report) -> Iterator[tuple[str, tuple[Any, ...], str | None, A
     for at, finding in enumerate(findings):
         if finding.explains:
             yield "explains", ("findings", at), "explains", [one_line(other) for other in finding.explains]
+    for row in report.probes:
+        shown = {name: one_line(value) if isinstance(value, str) else value for name, value in row.items()}
+        yield "probes", ("probes",), None, shown
     for key, texts in report.setup.items():
         yield "setup", ("setup",), key, [one_line(each) for each in texts]
     for curve in (*report.losses, *report.curves):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tensight.cli.diagnosis.probes import probe_rows
 from tensight.cli.diagnosis.words import WORDS, text
 from tensight.diagnosis.facts import MISSING
 
@@ -116,6 +117,8 @@ class Report:
         0 for English, 1 for Chinese.
     script : str
         The script that was run; empty if facts at rest were judged.
+    probes : sequence of dict
+        What experiments have measured, as `tensight.cli.diagnosis.probes.probe_rows` returns it.
     """
 
     diagnosis: DiagnosisRecord
@@ -125,6 +128,7 @@ class Report:
     curves: list[Curve]
     language: int = 0
     script: str = ""
+    probes: Sequence[dict[str, Any]] = ()
     _files: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -148,6 +152,7 @@ class Report:
             "remarks": self.remarks,
             "setup": dict(self.setup),
             "curves": [curve._asdict() for curve in (*self.losses, *self.curves)],
+            "probes": list(self.probes),
         }
 
     def curves_of(self, finding: FindingRecord) -> list[Curve]:
@@ -232,7 +237,7 @@ def make_report(
         for name, points in list(losses.items())[:MOST_CURVES]
     ]
     setup = setup_of(runs, command, language)
-    return Report(diagnosis, ending, setup, of_losses, curves, language, script)
+    return Report(diagnosis, ending, setup, of_losses, curves, language, script, probe_rows(runs))
 
 
 def _curves_of(facts: Facts, fact: str, named: Sequence[str]) -> Iterator[Curve]:

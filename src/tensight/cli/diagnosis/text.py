@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensight.cli.diagnosis.probes import print_probes
 from tensight.cli.diagnosis.words import counted, summary, text
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def print_report(out: Console, report: Report) -> None:
         out.print(f"[yellow]{escape(text('after', language, steps=steps, remark=remark))}[/]\n")
     for finding in diagnosis.findings:
         print_finding(out, finding, language)
+    print_probes(out, report.probes, language)
     out.print(summary(len(diagnosis.findings), diagnosis.steps, language))
     for why, rules in report.undecided.items():
         words = counted("undecided", len(rules), language, why=why, rules=listed(rules))

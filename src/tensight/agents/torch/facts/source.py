@@ -128,6 +128,8 @@ class FactSource:
         self._depth = 0
         self.is_in_scaler = False
         self.checkpoint_line = ""
+        self.predicts_next = False
+        """Whether the targets of a loss were the words that a model reads, one position ahead."""
         self._clips = self._clips_of_none = self._unscaled_passes = 0
         self._unscaled_line = ""
         self._batches = self._batch_size = -1
@@ -400,6 +402,7 @@ class FactSource:
             row["given_by"], row["leads_on"] = calls.given_by(function.node)
             if function.function == "policy_gradient":
                 row["line"] = self._lines.of_product(row["input_shape"])
+            self.predicts_next = self.predicts_next or row.get("offset", -1) == 1
             count = 1 + sum(other["function"] == row["function"] for other in self._functions)
             name = row["function"] if count == 1 else f"{row['function']} {count}"
             self._functions.append({**row, "name": name, "loss": loss, "factor": row["factor"] / factor})

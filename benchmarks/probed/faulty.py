@@ -1,0 +1,605 @@
+"""Programs with a fault that experiments on one batch show. python faulty.py NAME [--seed 1]
+
+`FAULTS` names the rules that are right for each.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from running import CLASSES, LENGTH, WORDS, main, marked_texts, padded_texts, points, sequences, train, walks
+from torch import nn
+
+FAULTS = {}
+
+
+def fault(*rules):
+    def add(function):
+        FAULTS[function.__name__.replace("_", "-")] = function, rules
+        return function
+
+    return add
+
+
+# --- samples are mixed ---
+
+
+@fault("samples-mixed")
+def view_for_transpose():
+    """A layer that expects time first is given a view with these sizes."""
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.attend = nn.Embedding(WORDS, 32), nn.MultiheadAttention(32, 4)
+            self.out = nn.Linear(32, CLASSES)
+
+        def forward(self, ids):
+            b, t = ids.shape
+            h = self.embed(ids).view(t, b, 32)
+            h = self.attend(h, h, h, need_weights=False)[0]
+            return self.out(h.reshape(b, t, 32).mean(1))
+
+    return train(Attention(), *marked_texts())
+
+
+@fault("samples-mixed")
+def softmax_over_batch():
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate, self.body, self.out = nn.Linear(12, 16), nn.Linear(12, 16), nn.Linear(16, CLASSES)
+
+        def forward(self, x):
+            return self.out(torch.softmax(self.gate(x), dim=0) * self.body(x).relu())
+
+    return train(Gate(), *points())
+
+
+@fault("samples-mixed")
+def attention_over_batch():
+    """A layer that expects (time, batch, features) is given the batch first."""
+
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.attend = nn.Embedding(WORDS, 32), nn.MultiheadAttention(32, 4)
+            self.out = nn.Linear(32, CLASSES)
+
+        def forward(self, ids):
+            h = self.embed(ids)
+            h = h + self.attend(h, h, h, need_weights=False)[0]
+            return self.out(h.mean(1))
+
+    return train(Encoder(), *marked_texts())
+
+
+@fault("samples-mixed")
+def lstm_over_batch():
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells, self.out = nn.LSTM(6, 24), nn.Linear(24, CLASSES)
+
+        def forward(self, x):
+            return self.out(self.cells(x)[0][:, -1])
+
+    return train(Reader(), *sequences())
+
+
+@fault("samples-mixed")
+def mean_over_everything():
+    """A hand-made layer norm takes the mean of the whole batch."""
+
+    class Norm(nn.Module):
+        def forward(self, x):
+            return (x - x.mean()) / (x.std() + 1e-5)
+
+    return train(nn.Sequential(nn.Linear(12, 32), Norm(), nn.ReLU(), nn.Linear(32, CLASSES)), *points())
+
+
+@fault("samples-mixed")
+def reshape_of_images():
+    class Patches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.out = nn.Linear(16, 32), nn.Linear(32, CLASSES)
+
+        def forward(self, x):
+            b = len(x)
+            patches = x.unfold(2, 4, 4).unfold(3, 4, 4).flatten(4)  # b, 1, 2, 2, 16
+            patches = patches.permute(2, 3, 0, 1, 4).reshape(b, 4, 16)
+            return self.out(self.embed(patches).relu().mean(1))
+
+    x, y = points(64)
+    return train(Patches(), x.view(-1, 1, 8, 8), y)
+
+
+@fault("samples-mixed")
+def normalize_over_batch():
+    class Cosine(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.out = nn.Linear(12, 32), nn.Linear(32, CLASSES)
+
+        def forward(self, x):
+            return self.out(F.normalize(self.body(x), dim=0) * 6)
+
+    return train(Cosine(), *points())
+
+
+@fault("samples-mixed")
+def cumulated_over_batch():
+    class Decay(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.into, self.out = nn.Linear(6, 16), nn.Linear(16, CLASSES)
+
+        def forward(self, x):
+            return self.out(torch.cumsum(self.into(x).tanh(), 0)[:, -1] / 8)
+
+    return train(Decay(), *sequences())
+
+
+@fault("samples-mixed")
+def pooled_over_batch():
+    """Channels of a squeeze are computed from the mean over samples, too."""
+
+    class Squeeze(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.gate, self.out = nn.Conv2d(1, 8, 3), nn.Linear(8, 8), nn.Linear(8, CLASSES)
+
+        def forward(self, x):
+            h = self.conv(x).relu()
+            gate = torch.sigmoid(self.gate(h.mean((0, 2, 3))))
+            return self.out((h * gate[None, :, None, None]).mean((2, 3)))
+
+    x, y = points(64)
+    return train(Squeeze(), x.view(-1, 1, 8, 8), y)
+
+
+# --- inputs are ignored ---
+
+
+@fault("input-ignored")
+def condition_forgotten():
+    class Conditional(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.body, self.out = nn.Embedding(4, 8), nn.Linear(12, 32), nn.Linear(32, CLASSES)
+
+        def forward(self, x, kind):
+            h = self.body(x).relu()
+            condition = self.embed(kind)  # noqa: F841
+            return self.out(h)
+
+    x, y = points()
+    kind = torch.randint(0, 4, (len(x),))
+    return train(Conditional(), (x, kind), y)
+
+
+@fault("input-ignored")
+def overwritten_input():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.left, self.right, self.out = nn.Linear(12, 16), nn.Linear(12, 16), nn.Linear(32, CLASSES)
+
+        def forward(self, left, right):
+            right = left
+            return self.out(torch.cat([self.left(left).relu(), self.right(right).relu()], 1))
+
+    x, y = points()
+    return train(Two(), (x, torch.randn_like(x)), y)
+
+
+@fault("input-ignored")
+def sliced_features():
+    class Sliced(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+
+        def forward(self, x):
+            return self.body(x[:, :-2])
+
+    return train(Sliced(), *points())
+
+
+@fault("input-ignored")
+def same_channel_twice():
+    class Channels(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells, self.out = nn.GRU(6, 24, batch_first=True), nn.Linear(24, CLASSES)
+
+        def forward(self, x):
+            x = torch.stack([x[..., 0], x[..., 1], x[..., 2], x[..., 3], x[..., 4], x[..., 4]], -1)
+            return self.out(self.cells(x)[0].mean(1))
+
+    return train(Channels(), *sequences())
+
+
+@fault("input-ignored")
+def step_of_noise_ignored():
+    """A denoiser that does not read how noisy its input is."""
+
+    class Denoiser(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(10, 16)
+            self.into, self.out = nn.Linear(12, 32), nn.Linear(32, 12)
+
+        def forward(self, x, t):
+            h = self.into(x).relu()
+            h = h + self.embed(torch.zeros_like(t)).repeat(1, 2)
+            return self.out(h)
+
+    x, _ = points()
+    model = Denoiser()
+
+    def loss(rows):
+        t = torch.randint(0, 10, (len(rows),))
+        noise = torch.randn(len(rows), 12)
+        level = (t / 10)[:, None]
+        return F.mse_loss(model(x[rows] * (1 - level) + noise * level, t), noise)
+
+    return train(model, loss=loss)
+
+
+@fault("input-ignored")
+def mask_ignored():
+    class Pool(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.out = nn.Embedding(WORDS, 32), nn.Linear(32, CLASSES)
+
+        def forward(self, ids, attention_mask):
+            return self.out(self.embed(ids).mean(1))
+
+    return train(Pool(), *padded_texts())
+
+
+@fault("input-ignored")
+def dead_network():
+    """All units are dead from the start: every sample gets the same."""
+    model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+    with torch.no_grad():
+        model[0].bias.fill_(-60)
+    return train(model, *points())
+
+
+@fault("input-ignored")
+def decoder_without_code():
+    class Translator(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(WORDS, 24)
+            self.encoder, self.decoder = (nn.GRU(24, 24, batch_first=True) for _ in range(2))
+            self.out = nn.Linear(24, WORDS)
+
+        def forward(self, source, written):
+            _, code = self.encoder(self.embed(source))
+            return self.out(self.decoder(self.embed(written), torch.zeros_like(code))[0])
+
+    source = torch.randint(1, WORDS, (256, LENGTH))
+    model = Translator()
+
+    def loss(rows):
+        ids = source[rows]
+        written = torch.cat([torch.zeros(len(rows), 1, dtype=torch.long), ids[:, :-1]], 1)
+        return F.cross_entropy(model(ids, written).flatten(0, 1), ids.flatten())
+
+    return train(model, loss=loss)
+
+
+# --- positions ---
+
+
+@fault("positions-ignored")
+def first_step_taken():
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells, self.out = nn.LSTM(6, 24, batch_first=True), nn.Linear(24, CLASSES)
+
+        def forward(self, x):
+            return self.out(self.cells(x)[0][:, 0])
+
+    return train(Reader(), *sequences())
+
+
+@fault("positions-ignored")
+def first_word_taken():
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(WORDS, 16)
+            self.cells, self.out = nn.GRU(16, 24, batch_first=True), nn.Linear(24, CLASSES)
+
+        def forward(self, ids):
+            return self.out(self.cells(self.embed(ids))[0][:, 0])
+
+    return train(Reader(), *marked_texts())
+
+
+@fault("positions-ignored")
+def causal_and_first():
+    """A causal transformer whose first position is taken for the whole text."""
+
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(WORDS, 32)
+            self.layer = nn.TransformerEncoderLayer(32, 4, 64, 0.1, batch_first=True)
+            self.out = nn.Linear(32, CLASSES)
+
+        def forward(self, ids):
+            mask = nn.Transformer.generate_square_subsequent_mask(ids.shape[1])
+            return self.out(self.layer(self.embed(ids), src_mask=mask, is_causal=True)[:, 0])
+
+    return train(Encoder(), *marked_texts())
+
+
+# --- order ---
+
+
+class Language(nn.Module):
+    def __init__(self, attend):
+        super().__init__()
+        self.embed, self.position = nn.Embedding(WORDS, 32), nn.Embedding(LENGTH, 32)
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, WORDS)
+        self.attend = attend
+
+    def forward(self, ids):
+        h = self.embed(ids) + self.position(torch.arange(ids.shape[1]))
+        return self.out(h + self.attend(*self.qkv(h).chunk(3, -1)))
+
+
+def next_word(model):
+    ids = walks()
+
+    def loss(rows):
+        logits = model(ids[rows, :-1])
+        return F.cross_entropy(logits.flatten(0, 1), ids[rows, 1:].flatten())
+
+    return train(model, loss=loss)
+
+
+@fault("later-words-count")
+def mask_forgotten():
+    def attend(q, k, v):
+        return torch.softmax(q @ k.transpose(1, 2) / math.sqrt(32), -1) @ v
+
+    return next_word(Language(attend))
+
+
+@fault("later-words-count")
+def mask_transposed():
+    def attend(q, k, v):
+        scores = q @ k.transpose(1, 2) / math.sqrt(32)
+        mask = torch.ones(scores.shape[-2:]).triu().bool()
+        return torch.softmax(scores.masked_fill(~mask, -1e9), -1) @ v
+
+    return next_word(Language(attend))
+
+
+@fault("later-words-count")
+def mask_after_softmax():
+    def attend(q, k, v):
+        weights = torch.softmax(q @ k.transpose(1, 2) / math.sqrt(32), -1)
+        return weights.tril() @ v
+
+    return next_word(Language(attend))
+
+
+@fault("later-words-count")
+def convolution_is_centred():
+    class Convolutions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.out = nn.Embedding(WORDS, 32), nn.Linear(32, WORDS)
+            self.convs = nn.ModuleList(nn.Conv1d(32, 32, 3, padding=1) for _ in range(2))
+
+        def forward(self, ids):
+            h = self.embed(ids).transpose(1, 2)
+            for conv in self.convs:
+                h = h + conv(h).relu()
+            return self.out(h.transpose(1, 2))
+
+    return next_word(Convolutions())
+
+
+@fault("later-words-count")
+def reads_both_ways():
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(WORDS, 16)
+            self.cells, self.out = nn.LSTM(16, 16, batch_first=True, bidirectional=True), nn.Linear(32, WORDS)
+
+        def forward(self, ids):
+            return self.out(self.cells(self.embed(ids))[0])
+
+    return next_word(Both())
+
+
+@fault("later-words-count")
+def normalized_over_time():
+    """A norm of each channel over all positions tells of what follows."""
+
+    class Normed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(WORDS, 24)
+            self.cells, self.norm, self.out = (
+                nn.GRU(24, 24, batch_first=True),
+                nn.InstanceNorm1d(24),
+                nn.Linear(24, WORDS),
+            )
+
+        def forward(self, ids):
+            h = self.cells(self.embed(ids))[0]
+            return self.out(self.norm(h.transpose(1, 2)).transpose(1, 2))
+
+    return next_word(Normed())
+
+
+# --- padding ---
+
+
+@fault("padding-counts")
+def mean_with_padding():
+    class Pool(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(WORDS, 32)
+            self.layer = nn.TransformerEncoderLayer(32, 4, 64, 0.1, batch_first=True)
+            self.out = nn.Linear(32, CLASSES)
+
+        def forward(self, ids, attention_mask):
+            h = self.layer(self.embed(ids), src_key_padding_mask=attention_mask == 0)
+            return self.out(h.mean(1))
+
+    return train(Pool(), *padded_texts())
+
+
+@fault("padding-counts")
+def mask_of_one_layer():
+    class Pool(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(WORDS, 32)
+            self.first, self.second = (nn.MultiheadAttention(32, 4, batch_first=True) for _ in range(2))
+            self.out = nn.Linear(32, CLASSES)
+
+        def forward(self, ids, attention_mask):
+            h = self.embed(ids)
+            h = h + self.first(h, h, h, need_weights=False)[0]
+            h = h + self.second(h, h, h, key_padding_mask=attention_mask == 0, need_weights=False)[0]
+            h = h * attention_mask[..., None]
+            return self.out(h.sum(1) / attention_mask.sum(1, keepdim=True))
+
+    return train(Pool(), *padded_texts())
+
+
+@fault("padding-counts")
+def mask_added_as_number():
+    """1 and 0 are added to the scores, which hides nothing."""
+
+    class Attend(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.qkv, self.out = nn.Embedding(WORDS, 32), nn.Linear(32, 96), nn.Linear(32, CLASSES)
+
+        def forward(self, ids, attention_mask):
+            q, k, v = self.qkv(self.embed(ids)).chunk(3, -1)
+            scores = q @ k.transpose(1, 2) / math.sqrt(32) + attention_mask[:, None].float()
+            h = torch.softmax(scores, -1) @ v
+            return self.out(h[:, 0])
+
+    return train(Attend(), *padded_texts())
+
+
+# --- backward functions ---
+
+
+class Squared(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient * x
+
+
+class Swish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        s = torch.sigmoid(x)
+        return gradient * -(s + x * s * (1 - s))
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x, scale)
+        return x * scale
+
+    @staticmethod
+    def backward(ctx, gradient):
+        _, scale = ctx.saved_tensors
+        return gradient * scale, (gradient * scale).sum(0)
+
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, w = ctx.saved_tensors
+        return gradient @ w.t(), x.t() @ gradient / len(x)
+
+
+class WithFunction(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.into, self.out, self.function = nn.Linear(12, 32), nn.Linear(32, CLASSES), function
+
+    def forward(self, x):
+        return self.out(self.function.apply(self.into(x)))
+
+
+@fault("backward-wrong")
+def half_a_derivative():
+    return train(WithFunction(Squared), *points())
+
+
+@fault("backward-wrong")
+def derivative_negated():
+    return train(WithFunction(Swish), *points())
+
+
+@fault("backward-wrong")
+def derivative_of_the_other():
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.into, self.out, self.scale = nn.Linear(12, 32), nn.Linear(32, CLASSES), nn.Parameter(torch.ones(32))
+
+        def forward(self, x):
+            return self.out(Scaled.apply(self.into(x).relu(), self.scale))
+
+    return train(Scale(), *points())
+
+
+@fault("backward-wrong")
+def mean_for_sum():
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.out = nn.Parameter(torch.randn(12, 32) * 0.2), nn.Linear(32, CLASSES)
+
+        def forward(self, x):
+            return self.out(Product.apply(x, self.weight).relu())
+
+    return train(Own(), *points())
+
+
+if __name__ == "__main__":
+    main({name: function for name, (function, _) in FAULTS.items()})

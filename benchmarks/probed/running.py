@@ -1,0 +1,89 @@
+"""What the programs of this folder share: small data, a loop, and the bits of the weights at the end."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import random
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+CLASSES, WORDS, LENGTH, BATCH = 4, 20, 10, 16
+STEPS = 16
+
+
+def points(features=12):
+    """Return points whose class depends on two of their features."""
+    x = torch.randn(256, features)
+    return x, (x[:, 0] > 0).long() + 2 * (x[:, 1] > 0).long()
+
+
+def sequences():
+    x = torch.randn(256, LENGTH, 6)
+    return x, (x[..., 0].mean(1) > 0).long() + 2 * (x[..., 1].mean(1) > 0).long()
+
+
+def marked_texts():
+    """Return texts, and the number of a word in them that tells their class."""
+    ids = torch.randint(CLASSES, WORDS, (256, LENGTH))
+    y = torch.randint(0, CLASSES, (256,))
+    ids[torch.arange(256), torch.randint(1, LENGTH, (256,))] = y
+    return ids, y
+
+
+def padded_texts():
+    """Return texts of different lengths with their masks, and their classes."""
+    ids, y = torch.randint(1, WORDS, (256, LENGTH)), torch.randint(0, CLASSES, (256,))
+    ids[:, 0] = y + 1
+    lengths = torch.randint(3, LENGTH + 1, (256, 1))
+    mask = (torch.arange(LENGTH) < lengths).long()
+    return (ids * mask, mask), y
+
+
+def walks():
+    """Return texts in which the next word depends on the one before."""
+    ids = torch.randint(0, WORDS, (256, 1))
+    for _ in range(LENGTH):
+        ids = torch.cat([ids, (ids[:, -1:] + torch.randint(1, 4, (256, 1))) % WORDS], 1)
+    return ids
+
+
+def train(model, x=None, y=None, loss=None, optimizer=None):
+    """Train in the usual order; return the model.
+
+    ``x`` is a tensor or several, ``loss`` a function of the numbers of the samples instead.
+    """
+    optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(STEPS):
+        rows = torch.randint(0, 256, (BATCH,))
+        if loss is not None:
+            value = loss(rows)
+        else:
+            given = [each[rows] for each in x] if isinstance(x, tuple) else [x[rows]]
+            value = F.cross_entropy(model(*given), y[rows])
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+    return model
+
+
+def main(programs):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=programs)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    random.seed(options.seed)
+    np.random.seed(options.seed)  # noqa: NPY002
+    torch.manual_seed(options.seed)
+    models = programs[options.name]()
+    models = models if isinstance(models, (tuple, list)) else [models]
+    bits = hashlib.sha256()
+    for model in models:
+        for name, tensor in model.state_dict().items():
+            if isinstance(tensor, torch.Tensor):
+                bits.update(name.encode() + tensor.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    numbers = [torch.rand(1).item(), random.random(), np.random.rand()]  # noqa: NPY002
+    print("bits", bits.hexdigest(), *numbers, flush=True)

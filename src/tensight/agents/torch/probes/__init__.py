@@ -1,0 +1,1 @@
+"""Experiments with a model on one batch, in the training process."""

@@ -1,0 +1,125 @@
+"""The functions of PyTorch that a call of a model runs, compared between two calls: which is the first that differs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch.overrides import TorchFunctionMode
+
+from tensight.agents.call_stack import line_of_user
+from tensight.agents.torch.facts.reading import is_readable
+from tensight.agents.torch.framework import tensors_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+_MOST_ELEMENTS = 1 << 26
+"""Maximum number of elements that are kept of a call."""
+_SMALL = 1e-6
+
+
+class Origin(NamedTuple):
+    """A function of PyTorch, and where it is called."""
+
+    function: str = ""
+    line: str = ""
+
+
+class Functions(TorchFunctionMode):
+    """Keeps what functions return, or compares it with what was kept of another call.
+
+    Parameters
+    ----------
+    kept : Functions, optional
+        Those of the call to compare with.
+    is_allowed : callable (changed) -> bool, optional
+        Whether a difference is one that does not count, by which elements have changed.
+
+    Attributes
+    ----------
+    first : Origin
+        The first function that differs.
+    """
+
+    def __init__(
+        self, kept: Functions | None = None, is_allowed: Callable[[torch.Tensor], bool] = lambda _: False
+    ) -> None:
+        super().__init__()
+        self.first = Origin()
+        self._compared, self._is_allowed = kept, is_allowed
+        self._results: list[tuple[str, list[torch.Tensor]]] = []
+        self._number, self._elements = 0, 0
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        """Run a function."""
+        result = function(*arguments, **(named or {}))
+        name = getattr(function, "__name__", "")
+        if name == "__get__":
+            return result
+        outputs = [tensor for tensor in tensors_in(result) if is_readable(tensor)]
+        if self._compared is None:
+            self._elements += sum(tensor.numel() for tensor in outputs)
+            if self._elements < _MOST_ELEMENTS:
+                self._results.append((name, [tensor.detach().clone() for tensor in outputs]))
+        elif not self.first.function and self._number < len(self._compared._results):
+            before, kept = self._compared._results[self._number]
+            self._number += 1
+            if before == name and any(map(self._differs, kept, outputs)):
+                self.first = Origin(name, line_of_user())
+        return result
+
+    def _differs(self, first: torch.Tensor, second: torch.Tensor) -> bool:
+        if first.shape != second.shape:
+            return True
+        changed = changed_elements(first, second)
+        return bool(changed.any()) and not self._is_allowed(changed)
+
+
+def changed_elements(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Return which elements of two tensors of the same shape differ by more than rounding: shape as theirs, bool."""
+    if not first.is_floating_point():
+        return first != second
+    first, second = first.double(), second.double()
+    largest = first[first.isfinite()].abs().max() if bool(first.isfinite().any()) else first.new_zeros(())
+    is_same = (first == second) | (first.isnan() & second.isnan())
+    return ~(is_same | ((first - second).abs() <= _SMALL * largest))
+
+
+def is_of_sample(changed: torch.Tensor, samples: int, sample: int) -> bool:
+    """Whether the elements that have changed may all belong to one sample, along any axis; true if none fits.
+
+    Parameters
+    ----------
+    changed : Tensor of bool
+    samples : int
+        Number of samples.
+    sample : int
+    """
+    fits = False
+    for axis, size in enumerate(changed.shape):
+        if size % samples or not size:
+            continue
+        fits = True
+        inner = size // samples
+        for shape, at in (((samples, inner), axis), ((inner, samples), axis + 1)):
+            by_sample = changed.reshape(*changed.shape[:axis], *shape, *changed.shape[axis + 1 :]).movedim(at, 0)
+            others = by_sample.flatten(1).any(1)
+            others[sample] = False
+            if not bool(others.any()):
+                return True
+    return not fits
+
+
+def is_from_position(changed: torch.Tensor, length: int, position: int) -> bool:
+    """Whether the elements that have changed may all belong to positions from one on; true if no axis fits.
+
+    In a table of pairs of positions, either of the two may be.
+    """
+    fits = False
+    for axis, size in enumerate(changed.shape):
+        if size == length:
+            fits = True
+            changed = changed.narrow(axis, 0, position)
+    return not (fits and bool(changed.any()))

@@ -1,0 +1,166 @@
+"""When probes run: between two steps of a training, on what its models were called with in the first of these."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from tensight.agents.eager.names import unwrapped
+from tensight.agents.replacing import Replacements
+from tensight.agents.torch.boundary import is_transforming
+from tensight.agents.torch.facts.reading import is_ordinary
+from tensight.agents.torch.facts.structure import longest_loader
+from tensight.agents.torch.framework import FRAMEWORK, is_scripted
+from tensight.agents.torch.inner_modules import inner_modules, weights_in
+from tensight.agents.torch.modules import is_compiled_somewhere
+from tensight.agents.torch.probes.batch import Batch
+from tensight.agents.torch.probes.model_calls import ModelProbes
+from tensight.agents.torch.probes.states import Clock, State, in_child
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
+
+    from tensight.agents.diagnosing import Diagnosing
+    from tensight.agents.torch.boundary import Boundary
+    from tensight.agents.torch.facts.source import FactSource
+    from tensight.agents.torch.probes.states import Rows
+
+STEP = 3
+"""The step whose calls are kept: by then all parts of a model have been made, and zero weights have moved."""
+
+_MOST_MODELS = 4
+_LEAST_S = 10.0
+"""Time in seconds that probes may take at most where twenty steps are shorter."""
+
+MOST_STEPS = 20
+"""Number of steps whose time probes may take at most."""
+
+
+class Probing:
+    """Keeps what models are called with in a step, and runs the probes before the next one begins.
+
+    Parameters
+    ----------
+    diagnosing : Diagnosing
+        Receives the results.
+    boundary : Boundary
+    facts : FactSource
+    ends_step : callable (module)
+        Ends the step before a module is called, if the last update was its end.
+    """
+
+    def __init__(
+        self, diagnosing: Diagnosing, boundary: Boundary, facts: FactSource, ends_step: Callable[[nn.Module], None]
+    ) -> None:
+        self._diagnosing = diagnosing
+        self._boundary = boundary
+        self._facts = facts
+        self._ends_step = ends_step
+        self._thread = threading.get_ident()
+        self._is_called = False
+        self._step, self._step_s, self._began_s = 0, 0.0, time.monotonic()
+        self._kept: dict[int, tuple[nn.Module, Batch | str]] = {}
+        self._replaced = Replacements()
+        self._replaced.put(torch.nn.Module, "__call__", self._call)
+
+    def step_done(self, step: int) -> None:
+        """Note that a step has ended."""
+        now = time.monotonic()
+        self._step, self._step_s, self._began_s = step, now - self._began_s, now
+        if step > STEP + 1:
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop following calls."""
+        self._replaced.take_back()
+        self._kept.clear()
+
+    def _call(self, original: Any, module: nn.Module, *arguments: Any, **named: Any) -> Any:
+        if self._is_called or not self._is_training_call(module):
+            return original(module, *arguments, **named)
+        self._is_called = True
+        try:
+            self._boundary.call(self._ends_step, module)
+            if self._step == STEP and self._kept:
+                self._run()
+            elif self._step == STEP - 1:
+                self._keep(module, arguments, named)
+            return original(module, *arguments, **named)
+        finally:
+            self._is_called = False
+
+    def _is_training_call(self, module: nn.Module) -> bool:
+        return (
+            torch.is_grad_enabled()
+            and threading.get_ident() == self._thread
+            and torch._C._current_graph_task_id() == -1
+            and not is_transforming()
+            and any(weight.requires_grad for weight in weights_in(module))
+        )
+
+    def _keep(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if id(module) in self._kept or len(self._kept) >= _MOST_MODELS:
+            return
+        model = unwrapped(FRAMEWORK, module)
+        batch: Batch | str
+        if is_compiled_somewhere() or any(is_scripted(inner) for _, inner in inner_modules(model)):
+            batch = "it is compiled"
+        elif not all(map(is_ordinary, weights_in(model))):
+            batch = "its weights are of classes of their own, such as shards"
+        else:
+            try:
+                batch = Batch(model, arguments, named)
+            except Exception as error:
+                batch = f"what it is called with cannot be copied: {type(error).__name__}"
+        self._kept[id(module)] = model, batch
+
+    def _run(self) -> None:
+        """Run all probes, and hand over their results."""
+        kept, self._kept = list(self._kept.values()), {}
+        self._replaced.take_back()
+        try:
+            rows = self._rows(kept)
+        except Exception as error:
+            self._boundary.failed(error)
+            return
+        names: dict[str, int] = {}
+        for row in rows:
+            names[row["name"]] = number = names.get(row["name"], 0) + 1
+            row["name"] += f" {number}" if number > 1 else ""
+        self._diagnosing.add("probes", STEP, rows)
+
+    def _rows(self, kept: list[tuple[nn.Module, Batch | str]]) -> Rows:
+        clock = Clock(max(MOST_STEPS * self._step_s, _LEAST_S))
+        batch_size = longest_loader()[1]
+        predicts_next = self._facts.predicts_next
+
+        def experiments() -> Rows:
+            rows: Rows = []
+            for number, (model, batch) in enumerate(kept):
+                share = Clock(clock.left_s / (len(kept) - number))
+                if isinstance(batch, Batch):
+                    state = State(model)
+                    probes = ModelProbes(model, batch, state, share, batch_size=batch_size, predicts_next=predicts_next)
+                    rows += probes.rows()
+            return rows
+
+        untried = [_untried(model, batch) for model, batch in kept if isinstance(batch, str)]
+        if len(untried) == len(kept):
+            return untried
+        if torch.cuda.is_initialized():
+            # What an accelerator computes is not copied with a process.
+            with self._boundary.paused():
+                return [*untried, *experiments()]
+        results = in_child(experiments, clock)
+        if isinstance(results, str):
+            return [_untried(model, results if isinstance(batch, Batch) else batch) for model, batch in kept]
+        return [*untried, *results]
+
+
+def _untried(model: nn.Module, why: str) -> dict[str, Any]:
+    return {"name": "all", "probe": "all", "model": type(model).__name__, "outcome": "untried", "why": why}

@@ -1,0 +1,63 @@
+"""The results of probes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from tensight.diagnosis.facts import Facts
+
+ANNOUNCED = "Experiments on the batch of a step (--probe) take at most as long as 20 steps, or 10 s."
+NONE = "No probe was tried: no call of a model in PyTorch was seen after step 3."
+_MARKS = {"pass": "[green]PASS[/]", "fail": "[bold red]FAIL[/]", "warn": "[yellow]WARN[/]"}
+_UNTRIED = "not tried", "未尝试"
+_STATEMENTS = {
+    "evaluation": ("two evaluations are equal", "两次评估相同"),
+    "samples": ("a sample does not change the outputs of others", "一个样本不改变其他样本的输出"),
+    "inputs": ("inputs and features matter", "输入和特征有影响"),
+    "positions": ("all positions of a sequence matter", "序列的所有位置都有影响"),
+    "order": ("later words do not change earlier outputs", "后面的词不改变前面的输出"),
+    "padding": ("padding does not count", "填充不计入"),
+    "backward": ("backward functions of the script are derivatives", "脚本的反向函数是导数"),
+    "all": ("experiments with the model", "对模型的实验"),
+}
+
+
+def probe_rows(runs: Sequence[Facts]) -> list[dict[str, Any]]:
+    """Return what the probes of a run have measured, on the first rank that has any, without what is not known."""
+    rows = next((rows for facts in runs if (rows := list(facts["probes"].rows()))), [])
+    return [{name: value for name, value in row.items() if _is_known(value)} for row in rows]
+
+
+def _is_known(value: object) -> bool:
+    return math.isfinite(value) if isinstance(value, float) else value not in ("", -1)
+
+
+def print_probes(out: Console, rows: Sequence[dict[str, Any]], language: int = 0) -> None:
+    """Print a line for each probe.
+
+    Parameters
+    ----------
+    out : Console
+    rows : sequence of dict
+        As `probe_rows` returns them.
+    language : int
+        0 for English, 1 for Chinese.
+    """
+    from rich.markup import escape
+
+    models = {row["model"] for row in rows}
+    for row in rows:
+        outcome = row["outcome"]
+        mark = _MARKS.get(outcome, f"[dim]{_UNTRIED[language]}[/]")
+        why = row.get("why", "") if outcome != "fail" else row.get("line", "")
+        statement = _STATEMENTS[row["probe"]][language] if row["probe"] in _STATEMENTS else row["probe"]
+        of_model = f"{row['model']}: " if len(models) > 1 else ""
+        out.print(f"{mark} {escape(of_model + statement + (f' ({why})' if why else ''))}")
+    if rows:
+        out.print()

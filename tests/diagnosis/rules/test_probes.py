@@ -1,0 +1,474 @@
+"""Models that mix samples, ignore inputs, or see what they should not, and models that look like that."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 - as everybody calls it
+
+from tensight.agents.torch.probes import probing
+from tests.diagnosis.diagnosed import Diagnosed, Faulty, Healthy, network, table_tests
+from tests.diagnosis.models import WIDTH, WORDS, sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Forward = Callable[..., torch.Tensor]
+
+CLASSES, FEATURES = 4, 6
+
+
+@pytest.fixture
+def diagnosed(tmp_path: Path) -> Iterator[Diagnosed]:
+    """A training with probes."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    gc.freeze()
+    with Diagnosed(tmp_path, probe=True) as training:
+        yield training
+    gc.unfreeze()
+
+
+class Model(nn.Module):
+    """A model of some layers, and a function of these and of the inputs."""
+
+    def __init__(self, forward: Forward, **layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleDict(layers)
+        self.compute = forward
+
+    def forward(self, x: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
+        return self.compute(self.layers, x, *more)
+
+
+def train(model: nn.Module, batch: Callable[[], tuple[tuple[torch.Tensor, ...], torch.Tensor]]) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(12):
+        inputs, targets = batch()
+        optimizer.zero_grad()
+        out = model(*inputs)
+        F.cross_entropy(out.flatten(0, targets.dim() - 1), targets.flatten()).backward()
+        optimizer.step()
+
+
+def points(features: int = 8) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+    inputs = torch.randn(24, features)
+    return (inputs,), (inputs[:, 0] > 0).long() + 2 * (inputs[:, 1] > 0).long()
+
+
+def pairs() -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+    (inputs,), labels = points()
+    return (inputs, torch.randint(0, CLASSES, (24,))), labels
+
+
+def series() -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+    inputs = torch.randn(24, 9, FEATURES)
+    return (inputs,), (inputs[..., 0].mean(1) > 0).long() + 2 * (inputs[..., 1].mean(1) > 0).long()
+
+
+def texts() -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+    """Return ids that are filled up with 0, which a mask hides, and the classes of the first of them."""
+    ids = torch.randint(1, WORDS, (24, 9))
+    mask = (torch.arange(9) < torch.randint(3, 10, (24, 1))).long()
+    return (ids * mask, mask), ids[:, 0] % CLASSES
+
+
+def next_words() -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+    ids = sentences()[:24]
+    return (ids[:, :-1],), ids[:, 1:]
+
+
+def layers(*sizes: int) -> dict[str, nn.Module]:
+    return {f"layer{number}": nn.Linear(into, out) for number, (into, out) in enumerate(itertools.pairwise(sizes))}
+
+
+def trained(batch: Any, forward: Forward, **of_model: nn.Module) -> Callable[[Diagnosed], None]:
+    """Return a training of a model."""
+
+    def training(_: Diagnosed) -> None:
+        train(Model(forward, **of_model), batch)
+
+    return training
+
+
+# --- samples ---
+
+
+def softmax_over_the_batch(_: Diagnosed) -> None:
+    train(Model(lambda m, x: m.layer1(m.layer0(x).softmax(0)), **layers(8, 16, CLASSES)), points)
+
+
+def sequences_given_batch_first(_: Diagnosed) -> None:
+    cells, head = nn.LSTM(FEATURES, 16), nn.Linear(16, CLASSES)
+    train(Model(lambda m, x: m.head(m.cells(x)[0].mean(1)), cells=cells, head=head), series)
+
+
+def reshaped_for_transposed(_: Diagnosed) -> None:
+    attend, head = nn.MultiheadAttention(FEATURES, 2), nn.Linear(FEATURES, CLASSES)
+
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        turned = x.reshape(x.shape[1], x.shape[0], -1)
+        return m.head(m.attend(turned, turned, turned)[0].reshape(x.shape).mean(1))  # type: ignore[no-any-return]
+
+    train(Model(forward, attend=attend, head=head), series)
+
+
+def batch_statistics_on_purpose(_: Diagnosed) -> None:
+    norm = nn.BatchNorm1d(16, track_running_stats=False)
+    train(Model(lambda m, x: m.layer1(m.norm(m.layer0(x)).relu()), norm=norm, **layers(8, 16, CLASSES)), points)
+
+
+# --- inputs ---
+
+
+def second_input_forgotten(_: Diagnosed) -> None:
+    train(Model(lambda m, x, _: m.layer1(m.layer0(x).relu()), **layers(8, 16, CLASSES)), pairs)
+
+
+def feature_overwritten(_: Diagnosed) -> None:
+    train(
+        Model(lambda m, x: m.layer1(m.layer0(x[:, [0, 1, 2, 3, 4, 5, 6, 6]]).relu()), **layers(8, 16, CLASSES)), points
+    )
+
+
+def dead_from_the_start(_: Diagnosed) -> None:
+    model = Model(lambda m, x: m.layer1(m.layer0(x).relu()), **layers(8, 16, CLASSES))
+    with torch.no_grad():
+        model.layers["layer0"].bias.fill_(-50.0)  # type: ignore[union-attr, operator]
+    train(model, points)
+
+
+def conditioned(_: Diagnosed) -> None:
+    embed = nn.Embedding(CLASSES, 16)
+    train(
+        Model(lambda m, x, k: m.layer1((m.layer0(x) + m.embed(k)).relu()), embed=embed, **layers(8, 16, CLASSES)), pairs
+    )
+
+
+# --- positions ---
+
+
+def first_step_of(cells: nn.Module, batch: Any) -> Callable[[Diagnosed], None]:
+    return trained(batch, lambda m, x: m.head(m.cells(x)[0][:, 0]), cells=cells, head=nn.Linear(16, CLASSES))
+
+
+def first_of_lstm(diagnosed: Diagnosed) -> None:
+    first_step_of(nn.LSTM(FEATURES, 16, batch_first=True), series)(diagnosed)
+
+
+def first_of_gru(diagnosed: Diagnosed) -> None:
+    first_step_of(nn.GRU(FEATURES, 16, batch_first=True), series)(diagnosed)
+
+
+def last_alone(_: Diagnosed) -> None:
+    train(Model(lambda m, x: m.layer1(m.layer0(x)[:, -1].relu()), **layers(FEATURES, 16, CLASSES)), series)
+
+
+def last_of_lstm(_: Diagnosed) -> None:
+    cells, head = nn.LSTM(FEATURES, 16, batch_first=True), nn.Linear(16, CLASSES)
+    train(Model(lambda m, x: m.head(m.cells(x)[0][:, -1]), cells=cells, head=head), series)
+
+
+# --- order ---
+
+
+def language(mix: Forward, **more: nn.Module) -> Model:
+    return Model(
+        lambda m, ids: m.head(mix(m, m.words(ids))),
+        words=nn.Embedding(WORDS, WIDTH),
+        head=nn.Linear(WIDTH, WORDS),
+        **more,
+    )
+
+
+def attended(m: Any, h: torch.Tensor, mask: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    return h + mask((m.query(h) @ h.transpose(1, 2)).softmax(-1)) @ h
+
+
+def without_a_mask(_: Diagnosed) -> None:
+    train(language(lambda m, h: attended(m, h, lambda weights: weights), query=nn.Linear(WIDTH, WIDTH)), next_words)
+
+
+def masked_after_the_softmax(_: Diagnosed) -> None:
+    train(language(lambda m, h: attended(m, h, torch.tril), query=nn.Linear(WIDTH, WIDTH)), next_words)
+
+
+def centred_convolution(_: Diagnosed) -> None:
+    conv = nn.Conv1d(WIDTH, WIDTH, 3, padding=1)
+    train(language(lambda m, h: h + m.conv(h.transpose(1, 2)).transpose(1, 2), conv=conv), next_words)
+
+
+def padded_on_the_left(_: Diagnosed) -> None:
+    conv = nn.Conv1d(WIDTH, WIDTH, 3)
+    train(language(lambda m, h: h + m.conv(F.pad(h.transpose(1, 2), (2, 0))).transpose(1, 2), conv=conv), next_words)
+
+
+# --- padding ---
+
+
+class Reader(nn.Module):
+    """A model of a text and its mask."""
+
+    def __init__(self, pool: Forward) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(WORDS, WIDTH), nn.Linear(WIDTH, CLASSES)
+        self.attend, self.pool = nn.MultiheadAttention(WIDTH, 2, batch_first=True), pool
+
+    def forward(self, ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.head(self.pool(self, self.words(ids), attention_mask))
+        return result
+
+
+def masked_mean(h: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return (h * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+
+
+def divided_by_all(_: Diagnosed) -> None:
+    def pool(m: Any, h: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        read: torch.Tensor = m.attend(h, h, h, key_padding_mask=mask == 0)[0]
+        return read.mean(1)
+
+    train(Reader(pool), texts)
+
+
+def attention_without_the_mask(_: Diagnosed) -> None:
+    train(Reader(lambda m, h, mask: masked_mean(m.attend(h, h, h)[0], mask)), texts)
+
+
+def mask_as_a_number(_: Diagnosed) -> None:
+    train(Reader(lambda _, h, mask: (h * (mask[..., None] + 1)).mean(1)), texts)
+
+
+def hidden_padding(_: Diagnosed) -> None:
+    def pool(m: Any, h: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return masked_mean(m.attend(h, h, h, key_padding_mask=mask == 0)[0], mask)
+
+    train(Reader(pool), texts)
+
+
+# --- backward functions ---
+
+
+class Square(torch.autograd.Function):
+    """Forgets the 2."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * ctx.saved_tensors[0]  # type: ignore[no-any-return]
+
+
+class Sine(torch.autograd.Function):
+    """Has the wrong sign."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return -gradient * ctx.saved_tensors[0].cos()  # type: ignore[no-any-return]
+
+
+class Times(torch.autograd.Function):
+    """Returns the wrong derivative for its second factor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return gradient * ctx.saved_tensors[1], gradient * ctx.saved_tensors[1]
+
+
+class Rounded(torch.autograd.Function):
+    """Lets the gradient pass, on purpose."""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        return (8 * x).round() / 8
+
+    @staticmethod
+    def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
+class Reversed(torch.autograd.Function):
+    """Turns the gradient, on purpose."""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return -gradient
+
+
+def half_of_a_square(_: Diagnosed) -> None:
+    train(Model(lambda m, x: m.layer1(Square.apply(m.layer0(x))), **layers(8, 16, CLASSES)), points)
+
+
+def sine_with_another_sign(_: Diagnosed) -> None:
+    train(Model(lambda m, x: m.layer1(Sine.apply(m.layer0(x))), **layers(8, 16, CLASSES)), points)
+
+
+def wrong_factor(_: Diagnosed) -> None:
+    train(
+        Model(
+            lambda m, x: m.layer1(Times.apply(m.layer0(x), m.other(x))),
+            other=nn.Linear(8, 16),
+            **layers(8, 16, CLASSES),
+        ),
+        points,
+    )
+
+
+def rounded_and_reversed(_: Diagnosed) -> None:
+    train(Model(lambda m, x: m.layer1(Reversed.apply(Rounded.apply(m.layer0(x)))), **layers(8, 16, CLASSES)), points)
+
+
+FAULTY: list[Faulty] = [
+    (softmax_over_the_batch, "samples-mixed", "softmax"),
+    (sequences_given_batch_first, "samples-mixed", "LSTM"),
+    (reshaped_for_transposed, "samples-mixed", "reshape"),
+    (second_input_forgotten, "input-ignored", "more"),
+    (feature_overwritten, "input-ignored", "1 of 8 features"),
+    (dead_from_the_start, "input-ignored", "the same for all samples"),
+    (first_of_lstm, "positions-ignored", "first"),
+    (first_of_gru, "positions-ignored", "first"),
+    (last_alone, "positions-ignored", "last"),
+    (without_a_mask, "later-words-count", "softmax"),
+    (masked_after_the_softmax, "later-words-count", "softmax"),
+    (centred_convolution, "later-words-count", "conv1d"),
+    (divided_by_all, "padding-counts", "attention_mask"),
+    (attention_without_the_mask, "padding-counts", "attention_mask"),
+    (mask_as_a_number, "padding-counts", "attention_mask"),
+    (half_of_a_square, "backward-wrong", "Square"),
+    (sine_with_another_sign, "backward-wrong", "Sine"),
+    (wrong_factor, "backward-wrong", "input 2"),
+]
+
+HEALTHY: list[Healthy] = [
+    (batch_statistics_on_purpose, "samples-mixed"),
+    (conditioned, "input-ignored"),
+    (last_of_lstm, "positions-ignored"),
+    (padded_on_the_left, "later-words-count"),
+    (hidden_padding, "padding-counts"),
+    (rounded_and_reversed, "backward-wrong"),
+]
+
+test_the_fault_comes_first, test_nothing_is_found = table_tests(FAULTY, HEALTHY)
+
+
+class Counting(nn.Module):
+    """Counts its calls, keeps what it is given, renormalizes words in place, and draws numbers of all kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH, max_norm=1.0)
+        self.norm, self.head = nn.BatchNorm1d(WIDTH), nn.Linear(WIDTH, WORDS)
+        self.calls, self.kept, self.of_kind = 0, [torch.zeros(1)], {"sums": torch.zeros(WIDTH)}
+        self.register_buffer("mean", torch.zeros(WIDTH))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        h = self.words(ids).mean(1)
+        self.kept.append(h.detach())
+        self.of_kind["sums"] += h.detach().sum(0)
+        self.mean = 0.9 * self.mean + 0.1 * h.detach().mean(0)
+        noise = torch.rand(WIDTH) + random.random() + float(np.random.rand())  # noqa: NPY002, S311
+        result: torch.Tensor = self.head(F.dropout(self.norm(h + 0.01 * noise * self.calls / (1 + self.calls)), 0.2))
+        return result
+
+
+def state_after(diagnosed: Diagnosed | None) -> list[Any]:
+    """Train, and return all that may have changed."""
+    torch.manual_seed(3)
+    random.seed(3)
+    np.random.seed(3)  # noqa: NPY002
+    model = Counting()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(8):
+        ids = sentences()[:24]
+        optimizer.zero_grad()
+        F.cross_entropy(model(ids), ids[:, 0]).backward()
+        optimizer.step()
+    if diagnosed is not None:
+        assert len(diagnosed.facts["probes"])
+    numbers = [torch.rand(1).item(), random.random(), np.random.rand()]  # noqa: NPY002, S311
+    kept = torch.cat([each.flatten() for each in model.kept])
+    return [numbers, model.calls, kept.tolist(), model.of_kind["sums"].tolist(), model.mean.tolist()] + [
+        value.tolist() for value in model.state_dict().values()
+    ]
+
+
+@pytest.mark.parametrize("is_accelerated", [False, True], ids=["in a child", "in the process"])
+def test_the_training_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_accelerated: bool) -> None:
+    plain = state_after(None)
+    # A process with an accelerator cannot be copied, so that its state is restored.
+    monkeypatch.setattr(
+        probing, "in_child", (lambda experiments, _: experiments()) if is_accelerated else probing.in_child
+    )
+    with Diagnosed(tmp_path, probe=True) as diagnosed:
+        assert state_after(diagnosed) == plain
+
+
+def outcomes(diagnosed: Diagnosed) -> dict[str, str]:
+    diagnosed.end()
+    return {row["probe"]: row["outcome"] for row in diagnosed.facts["probes"].rows()}
+
+
+def test_what_is_not_possible_has_a_reason(diagnosed: Diagnosed) -> None:
+    diagnosed.train(network())
+    rows = {row["probe"]: row for row in diagnosed.facts["probes"].rows()}
+    assert [rows[probe]["outcome"] for probe in ("evaluation", "samples", "inputs")] == ["pass"] * 3
+    assert rows["order"]["outcome"] == rows["padding"]["outcome"] == rows["backward"]["outcome"] == "untried"
+    assert "mask" in rows["padding"]["why"]
+
+
+def test_a_model_that_keeps_a_state_beyond_itself_is_left_alone(diagnosed: Diagnosed) -> None:
+    calls = []
+
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        calls.append(len(x))
+        return m.layer1(m.layer0(x).relu()) * len(calls)  # type: ignore[no-any-return]
+
+    train(Model(forward, **layers(8, 16, CLASSES)), points)
+    assert len(calls) == 12
+    found = outcomes(diagnosed)
+    assert found.pop("evaluation") == "warn"
+    assert set(found.values()) == {"untried"}
+
+
+def test_nodes_of_a_graph_may_be_mixed(diagnosed: Diagnosed) -> None:
+    links = torch.eye(24).roll(1, 0)
+    train(
+        Model(lambda m, x, links: m.layer1(links @ m.layer0(x)), **layers(8, 16, CLASSES)),
+        lambda: ((*points()[0], links), points()[1]),
+    )
+    assert outcomes(diagnosed)["samples"] == "untried"
+
+
+def test_probes_that_crash_or_hang_do_not_hurt(diagnosed: Diagnosed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "ModelProbes", partial(probing.ModelProbes, unexpected=1))
+    diagnosed.train(network())
+    (row,) = diagnosed.facts["probes"].rows()
+    assert (row["probe"], row["outcome"]) == ("all", "untried")
+    assert "unexpected" in row["why"]
