@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tensight.client import Certificate, Server, Verify
+    from tensight.diagnosis.user_rules import expression_rule as expression_rule
+    from tensight.diagnosis.user_rules import finding as finding
+    from tensight.diagnosis.user_rules import rule as rule
     from tensight.version import __version__ as __version__
 
 
@@ -73,6 +76,8 @@ def __getattr__(name: str) -> Any:
     """Import submodules at first use: every process that may be debugged imports this package."""
     if name == "__version__":
         return importlib.import_module("tensight.version").__version__
+    if name in ("expression_rule", "finding", "rule"):
+        return getattr(importlib.import_module("tensight.diagnosis.user_rules"), name)
     if name in ("analysis", "client", "debugger", "dumps", "errors", "mindspore", "torch", "watchpoints"):
         try:
             return importlib.import_module(f"tensight.{name}")

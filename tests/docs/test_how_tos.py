@@ -155,6 +155,21 @@ def test_check_in_ci(follow: Follow) -> None:
 
 
 @pytest.mark.long
+def test_write_your_own_rules(follow: Follow) -> None:
+    with follow("docs/how-to/write-your-own-rules.md") as walk:
+        walk.file("rules.py", "python")
+        with (walk.folder / "rules.py").open("a") as rules:
+            rules.write(walk.next("python").text)
+        shown = walk.terminal(finds="diagnose")
+        for rule in ("loss-too-good", "weights-grow", "rate-too-large"):
+            assert f"· {rule}\n" in shown
+            assert f"title={rule} " in shown
+        assert "could not judge, rules.py" not in shown
+        assert "Find" in walk.terminal()
+        assert "· rate-too-large\n" in walk.terminal(finds="diagnose run")
+
+
+@pytest.mark.long
 def test_my_port_does_not_converge(follow: Follow) -> None:
     with follow("docs/how-to/my-port-does-not-converge.md") as walk:
         walk.file("reference.py", "python")

@@ -9,7 +9,7 @@ import pytest
 
 from tensight.cli.diagnosis.page import write_diagnosis_page
 from tensight.cli.diagnosis.report import Ending, make_report
-from tensight.diagnosis.catalogue import diagnose
+from tensight.diagnosis.catalogue import RULES, diagnose
 from tensight.diagnosis.facts import Facts
 from tensight.sessions.diagnosis import diagnosis_record
 from tests.page.browsing import chromium
@@ -30,7 +30,7 @@ def report(language: int) -> Report:
         facts.add("groups", step, [{"name": f"{LONG} group 0", "optimizer": LONG, "rate": 0.0}])
         facts.add("rates", step, [{"name": f"{LONG} group 0", "optimizer": LONG, "rate": 0.0, "initial_rate": 0.0}])
     diagnosis = diagnosis_record(diagnose([facts]))
-    return make_report(diagnosis, Ending("", []), [facts], {"loss": losses}, ["train.py"], language)
+    return make_report(diagnosis, RULES, Ending("", []), [facts], {"loss": losses}, ["train.py"], language)
 
 
 @pytest.mark.parametrize("language", [0, 1], ids=["en", "zh"])

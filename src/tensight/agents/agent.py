@@ -33,6 +33,7 @@ from tensight.agents.stops import Stops
 from tensight.agents.telemetry import Telemetry
 from tensight.agents.termination import is_of_handler
 from tensight.agents.tracing import Tracer
+from tensight.agents.user_rules import UserRules
 from tensight.agents.watching import Watches
 from tensight.graph.steps import iteration_of, step_of
 
@@ -213,6 +214,7 @@ class Agent:
             lambda: may_be_sent and self._attachment.is_attached and self._introduction.is_ours,
             FOR_DIAGNOSIS if settings.diagnose else BESIDE if folders else LIVE,
             settings.diagnose_steps,
+            UserRules(Path(settings.rules), self.framework.rank) if settings.rules else None,
         )
 
     # --- calls of an adapter ---

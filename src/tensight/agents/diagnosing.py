@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from tensight.agents.user_rules import UserRules
+
 
 class Budget(NamedTuple):
     """How many steps are read.
@@ -85,6 +87,8 @@ class Diagnosing:
     budget : Budget or Limit
     most_steps : int, optional
         Number of steps after which the training is ended; by default it runs to its end.
+    rules : UserRules, optional
+        Those of the user, which are applied here.
 
     Attributes
     ----------
@@ -103,6 +107,7 @@ class Diagnosing:
         is_sent: Callable[[], bool],
         budget: Budget | Limit,
         most_steps: int | None = None,
+        rules: UserRules | None = None,
     ) -> None:
         self.rank = rank
         self._files = [FactsFile(folder, rank, os.getpid()) for folder in folders]
@@ -110,6 +115,7 @@ class Diagnosing:
         self._is_sent = is_sent
         self._budget = budget
         self._most_steps = most_steps
+        self._rules = rules
         self._lines: list[bytes] = []
         self._began_s = self._step_began_s = time.monotonic()
         self._cost_s = self._cost_of_reading_s = self._cost_of_noting_s = 0.0
@@ -129,14 +135,20 @@ class Diagnosing:
         """Add what was read of a subject in a step."""
         if rows and self.is_received:
             self._lines.append(line_of(subject, step, rows))
+            if self._rules is not None:
+                self._rules.add(subject, step, rows)
 
     def tell(self, framework: str, absent: Mapping[str, str]) -> None:
         """Tell which framework trains, and which facts are not known of it, each with the reason."""
         self._lines.append(about(framework, absent))
+        if self._rules is not None:
+            self._rules.tell(framework, absent)
 
     def begin_again(self) -> None:
         """Forget what was read before the first step of an optimizer."""
         self._lines.append(AGAIN)
+        if self._rules is not None:
+            self._rules.begin_again()
         self._steps, self._resumes_s = 0, 0.0
 
     def searches(self) -> bool:
@@ -161,6 +173,8 @@ class Diagnosing:
             # Even little would be much of steps that are this short.
             self._steps += 1
             return
+        if self._rules is not None:
+            self._lines += self._rules.lines_of(step)
         self._hand_over()
         now = time.monotonic()
         cost_s += now - began
@@ -219,6 +233,8 @@ class Diagnosing:
 
     def close(self) -> None:
         """Write and send what is left: the training has ended."""
+        if self._rules is not None:
+            self._lines += self._rules.last_lines()
         self._lines.append(OVER)
         self._hand_over()
 

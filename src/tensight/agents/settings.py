@@ -54,6 +54,8 @@ class AgentSettings:
     findings : {"off", "list", "certain", "every"} or None
         What is done about findings, why the training does not learn: nothing; they are listed; certain ones also stop
         the training; every one does. None means "certain" with `recommended`, else "list".
+    rules : str
+        File with rules of the user, Python, which is run in the training; empty for none.
     record : str
         "", "ring:K" for the last K steps, "full" for all of them.
     record_folder : str
@@ -112,6 +114,7 @@ class AgentSettings:
     step_on: StepOn = "optimizer"
     stop_on: StopOn = "new"
     findings: Findings | None = None
+    rules: str = ""
     record: str = ""
     record_folder: str = ""
     trace: str = ""
@@ -254,6 +257,7 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "step_on": ("TENSIGHT_STEP_ON",),
     "stop_on": ("TENSIGHT_STOP_ON",),
     "findings": ("TENSIGHT_FINDINGS",),
+    "rules": ("TENSIGHT_RULES",),
     "record": ("TENSIGHT_RECORD",),
     "record_folder": ("TENSIGHT_RECORD_FOLDER",),
     "trace": ("TENSIGHT_TRACE",),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tensight.cli.exit_codes import FOUND, WRONG_INPUT
-from tensight.cli.options import Json
+from tensight.cli.options import Json, Rules
 from tensight.cli.output import console, print_json
 from tensight.cli.plain_run import MODULE_HELP
 from tensight.errors import InputError
@@ -73,6 +73,7 @@ def diagnose(
     budget: Annotated[
         str | None, typer.Option(metavar="64KB", help="With --json: at most so much, what matters most first.")
     ] = None,
+    rules: Rules = None,
     language: Annotated[Language, typer.Option(help="Of sentences.")] = Language.EN,
     probe: Annotated[
         bool, typer.Option("--probe", help="Also make experiments with the models on the batch of a step.")
@@ -80,11 +81,16 @@ def diagnose(
     json: Json = False,
 ) -> None:
     """Say why a training does not learn: run it for a while, or read what it has recorded."""
+    from tensight.cli.diagnosis.probes import NONE
     from tensight.cli.diagnosis.report import Ending, make_report
+    from tensight.diagnosis.catalogue import diagnose as judge
+    from tensight.diagnosis.catalogue import load_user_rules
     from tensight.diagnosis.lines import PATTERN, read_folder, read_losses
+    from tensight.sessions.diagnosis import diagnosis_record
 
     chosen = _chosen_format(format_, json=json)
     budget_bytes = _budget_bytes(budget, chosen)
+    user_rules = () if rules is None else load_user_rules(rules)
     ending = Ending("", [])
     losses: dict[str, list[tuple[int, float]]] = {}
     if not module and Path(script).is_dir():
@@ -106,13 +112,11 @@ def diagnose(
             runs = read_folder(folder)
             if runs:
                 losses = read_losses(folder, runs[0].rank)
-    from tensight.cli.diagnosis.probes import NONE
-    from tensight.diagnosis.catalogue import diagnose as judge
-    from tensight.sessions.diagnosis import diagnosis_record
-
-    diagnosis = diagnosis_record(judge(runs))
+    judgement = judge(runs, user_rules)
+    diagnosis = diagnosis_record(judgement)
     report = make_report(
         diagnosis,
+        judgement.rules,
         ending,
         runs,
         losses,

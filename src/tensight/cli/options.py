@@ -14,6 +14,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Html = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write a report that a browser shows, one file.")
 ]
+Rules = Annotated[
+    Path | None, typer.Option("--rules", metavar="FILE", help="Rules of your own: a Python file, which is run.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 CacheDir = Annotated[
     Path | None,

@@ -63,6 +63,9 @@ RUN: dict[str, PlainOption] = {
         "Say why it does not learn: off, list (default), or stop for certain ones (default with --recommended) or all.",
         *("", str, ("off", "list", "certain", "every")),
     ),
+    "--rules": PlainOption(
+        "rules", "Rules of your own: a Python file, which the training runs.", "FILE", os.path.abspath
+    ),
     "--record": PlainOption("record", "Record the last K steps, or all, as a dump.", "ring:K|full", str),
     "--record-folder": PlainOption(
         "record_folder", "Where to. (default: a new folder in the current one)", "DIR", os.path.abspath

@@ -52,6 +52,10 @@ def start_training(command: Sequence[str], chosen: Mapping[str, Any], *, module:
     chosen = {**chosen, "run": None if _is_one_of_several() else f"{os.getpid()}-{os.uname().nodename}"}
     if chosen.get("against"):
         chosen["capture"] = _traced_capture(chosen["against"], chosen.get("capture"))
+    if chosen.get("rules") and not os.path.isfile(chosen["rules"]):
+        from tensight.errors import InputError
+
+        raise InputError(f"{chosen['rules']}: there is no such file of rules")
     # Report unusable settings here, rather than in the output of the training.
     AgentSettings.from_environment(**chosen)
     _become(command_line(command, module=module), {"TENSIGHT_DEBUG": "1", **as_variables(chosen)})

@@ -9,6 +9,8 @@ import numpy as np
 
 from tensight.diagnosis import mindspore_words
 from tensight.diagnosis.facts import OPTIONAL
+from tensight.diagnosis.findings import CATEGORIES
+from tensight.diagnosis.rule import RuleFailure
 from tensight.diagnosis.rules import (
     averages,
     batches,
@@ -30,12 +32,16 @@ from tensight.diagnosis.rules import (
     updates,
 )
 from tensight.diagnosis.script_lines import with_script_lines
+from tensight.diagnosis.user_rules import CATEGORY as CUSTOM
+from tensight.diagnosis.user_rules import MOST_S, load_rules, user_rule
+from tensight.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from tensight.diagnosis.facts import Facts
-    from tensight.diagnosis.findings import Finding
+    from tensight.diagnosis.findings import Finding, ReportedRule
     from tensight.diagnosis.rule import Rule, Words
 
 RULES: Mapping[str, Rule] = {
@@ -102,30 +108,58 @@ class Diagnosis(NamedTuple):
         Number of steps that were looked at.
     passed : list of str
         Rules that looked and found nothing.
+    rules : mapping of str to Rule
+        All rules by id, with those of the user.
     """
 
     findings: list[Explained]
     undecided: dict[str, str]
     steps: int
     passed: list[str]
+    rules: Mapping[str, Rule] = RULES
 
 
-def diagnose(runs: Sequence[Facts]) -> Diagnosis:
+def load_user_rules(path: Path, *, most_s: float = MOST_S) -> tuple[Rule, ...]:
+    """Run a file of rules that the user has named, and return them.
+
+    Parameters
+    ----------
+    path : Path
+    most_s : float
+        Maximum time in seconds of a call of one of them.
+
+    Raises
+    ------
+    InputError
+        As for `tensight.diagnosis.user_rules.load_rules`, or a rule has the id of one of ours.
+    """
+    rules = load_rules(path, most_s=most_s)
+    for rule in rules:
+        if rule.id in RULES:
+            raise InputError(f"{path}: {rule.id} is the id of a rule of Tensight; choose another one")
+    return rules
+
+
+def diagnose(runs: Sequence[Facts], user_rules: Sequence[Rule] = ()) -> Diagnosis:
     """Apply all rules to the facts of a run.
 
     Parameters
     ----------
     runs : sequence of Facts
         One for each rank.
+    user_rules : sequence of Rule
+        Those of the user. What rules of the user have found in the training is there, too, unless they are given.
     """
+    rules = {**RULES, **{rule.id: rule for rule in user_rules}}
     findings: list[Finding] = []
     undecided: dict[str, str] = {}
+    failed: dict[str, str] = {}
     applied: list[str] = []
-    for rule in RULES.values():
+    for rule in rules.values():
         if rule.over_ranks:
             if runs:
                 applied.append(rule.id)
-                findings += _judgement(rule, ranks.joined(runs), runs[0].framework, undecided)
+                findings += _judgement(rule, ranks.joined(runs), runs[0].framework, failed)
             continue
         is_applied = False
         for facts in runs:
@@ -135,21 +169,42 @@ def diagnose(runs: Sequence[Facts]) -> Diagnosis:
                     undecided.setdefault(rule.id, why)
                 continue
             is_applied = True
-            for finding in _judgement(rule, facts, facts.framework, undecided):
-                # The ranks of a run train alike: what one shows is not repeated for the others.
-                is_known = any((finding.rule, finding.message) == (other.rule, other.message) for other in findings)
-                if facts is runs[0] or not is_known:
-                    findings.append(finding)
+            for finding in _judgement(rule, facts, facts.framework, failed):
+                _add(findings, finding, is_first_rank=facts is runs[0])
         if is_applied:
             applied.append(rule.id)
-            if not undecided.get(rule.id, "").startswith(_SENSELESS):
-                undecided.pop(rule.id, None)
+            undecided.pop(rule.id, None)
+    for facts in runs:
+        for reported in facts.reported:
+            if reported.id in RULES or any(reported.id == rule.id for rule in user_rules):
+                continue
+            rules[reported.id] = _reported_rule(reported)
+            applied.append(reported.id)
+            if reported.failure:
+                failed[reported.id] = reported.failure
+            for finding in reported.findings:
+                _add(findings, with_script_lines(finding, facts), is_first_rank=facts is runs[0])
+    undecided |= failed
     hit = {finding.rule for finding in findings}
-    passed = [rule for rule in applied if rule not in hit and rule not in undecided]
-    return Diagnosis(ordered(findings), undecided, max((facts.last_step for facts in runs), default=0), passed)
+    passed = [rule for rule in dict.fromkeys(applied) if rule not in hit and rule not in undecided]
+    steps = max((facts.last_step for facts in runs), default=0)
+    return Diagnosis(ordered(findings, rules), undecided, steps, passed, rules)
 
 
-def _judgement(rule: Rule, facts: Facts, framework: str, undecided: dict[str, str]) -> list[Finding]:
+def _add(findings: list[Finding], finding: Finding, *, is_first_rank: bool) -> None:
+    """Add a finding of a rank; the ranks of a run train alike: what one shows is not repeated for the others."""
+    is_known = any((finding.rule, finding.message) == (other.rule, other.message) for other in findings)
+    if is_first_rank or not is_known:
+        findings.append(finding)
+
+
+def _reported_rule(reported: ReportedRule) -> Rule:
+    """Return a rule that was applied in the training."""
+    category = reported.category if reported.category in CATEGORIES else CUSTOM
+    return user_rule(reported.id, (), category, lambda _: (), reported.advice)
+
+
+def _judgement(rule: Rule, facts: Facts, framework: str, failed: dict[str, str]) -> list[Finding]:
     """Return what a rule finds; if facts make no sense, such as a shape that is none, note that it could not judge."""
     read = len(facts[rule.needs[0].partition(".")[0]].steps) if rule.needs else 0
     try:
@@ -159,11 +214,14 @@ def _judgement(rule: Rule, facts: Facts, framework: str, undecided: dict[str, st
                 for finding in rule.judge(facts)
             ]
         for finding in findings:
-            for words in filter(None, words_of(finding)):
+            for words in filter(None, words_of(finding, {rule.id: rule})):
                 words[0].format(**finding.values)
+    except RuleFailure as failure:
+        failed[rule.id] = str(failure)
+        return []
     except Exception as error:
         # They come from files and other processes.
-        undecided[rule.id] = f"{_SENSELESS}: {type(error).__name__}: {error}"[:_MOST_REASON]
+        failed[rule.id] = f"{_SENSELESS}: {type(error).__name__}: {error}"[:_MOST_REASON]
         return []
     return findings
 
@@ -180,9 +238,9 @@ def _lacking(rule: Rule, facts: Facts) -> tuple[bool, str]:
     return False, ""
 
 
-def words_of(finding: Finding) -> tuple[Words, Words | None, Words]:
+def words_of(finding: Finding, rules: Mapping[str, Rule] = RULES) -> tuple[Words, Words | None, Words]:
     """Return the sentence of a finding, its evidence if there is any, and the advice, with values in braces."""
-    rule = RULES[finding.rule]
+    rule = rules[finding.rule]
     message, evidence = rule.messages[finding.message], rule.evidence.get(finding.message)
     advice = rule.advice_on.get(finding.message, rule.advice)
     if finding.framework != "mindspore":
@@ -195,12 +253,14 @@ def words_of(finding: Finding) -> tuple[Words, Words | None, Words]:
     )
 
 
-def ordered(findings: Iterable[Finding]) -> list[Explained]:
+def ordered(findings: Iterable[Finding], rules: Mapping[str, Rule] = RULES) -> list[Explained]:
     """Put causes before what follows from them, and what is certain first.
 
     Parameters
     ----------
     findings : iterable of Finding
+    rules : mapping of str to Rule
+        Their rules.
 
     Returns
     -------
@@ -208,12 +268,12 @@ def ordered(findings: Iterable[Finding]) -> list[Explained]:
         A finding that another one explains is under that one only.
     """
     rest = sorted(
-        findings, key=lambda finding: (_CERTAINTIES[finding.certainty], RULES[finding.rule].rank, finding.step)
+        findings, key=lambda finding: (_CERTAINTIES[finding.certainty], rules[finding.rule].rank, finding.step)
     )
     causes: dict[int, list[Finding]] = {}
     under: set[int] = set()
     for cause in rest:
-        explained = RULES[cause.rule].explains
+        explained = rules[cause.rule].explains
         for other in rest:
             if other is cause or id(other) in under or id(cause) in under or other.rule not in explained:
                 continue

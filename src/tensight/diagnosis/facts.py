@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from tensight.diagnosis.findings import ReportedRule
+
 _T = TypeVar("_T")
 Kind = Literal["number", "count", "flag", "text", "hash"]
 
@@ -629,6 +631,8 @@ class Facts:
         With which it trains, as in `tensight.frameworks`.
     absent : dict of str to str
         Facts that are not read of this training, and why: a subject, or a column as ``groups.is_cleared``.
+    reported : tuple of ReportedRule
+        What rules of the user have found in the training.
     """
 
     def __init__(self, rank: int = 0) -> None:
@@ -640,6 +644,7 @@ class Facts:
 
     def begin_again(self) -> None:
         """Forget everything that was added."""
+        self.reported: tuple[ReportedRule, ...] = ()
         self._tables = {name: Table(schema) for name, schema in SCHEMA.items()}
         self._derived: dict[Callable[[Facts], Iterable[Any]], list[Any]] = {}
         self._jumps = Jumps()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +34,7 @@ CATEGORIES: Mapping[str, tuple[str, str]] = {
     "initialization": ("initialization", "初始化"),
     "data": ("data", "数据"),
     "backward": ("backward function", "反向函数"),
+    "custom": ("rule of yours", "自定义规则"),
 }
 """Names of the kinds of faults, in English and Chinese."""
 
@@ -88,6 +89,25 @@ class Finding:
     where: Mapping[str, str] = field(default_factory=dict)
     covers: tuple[str, ...] = ()
     framework: str = "torch"
+
+
+class ReportedRule(NamedTuple):
+    """A rule of a user, as it was applied in the training: its file is not there where the facts are judged.
+
+    Attributes
+    ----------
+    id, category, advice : str
+    failure : str
+        Why it could not judge; empty if it could.
+    findings : tuple of Finding
+        With their sentences among their values.
+    """
+
+    id: str
+    category: str
+    advice: str
+    failure: str
+    findings: tuple[Finding, ...]
 
 
 MOST_NAMED = 40

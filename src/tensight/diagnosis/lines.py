@@ -2,19 +2,21 @@
 
 A line has the rows of a subject in a step, in columns: ``{"subject": "losses", "step": 3, "columns": {"name": ["loss"],
 "value": [0.7]}}``. Others say which framework trains, and which facts are not known (``{"framework": "mindspore",
-"absent": {"groups": "…"}}``), that all earlier rows are to be forgotten (``{"again": true}``), and that the training
-has ended (``{"over": true}``).
+"absent": {"groups": "…"}}``), what rules of the user have found so far (``{"rules": […]}``), that all earlier lines are
+to be forgotten (``{"again": true}``), and that the training has ended (``{"over": true}``).
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from tensight.diagnosis.facts import DTYPES, MISSING, SCHEMA, Facts
+from tensight.diagnosis.findings import Certainty, Finding, ReportedRule
+from tensight.diagnosis.user_rules import EVIDENCE
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,6 +43,12 @@ MOST_ABSENT = 1000
 """Maximum number of facts that are not known, with reasons."""
 
 MOST_STEP = 1 << 53
+
+MOST_RULES = 100
+"""Maximum number of rules of a user, and of the findings of each."""
+
+_VALUES = ("sentence", "measured", "expression", "holds", "decided", "item")
+_OF_FINDING = ("certainty", "step", "message", "values", "where", "covers")
 
 _NUMBERS: Mapping[Kind, Callable[[Any], Any]] = {"number": float, "count": int, "flag": bool, "text": str, "hash": int}
 
@@ -81,6 +89,15 @@ def about(framework: str, absent: Mapping[str, str]) -> bytes:
     return json.dumps({"framework": framework, "absent": dict(absent)}, separators=(",", ":")).encode() + b"\n"
 
 
+def line_of_rules(rules: Sequence[ReportedRule]) -> bytes:
+    """Return a line with what rules of the user have found so far, in place of an earlier one."""
+    records = [
+        {**rule._asdict(), "findings": [{name: getattr(each, name) for name in _OF_FINDING} for each in rule.findings]}
+        for rule in rules
+    ]
+    return json.dumps({"rules": records}, separators=(",", ":")).encode() + b"\n"
+
+
 def _is_unknown(values: Sequence[Any], missing: object) -> bool:
     return all(value == missing or (value != value and missing != missing) for value in values)
 
@@ -108,6 +125,8 @@ def take(facts: Facts, line: bytes) -> None:
         facts.begin_again()
     elif record.get("over") is True:
         facts.is_over = True
+    elif "rules" in record:
+        facts.reported = _reported(record["rules"])
     elif "framework" in record:
         _take_framework(facts, record)
     elif record.get("subject") in SCHEMA:
@@ -127,6 +146,46 @@ def _take_framework(facts: Facts, record: Mapping[str, Any]) -> None:
     facts.absent |= {name[:MOST_TEXT]: why[:MOST_TEXT] for name, why in absent.items()}
     if len(facts.absent) > MOST_ABSENT:
         raise InputError(f"more than {MOST_ABSENT} facts are said to be not known")
+
+
+def _reported(records: Any) -> tuple[ReportedRule, ...]:
+    if not isinstance(records, list) or len(records) > MOST_RULES:
+        raise InputError(f"a line of facts has no list of at most {MOST_RULES} rules")
+    rules = []
+    for record in records:
+        findings = record.get("findings") if isinstance(record, dict) else None
+        if not isinstance(findings, list) or len(findings) > MOST_RULES:
+            raise InputError(f"a rule in a line of facts has no list of at most {MOST_RULES} findings")
+        rule, category, advice, failure = (_text(record.get(name)) for name in ReportedRule._fields[:4])
+        rules.append(ReportedRule(rule, category, advice, failure, tuple(_finding(rule, each) for each in findings)))
+    return tuple(rules)
+
+
+def _finding(rule: str, record: Any) -> Finding:
+    values = record.get("values") if isinstance(record, dict) else None
+    where, covers = (record.get("where"), record.get("covers")) if isinstance(record, dict) else (None, None)
+    if not isinstance(values, dict) or not isinstance(where, dict) or not isinstance(covers, list):
+        raise InputError("a finding in a line of facts has no values and no place")
+    certainty, step, message = record.get("certainty"), record.get("step"), record.get("message")
+    if certainty not in get_args(Certainty) or message not in EVIDENCE:
+        raise InputError("a finding in a line of facts has no certainty, or an unknown message")
+    if type(step) is not int or not 0 <= step <= MOST_STEP or len(covers) > MOST_ROWS:
+        raise InputError("a finding in a line of facts has no step")
+    return Finding(
+        rule,
+        certainty,
+        step,
+        message,
+        {name: _text(values.get(name, "")) for name in _VALUES},
+        {_text(kind): _text(names) for kind, names in list(where.items())[:MOST_RULES]},
+        tuple(map(_text, covers)),
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InputError("what a rule has found in a line of facts is no text")
+    return value[:MOST_TEXT]
 
 
 def _block(subject: str, columns: Any) -> Block:

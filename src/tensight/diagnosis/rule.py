@@ -18,6 +18,10 @@ DIVERGENCE = ("loss-rises", "loss-jumps", "loss-not-finite", "loss-unbounded", "
 """Ids of rules about the course of a loss that diverges, which follows from many faults."""
 
 
+class RuleFailure(Exception):  # noqa: N818 - not an error of ours
+    """A rule that a user wrote could not judge; the message has the file, the line and the reason."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """A rule.

@@ -7,7 +7,7 @@ import re
 import threading
 from typing import TYPE_CHECKING, Any
 
-from tensight.diagnosis.catalogue import RULES, diagnose, words_of
+from tensight.diagnosis.catalogue import diagnose, words_of
 from tensight.diagnosis.facts import SCHEMA, Facts
 from tensight.diagnosis.findings import SHOWN_FACTS
 from tensight.diagnosis.lines import read_folder, take
@@ -22,11 +22,12 @@ from tensight.sessions.records.diagnosis import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from tensight.diagnosis.catalogue import Diagnosis, Explained
     from tensight.diagnosis.findings import Finding
+    from tensight.diagnosis.rule import Rule
 
 MOST_ROWS = 10_000
 """Maximum number of rows of a table for a client: the last ones."""
@@ -37,16 +38,17 @@ _ONE = re.compile(rf"(?<![\d.,])\b1 ({_NOUNS})( are| have| get)?\b")
 _VERBS = {" are": " is", " have": " has", " get": " gets"}
 
 
-def _texts(finding: Finding, language: int) -> tuple[str, tuple[str, ...], str]:
+def _texts(finding: Finding, rules: Mapping[str, Rule], language: int) -> tuple[str, tuple[str, ...], str]:
     """Return the sentence of a finding, its evidence and the advice.
 
     Parameters
     ----------
     finding : Finding
+    rules : mapping of str to Rule
     language : int
         0 for English, 1 for Chinese.
     """
-    message, evidence, advice = words_of(finding)
+    message, evidence, advice = words_of(finding, rules)
     measured = [_ONE.sub(_singular, evidence[language].format(**finding.values))] if evidence else []
     measured += [
         words[language].format(**finding.where) for key, words in SCRIPT_LINES.items() if finding.where.get(key)
@@ -65,15 +67,15 @@ def diagnosis_record(diagnosis: Diagnosis) -> DiagnosisRecord:
     """Return a diagnosis as a record."""
     return DiagnosisRecord(
         steps=diagnosis.steps,
-        findings=tuple(map(_finding_record, diagnosis.findings)),
+        findings=tuple(_finding_record(each, diagnosis.rules) for each in diagnosis.findings),
         undecided=tuple(UndecidedRule(rule=rule, why=why) for rule, why in diagnosis.undecided.items()),
         passed=tuple(diagnosis.passed),
     )
 
 
-def _finding_record(explained: Explained) -> FindingRecord:
+def _finding_record(explained: Explained, rules: Mapping[str, Rule]) -> FindingRecord:
     finding = explained.finding
-    category = RULES[finding.rule].category
+    category = rules[finding.rule].category
     return FindingRecord(
         rule=finding.rule,
         category=category,
@@ -82,14 +84,14 @@ def _finding_record(explained: Explained) -> FindingRecord:
         where={name: value for name, value in finding.where.items() if value},
         values=_finite(finding.values),
         fact=SHOWN_FACTS.get(category, ""),
-        chinese=FindingWords(**_words(explained, 1)),
-        **_words(explained, 0),
+        chinese=FindingWords(**_words(explained, rules, 1)),
+        **_words(explained, rules, 0),
     )
 
 
-def _words(explained: Explained, language: int) -> dict[str, Any]:
-    title, evidence, advice = _texts(explained.finding, language)
-    follow = tuple(_texts(other, language)[0] for other in explained.explains)
+def _words(explained: Explained, rules: Mapping[str, Rule], language: int) -> dict[str, Any]:
+    title, evidence, advice = _texts(explained.finding, rules, language)
+    follow = tuple(_texts(other, rules, language)[0] for other in explained.explains)
     return {"title": title, "evidence": evidence, "advice": advice, "explains": follow}
 
 

@@ -38,7 +38,7 @@ def _of_finding(report: Report, finding: FindingRecord) -> str:
     if position is not None:
         properties = {"file": one_line(position.file), "line": str(position.line)}
     properties["title"] = f"{finding.rule} ({text(finding.certainty, report.language)})"
-    sentences = [words.title, *words.evidence, f"→ {words.advice}"]
+    sentences = [words.title, *words.evidence, *([f"→ {words.advice}"] if words.advice else [])]
     sentences += [f"{text('explains', report.language)}: {other}" for other in words.explains]
     return _command(_LEVELS[finding.certainty], properties, "\n".join(map(one_line, sentences)))
 

@@ -114,7 +114,8 @@ def _items(report: Report) -> Iterator[tuple[str, tuple[Any, ...], str | None, A
         if finding.evidence:
             yield "evidence", ("findings", at), "evidence", [one_line(sentence) for sentence in finding.evidence]
     for at, finding in enumerate(findings):
-        yield "advice", ("findings", at), "advice", one_line(finding.advice)
+        if finding.advice:
+            yield "advice", ("findings", at), "advice", one_line(finding.advice)
     for at, finding in enumerate(findings):
         for key, names in finding.where.items():
             yield "where", ("findings", at, "where"), key, one_line(names)

@@ -58,7 +58,7 @@ def _of_finding(report: Report, finding: FindingRecord, number: int) -> str:
     words = finding.chinese if report.language else finding
     position = report.position(finding)
     sentences = [f"{position.file}:{position.line}"] if position is not None else []
-    sentences += [words.title, *words.evidence, f"→ {words.advice}"]
+    sentences += [words.title, *words.evidence, *([f"→ {words.advice}"] if words.advice else [])]
     sentences += [f"{text('explains', report.language)}: {other}" for other in words.explains]
     content = escape("\n".join(map(one_line, sentences)))
     message = _attribute(words.title)

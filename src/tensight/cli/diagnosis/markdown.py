@@ -48,7 +48,8 @@ def _of_finding(report: Report, finding: FindingRecord) -> str:
     facts = [text(finding.certainty, language), *since, *where, _code(finding.rule)]
     parts = [f"## {_MARKS[finding.certainty]} {_escaped(words.title)}", " · ".join(facts)]
     parts.append("\n".join(f"- {_escaped(sentence)}" for sentence in words.evidence))
-    parts.append(f"**{text('advice', language)}:** {_escaped(words.advice)}")
+    if words.advice:
+        parts.append(f"**{text('advice', language)}:** {_escaped(words.advice)}")
     if words.explains:
         others = "\n".join(f"- {_escaped(other)}" for other in words.explains)
         parts.append(f"{text('explains-title', language)}:\n\n{others}")

@@ -108,7 +108,8 @@ def _finding(report: Report, finding: FindingRecord) -> str:
     facts = " · ".join([certainty, *since, f"<code>{_text(finding.rule)}</code>"])
     parts = [f"<h2>{_text(words.title)}</h2><p class=facts>{facts}</p>", _location(report, finding)]
     parts.append(_list(words.evidence))
-    parts.append(f"<p class=advice><b>{text('advice', language)}:</b> {_text(words.advice)}</p>")
+    if words.advice:
+        parts.append(f"<p class=advice><b>{text('advice', language)}:</b> {_text(words.advice)}</p>")
     if words.explains:
         parts.append(f"<p class=facts>{text('explains-title', language)}</p>" + _list(words.explains))
     curves = report.curves_of(finding)
@@ -138,7 +139,6 @@ def _location(report: Report, finding: FindingRecord) -> str:
 
 
 def _rules(report: Report) -> Iterable[str]:
-    from tensight.diagnosis.catalogue import RULES
     from tensight.diagnosis.findings import CATEGORIES
 
     diagnosis, language = report.diagnosis, report.language
@@ -150,7 +150,7 @@ def _rules(report: Report) -> Iterable[str]:
         titles = (text("rule", language), text("finds", language))
         # What a rule finds is declared in English only.
         rows = [
-            (rule, one_line(CATEGORIES[RULES[rule].category][1] if language else RULES[rule].summary))
+            (rule, one_line(CATEGORIES[report.rules[rule].category][1] if language else report.rules[rule].summary))
             for rule in diagnosis.passed
         ]
         yield folded(counted("passed-title", len(rows), language), table(titles, rows))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tensight.diagnosis.facts import Facts
+    from tensight.diagnosis.rule import Rule
     from tensight.sessions.records import DiagnosisRecord, FindingRecord
 
 ENDED = "debugging ends here"
@@ -113,6 +114,8 @@ class Report:
     losses : list of Curve
     curves : list of Curve
         Those of the facts that findings are about.
+    rules : mapping of str to Rule
+        All rules by id, with those of the user.
     language : int
         0 for English, 1 for Chinese.
     script : str
@@ -126,6 +129,7 @@ class Report:
     setup: Mapping[str, list[str]]
     losses: list[Curve]
     curves: list[Curve]
+    rules: Mapping[str, Rule]
     language: int = 0
     script: str = ""
     probes: Sequence[dict[str, Any]] = ()
@@ -201,6 +205,7 @@ def names_in(text: str) -> list[str]:
 
 def make_report(
     diagnosis: DiagnosisRecord,
+    rules: Mapping[str, Rule],
     ending: Ending,
     runs: Sequence[Facts],
     losses: Mapping[str, Sequence[tuple[int, float]]],
@@ -213,6 +218,8 @@ def make_report(
     Parameters
     ----------
     diagnosis : DiagnosisRecord
+    rules : mapping of str to Rule
+        All rules by id, with those of the user.
     ending : Ending
     runs : sequence of Facts
         One for each rank.
@@ -237,7 +244,7 @@ def make_report(
         for name, points in list(losses.items())[:MOST_CURVES]
     ]
     setup = setup_of(runs, command, language)
-    return Report(diagnosis, ending, setup, of_losses, curves, language, script, probe_rows(runs))
+    return Report(diagnosis, ending, setup, of_losses, curves, rules, language, script, probe_rows(runs))
 
 
 def _curves_of(facts: Facts, fact: str, named: Sequence[str]) -> Iterator[Curve]:

@@ -63,23 +63,22 @@ def as_sarif(report: Report) -> str:
 
 
 def _rule(report: Report, rule_id: str) -> dict[str, Any]:
-    from tensight.diagnosis.catalogue import RULES
     from tensight.diagnosis.findings import CATEGORIES
 
-    rule, language = RULES[rule_id], report.language
+    rule, language = report.rules[rule_id], report.language
     silent = f"\n\n{text('silent', language, what=rule.silent[language])}" if rule.silent[language] else ""
     return {
         "id": rule.id,
         "shortDescription": {"text": one_line(rule.summary)},
         "fullDescription": {"text": one_line(rule.summary)},
-        "help": {"text": lines(f"{rule.advice[language]}{silent}")},
+        "help": {"text": lines(f"{rule.advice[language]}{silent}".strip() or rule.summary)},
         "properties": {"tags": [CATEGORIES[rule.category][language]]},
     }
 
 
 def _result(report: Report, finding: FindingRecord, index: int) -> dict[str, Any]:
     words = finding.chinese if report.language else finding
-    sentences = [words.title, *words.evidence, f"→ {words.advice}"]
+    sentences = [words.title, *words.evidence, *([f"→ {words.advice}"] if words.advice else [])]
     sentences += [f"{text('explains', report.language)}: {other}" for other in words.explains]
     identity = json.dumps([finding.rule, sorted(finding.where.items())])
     location = _location(report, finding)

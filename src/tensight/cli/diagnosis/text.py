@@ -54,7 +54,8 @@ def print_finding(out: Console, finding: FindingRecord, language: int = 0) -> No
         out.print(f"    {escape(sentence)}")
     since = "" if finding.step <= 1 else f", {text('since', language, step=finding.step)}"
     out.print(f"    [dim]{text(finding.certainty, language)}{since} · {escape(finding.rule)}[/]")
-    out.print(f"    → {escape(words.advice)}")
+    if words.advice:
+        out.print(f"    → {escape(words.advice)}")
     for other in words.explains:
         out.print(f"    [dim]{text('explains', language)}: {escape(other)}[/]")
     out.print()
