@@ -83,7 +83,7 @@ def test_no_variable_means_one_thing_to_the_server_and_another_to_a_training() -
 
     of_trainings = {name for names in _VARIABLES.values() for name in names}
     read_by_both = {variable_name(field) for field in Settings.model_fields} & of_trainings
-    assert read_by_both == {"TENSIGHT_HOST", "TENSIGHT_DEBUGGER_HOST", "TENSIGHT_DEBUGGER_PORT"}
+    assert read_by_both == {"TENSIGHT_HOST", "TENSIGHT_DEBUGGER_HOST", "TENSIGHT_DEBUGGER_PORT", "TENSIGHT_RULES"}
 
 
 def test_every_setting_of_the_server_is_documented_with_its_key_and_default() -> None:

@@ -243,10 +243,10 @@ def test_folders_without_facts_and_options_after_a_folder_are_refused(tmp_path: 
 
 @contextmanager
 def debugged(
-    script: Path, folder: Path, *options: str, twice: bool = True
+    script: Path, folder: Path, *options: str, twice: bool = True, server_options: tuple[str, ...] = ()
 ) -> Iterator[tuple[Server, Session, subprocess.Popen[str]]]:
     """A training that lasts until a person ends it, attached to a server."""
-    with running_server(folder / "workspace") as server, connect(server.url) as client:
+    with running_server(folder / "workspace", *server_options) as server, connect(server.url) as client:
         assert server.debugger
         port = server.debugger.rpartition(":")[2]
         command = [Path(sys.executable).with_name("tensight"), "run", "--port", port, *options, script, "1000000000"]

@@ -93,6 +93,26 @@ def test_a_debugged_training_is_stopped_by_a_certain_finding_of_a_rule_of_the_us
         assert {"fails", "endless"} <= undecided
 
 
+def test_a_server_applies_its_rules_to_trainings_and_runs_before_those_of_the_training(
+    script: Path, rules: Path, tmp_path: Path
+) -> None:
+    rules.write_text(RULES.replace("is below 10", "is below 10 for the server").partition("@")[0])
+    others = tmp_path / "others.py"
+    others.write_text(RULES.partition("@")[0])
+    server_options = ("--rules", str(rules))
+    with debugged(script, tmp_path, "--rules", str(others), twice=False, server_options=server_options) as opened:
+        client, session, training = opened
+        assert training.stderr is not None
+        assert any("loss is below 10 for the server" in line for line in training.stderr)
+        session.terminate()
+        training.wait(60)
+        name = session.wait(60).dump
+        session.close()
+        recorded = client.open(name)
+        recorded.wait(60)
+        assert [finding.title for finding in recorded.findings()] == ["loss is below 10 for the server"]
+
+
 def test_explain_says_what_a_rule_of_the_user_finds(rules: Path) -> None:
     text = tensight("explain", "--rules", rules, "below-10").stdout
     assert "rule of yours" in text

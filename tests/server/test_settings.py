@@ -41,6 +41,7 @@ def test_the_defaults_are_the_originals_where_it_has_them(tmp_path: Path) -> Non
         "max_offline_debugger_session_num": 2,
         "max_graph_node_size": 100_000,
         "workspace": tmp_path / "tensight",
+        "rules": None,
         "url_path_prefix": "",
         "reload_interval": 3,
         "token_file": None,

@@ -174,7 +174,9 @@ class Diagnosing:
             self._steps += 1
             return
         if self._rules is not None:
+            # They have a share of the time of their own.
             self._lines += self._rules.lines_of(step)
+            began = time.monotonic()
         self._hand_over()
         now = time.monotonic()
         cost_s += now - began

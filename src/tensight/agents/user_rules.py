@@ -46,13 +46,14 @@ class UserRules:
         self._rules = _loaded(path)
         self._cost_s = 0.0
         self._began_s = self._last_s = time.monotonic()
-        self._last_step = 0
+        self._is_changed = False
         self._reported: list[ReportedRule] = []
 
     def add(self, subject: str, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add what was read of a subject in a step."""
         if self._rules:
             self._facts.add(subject, step, rows)
+            self._is_changed = True
 
     def tell(self, framework: str, absent: Mapping[str, str]) -> None:
         """Tell which framework trains, and which facts are not known of it, each with the reason."""
@@ -62,25 +63,22 @@ class UserRules:
     def begin_again(self) -> None:
         """Forget what was read before the first step of an optimizer."""
         self._facts.begin_again()
-        self._reported, self._last_step = [], 0
+        self._reported, self._is_changed = [], False
 
     def lines_of(self, step: int) -> list[bytes]:
         """Return a line with what the rules have found, if they are due and it has changed."""
         now = time.monotonic()
         is_due = now - self._last_s >= EVERY_S and self._cost_s <= SHARE * (now - self._began_s)
-        if not self._rules or step < FIRST_STEP or not is_due:
-            return []
-        self._last_step = step
-        return self._applied()
+        return self._applied() if self._is_changed and step >= FIRST_STEP and is_due else []
 
     def last_lines(self) -> list[bytes]:
         """Return what the rules have found in the whole training, if that has changed."""
         self._facts.is_over = True
-        return self._applied() if self._rules and self._facts.last_step > self._last_step else []
+        return self._applied() if self._is_changed else []
 
     def _applied(self) -> list[bytes]:
         reported = [each for each in map(self._result, self._rules) if each is not None]
-        self._last_s = time.monotonic()
+        self._last_s, self._is_changed = time.monotonic(), False
         if reported == self._reported:
             return []
         self._reported = reported

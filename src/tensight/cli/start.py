@@ -43,6 +43,9 @@ def start(
         str | None, typer.Option(metavar="N", help="Larger graphs are not drawn, 1 to 2000000. (default 100000)")
     ] = None,
     workspace: Workspace = None,
+    rules: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Rules of your own for findings: a Python file, which is run.")
+    ] = None,
     url_path_prefix: Annotated[
         str | None, typer.Option(metavar="PATH", help="Put before all paths, for a proxy. (default none)")
     ] = None,

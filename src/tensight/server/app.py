@@ -7,11 +7,14 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import grpc
 
+from tensight.diagnosis.catalogue import load_user_rules
+from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.user_rules import MOST_LIVE_S
 from tensight.server.access_token import TOKEN_NAME, AccessToken, access_token, is_open_to_others
 from tensight.server.grpc_service import grpc_server, listen
 from tensight.server.http import create_http_app
@@ -80,7 +83,7 @@ class _Process:
         self._tls = _tls(settings)
         self._http_token = _token(settings, settings.host)
         self._grpc_token = _token(settings, settings.attach_host) if settings.enable_debugger else None
-        self._workspace = Workspace(settings.workspace)
+        self._workspace = Workspace(settings.workspace, _user_rules(settings))
         self._sessions = Sessions(
             self._workspace,
             settings.summary_base_dir,
@@ -226,6 +229,10 @@ def _tls(settings: Settings) -> Tls | None:
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     return load_tls(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+
+
+def _user_rules(settings: Settings) -> Sequence[Rule]:
+    return () if settings.rules is None else load_user_rules(settings.rules, most_s=MOST_LIVE_S)
 
 
 def _token(settings: Settings, host: str) -> AccessToken | None:

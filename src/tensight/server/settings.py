@@ -55,6 +55,8 @@ class Settings(BaseSettings):
     max_graph_node_size: int = Field(100_000, ge=1, le=2_000_000)
     """Maximum number of nodes of a graph that is drawn."""
     workspace: FolderOrFile = Path("~/tensight")
+    rules: FolderOrFile | None = None
+    """The user's rules for findings: a Python file, which is run."""
     url_path_prefix: str = ""
     """Empty, or with a slash before each segment: `/team/tensight`."""
     reload_interval: float = Field(3, ge=0, le=300)

@@ -22,7 +22,7 @@ from tensight.sessions.records.diagnosis import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from tensight.diagnosis.catalogue import Diagnosis, Explained
@@ -105,9 +105,16 @@ def _finite(value: Any) -> Any:
 
 
 class RunFacts:
-    """The facts of a run, by rank. Threads may use it at the same time."""
+    """The facts of a run, by rank. Threads may use it at the same time.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    user_rules : sequence of Rule
+        The user's rules, beside ours.
+    """
+
+    def __init__(self, user_rules: Sequence[Rule] = ()) -> None:
+        self._user_rules = user_rules
         self._runs: dict[int, Facts] = {}
         self._using = threading.Lock()
 
@@ -127,7 +134,7 @@ class RunFacts:
     def diagnose(self) -> Diagnosis:
         """Apply all rules."""
         with self._using:
-            return diagnose([facts for _, facts in sorted(self._runs.items())])
+            return diagnose([facts for _, facts in sorted(self._runs.items())], self._user_rules)
 
     def table(self, rank: int, subject: str) -> FactsRecord:
         """Return the last rows of a table. NotFoundError for an unknown subject."""

@@ -10,10 +10,15 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensight.errors import InputError
 from tensight.sessions.errors import NotFoundError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensight.diagnosis.rule import Rule
 
 WATCHPOINTS = "watchpoints"
 RUNS = "runs"
@@ -34,10 +39,13 @@ class Workspace:
     ----------
     folder : Path
         Created if it does not exist.
+    user_rules : sequence of Rule
+        The user's rules, with which the facts of all runs are judged.
 
     Attributes
     ----------
     folder : Path
+    user_rules : sequence of Rule
     watchpoints, runs, tempdata : Path
         Subfolders: watchpoints by the name of their run; recorded runs; temporary files.
 
@@ -47,7 +55,8 @@ class Workspace:
         The folders cannot be created.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, user_rules: Sequence[Rule] = ()) -> None:
+        self.user_rules = user_rules
         self.folder = Path(folder).expanduser().absolute()
         self.watchpoints = self.folder / WATCHPOINTS
         self.runs = self.folder / RUNS

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tensight.diagnosis.catalogue import Diagnosis
     from tensight.diagnosis.findings import Finding
+    from tensight.diagnosis.rule import Rule
     from tensight.sessions.live.recording import Recording
     from tensight.sessions.records.diagnosis import FindingRecord
 
@@ -52,6 +53,8 @@ class LiveFindings:
     Parameters
     ----------
     session : SessionWithFacts
+    user_rules : sequence of Rule
+        The user's rules, beside ours.
 
     Attributes
     ----------
@@ -60,9 +63,9 @@ class LiveFindings:
         What has been announced, as far as it still holds.
     """
 
-    def __init__(self, session: SessionWithFacts) -> None:
+    def __init__(self, session: SessionWithFacts, user_rules: Sequence[Rule] = ()) -> None:
         self._session = session
-        self.facts = RunFacts()
+        self.facts = RunFacts(user_rules)
         self.record = DiagnosisRecord()
         self._files: dict[int, FactsFile] = {}
         self._before: set[_Key] = set()

@@ -149,7 +149,7 @@ class LiveSession(Session):
         self.run_controller = RunController(self)
         self.terminal = Terminal(self)
         self.inspection = Inspection(self, writers)
-        self.findings = LiveFindings(self)
+        self.findings = LiveFindings(self, workspace.user_rules)
         self.texts: dict[str, str] = {}
         # Whether what it asks for has not been set yet; a restored session has what its training asked for.
         self._is_new = not network

@@ -110,7 +110,8 @@ class DumpSession(Session):
         self._found_hits = HitHistory()
         self._checked: dict[int, int] = {}
         self._texts: Mapping[str, str] = {}
-        self._facts = RunFacts()
+        self._user_rules = () if workspace is None else workspace.user_rules
+        self._facts = RunFacts(self._user_rules)
         self._facts_problem = ""
         self._diagnosis = DiagnosisRecord()
         self._scalars: Mapping[int, Mapping[tuple[str, int], Sequence[tuple[int, float]]]] = {}
@@ -254,7 +255,7 @@ class DumpSession(Session):
         self._listed_bytes = 0
         self._opened = None
         self._recorded_hits, self._texts = {}, {}
-        self._facts, self._diagnosis = RunFacts(), DiagnosisRecord()
+        self._facts, self._diagnosis = RunFacts(self._user_rules), DiagnosisRecord()
         self._forget_checks()
         self.forget_graphs()
 
