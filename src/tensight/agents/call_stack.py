@@ -31,6 +31,7 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # Code objects compare by their contents, which is slow; so they are looked up by address, and kept alive for that.
 _frames: dict[tuple[int, int], tuple[CodeType, StackFrame]] = {}
+_calls: dict[tuple[int, int], tuple[CodeType, str]] = {}
 _is_users: dict[str, bool] = {}
 
 
@@ -82,16 +83,25 @@ def line_of_user() -> str:
     return stack[0].file_line if stack else ""
 
 
-def call_of_user() -> str:
-    """Return what the user's code is calling, as self.generator (gan.py:31); empty if that is unknown.
+def call_of_user() -> tuple[str, str]:
+    """Return what the user's code is calling, as self.generator (gan.py:31), and in which function.
+
+    They are empty if that is unknown.
 
     Without the columns of instructions (before Python 3.11) the function that is called is not known.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_user_code(frame.f_code):
         frame = frame.f_back
-    called = "" if frame is None else _called(frame)
-    return f"{called} ({frame_of(frame).file_line})" if frame and called else ""
+    if frame is None:
+        return "", ""
+    key = id(frame.f_code), frame.f_lasti
+    entry = _calls.get(key)
+    if entry is None:
+        called = _called(frame)
+        text = f"{called} ({frame_of(frame).file_line})" if called else ""
+        entry = _calls[key] = frame.f_code, text
+    return entry[1], getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
 
 
 def _called(frame: FrameType) -> str:

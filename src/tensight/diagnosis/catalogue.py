@@ -28,6 +28,7 @@ from tensight.diagnosis.rules import (
     rivals,
     schedules,
     sequences,
+    shapes,
     structure,
     updates,
 )
@@ -61,6 +62,7 @@ RULES: Mapping[str, Rule] = {
         *structure.RULES,
         *averages.RULES,
         *batches.RULES,
+        *shapes.RULES,
         *pairs.RULES,
         *rivals.RULES,
         *ranks.RULES,

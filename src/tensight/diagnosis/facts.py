@@ -68,6 +68,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         ),
         Fact("clips", "count", "calls of functions that clip gradients"),
         Fact("drop_line", "text", "where a function dropped elements in the first steps"),
+        Fact("drop_rate", "number", "the highest probability with which a function dropped them; NaN if none did"),
         Fact("unscaled_passes", "count", "backward passes from a loss that was not scaled, beside those that were"),
         Fact("unscaled_line", "text", "where the last of them begins"),
         Fact("clips_of_none", "count", "those when no backward pass had run since the last update"),
@@ -89,8 +90,8 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "text",
             "cross_entropy, nll_loss, bce, bce_with_logits, mse_loss, l1_loss, smooth_l1_loss, kl_div, ctc_loss,"
             " soft_cross_entropy (a share for each class), dice (an output overlapping its target), gaussian_kl (the"
-            " divergence of a normal distribution), or policy_gradient (a logarithm of a probability times a difference"
-            " that leads to weights, too)",
+            " divergence of a normal distribution), triplet (a hinge of the difference of two distances), or"
+            " policy_gradient (a logarithm of a probability times a difference that leads to weights, too)",
         ),
         Fact("called", "text", "its name as the script calls it, if that is another one"),
         Fact("loss", "text", "the loss in which it ends"),
@@ -100,6 +101,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("pair_scale", "number", "by which such products of vectors of length 1 are multiplied; NaN if unknown"),
         Fact("is_of_layer", "flag", "its input is what a layer puts out"),
         Fact("is_of_outputs", "flag", "it is a distance of two tensors both of which require gradients"),
+        Fact("is_of_equals", "flag", "those are the same bit for bit"),
         Fact("given_by", "text", "the model whose output was given to the model whose output is its input"),
         Fact("leads_on", "flag", "the graph leads on to that model"),
         Fact("line", "text", "where it is called; empty if unknown"),
@@ -138,7 +140,13 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "share of the targets that count at ids between others that the embedding takes for padding",
         ),
         Fact("outside", "number", "share of the targets that the output cannot reach"),
+        Fact("margin", "number", "of triplet: what it is if all outputs are the same"),
         Fact("divergence", "number", "of gaussian_kl: the divergence from the standard normal distribution, by sample"),
+        Fact(
+            "hidden_ignored",
+            "number",
+            "share of the targets that are ignored where an id that hides words stands between words; NaN if unknown",
+        ),
         Fact("later_ignored", "number", "share of the words after the last target that counts, if the first counts"),
         Fact("ends_ignored", "number", "share of the sequences whose last id, that of padding, is ignored as a target"),
     ),
@@ -266,6 +274,11 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
     "calls": (
         Fact("name", "text", "the outermost module that was called, as Net"),
         Fact("called", "text", "its model as the script calls it, and where, as self.generator (gan.py:31)"),
+        Fact(
+            "also_called",
+            "text",
+            "the same by another name, in the same function, as targets and averages have",
+        ),
         Fact("model", "count", "number of its model; -1 if it belongs to none"),
         Fact("calls", "count", "calls of it in the step"),
         Fact("with_gradients", "count", "those with gradients switched on"),
@@ -321,6 +334,11 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("type", "text", "the class of that module"),
         Fact("count", "count", "number of entries"),
         Fact("chained", "count", "how often the module was given what it had put out itself"),
+    ),
+    "views": (
+        Fact("name", "text", "a view whose axes have the sizes of others of its input, as 8x20x24 as 8x24x20"),
+        Fact("kind", "text", "swapped, heads_apart or heads_together"),
+        Fact("line", "text", "where it is made"),
     ),
     "cells": (
         Fact("name", "text", "a module that is called again with what it has put out"),
@@ -389,7 +407,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
 OPTIONAL = frozenset(
     (
         *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "schedules", "modules", "models"),
-        *("repeated", "ties", "ranks", "probes"),
+        *("repeated", "ties", "ranks", "probes", "views"),
     )
 )
 """Subjects that many trainings do not have."""

@@ -254,7 +254,21 @@ def critic_that_is_its_target(training: Diagnosed) -> None:
     train_agent(training, Agent())
 
 
+def target_of_a_function(training: Diagnosed) -> None:
+    """Both are variables of a function, and actions are chosen now and then only."""
+    policy_net = network()
+    target_net = policy_net
+    optimizer = torch.optim.Adam(policy_net.parameters(), lr=1e-2)
+    for _ in range(30):
+        inputs, labels = training.batch()
+        values = (labels == 0) + 0.9 * target_net(inputs).max(1).values
+        optimizer.zero_grad()
+        F.smooth_l1_loss(policy_net(inputs)[:, 0], values).backward()
+        optimizer.step()
+
+
 FAULTY: tuple[Faulty, ...] = (
+    (target_of_a_function, "target-alias", "as target_net"),
     (average_that_is_never_updated, "average-still", "ema never moves"),
     (average_in_bfloat16, "average-still", "bfloat16"),
     (average_that_leaves_statistics, "average-still", "running statistics"),
@@ -266,9 +280,9 @@ FAULTY: tuple[Faulty, ...] = (
     (average_written_back, "average-written-back", "shadow"),
     (average_written_back_after_each_epoch, "average-written-back", "shadow"),
     (module_written_back, "average-written-back", "average"),
-    (teacher_that_is_the_student, "target-alias", "teacher"),
+    (teacher_that_is_the_student, "target-alias", "as target"),
     (target_within_a_module, "target-alias", "target"),
-    (critic_that_is_its_target, "target-alias", "30 of 30 steps"),
+    (critic_that_is_its_target, "target-alias", "as agent.target_critic"),
 )
 
 

@@ -723,6 +723,40 @@ def amounts_of_the_day_before(training: Diagnosed) -> None:
     training.train(Reader(1), lambda out, _: F.mse_loss(out[:, 0], torch.randn(len(out))), steps=130)
 
 
+def train_triplets(training: Diagnosed, loss_of: Callable[..., torch.Tensor]) -> None:
+    """Samples of a class are to lie together."""
+    model = network(out=4)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(150):
+        kinds = torch.randperm(CLASSES)[[0, 0, 1]]
+        anchor, near, far = (training.inputs[training.labels == kind] for kind in kinds)
+        count = min(len(anchor), len(far))
+        chosen = [rows[torch.randperm(len(rows))[:count]] for rows in (anchor, near, far)]
+        optimizer.zero_grad()
+        loss_of(*map(model, chosen)).backward()
+        optimizer.step()
+
+
+def by_distances(anchor: torch.Tensor, near: torch.Tensor, far: torch.Tensor) -> torch.Tensor:
+    return F.relu((anchor - near).pow(2).sum(1) - (anchor - far).pow(2).sum(1) + 0.5).mean()
+
+
+def near_and_far_exchanged(training: Diagnosed) -> None:
+    train_triplets(training, lambda anchor, near, far: F.triplet_margin_loss(anchor, far, near))
+
+
+def squares_of_distances_exchanged(training: Diagnosed) -> None:
+    train_triplets(training, lambda anchor, near, far: by_distances(anchor, far, near))
+
+
+def near_and_far(training: Diagnosed) -> None:
+    train_triplets(training, F.triplet_margin_loss)
+
+
+def squares_of_distances(training: Diagnosed) -> None:
+    train_triplets(training, by_distances)
+
+
 def little_that_can_be_learnt(training: Diagnosed) -> None:
     """Noise is most of the targets, and the rest is learnt."""
     training.train(
@@ -777,6 +811,8 @@ FAULTY: tuple[Faulty, ...] = (
     (rate_that_is_too_large_for_a_recurrent_layer, "loss-stays", "shares of the classes"),
     (pictures_that_are_augmented_away, "loss-stays", "share of the labels"),
     (amounts_of_the_day_before, "loss-stays", "mean of the targets"),
+    (near_and_far_exchanged, "loss-stays", "the margin, 1"),
+    (squares_of_distances_exchanged, "loss-stays", "the margin, 0.5"),
 )
 
 HEALTHY: tuple[Healthy, ...] = (
@@ -807,6 +843,8 @@ HEALTHY: tuple[Healthy, ...] = (
     (targets_that_grow, "loss-rises"),
     (tasks_one_after_another, "loss-rises"),
     (little_that_can_be_learnt, "loss-stays"),
+    (near_and_far, "loss-stays"),
+    (squares_of_distances, "loss-stays"),
     (rare_class, "loss-stays"),
 )
 

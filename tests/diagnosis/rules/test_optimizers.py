@@ -20,6 +20,7 @@ from tests.diagnosis.diagnosed import (
     table_tests,
 )
 from tests.diagnosis.models import (
+    LENGTH,
     VAE,
     WIDTH,
     WORDS,
@@ -140,6 +141,21 @@ def positions_that_are_a_tensor(training: Diagnosed) -> None:
 
         def embed(self, ids: torch.Tensor) -> torch.Tensor:
             return self.words(ids) + self.where * torch.arange(ids.shape[1])[:, None]
+
+    train_words(Model())
+
+
+def positions_that_are_a_view(training: Diagnosed) -> None:
+    """The parameter itself is held by nobody."""
+
+    class Model(Transformer):
+        def __init__(self) -> None:
+            super().__init__()
+            del self.positions
+            self.where = nn.Parameter(torch.zeros(LENGTH, WIDTH)).unsqueeze(0)
+
+        def embed(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.words(ids) + self.where[:, : ids.shape[1]]
 
     train_words(Model())
 
@@ -304,6 +320,7 @@ FAULTY: tuple[Faulty, ...] = (
     (scale_that_is_a_tensor, "not-a-parameter", "held"),
     (scales_in_a_dictionary, "not-a-parameter", "first"),
     (positions_that_are_a_tensor, "not-a-parameter", "where"),
+    (positions_that_are_a_view, "not-a-parameter", "where"),
     (guard_that_never_opens_again, "update-without-effect", "step 10"),
     (gradient_whose_square_is_infinite, "update-without-effect", "step 11"),
     (rmsprop_after_an_infinite_square, "update-without-effect", "RMSprop"),

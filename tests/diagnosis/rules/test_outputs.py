@@ -397,9 +397,8 @@ def next_words(training: Diagnosed) -> None:
     train_words(RecurrentLM())
 
 
-def words_that_are_hidden(training: Diagnosed) -> None:
-    """A masked model predicts the words themselves, where they are hidden from it."""
-    assert not training.is_attached
+def restore_words(*, targets_are_hidden: bool) -> None:
+    """Train a masked model on the words that are hidden from it, or on the others."""
     model = nn.Sequential(nn.Embedding(WORDS + 1, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0))
     head = nn.Linear(8, WORDS)
     optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=1e-2)
@@ -408,8 +407,19 @@ def words_that_are_hidden(training: Diagnosed) -> None:
         hidden = torch.rand(ids.shape) < 0.2
         out = head(model(ids.masked_fill(hidden, WORDS)))
         optimizer.zero_grad()
-        F.cross_entropy(out.flatten(0, 1), ids.masked_fill(~hidden, -100).flatten()).backward()
+        targets = ids.masked_fill(~hidden if targets_are_hidden else hidden, -100)
+        F.cross_entropy(out.flatten(0, 1), targets.flatten()).backward()
         optimizer.step()
+
+
+def words_that_are_hidden(training: Diagnosed) -> None:
+    assert not training.is_attached
+    restore_words(targets_are_hidden=True)
+
+
+def words_that_are_seen(training: Diagnosed) -> None:
+    assert not training.is_attached
+    restore_words(targets_are_hidden=False)
 
 
 # --- targets-ignored ---
@@ -956,6 +966,7 @@ FAULTY: tuple[Faulty, ...] = (
     (labels_of_a_loader_that_the_loss_shifts_again, "targets-shifted", "2 positions"),
     (the_words_themselves, "targets-shifted", "the very words"),
     (words_two_ahead_of_a_recurrent_model, "targets-shifted", "2 positions"),
+    (words_that_are_seen, "targets-shifted", "those that are hidden from it are ignored"),
     (class_0_that_is_ignored, "targets-ignored", "Class 0"),
     (background_that_is_ignored, "targets-ignored", "Class 0"),
     (answers_that_are_cut_off, "targets-ignored", "All targets"),

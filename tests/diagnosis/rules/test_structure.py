@@ -208,6 +208,14 @@ def attention_that_is_dropped(training: Diagnosed) -> None:
     training.train(nn.Sequential(layer, nn.Flatten(), nn.Linear(10 * FEATURES, CLASSES)))
 
 
+def share_that_is_kept_for_a_function(training: Diagnosed) -> None:
+    training.train(Dropping(lambda hidden, is_training: F.dropout(hidden, 0.9, is_training)))
+
+
+def share_that_is_dropped_by_a_function(training: Diagnosed) -> None:
+    training.train(Dropping(lambda hidden, is_training: F.dropout(hidden, 0.1, is_training)))
+
+
 def much_dropout(training: Diagnosed) -> None:
     training.train(dropping(0.8))
 
@@ -727,6 +735,7 @@ FAULTY: tuple[Faulty, ...] = (
     (texts_sampled_with_dropout, "training-mode", "5 calls"),
     (dropout_that_keeps_little, "dropout-rate", "95%"),
     (channels_that_are_dropped, "dropout-rate", "90%"),
+    (share_that_is_kept_for_a_function, "dropout-rate", "test_structure.py:"),
     (attention_that_is_dropped, "dropout-rate", "dropout"),
     (momentum_of_keras, "norm-momentum", "0.99"),
     (momentum_of_0, "norm-momentum", "never move"),
@@ -791,6 +800,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (evaluation_between_steps, "training-mode"),
     (samples_of_what_is_uncertain, "training-mode"),
     (much_dropout, "dropout-rate"),
+    (share_that_is_dropped_by_a_function, "dropout-rate"),
     (mean_of_all_batches, "norm-momentum"),
     (momentum_of_a_third, "norm-momentum"),
     (two_views, "norm-two-streams"),

@@ -144,6 +144,8 @@ def target_facts(
             facts["padding"] = _padding_by_mask(kept, mask, facts["offset"])
         if ids is not None and facts["offset"] >= 0 and values.size <= MOST_ELEMENTS:
             facts["later_ignored"] = _later_ignored(kept, ids, mask, facts["offset"])
+        if ids is not None and facts["offset"] == 0:
+            facts["hidden_ignored"] = _hidden_ignored(values, ids, ignored_index)
         values = values[kept]
         if not values.size:
             return facts
@@ -262,6 +264,20 @@ def _ends_ignored(
         return math.nan
     ends, predicted = ids[chosen, lengths[chosen] - 1], rows[chosen, lengths[chosen] - 1 - offset]
     return float(((ends == pads[0]) & (predicted == ignored_index)).mean())
+
+
+def _hidden_ignored(targets: NDArray[Any], ids: NDArray[Any], ignored_index: int) -> float:
+    """Return the share of the targets that are ignored where one id, which is never a target, stands between words."""
+    rows = _rows_of(targets, ids)
+    given = ids if rows is None else ids[:, : rows.shape[1]]
+    if rows is None or not (rows == ignored_index).any():
+        return math.nan
+    is_ignored = rows == ignored_index
+    followed = np.logical_or.accumulate(~is_ignored[:, ::-1], 1)[:, ::-1]
+    between = is_ignored & followed & np.logical_or.accumulate(~is_ignored, 1)
+    inner, _ = distinct(given[between])
+    is_hidden = len(inner) == 1 and not (given[~is_ignored] == inner[0]).any()
+    return float(between.mean()) if is_hidden else 0.0
 
 
 def _rows_of(target: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any] | None:

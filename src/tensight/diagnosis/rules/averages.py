@@ -112,9 +112,21 @@ def written_back(facts: Facts) -> Iterator[Finding]:
         yield Finding("average-written-back", "likely", step, "written", values, where)
 
 
+def _line_in(called: str) -> str:
+    """Return the line of a text as target_net (dqn.py:31)."""
+    return called.rpartition("(")[2].rstrip(")")
+
+
 def alias(facts: Facts) -> Iterator[Finding]:
     """Find a target network, or an average, that is the trained model itself."""
     table, calls = facts["models"], facts["calls"]
+    for row in calls.rows():
+        if row["also_called"] and row["is_trained"]:
+            name, twin = row["also_called"].partition(" ")[0], row["called"].partition(" ")[0]
+            values = {"name": name, "twin": twin, "line": row["also_called"], "other": row["called"]}
+            where = {"module": f"{name}, {twin}", "parameter": name, "line": _line_in(row["also_called"])}
+            yield Finding("target-alias", "likely", int(row["step"]), "called", values, where)
+            return
     is_alias = table["kind"] == "alias"
     if not is_alias.any() or not (calls["calls"] > calls["with_gradients"])[calls["is_trained"]].any():
         return
@@ -158,19 +170,24 @@ RULES = (
     Rule(
         "target-alias",
         "averages",
-        ("models", "calls"),
+        ("calls.also_called",),
         alias,
-        {
-            "alias": (
+        dict.fromkeys(
+            ("alias", "called"),
+            (
                 "{name} is no copy: it is {twin} itself, and moves with each update",
                 "{name} 不是副本：它就是 {twin} 本身，随每次更新而变化",
-            )
-        },
+            ),
+        ),
         {
+            "called": (
+                "the script calls one and the same model as {other} and as {line}",
+                "脚本以 {other} 和 {line} 调用的是同一个模型",
+            ),
             "alias": (
                 "the model is called without gradients, too, in {steps} of {read} steps that were read",
                 "在读取的 {read} 步中的 {steps} 步该模型也在不带梯度的情况下被调用",
-            )
+            ),
         },
         ("Make a copy: copy.deepcopy(model)", "创建副本：copy.deepcopy(model)"),
         ("Names of one model in different functions.", "不同函数中同一模型的名称。"),

@@ -412,6 +412,8 @@ def constant_predictions(facts: Facts) -> tuple[dict[int, float], str]:
     elif function == "mse_loss" and np.isfinite(means).any():
         losses = variances + (means - np.nanmean(means)) ** 2
         message = "mean"
+    elif function == "triplet":
+        losses, message = table["margin"], "margin"
     else:
         return {}, ""
     by_step: dict[int, list[float]] = {}
@@ -685,6 +687,10 @@ RULES = (
                 "After {steps} steps the loss is {last:.4g}: hardly better, or worse, than predicting the share of the labels that are true",
                 "{steps} 步之后损失为 {last:.4g}：几乎不比 (或不如) 预测真标签的比例更好",
             ),
+            "margin": (
+                "After {steps} steps the loss is {last:.4g}: hardly better, or worse, than putting out the same for all samples",
+                "{steps} 步之后损失为 {last:.4g}：几乎不比 (或不如) 对所有样本输出相同结果更好",
+            ),
             "start": (
                 "After {steps} steps the loss is {last:.4g}: it has not fallen by more than its noise",
                 "{steps} 步之后损失为 {last:.4g}：其下降没有超过自身的噪声",
@@ -694,6 +700,10 @@ RULES = (
             "start": (
                 "it was {first:.4g} at first; a guess among {classes} classes gives {guess:.4g}",
                 "起初为 {first:.4g}；在 {classes} 个类别中猜测为 {guess:.4g}",
+            ),
+            "margin": (
+                "that gives the margin, {baseline:.4g}; the loss was {begin:.4g} at first",
+                "那样损失等于边距 {baseline:.4g}；损失起初为 {begin:.4g}",
             ),
             "labels": (
                 "such a prediction gives {baseline:.4g} in the same {count} steps; the loss was {begin:.4g} at first",
@@ -716,5 +726,12 @@ RULES = (
         _SILENT,
         frozenset(),
         90,
+        advice_on={
+            "margin": (
+                "Check the order of the arguments (anchor, positive, negative) and which samples are of a kind; if all outputs"
+                " are the same, lower the learning rate",
+                "检查参数顺序 (anchor, positive, negative) 以及哪些样本属于同类；若所有输出都相同，则降低学习率",
+            )
+        },
     ),
 )

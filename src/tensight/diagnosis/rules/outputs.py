@@ -213,6 +213,9 @@ def shifted(facts: Facts) -> Iterator[Finding]:
             continue
         if all(offset >= 2 for offset in offsets):
             yield _finding("targets-shifted", "certain", rows, "twice", offset=offsets[0])
+        elif all(offset == 0 for offset in offsets) and all(row["hidden_ignored"] > 0 for row in rows):
+            share = sum(row["hidden_ignored"] for row in rows) / len(rows)
+            yield _finding("targets-shifted", "certain", rows, "visible", share=share)
         elif all(offset == 0 for offset in offsets) and facts["calls"]["is_causal"].any():
             yield _finding("targets-shifted", "likely", rows, "none", offset=0)
 
@@ -629,12 +632,20 @@ RULES = (
                 "The targets are {offset} positions ahead of the words that the model reads: shifted twice",
                 "目标比模型读入的词超前 {offset} 个位置：移位了两次",
             ),
+            "visible": (
+                "The targets that count are the words that the model sees; those that are hidden from it are ignored",
+                "计入的目标是模型看得到的词；对它隐藏的词却被忽略",
+            ),
             "none": (
                 "The targets are the very words that the model reads: a model of language has to predict the next one",
                 "目标就是模型读入的词：语言模型应预测下一个词",
             ),
         },
         {
+            "visible": (
+                "{share:.0%} of the targets are ignored, each where one id that hides words stands between words",
+                "{share:.0%} 的目标被忽略，且都位于词之间用于隐藏的那个 id 处",
+            ),
             "twice": (
                 "the target of each position equals the id {offset} positions later, in {steps} of {read} steps that were read",
                 "在读取的 {read} 步中的 {steps} 步，每个位置的目标等于其后 {offset} 个位置的 id",
@@ -650,6 +661,12 @@ RULES = (
             "自行计算损失的模型会移动标签：请给出未移位的 id；否则需移动一个位置",
         ),
         rank=6,
+        advice_on={
+            "visible": (
+                "Ignore the words that are not hidden: labels[~hidden] = -100",
+                "应忽略没有被隐藏的词：labels[~hidden] = -100",
+            )
+        },
     ),
     _rule(
         "targets-ignored",

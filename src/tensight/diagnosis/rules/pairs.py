@@ -27,7 +27,7 @@ _OUT_OF_REACH = 0.5
 def equal_views(facts: Facts) -> Iterator[Finding]:
     """Find losses of pairs whose two sides are the same: the model is given the same twice."""
     calls, functions = facts["calls"], facts["loss_functions"]
-    of_pairs = functions["is_of_pairs"] | functions["is_of_outputs"]
+    of_pairs = functions["is_of_pairs"] | functions["is_of_equals"]
     steps = np.unique(functions["step"][of_pairs])
     for name in calls.names:
         is_read = (calls["name"] == name) & calls["is_trained"] & np.isin(calls["step"], steps)

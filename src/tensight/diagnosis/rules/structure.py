@@ -91,6 +91,11 @@ def dropped_most(facts: Facts) -> Iterator[Finding]:
     acts = table["is_training"] & table["is_trained"] & (table["rate"] >= _NEARLY_ALL)
     names = list(dict.fromkeys(table["name"][acts].tolist()))
     if len(set(table["step"][acts].tolist())) < _SETTLED:
+        rates = facts["steps"].last("drop_rate")
+        rate, line = rates.get("step", math.nan), facts["steps"].last("drop_line").get("step", "")
+        if not names and line and rate >= _NEARLY_ALL:
+            values = {"rate": rate, "line": line}
+            yield Finding("dropout-rate", "likely", 1, "function", values, {"operator": "dropout", "line": line})
         return
     rate = float(table["rate"][acts].max())
     values = {"names": listed(names), "rate": rate, "kept": 1 - rate, "count": len(names)}
@@ -369,15 +374,22 @@ RULES = (
     Rule(
         "dropout-rate",
         "mode",
-        ("modules",),
+        ("steps",),
         dropped_most,
         {
             "most": (
                 "Dropout drops {rate:.0%} of the elements: {names}",
                 "Dropout 丢弃 {rate:.0%} 的元素：{names}",
-            )
+            ),
+            "function": (
+                "Dropout drops {rate:.0%} of the elements ({line})",
+                "Dropout 丢弃 {rate:.0%} 的元素 ({line})",
+            ),
         },
-        {"most": ("PyTorch's p is the share that is dropped, not kept", "PyTorch 的 p 是丢弃的比例，而不是保留的比例")},
+        dict.fromkeys(
+            ("most", "function"),
+            ("PyTorch's p is the share that is dropped, not kept", "PyTorch 的 p 是丢弃的比例，而不是保留的比例"),
+        ),
         ("If p was meant as the share that is kept, use 1 - p", "如果 p 本意是保留的比例，请使用 1 - p"),
         ("Probabilities below 0.9.", "小于 0.9 的概率。"),
         frozenset(("loss-stays",)),

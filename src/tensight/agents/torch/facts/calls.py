@@ -15,6 +15,7 @@ from tensight.agents.call_stack import call_of_user
 from tensight.agents.facts.calls import MOST_INPUTS, note_ranges
 from tensight.agents.facts.samples import MOST_ELEMENTS, fingerprint, shape_text
 from tensight.agents.torch.discovery import weights_of
+from tensight.agents.torch.facts.copies import is_name_of_target
 from tensight.agents.torch.facts.lines import DropLines
 from tensight.agents.torch.facts.reading import is_readable, part_of, plain, sample
 from tensight.agents.torch.framework import tensors_in
@@ -22,7 +23,7 @@ from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_
 from tensight.agents.torch.modules import is_compiled_somewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tensight.agents.eager.names import Names
     from tensight.agents.torch.parameters import Parameters
@@ -36,13 +37,16 @@ MOST_EVALUATIONS = 8
 _MOST_LATER = 3
 """Number of further inputs of words, as of a decoder."""
 
+_MOST_FOLLOWED, _MOST_TEXTS = 2000, 8
+"""Number of calls whose names in the script are looked up, and of such names of a model."""
+
 _LEAST_ROWS = 4
 """Number of samples from which on a batch of equal halves is none by chance."""
 
 _BEHIND_OUTPUT = 12
 """Number of functions between a loss function and the output of a model that are followed."""
 
-_CAUSAL = re.compile("LM(?![a-z])|GPT|Causal|Language")
+_CAUSAL = re.compile("(?<!Masked)LM(?![a-z])|GPT|Causal|Language")
 
 
 class Calls:
@@ -71,7 +75,8 @@ class Calls:
         self._names = names
         self._parameters = parameters
         self._labels: dict[str, str] = {}
-        self._called_as: dict[str, str] = {}
+        self._called_as: dict[str, dict[tuple[str, str], str]] = {}
+        self._followed = 0
         self._drops = DropLines()
         self.begin_step()
 
@@ -98,10 +103,15 @@ class Calls:
         self._drops.leave()
 
     def begins(self, module: nn.Module) -> None:
-        """Note from where a model is called first."""
+        """Note by which names the script calls a model, and from where first."""
         name = self._names.modules.get(id(module))
-        if name is not None and name.root.scope not in self._called_as:
-            self._called_as[name.root.scope] = call_of_user()
+        if name is None or (self._followed >= _MOST_FOLLOWED and name.root.scope in self._called_as):
+            return
+        self._followed += 1
+        text, function = call_of_user()
+        texts = self._called_as.setdefault(name.root.scope, {})
+        if len(texts) < _MOST_TEXTS:
+            texts.setdefault((function, text.partition(" ")[0]), text)
 
     def evaluation_begins(self, module: nn.Module) -> None:
         """Look for functions that drop elements, in the first evaluations of a step."""
@@ -136,7 +146,9 @@ class Calls:
             root = self._names.modules[id(module)].root if id(module) in self._names.modules else None
             if root is not None:
                 models = [each for each in self._names.roots if each.module() is not None]
-                row |= {"model": models.index(root), "called": self._called_as.get(root.scope, "")}
+                texts = self._called_as.get(root.scope, {})
+                row |= {"model": models.index(root), "called": next(iter(texts.values()), "")}
+                row["also_called"] = _name_of_target(texts)
         if self._drops.is_entered:
             self._evaluation_ends(row, arguments, named)
         row["calls"] += 1
@@ -286,6 +298,13 @@ class Calls:
             numbered = itertools.chain((first,), (f"{first} {number}" for number in itertools.count(2)))
             label = self._labels[scope] = next(each for each in numbered if each not in self._labels.values())
         return label
+
+
+def _name_of_target(texts: Mapping[tuple[str, str], str]) -> str:
+    """Return the call of a model that is named as a target, in a function that calls it by another name, too."""
+    are_targets = {key: is_name_of_target(key[1].rpartition(".")[2]) for key in texts}
+    others = {function for (function, called), is_target in are_targets.items() if called and not is_target}
+    return next((texts[key] for key, is_target in are_targets.items() if is_target and key[0] in others), "")
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -221,9 +221,14 @@ def _inner_alias(model: nn.Module) -> tuple[str, str] | None:
     return None
 
 
+def is_name_of_target(name: str) -> bool:
+    """Whether a variable is called as a target network or an average mostly is."""
+    return any(word in name.lower() for word in _WORDS_OF_TARGETS)
+
+
 def _two_names(holder: Mapping[Any, Any], module: nn.Module) -> tuple[str, str] | None:
     names = [key for key, value in list(holder.items()) if value is module and isinstance(key, str)]
-    copies = [name for name in names if any(word in name.lower() for word in _WORDS_OF_TARGETS)]
+    copies = [name for name in names if is_name_of_target(name)]
     others = [name for name in names if name not in copies]
     return (copies[0], others[0]) if copies and others else None
 

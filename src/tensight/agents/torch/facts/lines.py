@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,10 @@ from tensight.agents.torch.facts.cuts import Cuts
 from tensight.agents.torch.operator_mode import BottomMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import FrameType
 
+_LEAST_AXES = 3
 _FUNCTIONS = {
     "_log_softmax": "log_softmax",
     "_softmax": "softmax",
@@ -54,6 +56,33 @@ _DROPPING = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", 
 _FUNCTIONS_OF_TORCH = torch.nn.functional.__file__
 
 
+_VIEWS = ("view", "_unsafe_view", "_reshape_alias")
+_MOST_VIEWS = 64
+
+
+def _mixes_axes(before: Sequence[int], after: Sequence[int]) -> str:
+    """Return how a view that keeps the order of the elements gives axes the sizes of others; empty if it does not.
+
+    That is so if sizes change places, or if an axis that is split, as into heads, gets another one's place, or is
+    joined from there.
+
+    Parameters
+    ----------
+    before, after : sequence of int
+        Shapes; the first axis, that of samples, stays.
+    """
+    old, new = [size for size in before if size != 1], [size for size in after if size != 1]
+    if len(old) < _LEAST_AXES or len(new) < _LEAST_AXES or old[0] != new[0]:
+        return ""
+    if sorted(old) == sorted(new):
+        return "swapped" if old != new else ""
+    if len(old) == 3 and len(new) == 4 and new[2] == old[1] != new[1]:
+        return "heads_apart"
+    if len(old) == 4 and len(new) == 3 and old[2] == new[1] != old[1]:
+        return "heads_together"
+    return ""
+
+
 class DropLines(BottomMode):
     """Notes where functions drop elements, while it is entered."""
 
@@ -84,6 +113,12 @@ class FunctionLines(BottomMode):
     Attributes
     ----------
     cuts : Cuts
+    drop_rate : float
+        The highest probability with which a function dropped elements; NaN if none did.
+    drop_line : str
+        Where that was.
+    views : dict of str to dict
+        The rows of ``views``.
     """
 
     def __init__(self) -> None:
@@ -91,6 +126,18 @@ class FunctionLines(BottomMode):
         self.cuts = Cuts()
         self._lines: dict[str, str] = {}
         self._products: dict[str, set[str]] = {}
+        self.drop_rate, self.drop_line = math.nan, ""
+        self.views: dict[str, dict[str, str]] = {}
+
+    def _drops(self, rate: float) -> None:
+        if not rate <= self.drop_rate:
+            self.drop_rate, self.drop_line = rate, line_of_user()
+
+    def _view(self, before: Sequence[int], after: Sequence[int]) -> None:
+        kind = _mixes_axes(before, after)
+        name = f"{shape_text(before)} as {shape_text(after)}" if kind else ""
+        if kind and name not in self.views and len(self.views) < _MOST_VIEWS:
+            self.views[name] = {"name": name, "kind": kind, "line": line_of_user()}
 
     def of_product(self, shape: str) -> str:
         """Return where two tensors that both lead on were multiplied; empty if unknown, or several lines."""
@@ -109,6 +156,8 @@ class FunctionLines(BottomMode):
         function = _FUNCTIONS.get(name)
         if name in _DROPS and _is_dropping(sys._getframe(1)):
             function = "dropout"
+            rate = args[1] if len(args) > 1 and isinstance(args[1], float) else math.nan
+            self._drops(1 - rate if name == "bernoulli_" else rate)
         if function is not None:
             line = line_of_user()
             if line:
@@ -117,5 +166,7 @@ class FunctionLines(BottomMode):
             self._products.setdefault(shape_text(args[0].shape), set()).add(line_of_user())
         result = func(*args, **(kwargs or {}))
         if torch._C._current_graph_task_id() == -1:
+            if name in _VIEWS:
+                self._view(args[0].shape, result.shape)
             self.cuts.ran(name, (args, kwargs), result)
         return result

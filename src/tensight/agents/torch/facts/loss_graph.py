@@ -303,6 +303,11 @@ def _add_loss(
         return
     if not function and name in ("Index", "Gather") and _kind(_edge(node, 0)) == "LogSoftmax":
         function = "log_likelihood"
+    if any(other.function == "triplet" and _is_within_distance(other.node, node) for other in functions):
+        return
+    if not function and name in ("Relu", "ClampMin", "Clamp") and not math.isnan(_margin(node)):
+        functions.append(LossFunction("triplet", node, factor, [], (), None, None))
+        return
     if not function and name == "Mul" and _is_attached_advantage(node):
         functions.append(LossFunction("policy_gradient", node, factor, [], (), None, None))
         return
@@ -362,6 +367,43 @@ def _product_of_probabilities(node: Any) -> tuple[str, None, torch.Tensor | None
         return "", None, None
     is_share = bool(torch.allclose(values.float().sum(-1), torch.ones(()), atol=1e-2))
     return ("kl_div", None, target) if is_share else ("", None, None)
+
+
+def _margin(node: Any) -> float:
+    """Return what a hinge adds to the difference of two distances of outputs; NaN if it is none.
+
+    If all outputs are the same, that is its value.
+    """
+    terms = list(_terms(_edge(node, 0), 1.0, 0))
+    distances = [_distance(term) for _, term in terms]
+    if len(terms) != 2 or sorted(factor for factor, _ in terms) != [-1.0, 1.0]:
+        return math.nan
+    apart = _saved(node, "result" if _kind(node) == "Relu" else "self")
+    near, far = distances if terms[0][0] > 0 else distances[::-1]
+    if apart is None or near is None or far is None or not apart.shape == near.shape == far.shape:
+        return math.nan
+    # Where it is 0, it is not known by how much the difference is below that.
+    margins = (plain(apart) - near + far)[plain(apart) > 0]
+    is_constant = margins.numel() > 0 and float(margins.max() - margins.min()) <= 1e-4 * float(margins.abs().max())
+    return float(margins.mean()) if is_constant and float(margins.mean()) > 0 else math.nan
+
+
+def _distance(node: Any) -> torch.Tensor | None:
+    """Return the distances that a function has computed of two outputs each; None if it computes no such."""
+    if _kind(node) in ("Norm", "LinalgVectorNorm", "Sqrt"):
+        result = _saved(node, "result")
+        return None if result is None else plain(result)
+    square = _edge(node, 0) if _kind(node) == "Sum" else None
+    differences = _saved(square, "self") if _kind(square) == "Pow" and _exponent(square) == 2.0 else None
+    if differences is None:
+        return None
+    sums = plain(differences).square().sum(-1)
+    return sums if tuple(sums.shape) == output_shape(node) else None
+
+
+def _is_within_distance(hinge: Any, node: Any) -> bool:
+    """Whether a function is a part of one of the distances of which a hinge is."""
+    return any(node in (term, _edge(term, 0)) for _, term in _terms(_edge(hinge, 0), 1.0, 0))
 
 
 def _is_attached_advantage(node: Any) -> bool:
@@ -712,6 +754,8 @@ def facts_of(
         **before_facts(function.before, line),
     }
     given, target = function.input, function.target
+    if row["is_of_outputs"] and given is not None and target is not None:
+        row["is_of_equals"] = torch.equal(plain(given), plain(target))
     if given is not None and given.is_floating_point():
         row |= input_facts(function.function, given.shape, array_of(part_of(given)))
     if target is not None:
@@ -730,6 +774,8 @@ def facts_of(
         )
     if function.function == "ctc_loss":
         row |= _blank_facts(node)
+    if function.function == "triplet":
+        row["margin"] = _margin(node)
     if function.function == "gaussian_kl":
         row["divergence"] = _divergence(node)
     if function.function not in OF_CLASSES and any(_saved(node, name) is not None for name in ("weight", "pos_weight")):

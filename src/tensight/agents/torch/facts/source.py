@@ -518,7 +518,8 @@ class FactSource:
                     "unscaled_line": self._unscaled_line,
                     "batches": self._batches,
                     "batch_size": self._batch_size,
-                    "drop_line": self._lines.of("dropout"),
+                    "drop_line": self._lines.drop_line,
+                    "drop_rate": self._lines.drop_rate,
                 }
             ],
         )
@@ -575,6 +576,8 @@ class FactSource:
         add("layers", step, list(self._layers.values()))
         self._layers = {}
         add("recurrent", step, list(self._recurrent.values()))
+        add("views", step, list(self._lines.views.values()))
+        self._lines.views = {}
         add("cells", step, self._cells.take(self._calls.reached))
         add("attentions", step, self._sequences.rows(self._calls.ids))
         self._recurrent = {}

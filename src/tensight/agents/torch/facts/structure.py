@@ -347,7 +347,7 @@ def leaf_rows(leaves: Sequence[torch.Tensor], held: set[int]) -> list[dict[str, 
     rows: dict[int, dict[str, Any]] = {}
     for module in live_instances(nn.Module) if unnamed else ():
         for name, tensor in _attributes(module):
-            leaf = unnamed.get(id(tensor))
+            leaf = unnamed.get(id(_leaf_behind(tensor)))
             if leaf is not None and id(leaf) not in rows:
                 owner = type(module).__name__
                 rows[id(leaf)] = {
@@ -361,6 +361,17 @@ def leaf_rows(leaves: Sequence[torch.Tensor], held: set[int]) -> list[dict[str, 
         if number > 1:
             row["name"] += f" ({number})"
     return list(rows.values())
+
+
+def _leaf_behind(tensor: Any) -> Any:
+    """Return the leaf that a tensor is computed from alone, as a view of a parameter is; otherwise the tensor."""
+    function = getattr(tensor, "grad_fn", None)
+    for _ in range(_MOST_ITEMS):
+        inputs = [] if function is None else [each for each, _ in function.next_functions if each is not None]
+        if len(inputs) != 1:
+            break
+        function = inputs[0]
+    return getattr(function, "variable", tensor)
 
 
 def _attributes(module: nn.Module) -> Iterable[tuple[str, Any]]:
