@@ -344,7 +344,54 @@ def rounded_and_reversed(_: Diagnosed) -> None:
     train(Model(lambda m, x: m.layer1(Reversed.apply(Rounded.apply(m.layer0(x)))), **layers(8, 16, CLASSES)), points)
 
 
+# --- the loss ---
+
+
+def hook_that_negates(_: Diagnosed) -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = m.layer1(m.layer0(x).relu())
+        if out.requires_grad:
+            out.register_hook(torch.neg)
+        return out
+
+    train(Model(forward, **layers(8, 16, CLASSES)), points)
+
+
+def hooks_of_weights_that_negate(_: Diagnosed) -> None:
+    model = Model(lambda m, x: m.layer1(m.layer0(x).relu()), **layers(8, 16, CLASSES))
+    for weight in model.parameters():
+        weight.register_hook(torch.neg)
+    train(model, points)
+
+
+def straight_through_with_another_sign(_: Diagnosed) -> None:
+    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = m.layer1(m.layer0(x).relu())
+        return 2 * out.detach() - out
+
+    train(Model(forward, **layers(8, 16, CLASSES)), points)
+
+
+def reversed_for_a_rival(_: Diagnosed) -> None:
+    """A branch whose gradient is turned on purpose."""
+    torch.manual_seed(1)
+    model, rival = network(), nn.Linear(CLASSES, 2)
+    optimizer = torch.optim.Adam([*model.parameters(), *rival.parameters()], lr=3e-3)
+    for _step in range(12):
+        (inputs,), labels = points()
+        out = model(inputs)
+        turned = out.clone()
+        turned.register_hook(lambda gradient: -0.3 * gradient)
+        loss = F.cross_entropy(out, labels) + 0.3 * F.cross_entropy(rival(turned), labels // 2)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 FAULTY: list[Faulty] = [
+    (hook_that_negates, "loss-against-gradient", "one batch"),
+    (hooks_of_weights_that_negate, "loss-against-gradient", "one batch"),
+    (straight_through_with_another_sign, "loss-against-gradient", "one batch"),
     (softmax_over_the_batch, "samples-mixed", "softmax"),
     (sequences_given_batch_first, "samples-mixed", "LSTM"),
     (reshaped_for_transposed, "samples-mixed", "reshape"),
@@ -372,6 +419,7 @@ HEALTHY: list[Healthy] = [
     (padded_on_the_left, "later-words-count"),
     (hidden_padding, "padding-counts"),
     (rounded_and_reversed, "backward-wrong"),
+    (reversed_for_a_rival, "loss-against-gradient"),
 ]
 
 test_the_fault_comes_first, test_nothing_is_found = table_tests(FAULTY, HEALTHY)
@@ -423,9 +471,7 @@ def state_after(diagnosed: Diagnosed | None) -> list[Any]:
 def test_the_training_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_accelerated: bool) -> None:
     plain = state_after(None)
     # A process with an accelerator cannot be copied, so that its state is restored.
-    monkeypatch.setattr(
-        probing, "in_child", (lambda experiments, _: experiments()) if is_accelerated else probing.in_child
-    )
+    monkeypatch.setattr(probing, "uses_accelerator", lambda: is_accelerated)
     with Diagnosed(tmp_path, probe=True) as diagnosed:
         assert state_after(diagnosed) == plain
 
@@ -454,7 +500,41 @@ def test_a_model_that_keeps_a_state_beyond_itself_is_left_alone(diagnosed: Diagn
     assert len(calls) == 12
     found = outcomes(diagnosed)
     assert found.pop("evaluation") == "warn"
+    assert found.pop("loss") == found.pop("pairs") == "pass"
     assert set(found.values()) == {"untried"}
+
+
+def test_layers_that_compute_otherwise_under_a_mode_are_no_random_ones(diagnosed: Diagnosed) -> None:
+    layer = nn.TransformerEncoderLayer(FEATURES, 2, 16, 0.1, batch_first=True)
+    train(Model(lambda m, x: m.layer0(m.encoder(x).mean(1)), encoder=layer, **layers(FEATURES, CLASSES)), series)
+    row = next(diagnosed.facts["probes"].rows())
+    assert (row["probe"], row["outcome"], row["why"]) == ("evaluation", "pass", "")
+
+
+def test_the_loss_falls_on_one_batch(diagnosed: Diagnosed) -> None:
+    diagnosed.train(network())
+    rows = {row["probe"]: row for row in diagnosed.facts["probes"].rows()}
+    assert rows["loss"]["outcome"] == rows["pairs"]["outcome"] == "pass"
+    assert rows["loss"]["change"] < 0.5 * rows["loss"]["scale"]
+    assert rows["pairs"]["change"] > rows["pairs"]["scale"]
+
+
+def test_what_comes_before_the_backward_pass_writes_no_file(diagnosed: Diagnosed, tmp_path: Path) -> None:
+    path = tmp_path / "losses.txt"
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(8):
+        (inputs,), labels = points()
+        loss = F.cross_entropy(model(inputs), labels)
+        with path.open("a") as file:
+            file.write(f"{loss.item()}\n")
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert len(path.read_text().splitlines()) == 8
+    (row,) = [row for row in diagnosed.facts["probes"].rows() if row["probe"] == "loss"]
+    assert row["outcome"] == "untried"
+    assert "OSError" in row["why"]
 
 
 def test_nodes_of_a_graph_may_be_mixed(diagnosed: Diagnosed) -> None:
@@ -469,6 +549,6 @@ def test_nodes_of_a_graph_may_be_mixed(diagnosed: Diagnosed) -> None:
 def test_probes_that_crash_or_hang_do_not_hurt(diagnosed: Diagnosed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "ModelProbes", partial(probing.ModelProbes, unexpected=1))
     diagnosed.train(network())
-    (row,) = diagnosed.facts["probes"].rows()
+    row, *_ = diagnosed.facts["probes"].rows()
     assert (row["probe"], row["outcome"]) == ("all", "untried")
     assert "unexpected" in row["why"]

@@ -317,7 +317,7 @@ class Debugger(TrainingDebugger):
     def _new_probing(self, diagnosing: Diagnosing, facts: FactSource, steps: Steps) -> Probing:
         from tensight.agents.torch.probes.probing import Probing
 
-        return Probing(diagnosing, self._boundary, facts, steps.end_before_call)
+        return Probing(diagnosing, self._boundary, facts, self._parameters, steps.end_before_call)
 
     def _perturb(self, first: nn.Module) -> None:
         from tensight.agents.torch.perturbing import perturb

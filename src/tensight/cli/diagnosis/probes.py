@@ -24,6 +24,8 @@ _STATEMENTS = {
     "order": ("later words do not change earlier outputs", "后面的词不改变前面的输出"),
     "padding": ("padding does not count", "填充不计入"),
     "backward": ("backward functions of the script are derivatives", "脚本的反向函数是导数"),
+    "loss": ("the loss falls on one batch", "损失在一个批次上下降"),
+    "pairs": ("the loss depends on which sample has which target", "损失取决于样本与目标的对应"),
     "all": ("experiments with the model", "对模型的实验"),
 }
 

@@ -66,6 +66,12 @@ def wrong_backward(facts: Facts) -> Iterator[Finding]:
         yield _finding("backward-wrong", "certain", row, "wrong")
 
 
+def does_not_fall(facts: Facts) -> Iterator[Finding]:
+    """Find losses that do not fall on one batch, however small the step against their gradient."""
+    for row in _failed(facts, "loss"):
+        yield _finding("loss-against-gradient", "likely", row, "rises")
+
+
 RULES = (
     Rule(
         "samples-mixed",
@@ -168,9 +174,9 @@ RULES = (
         dict.fromkeys(
             ("first", "last"),
             (
-                "with other values at the other {total} - 1 positions of {inputs}, all outputs stay as they are, bit for"
-                " bit",
-                "换掉 {inputs} 其余 {total} - 1 个位置的值后，所有输出逐位不变",
+                "with other values everywhere else in {inputs}, all outputs stay as they are, bit for bit; its sequences"
+                " have the length {total}",
+                "换掉 {inputs} 其余所有位置的值后，所有输出逐位不变；序列长度为 {total}",
             ),
         ),
         (
@@ -274,5 +280,35 @@ RULES = (
         ),
         frozenset(("loss-stays", "loss-rises", "zero-gradient")),
         4,
+    ),
+    Rule(
+        "loss-against-gradient",
+        "backward",
+        ("probes",),
+        does_not_fall,
+        {
+            "rises": (
+                "The loss does not fall on one batch, however small the step: its gradient leads up",
+                "在一个批次上，无论步长多小，损失都不下降：它的梯度指向错误的方向",
+            )
+        },
+        {
+            "rises": (
+                "in {count} tries with the same batch and random numbers none was lower; where the gradient promises a fall"
+                " by {scale:.3g}, the loss changes by {change:+.3g}",
+                "用同一批次和随机数尝试 {count} 次都没有更低；梯度预示下降 {scale:.3g} 时，损失改变 {change:+.3g}",
+            )
+        },
+        (
+            "Look for what changes gradients or goes around them: hooks, detach, straight-through terms with a sign",
+            "检查改变或绕过梯度之处：钩子、detach、带符号的直通项",
+        ),
+        (
+            "Losses that differ with the same weights and random numbers, and those with a backward function of the"
+            " script's own.",
+            "权重和随机数相同而值不同的损失，以及使用脚本自己的反向函数的损失。",
+        ),
+        frozenset(("loss-rises", "loss-stays", "learning-rate-too-large")),
+        7,
     ),
 )

@@ -130,6 +130,8 @@ class FactSource:
         self.checkpoint_line = ""
         self.predicts_next = False
         """Whether the targets of a loss were the words that a model reads, one position ahead."""
+        self.has_targets = False
+        """Whether a loss function compares with targets."""
         self._clips = self._clips_of_none = self._unscaled_passes = 0
         self._unscaled_line = ""
         self._batches = self._batch_size = -1
@@ -403,6 +405,7 @@ class FactSource:
             if function.function == "policy_gradient":
                 row["line"] = self._lines.of_product(row["input_shape"])
             self.predicts_next = self.predicts_next or row.get("offset", -1) == 1
+            self.has_targets = self.has_targets or row.get("target_shape", "") not in ("", "1")
             count = 1 + sum(other["function"] == row["function"] for other in self._functions)
             name = row["function"] if count == 1 else f"{row['function']} {count}"
             self._functions.append({**row, "name": name, "loss": loss, "factor": row["factor"] / factor})

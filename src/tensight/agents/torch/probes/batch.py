@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 _DEEPEST = 5
+LATE = "there was no time left"
 _LABELS = ("label", "target")
 Changes = Mapping[int, torch.Tensor]
 """Tensors that are given in place of those of a batch, by the identities of these."""
@@ -130,7 +131,8 @@ class Batch:
         for name, tensor in inputs[1:]:
             if tensor.numel() > 1 and not sizes.intersection(tensor.shape[:2]):
                 raise UntriedError(f"{name} has other lengths than {inputs[0].name}")
-        if outputs[0].dim() == 2 and outputs[0].shape[0] == outputs[0].shape[1] == axes[0].size:
+        is_square = output.dim() == 2 and output.shape[0] == output.shape[1] == axes[0].size
+        if is_square and output.shape != first.shape:
             raise UntriedError("the output compares each sample with each other one")
         return axes
 

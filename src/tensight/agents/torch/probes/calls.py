@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch.overrides import TorchFunctionMode
 
 from tensight.agents.call_stack import line_of_user
 from tensight.agents.torch.facts.reading import is_readable
 from tensight.agents.torch.framework import tensors_in
+from tensight.agents.torch.inner_modules import held_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import torch
+    from torch import nn
 
 _MOST_ELEMENTS = 1 << 26
 """Maximum number of elements that are kept of a call."""
 _SMALL = 1e-6
+_SMALL_OF_HALF = 0.03
+"""Share of the largest element that counts as rounding; in computations with 8 or 11 bits it adds up."""
 
 
 class Origin(NamedTuple):
@@ -36,6 +40,8 @@ class Functions(TorchFunctionMode):
         Those of the call to compare with.
     is_allowed : callable (changed) -> bool, optional
         Whether a difference is one that does not count, by which elements have changed.
+    rounding : float
+        Which share of the largest element counts as rounding.
 
     Attributes
     ----------
@@ -44,11 +50,14 @@ class Functions(TorchFunctionMode):
     """
 
     def __init__(
-        self, kept: Functions | None = None, is_allowed: Callable[[torch.Tensor], bool] = lambda _: False
+        self,
+        kept: Functions | None = None,
+        is_allowed: Callable[[torch.Tensor], bool] = lambda _: False,
+        rounding: float = _SMALL,
     ) -> None:
         super().__init__()
         self.first = Origin()
-        self._compared, self._is_allowed = kept, is_allowed
+        self._compared, self._is_allowed, self._rounding = kept, is_allowed, rounding
         self._results: list[tuple[str, list[torch.Tensor]]] = []
         self._number, self._elements = 0, 0
 
@@ -73,18 +82,26 @@ class Functions(TorchFunctionMode):
     def _differs(self, first: torch.Tensor, second: torch.Tensor) -> bool:
         if first.shape != second.shape:
             return True
-        changed = changed_elements(first, second)
+        changed = changed_elements(first, second, self._rounding)
         return bool(changed.any()) and not self._is_allowed(changed)
 
 
-def changed_elements(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+def rounding_of(model: nn.Module) -> float:
+    """Return which share of the largest element counts as rounding in the calls of a model."""
+    is_half = torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+    halves = (torch.bfloat16, torch.float16)
+    is_half = is_half or any(weight.dtype in halves for _, weight in held_tensors(model, "_parameters"))
+    return _SMALL_OF_HALF if is_half else _SMALL
+
+
+def changed_elements(first: torch.Tensor, second: torch.Tensor, rounding: float = _SMALL) -> torch.Tensor:
     """Return which elements of two tensors of the same shape differ by more than rounding: shape as theirs, bool."""
     if not first.is_floating_point():
         return first != second
     first, second = first.double(), second.double()
     largest = first[first.isfinite()].abs().max() if bool(first.isfinite().any()) else first.new_zeros(())
     is_same = (first == second) | (first.isnan() & second.isnan())
-    return ~(is_same | ((first - second).abs() <= _SMALL * largest))
+    return ~(is_same | ((first - second).abs() <= rounding * largest))
 
 
 def is_of_sample(changed: torch.Tensor, samples: int, sample: int) -> bool:

@@ -15,8 +15,15 @@ from tensight.agents.torch.facts.lines import DropLines
 from tensight.agents.torch.facts.reading import is_readable
 from tensight.agents.torch.framework import tensors_in
 from tensight.agents.torch.inner_modules import inner_modules
-from tensight.agents.torch.probes.batch import UntriedError
-from tensight.agents.torch.probes.calls import Functions, Origin, changed_elements, is_from_position, is_of_sample
+from tensight.agents.torch.probes.batch import LATE, UntriedError
+from tensight.agents.torch.probes.calls import (
+    Functions,
+    Origin,
+    changed_elements,
+    is_from_position,
+    is_of_sample,
+    rounding_of,
+)
 from tensight.agents.torch.probes.functions import check_functions
 from tensight.agents.torch.probes.states import evaluating
 
@@ -30,7 +37,6 @@ if TYPE_CHECKING:
 
 _FEWEST_POSITIONS = 4
 _MOST_FEATURES = 4096
-_LATE = "there was no time left"
 _UNLIKE = "it does not put out the same for the same inputs"
 Row = dict[str, Any]
 
@@ -60,6 +66,7 @@ class ModelProbes:
         self._clock = clock
         self._batch_size = batch_size
         self._predicts_next = predicts_next
+        self._rounding = rounding_of(model)
         self._outputs: list[torch.Tensor] = []
         self._axes: list[Axis] = []
 
@@ -81,7 +88,7 @@ class ModelProbes:
                 if not is_repeatable:
                     raise UntriedError(_UNLIKE)
                 if not self._clock.left_s:
-                    raise UntriedError(_LATE)
+                    raise UntriedError(LATE)
                 row |= probe()
             except UntriedError as reason:
                 row |= {"outcome": "untried", "why": str(reason)}
@@ -96,27 +103,29 @@ class ModelProbes:
 
     def _evaluation(self) -> Row:
         """Call the model twice, with the same random numbers and with others."""
-        kept = Functions()
-        drops = DropLines()
-        first = self._evaluate(mode=kept)
-        again = Functions(kept)
-        second = self._evaluate(mode=again)
+        # Without modes: layers may compute otherwise with one.
+        first, second = self._evaluate(), self._evaluate()
         self._outputs = [output for output in first if output.dim() and output.is_floating_point()]
         if len(first) != len(second) or any(map(_differ, first, second)):
+            kept = Functions()
+            self._evaluate(mode=kept)
+            again = Functions(kept)
+            self._evaluate(mode=again)
             return {
                 "outcome": "warn",
                 "why": "it keeps a state from call to call, or what its calls compute differs by chance",
                 **_where(again.first),
             }
+        if not any(map(_differ, first, self._evaluate(skip=1))):
+            return {"outcome": "pass"}
+        drops = DropLines()
         drops.enter()
         try:
-            other = self._evaluate(skip=1)
+            self._evaluate()
         finally:
             drops.leave()
-        if any(map(_differ, first, other)):
-            kind = {"function": "dropout", "line": drops.line} if drops.line else {}
-            return {"outcome": "pass", "why": "it draws random numbers in evaluation mode, too", **kind}
-        return {"outcome": "pass"}
+        kind = {"function": "dropout", "line": drops.line} if drops.line else {}
+        return {"outcome": "pass", "why": "it draws random numbers in evaluation mode, too", **kind}
 
     def _samples(self) -> Row:
         """Change one sample: the outputs of the others must stay."""
@@ -153,7 +162,7 @@ class ModelProbes:
         for sample, other in pairs:
             outputs = self._evaluate(self._batch.with_sample(axis, sample, other))
             before, after = self._outputs[0].movedim(axis.put_out, 0), outputs[0].movedim(axis.put_out, 0)
-            changed = changed_elements(before, after)
+            changed = changed_elements(before, after, self._rounding)
             others = changed.clone()
             others[sample] = False
             if bool(others.any()):
@@ -189,11 +198,14 @@ class ModelProbes:
     def _inputs(self) -> Row:
         """Change each input, and each feature without a gradient: the outputs must change."""
         axis = self._axis()
-        if all(_differ_by_sample(output, axis) is False for output in self._of_samples(axis)):
-            if all(not bool(output.any()) for output in self._of_samples(axis)):
-                raise UntriedError("all outputs are 0")
-            return {"outcome": "fail", "why": "same", "total": axis.size}
         gradients = self._gradients()
+        outputs = self._of_samples(axis)
+        if not any(map(_differs_by_sample, outputs)):
+            if not any(bool(output.any()) for output in outputs):
+                raise UntriedError("all outputs are 0")
+            if any(bool(gradient.any()) for gradient in gradients.values()):
+                return {"outcome": "warn", "why": "the outputs are the same for all samples, although gradients pass"}
+            return {"outcome": "fail", "why": "same", "total": axis.size}
         ignored, features, untried = [], [], []
         for given in self._batch.inputs:
             at = axis.of(given.tensor)
@@ -317,7 +329,7 @@ class ModelProbes:
             raise UntriedError("all sequences are alike")
         changes = {id(words): changed}
         after = self._evaluate(changes)[0]
-        early = changed_elements(output[:, :position], after[:, :position])
+        early = changed_elements(output[:, :position], after[:, :position], self._rounding)
         if not bool(early.any()):
             return {"outcome": "pass"}
         difference = (after.double() - output.double()).abs()
@@ -345,7 +357,7 @@ class ModelProbes:
         before = output
         if output.shape[:2] == hidden.shape and output.dim() >= 2:
             before, after = output[~hidden], after[~hidden]
-        if not bool(changed_elements(before, after).any()):
+        if not bool(changed_elements(before, after, self._rounding).any()):
             return {"outcome": "pass"}
         reference = tensor.roll(1, 0)
         moved = self._evaluate({id(tensor): torch.where(_like(hidden, tensor), tensor, reference)})[0]
@@ -402,7 +414,7 @@ class ModelProbes:
     def _evaluate(self, changes: Changes | None = None, mode: Any = None, skip: int = 0) -> list[torch.Tensor]:
         """Call the model in evaluation mode; return what it puts out."""
         if not self._clock.left_s:
-            raise UntriedError(_LATE)
+            raise UntriedError(LATE)
         self._state.put_back()
         if skip:
             torch.rand(skip)
@@ -423,7 +435,7 @@ class ModelProbes:
         """Return the first function, and the innermost module around it, where more changes than is allowed."""
         kept = Functions()
         self._evaluate(mode=kept)
-        compared = Functions(kept, is_allowed)
+        compared = Functions(kept, is_allowed, self._rounding)
         around: list[nn.Module] = []
         entered: list[bool] = []
 
@@ -463,7 +475,7 @@ class ModelProbes:
         ]
 
 
-def _differ_by_sample(output: torch.Tensor, _: Axis) -> bool:
+def _differs_by_sample(output: torch.Tensor) -> bool:
     return bool(changed_elements(output, output[:1].expand_as(output)).any())
 
 

@@ -11,14 +11,16 @@ import torch
 from tensight.agents.eager.names import unwrapped
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.boundary import is_transforming
+from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts.reading import is_ordinary
 from tensight.agents.torch.facts.structure import longest_loader
 from tensight.agents.torch.framework import FRAMEWORK, is_scripted
 from tensight.agents.torch.inner_modules import inner_modules, weights_in
 from tensight.agents.torch.modules import is_compiled_somewhere
 from tensight.agents.torch.probes.batch import Batch
+from tensight.agents.torch.probes.loss import LossProbes
 from tensight.agents.torch.probes.model_calls import ModelProbes
-from tensight.agents.torch.probes.states import Clock, State, in_child
+from tensight.agents.torch.probes.states import Clock, GoingOn, State, in_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from tensight.agents.diagnosing import Diagnosing
     from tensight.agents.torch.boundary import Boundary
     from tensight.agents.torch.facts.source import FactSource
+    from tensight.agents.torch.parameters import Parameters
+    from tensight.agents.torch.probes.loss import Call
     from tensight.agents.torch.probes.states import Rows
 
 STEP = 3
@@ -36,6 +40,9 @@ STEP = 3
 _MOST_MODELS = 4
 _LEAST_S = 10.0
 """Time in seconds that probes may take at most where twenty steps are shorter."""
+
+_SHARE_OF_CALLS = 0.4
+"""Share of that for probes of calls."""
 
 MOST_STEPS = 20
 """Number of steps whose time probes may take at most."""
@@ -50,21 +57,29 @@ class Probing:
         Receives the results.
     boundary : Boundary
     facts : FactSource
+    parameters : Parameters
     ends_step : callable (module)
         Ends the step before a module is called, if the last update was its end.
     """
 
     def __init__(
-        self, diagnosing: Diagnosing, boundary: Boundary, facts: FactSource, ends_step: Callable[[nn.Module], None]
+        self,
+        diagnosing: Diagnosing,
+        boundary: Boundary,
+        facts: FactSource,
+        parameters: Parameters,
+        ends_step: Callable[[nn.Module], None],
     ) -> None:
         self._diagnosing = diagnosing
         self._boundary = boundary
         self._facts = facts
+        self._parameters = parameters
         self._ends_step = ends_step
         self._thread = threading.get_ident()
         self._is_called = False
         self._step, self._step_s, self._began_s = 0, 0.0, time.monotonic()
         self._kept: dict[int, tuple[nn.Module, Batch | str]] = {}
+        self._calls = 0
         self._replaced = Replacements()
         self._replaced.put(torch.nn.Module, "__call__", self._call)
 
@@ -87,7 +102,7 @@ class Probing:
         try:
             self._boundary.call(self._ends_step, module)
             if self._step == STEP and self._kept:
-                self._run()
+                arguments, named = self._run(module, (arguments, named))
             elif self._step == STEP - 1:
                 self._keep(module, arguments, named)
             return original(module, *arguments, **named)
@@ -104,6 +119,7 @@ class Probing:
         )
 
     def _keep(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self._calls += 1
         if id(module) in self._kept or len(self._kept) >= _MOST_MODELS:
             return
         model = unwrapped(FRAMEWORK, module)
@@ -119,30 +135,53 @@ class Probing:
                 batch = f"what it is called with cannot be copied: {type(error).__name__}"
         self._kept[id(module)] = model, batch
 
-    def _run(self) -> None:
-        """Run all probes, and hand over their results."""
+    def _run(self, module: nn.Module, call: Call) -> Call:
+        """Run all probes before a call, hand over their results, and return what to call the model with."""
         kept, self._kept = list(self._kept.values()), {}
         self._replaced.take_back()
+        clock = Clock(max(MOST_STEPS * self._step_s, _LEAST_S))
+        of_loss = self._loss_probes(module, call, clock)
         try:
-            rows = self._rows(kept)
+            rows = self._rows(kept, clock)
+            rows += self._tried_loss(of_loss, kept, clock)
+        except GoingOn:
+            return of_loss.call
         except Exception as error:
             self._boundary.failed(error)
-            return
+            return call
         names: dict[str, int] = {}
         for row in rows:
             names[row["name"]] = number = names.get(row["name"], 0) + 1
             row["name"] += f" {number}" if number > 1 else ""
         self._diagnosing.add("probes", STEP, rows)
+        return call
 
-    def _rows(self, kept: list[tuple[nn.Module, Batch | str]]) -> Rows:
-        clock = Clock(max(MOST_STEPS * self._step_s, _LEAST_S))
+    def _loss_probes(self, module: nn.Module, call: Call, clock: Clock) -> LossProbes:
+        weights = [weight for optimizer in self._parameters.optimizers for weight in weights_of(optimizer)]
+        has_targets = self._facts.has_targets and self._calls == 1
+        return LossProbes(weights, call, clock, model=type(module).__name__, has_targets=has_targets)
+
+    def _tried_loss(self, probes: LossProbes, kept: list[tuple[nn.Module, Batch | str]], clock: Clock) -> Rows:
+        why = next((why for _, why in kept if isinstance(why, str)), "")
+        if uses_accelerator():
+            why = "what an accelerator computes is not copied with a process"
+        elif torch.distributed.is_available() and torch.distributed.is_initialized():
+            why = "other ranks would wait"
+        results = why or in_child(probes.rows, clock)
+        if isinstance(results, str):
+            return [{"name": "loss", "probe": "loss", "model": probes.model, "outcome": "untried", "why": results}]
+        return results
+
+    def _rows(self, kept: list[tuple[nn.Module, Batch | str]], clock: Clock) -> Rows:
         batch_size = longest_loader()[1]
+        # The rest is for the loss, and for a call that takes longer than others.
+        of_calls = Clock(_SHARE_OF_CALLS * clock.left_s)
         predicts_next = self._facts.predicts_next
 
         def experiments() -> Rows:
             rows: Rows = []
             for number, (model, batch) in enumerate(kept):
-                share = Clock(clock.left_s / (len(kept) - number))
+                share = Clock(of_calls.left_s / (len(kept) - number))
                 if isinstance(batch, Batch):
                     state = State(model)
                     probes = ModelProbes(model, batch, state, share, batch_size=batch_size, predicts_next=predicts_next)
@@ -152,7 +191,7 @@ class Probing:
         untried = [_untried(model, batch) for model, batch in kept if isinstance(batch, str)]
         if len(untried) == len(kept):
             return untried
-        if torch.cuda.is_initialized():
+        if uses_accelerator():
             # What an accelerator computes is not copied with a process.
             with self._boundary.paused():
                 return [*untried, *experiments()]
@@ -160,6 +199,11 @@ class Probing:
         if isinstance(results, str):
             return [_untried(model, results if isinstance(batch, Batch) else batch) for model, batch in kept]
         return [*untried, *results]
+
+
+def uses_accelerator() -> bool:
+    """Whether this process computes on an accelerator."""
+    return bool(torch.cuda.is_initialized())
 
 
 def _untried(model: nn.Module, why: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import time
@@ -139,18 +140,52 @@ def in_child(experiments: Callable[[], Rows], clock: Clock) -> Rows | str:
     list of dict or str
         The results, or why there are none.
     """
+    child, pipe = fork()
+    if not child:
+        try:
+            _quieten()
+            try:
+                results: Rows | str = experiments()
+            except GoingOn:
+                raise
+            except Exception as error:
+                results = f"{type(error).__name__}: {error}"
+            content = json.dumps(results).encode() + b"\n"
+            while content:
+                content = content[os.write(pipe, content) :]
+        except GoingOn:
+            raise
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    content = wait_for(child, pipe, clock)
+    if not content.endswith(b"\n"):
+        return "they took too long" if not clock.left_s else "the process that tried them has crashed"
+    read: Rows | str = json.loads(content)
+    return read
+
+
+class GoingOn(BaseException):
+    """Raised in a child that is to go on with the training."""
+
+
+def fork() -> tuple[int, int]:
+    """Fork; return the id of the child, and the end of a pipe from it. In the child they are 0 and its end."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # Of threads that hold locks. The child is ended if it waits for one.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
-    if not child:
-        _run_child(experiments, reading, writing)
-    os.close(writing)
+    os.close(writing if child else reading)
+    return child, reading if child else writing
+
+
+def wait_for(child: int, pipe: int, clock: Clock) -> bytes:
+    """Return what a child has written to a pipe, to the end of a line or its own end; it is ended then."""
     content = b""
-    with open(reading, "rb", buffering=0) as pipe:
-        while not content.endswith(b"\n") and select.select([pipe], [], [], clock.left_s)[0]:
-            piece = pipe.read(1 << 16)
+    with open(pipe, "rb", buffering=0) as reading:
+        while not content.endswith(b"\n") and select.select([reading], [], [], clock.left_s)[0]:
+            piece = reading.read(1 << 16)
             if not piece:
                 break
             content += piece
@@ -158,27 +193,16 @@ def in_child(experiments: Callable[[], Rows], clock: Clock) -> Rows | str:
         os.kill(child, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(child, 0)
-    if not content.endswith(b"\n"):
-        return "they took too long" if not clock.left_s else "the process that tried them has crashed"
-    results: Rows | str = json.loads(content)
-    return results
+    return content
 
 
-def _run_child(experiments: Callable[[], Rows], reading: int, writing: int) -> None:
-    """Run experiments in the child; it ends here."""
-    try:
-        os.close(reading)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1, 2):
-            os.dup2(nowhere, standard)
-        torch.set_num_threads(1)
-        try:
-            results: Rows | str = experiments()
-        except Exception as error:
-            results = f"{type(error).__name__}: {error}"
-        content = json.dumps(results).encode() + b"\n"
-        while content:
-            content = content[os.write(writing, content) :]
-    finally:
-        os._exit(0)
+def _quieten() -> None:
+    """Let this process, a child, print nothing, write no file, and compute with one thread."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nowhere, standard)
+    # A write then fails, instead of ending the process.
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    torch.set_num_threads(1)
