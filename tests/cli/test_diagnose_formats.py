@@ -215,6 +215,18 @@ def test_a_page_has_findings_curves_the_setup_and_the_rules(tensight: Run, folde
     assert failed.code == 2
 
 
+def test_probes_are_in_reports_for_people(tensight: Run, tmp_path: Path) -> None:
+    facts = tmp_path / "facts"
+    facts.mkdir()
+    row = {"name": "order", "probe": "order", "model": "Net <b>", "outcome": "untried", "why": "<i>"}
+    steps = [line_of("steps", step, [{"name": "step"}]) for step in range(1, 4)]
+    FactsFile(facts, 0, 1).write([*steps, line_of("probes", 3, [row])])
+    report = tmp_path / "report.html"
+    markdown = tensight("diagnose", "--format", "markdown", "--html", report, facts).out
+    assert "- not tried: later words do not change earlier outputs (\\<i\\>)" in markdown
+    assert "later words do not change earlier outputs (&lt;i&gt;)" in report.read_text()
+
+
 def test_a_healthy_training_passes_in_all_formats(tensight: Run, tmp_path: Path) -> None:
     facts = tmp_path / "facts"
     facts.mkdir()

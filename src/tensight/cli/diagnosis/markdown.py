@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tensight.cli.diagnosis.plain_text import lines, one_line
+from tensight.cli.diagnosis.probes import outcome_text, probe_sentences
 from tensight.cli.diagnosis.words import summary, text
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ def as_markdown(report: Report) -> str:
     parts += [_of_finding(report, finding) for finding in diagnosis.findings]
     if diagnosis.steps:
         parts.append(summary(len(diagnosis.findings), diagnosis.steps, language))
+    if report.probes:
+        lines_of = [
+            f"- {outcome_text(outcome, language)}: {_escaped(words)}"
+            for outcome, words in probe_sentences(report.probes, language)
+        ]
+        parts.append(f"**{text('probes', language)}**\n\n" + "\n".join(lines_of))
     if diagnosis.undecided:
         rows = [f"| {_escaped(why)} | {_escaped(', '.join(rules))} |" for why, rules in report.undecided.items()]
         head = f"| {text('why', language)} | {text('rules', language)} |\n|---|---|\n"

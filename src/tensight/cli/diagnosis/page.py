@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tensight.cli.diagnosis.plain_text import lines, one_line
+from tensight.cli.diagnosis.probes import outcome_text, probe_sentences
 from tensight.cli.diagnosis.report import names_in
 from tensight.cli.diagnosis.words import LANGUAGES, counted, text
 from tensight.cli.reports.parts import RED, Picture, folded, table, write_page
@@ -92,6 +93,10 @@ def _body(report: Report) -> Iterable[str]:
     if report.losses:
         since = min((finding.step for finding in diagnosis.findings), default=0)
         yield f"<h2>{text('loss', language)}</h2>" + _figure(report, report.losses, since, height=160)
+    if report.probes:
+        yield f"<h2>{text('probes', language)}</h2>"
+        sentences = probe_sentences(report.probes, language)
+        yield table(("", ""), [(outcome_text(outcome, language), one_line(words)) for outcome, words in sentences])
     yield f"<h2>{text('setup', language)}</h2>"
     rows = [(text(key, language), "; ".join(map(one_line, texts))) for key, texts in report.setup.items()]
     yield table(("", ""), rows)

@@ -40,6 +40,32 @@ def _is_known(value: object) -> bool:
     return math.isfinite(value) if isinstance(value, float) else value not in ("", -1)
 
 
+def probe_sentences(rows: Sequence[dict[str, Any]], language: int = 0) -> list[tuple[str, str]]:
+    """Return the outcome of each probe with a sentence: pass, fail, warn or untried.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        As `probe_rows` returns them.
+    language : int
+        0 for English, 1 for Chinese.
+    """
+    models = {row["model"] for row in rows}
+    sentences = []
+    for row in rows:
+        outcome = row["outcome"]
+        why = row.get("why", "") if outcome != "fail" else row.get("line", "")
+        statement = _STATEMENTS[row["probe"]][language] if row["probe"] in _STATEMENTS else row["probe"]
+        of_model = f"{row['model']}: " if len(models) > 1 else ""
+        sentences.append((outcome, of_model + statement + (f" ({why})" if why else "")))
+    return sentences
+
+
+def outcome_text(outcome: str, language: int = 0) -> str:
+    """Return an outcome as a word."""
+    return outcome.upper() if outcome in _MARKS else _UNTRIED[language]
+
+
 def print_probes(out: Console, rows: Sequence[dict[str, Any]], language: int = 0) -> None:
     """Print a line for each probe.
 
@@ -53,13 +79,8 @@ def print_probes(out: Console, rows: Sequence[dict[str, Any]], language: int = 0
     """
     from rich.markup import escape
 
-    models = {row["model"] for row in rows}
-    for row in rows:
-        outcome = row["outcome"]
+    for outcome, sentence in probe_sentences(rows, language):
         mark = _MARKS.get(outcome, f"[dim]{_UNTRIED[language]}[/]")
-        why = row.get("why", "") if outcome != "fail" else row.get("line", "")
-        statement = _STATEMENTS[row["probe"]][language] if row["probe"] in _STATEMENTS else row["probe"]
-        of_model = f"{row['model']}: " if len(models) > 1 else ""
-        out.print(f"{mark} {escape(of_model + statement + (f' ({why})' if why else ''))}")
+        out.print(f"{mark} {escape(sentence)}")
     if rows:
         out.print()

@@ -57,6 +57,7 @@ WORDS: Mapping[str, Words] = {
     "not-finite": ("red: NaN or infinite", "红色：NaN 或无穷"),
     "since-mark": ("upright line: step {step}", "竖线：第 {step} 步"),
     "step": ("step {step}", "第 {step} 步"),
+    "probes": ("Experiments on one batch", "对一个批次的实验"),
     "setup": ("The set-up, as far as it is known", "训练配置（已知部分）"),
     "command": ("command", "命令"),
     "framework": ("framework", "框架"),
