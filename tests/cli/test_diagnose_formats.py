@@ -12,7 +12,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from markdown_it import MarkdownIt
 
+from tensight.cli.diagnosis.words import WORDS
 from tensight.diagnosis.catalogue import RULES
+from tensight.diagnosis.findings import SHOWN_FACTS
 from tensight.diagnosis.lines import FactsFile, line_of
 
 Run = Callable[..., Any]
@@ -213,6 +215,39 @@ def test_a_page_has_findings_curves_the_setup_and_the_rules(tensight: Run, folde
     assert f'<html lang="{"zh-CN" if language == "zh" else "en"}">' in text
     failed = tensight("diagnose", "--html", folder / "none" / "report.html", folder)
     assert failed.code == 2
+
+
+def test_a_finding_of_an_expression_shows_the_course_of_its_fact(tensight: Run, folder: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.py"
+    rules.write_text(
+        "import tensight\ntensight.expression_rule('still', 'rates.initial_rate < 1', message='{items}')\n"
+    )
+    report = tmp_path / "report.html"
+    data = json.loads(tensight("diagnose", "--json", "--html", report, "--rules", rules, folder).out)
+    (finding,) = (each for each in data["findings"] if each["rule"] == "still")
+    assert (finding["fact"], finding["title"]) == ("rates.initial_rate", "AdamW group 0")
+    assert "rates.initial_rate" in {curve["fact"] for curve in data["curves"]}
+    assert "<figcaption>rates.initial_rate" in report.read_text()
+
+
+@pytest.mark.parametrize("fact", sorted(set(SHOWN_FACTS.values())))
+def test_facts_that_are_shown_have_names_in_both_languages(fact: str) -> None:
+    assert all(WORDS[fact])
+
+
+def test_where_no_step_is_seen_no_format_says_that_nothing_was_found(tensight: Run, tmp_path: Path) -> None:
+    facts = tmp_path / "facts"
+    facts.mkdir()
+    FactsFile(facts, 0, 1).write([line_of("losses", 1, [{"name": "loss", "value": 1.0}])])
+    for name in ("text", "markdown", "github", "sarif", "junit", "json"):
+        ended = tensight("diagnose", "--format", name, "--html", tmp_path / "report.html", facts)
+        assert ended.code == 2
+        assert "othing found" not in ended.out
+    assert "<h1>Nothing could be judged</h1>" in (tmp_path / "report.html").read_text()
+    suites = ET.fromstring(tensight("diagnose", "--format", "junit", facts).out)  # noqa: S314 - our own
+    assert int(suites.attrib["errors"]) == 1
+    log = json.loads(tensight("diagnose", "--format", "sarif", facts).out)
+    assert log["runs"][0]["invocations"][0]["executionSuccessful"] is False
 
 
 def test_probes_are_in_reports_for_people(tensight: Run, tmp_path: Path) -> None:

@@ -277,9 +277,11 @@ def test_what_was_found_in_the_training_is_judged_without_the_file(tmp_path: Pat
         """,
     )
     facts = training()
-    reported = [ReportedRule(rule.id, rule.category, rule.advice[0], "", tuple(rule.judge(facts))) for rule in rules]
-    reported.append(ReportedRule("no-gradient", "loss", "not ours", "hidden", ()))
-    reported.append(ReportedRule("broken", "no such category", "", "rules.py:3: KeyError: 1", ()))
+    reported = [
+        ReportedRule(rule.id, rule.category, rule.advice[0], rule.fact, "", tuple(rule.judge(facts))) for rule in rules
+    ]
+    reported.append(ReportedRule("no-gradient", "loss", "not ours", "", "hidden", ()))
+    reported.append(ReportedRule("broken", "no such category", "", "", "rules.py:3: KeyError: 1", ()))
     others = training()
     for rank in (facts, others):
         take(rank, line_of_rules(reported))
@@ -300,7 +302,7 @@ def test_what_was_found_in_the_training_is_judged_without_the_file(tmp_path: Pat
 
 
 FINDING = {"certainty": "likely", "step": 1, "message": "said", "values": {"sentence": "x"}, "where": {}, "covers": []}
-RULE = {"id": "a", "category": "custom", "advice": "", "failure": "", "findings": [FINDING]}
+RULE = {"id": "a", "category": "custom", "advice": "", "fact": "", "failure": "", "findings": [FINDING]}
 
 
 @pytest.mark.parametrize(

@@ -95,10 +95,10 @@ class UserRules:
             findings = tuple(rule.judge(self._facts))
             # One that takes too long is not called again, and others need not wait for that.
             self._cost_s += time.monotonic() - began_s
-            return ReportedRule(rule.id, rule.category, rule.advice[0], "", findings)
+            return ReportedRule(rule.id, rule.category, rule.advice[0], rule.fact, "", findings)
         except RuleFailure as error:
             log_once(f"your rule {rule.id} could not judge: {error}")
-            return ReportedRule(rule.id, rule.category, rule.advice[0], str(error), ())
+            return ReportedRule(rule.id, rule.category, rule.advice[0], rule.fact, str(error), ())
 
 
 def _loaded(path: Path) -> tuple[Rule, ...]:

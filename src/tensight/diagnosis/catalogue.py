@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tensight.diagnosis import mindspore_words
-from tensight.diagnosis.facts import OPTIONAL
+from tensight.diagnosis.facts import NUMBERS, OPTIONAL
 from tensight.diagnosis.findings import CATEGORIES
 from tensight.diagnosis.rule import RuleFailure
 from tensight.diagnosis.rules import (
@@ -203,7 +203,8 @@ def _add(findings: list[Finding], finding: Finding, *, is_first_rank: bool) -> N
 def _reported_rule(reported: ReportedRule) -> Rule:
     """Return a rule that was applied in the training."""
     category = reported.category if reported.category in CATEGORIES else CUSTOM
-    return user_rule(reported.id, (), category, lambda _: (), reported.advice)
+    fact = reported.fact if reported.fact in NUMBERS else ""
+    return user_rule(reported.id, (), category, lambda _: (), reported.advice, fact=fact)
 
 
 def _judgement(rule: Rule, facts: Facts, framework: str, failed: dict[str, str]) -> list[Finding]:

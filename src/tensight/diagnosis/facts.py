@@ -406,6 +406,11 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
     ),
 }
 
+NUMBERS = frozenset(
+    f"{subject}.{fact.name}" for subject, schema in SCHEMA.items() for fact in schema if fact.kind == "number"
+)
+"""The facts that are numbers, as ``losses.value``."""
+
 OPTIONAL = frozenset(
     (
         *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "schedules", "modules", "models"),

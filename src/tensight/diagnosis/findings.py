@@ -96,7 +96,8 @@ class ReportedRule(NamedTuple):
 
     Attributes
     ----------
-    id, category, advice : str
+    id, category, advice, fact : str
+        As in `tensight.diagnosis.rule.Rule`, in one language.
     failure : str
         Why it could not judge; empty if it could.
     findings : tuple of Finding
@@ -106,6 +107,7 @@ class ReportedRule(NamedTuple):
     id: str
     category: str
     advice: str
+    fact: str
     failure: str
     findings: tuple[Finding, ...]
 

@@ -156,8 +156,9 @@ def _reported(records: Any) -> tuple[ReportedRule, ...]:
         findings = record.get("findings") if isinstance(record, dict) else None
         if not isinstance(findings, list) or len(findings) > MOST_RULES:
             raise InputError(f"a rule in a line of facts has no list of at most {MOST_RULES} findings")
-        rule, category, advice, failure = (_text(record.get(name)) for name in ReportedRule._fields[:4])
-        rules.append(ReportedRule(rule, category, advice, failure, tuple(_finding(rule, each) for each in findings)))
+        rule, category, advice, fact, failure = (_text(record.get(name)) for name in ReportedRule._fields[:5])
+        made = tuple(_finding(rule, each) for each in findings)
+        rules.append(ReportedRule(rule, category, advice, fact, failure, made))
     return tuple(rules)
 
 

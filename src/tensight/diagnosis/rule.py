@@ -53,6 +53,8 @@ class Rule:
         Whether it compares the ranks of a run.
     advice_on : mapping of str to Words
         Advice on single sentences by their keys, where that of the rule does not fit.
+    fact : str
+        The fact whose course shows most of what it finds; empty for that of its category.
     """
 
     id: str
@@ -67,6 +69,7 @@ class Rule:
     rank: int = 50
     over_ranks: bool = False
     advice_on: Mapping[str, Words] = field(default_factory=dict)
+    fact: str = ""
 
     @property
     def summary(self) -> str:

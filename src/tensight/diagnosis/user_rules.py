@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensight.diagnosis.expressions import parse_expression, require_fact
-from tensight.diagnosis.facts import MISSING, SCHEMA
+from tensight.diagnosis.facts import MISSING, NUMBERS, SCHEMA
 from tensight.diagnosis.findings import CATEGORIES, MOST_NAMED, Finding, listed
 from tensight.diagnosis.rule import Rule, RuleFailure
 from tensight.errors import InputError
@@ -285,7 +285,17 @@ def expression_rule(
         frame.f_lineno,
         f"Steps in which `{expression}` holds" + (f", {for_steps} in a row." if for_steps > 1 else "."),
     )
-    _declare(id, parsed.facts, category, certainty, advice, "", (), call)
+    _declare(
+        id,
+        parsed.facts,
+        category,
+        certainty,
+        advice,
+        "",
+        (),
+        call,
+        next(filter(NUMBERS.__contains__, parsed.facts), ""),
+    )
 
 
 def _begins(hits: Hits, for_steps: int) -> NDArray[np.int64]:
@@ -343,12 +353,12 @@ def _declare(
     silent: str,
     explains: Iterable[str],
     call: _Call,
+    fact: str = "",
 ) -> None:
     if not isinstance(rule_id, str) or not _ID.fullmatch(rule_id) or len(rule_id) > _MOST_ID:
         raise InputError(f"{rule_id!r:.80} is no id of a rule: write lower-case words with hyphens, as my-loss-floor")
     for need in needs:
-        subject, _, fact = need.partition(".")
-        require_fact(subject, fact)
+        require_fact(*need.partition(".")[::2])
     if category not in CATEGORIES:
         raise InputError(f"there is no category {category!r:.80}; there are {', '.join(CATEGORIES)}")
     if certainty not in _CERTAINTIES:
@@ -358,7 +368,7 @@ def _declare(
         return
     if any(other.id == rule_id for other in _declared):
         raise InputError(f"the rule {rule_id} is declared twice")
-    _declared.append(user_rule(rule_id, tuple(needs), category, call, advice, silent, frozenset(explains)))
+    _declared.append(user_rule(rule_id, tuple(needs), category, call, advice, silent, frozenset(explains), fact))
 
 
 def user_rule(
@@ -369,6 +379,7 @@ def user_rule(
     advice: str,
     silent: str = "",
     explains: frozenset[str] = frozenset(),
+    fact: str = "",
 ) -> Rule:
     """Return a rule whose findings have their sentences with them, in one language."""
     return Rule(
@@ -381,6 +392,7 @@ def user_rule(
         advice=(advice, advice),
         silent=(silent, silent),
         explains=explains,
+        fact=fact,
     )
 
 

@@ -75,15 +75,15 @@ def diagnosis_record(diagnosis: Diagnosis) -> DiagnosisRecord:
 
 def _finding_record(explained: Explained, rules: Mapping[str, Rule]) -> FindingRecord:
     finding = explained.finding
-    category = rules[finding.rule].category
+    rule = rules[finding.rule]
     return FindingRecord(
         rule=finding.rule,
-        category=category,
+        category=rule.category,
         certainty=finding.certainty,
         step=finding.step,
         where={name: value for name, value in finding.where.items() if value},
         values=_finite(finding.values),
-        fact=SHOWN_FACTS.get(category, ""),
+        fact=rule.fact or SHOWN_FACTS.get(rule.category, ""),
         chinese=FindingWords(**_words(explained, rules, 1)),
         **_words(explained, rules, 0),
     )

@@ -27,7 +27,8 @@ def as_github(report: Report) -> str:
         commands.append(_command("error", {}, text("none", language)))
     commands += [_command("warning", {}, one_line(remark)) for remark in report.remarks]
     commands += [_of_finding(report, finding) for finding in diagnosis.findings]
-    commands.append(summary(len(diagnosis.findings), diagnosis.steps, language))
+    if diagnosis.steps:
+        commands.append(summary(len(diagnosis.findings), diagnosis.steps, language))
     return "\n".join(commands) + "\n"
 
 

@@ -22,11 +22,12 @@ _LINKED = re.compile(r"(?i)(https?|ftp|mailto|xmpp)(:)|(www)(\.)")
 def as_markdown(report: Report) -> str:
     """Return the findings, the set-up and the rules that could not judge."""
     diagnosis, language = report.diagnosis, report.language
-    parts = [f"# {text('title' if diagnosis.findings else 'title-none', language)}"]
+    key = "title" if diagnosis.findings else "title-none" if diagnosis.steps else "title-unjudged"
+    parts = [f"# {text(key, language)}"]
     if report.ending.failure:
         parts.append(f"**{text('failed', language)}**\n\n{_block(report.ending.failure)}")
     if not diagnosis.steps:
-        parts[0] = f"# {text('none', language)}"
+        parts.append(text("none", language))
     parts += [f"> {_escaped(remark)}" for remark in report.remarks]
     parts += [_of_finding(report, finding) for finding in diagnosis.findings]
     if diagnosis.steps:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tensight.cli.diagnosis.plain_text import lines, one_line
 from tensight.cli.diagnosis.probes import outcome_text, probe_sentences
 from tensight.cli.diagnosis.report import names_in
-from tensight.cli.diagnosis.words import LANGUAGES, counted, text
+from tensight.cli.diagnosis.words import LANGUAGES, WORDS, counted, text
 from tensight.cli.reports.parts import RED, Picture, folded, table, write_page
 from tensight.diagnosis.findings import listed
 
@@ -69,8 +69,8 @@ def write_diagnosis_page(path: Path, report: Report) -> None:
     InputError
         The file cannot be written.
     """
-    has_findings = bool(report.diagnosis.findings) or not report.diagnosis.steps
-    title = text("title" if has_findings else "title-none", report.language)
+    key = "title" if report.diagnosis.findings else "title-none" if report.diagnosis.steps else "title-unjudged"
+    title = text(key, report.language)
     language = LANGUAGES[report.language]
     write_page(path, title, _body(report), language={"zh": "zh-CN"}.get(language, language), style=_STYLE)
 
@@ -168,7 +168,7 @@ def _figure(report: Report, curves: Sequence[Curve], since: int, *, height: int)
     finite = [value for curve in curves for value in curve.values if math.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
     is_logarithmic = low > 0 and high / low >= _LOGARITHMIC_FROM
-    fact = text(curves[0].fact, language)
+    fact = text(curves[0].fact, language) if curves[0].fact in WORDS else curves[0].fact
     lower, upper = (math.log10(low), math.log10(high)) if is_logarithmic else _range(low, high)
     picture = Picture(
         one_line(f"{fact}: {', '.join(name for curve in curves for name in curve.names)}"),

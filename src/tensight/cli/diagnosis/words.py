@@ -14,6 +14,7 @@ LANGUAGES = ("en", "zh")
 WORDS: Mapping[str, Words] = {
     "title": ("Why it does not learn", "为何学不动"),
     "title-none": ("Nothing was found", "没有发现问题"),
+    "title-unjudged": ("Nothing could be judged", "无法判断"),
     "certain": ("certain", "确定"),
     "likely": ("likely", "很可能"),
     "possible": ("possible", "可能"),
