@@ -74,7 +74,7 @@ RULES: Mapping[str, Rule] = {
 _NAMES = {
     "groups": "optimizers",
     "rates": "updates of these models",
-    "loss_functions": "loss functions",
+    "loss_functions": "loss functions that the rules know",
     "calls": "calls of models",
 }
 """What subjects are called where they are missing."""

@@ -68,6 +68,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         ),
         Fact("clips", "count", "calls of functions that clip gradients"),
         Fact("drop_line", "text", "where a function dropped elements in the first steps"),
+        Fact("drawn_line", "text", "where numbers were drawn from a distribution that depends on weights"),
         Fact("drop_rate", "number", "the highest probability with which a function dropped them; NaN if none did"),
         Fact("unscaled_passes", "count", "backward passes from a loss that was not scaled, beside those that were"),
         Fact("unscaled_line", "text", "where the last of them begins"),
@@ -230,7 +231,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "cut",
             "text",
             "what ends the graph between it and a loss, as detach or no_grad, in the first steps; unread, if no tensor"
-            " that is computed from it is used in a loss",
+            " that is computed from it is used in a loss, and left, if one was detached",
         ),
         Fact("is_left_out", "flag", "it is in a part that a model of a library holds, and that is unused or unread"),
         Fact("cut_line", "text", "where that is called"),

@@ -304,7 +304,11 @@ class Variational(nn.Module):
 
     def forward(self, given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         mean, logarithm = self.encoder(given).chunk(2, 1)
-        return self.decoder(mean + (0.5 * logarithm).exp() * torch.randn_like(mean)), mean, logarithm
+        return self.decoder(self.drawn(mean, (0.5 * logarithm).exp())), mean, logarithm
+
+    def drawn(self, mean: torch.Tensor, deviation: torch.Tensor) -> torch.Tensor:
+        """Draw a code."""
+        return mean + deviation * torch.randn_like(mean)
 
 
 def autoencoder_of_rows(
@@ -772,7 +776,38 @@ def rare_class(training: Diagnosed) -> None:
     training.train(network(out=2), steps=200)
 
 
+class DrawnByTorch(Variational):
+    def drawn(self, mean: torch.Tensor, deviation: torch.Tensor) -> torch.Tensor:
+        return torch.normal(mean, deviation)
+
+
+class DrawnByDistribution(Variational):
+    def drawn(self, mean: torch.Tensor, deviation: torch.Tensor) -> torch.Tensor:
+        return torch.distributions.Normal(mean, deviation).sample()
+
+
+def train_drawn(training: Diagnosed, kind: type[Variational]) -> None:
+    model = kind(nn.Linear(FEATURES, 8), nn.Linear(4, FEATURES))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-2)
+    for _ in range(120):
+        inputs, _ = training.batch()
+        out, mean, logarithm = model(inputs)
+        optimizer.zero_grad()
+        ((out - inputs).pow(2).sum(1).mean() + as_in_the_paper(mean, logarithm)).backward()
+        optimizer.step()
+
+
+def code_drawn_by_torch(training: Diagnosed) -> None:
+    train_drawn(training, DrawnByTorch)
+
+
+def code_drawn_from_a_distribution(training: Diagnosed) -> None:
+    train_drawn(training, DrawnByDistribution)
+
+
 FAULTY: tuple[Faulty, ...] = (
+    (code_drawn_by_torch, "code-unused", "without a gradient (test_losses.py:"),
+    (code_drawn_from_a_distribution, "code-unused", "without a gradient (test_losses.py:"),
     (margin_that_is_reached_at_once, "loss-zero", ""),
     (mask_that_covers_all, "loss-zero", ""),
     (teacher_that_is_the_student, "loss-zero", ""),

@@ -89,6 +89,14 @@ def features_by_numpy(training: Diagnosed) -> None:
     training.train(Net())
 
 
+def features_copied_by_numpy(training: Diagnosed) -> None:
+    class Net(ConvNet):
+        def features(self, inputs: torch.Tensor) -> torch.Tensor:
+            return torch.tensor(super().features(inputs).detach().numpy().tolist())
+
+    training.train(Net())
+
+
 def words_embedded_without_gradients(training: Diagnosed) -> None:
     class Model(Transformer):
         def embed(self, ids: torch.Tensor) -> torch.Tensor:
@@ -259,6 +267,7 @@ FAULTY: tuple[Faulty, ...] = (
     (updates_without_a_backward_pass, "no-gradients", "no backward pass"),
     (detached_body, "no-gradient", "is detached (test_no_gradient.py:"),
     (features_by_numpy, "no-gradient", "is detached"),
+    (features_copied_by_numpy, "no-gradient", "no tensor of a graph after that"),
     (words_embedded_without_gradients, "no-gradient", "switched off (models.py:"),
     (state_detached_at_each_step, "state-detached", "cell"),
     (code_of_which_only_the_index_is_used, "no-gradient", "argmin (test_no_gradient.py:"),

@@ -385,12 +385,22 @@ def one_cycle_by_epochs(training: Diagnosed) -> None:
     train_epochs(training, model, optimizer, schedules.OneCycleLR(optimizer, 1e-1, total_steps=10), every="epoch")
 
 
+def stages_with_schedules_of_their_own(training: Diagnosed) -> None:
+    """A short first stage, whose rate falls to 0, and a long second one with other weights."""
+    body, model = network(), network()
+    for stage, steps in ((body, 30), (model, 120)):
+        optimizer = torch.optim.Adam(stage.parameters(), lr=1e-2)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+        training.train(stage, optimizer=optimizer, steps=steps, after=lambda _, schedule=schedule: schedule.step())
+
+
 HEALTHY: tuple[Healthy, ...] = (
     (warm_up_from_zero, "learning-rate-zero"),
     (linear_to_zero_with_the_training, "learning-rate-zero"),
     (cosine_to_its_end, "schedule-over"),
     (cosine_with_restarts, "schedule-over"),
     (tenth_at_two_milestones, "learning-rate-collapsed"),
+    (stages_with_schedules_of_their_own, "learning-rate-collapsed"),
     (one_cycle_to_its_end, "learning-rate-collapsed"),
     (cosine_by_epochs, "schedule-not-stepped"),
     (warm_up_and_decay, "schedule-not-stepped"),

@@ -154,9 +154,9 @@ RULES = (
         },
         {
             "written": (
-                "{count} times, first before step {step}; the average goes {pace:.1%} of the way to the model in a step, and the"
+                "seen {count} times in {read} steps that were read, first before step {step}; the average goes {pace:.1%} of the way to the model in a step, and the"
                 " rest is lost each time",
-                "{count} 次，首次在第 {step} 步之前；该平均每步只走完与模型距离的 {pace:.1%}，其余每次都丢失",
+                "在读取的 {read} 步中见到 {count} 次，首次在第 {step} 步之前；该平均每步只走完与模型距离的 {pace:.1%}，其余每次都丢失",
             )
         },
         ("Put the trained weights back after evaluating", "评估之后恢复训练中的权重"),

@@ -98,7 +98,10 @@ def one_class(facts: Facts) -> Iterator[Finding]:
         if single > 0.7 and len(distinct) >= 2:
             step = int(table["step"][of_name][0])
             values = {"share": single, "distinct": len(distinct), "size": min(sizes)}
-            yield Finding("batch-of-one-class", "certain", step, "sorted", values, {"input": "targets of each batch"})
+            where = {"input": "targets of each batch"}
+            if loader := facts["ranks"].last("loader_line"):
+                where["loader"] = str(next(iter(loader.values())))
+            yield Finding("batch-of-one-class", "certain", step, "sorted", values, where)
 
 
 RULES = (

@@ -504,7 +504,7 @@ RULES = (
                 "一次更新的 {passes} 次反向传播之间清零了梯度：只有最后一次有效",
             )
         },
-        {"cleared": ("in each of {updates} updates", "{updates} 次更新中每次如此")},
+        {"cleared": ("in each of {updates} updates that were read", "在读取的 {updates} 次更新中每次如此")},
         ("Call zero_grad() once, after the update", "只在更新之后调用一次 zero_grad()"),
         (
             "Trainings with several optimizers, which clear each other's gradients.",

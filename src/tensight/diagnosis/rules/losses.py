@@ -175,9 +175,10 @@ def without_code(facts: Facts) -> Iterator[Finding]:
         if (values > _NO_CODE).any()
         else int(steps[0])
     )
-    yield Finding(
-        "code-unused", "likely", since, "unused", described, {"operator": "kl divergence", "line": facts.loss_line}
-    )
+    drawn = facts["steps"].last("drawn_line").get("step", "")
+    where = {"operator": "normal" if drawn else "kl divergence", "line": drawn or facts.loss_line}
+    message = "drawn" if drawn else "unused"
+    yield Finding("code-unused", "likely", since, message, described | {"line": drawn}, where)
 
 
 def negative(facts: Facts) -> Iterator[Finding]:
@@ -520,13 +521,22 @@ RULES = (
                 "The code of the autoencoder says nothing about a sample: its divergence from the normal distribution is"
                 " {value:.2g}",
                 "自编码器的编码不含样本的任何信息：其与正态分布的散度为 {value:.2g}",
-            )
+            ),
+            "drawn": (
+                "The code of the autoencoder is drawn by a function without a gradient ({line}): its encoder learns from the"
+                " divergence alone",
+                "自编码器的编码由没有梯度的函数抽取 ({line})：其编码器只从散度中学习",
+            ),
         },
         {
             "unused": (
                 "it was {first:.2g} at first; what is put out is made of noise alone",
                 "起初为 {first:.2g}；输出完全由噪声产生",
-            )
+            ),
+            "drawn": (
+                "the divergence is {value:.2g} at last, {first:.2g} at first: the code says nothing about a sample",
+                "散度最后为 {value:.2g}，起初为 {first:.2g}：编码不含样本的任何信息",
+            ),
         },
         (
             "Weigh both terms alike: sum the error over the features as the divergence is summed over the code, or let the"
@@ -539,6 +549,12 @@ RULES = (
         ),
         frozenset(("loss-stays",)),
         25,
+        advice_on={
+            "drawn": (
+                "Draw noise and scale it: mean + deviation * torch.randn_like(deviation), or Normal(mean, deviation).rsample()",
+                "抽取噪声再缩放：mean + deviation * torch.randn_like(deviation)，或 Normal(mean, deviation).rsample()",
+            )
+        },
     ),
     Rule(
         "divergence-maximized",

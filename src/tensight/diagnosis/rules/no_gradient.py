@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _NEVER, _ZERO = 0, 1
 _MOST_DIGITS = 6
-_MESSAGES = {"detach": "detached", "no_grad": "no_grad", "unread": "unread"}
+_MESSAGES = {"detach": "detached", "no_grad": "no_grad", "unread": "unread", "left": "left"}
 
 
 def no_gradient(facts: Facts) -> Iterator[Finding]:
@@ -53,7 +53,7 @@ def no_gradient(facts: Facts) -> Iterator[Finding]:
         cut, cut_line = _cut(table, names)
         if cut and message == "some":
             message, line = _MESSAGES.get(cut, "operator"), cut_line
-        certainty: Certainty = "likely" if message in ("unused", "unread") else "certain"
+        certainty: Certainty = "likely" if message in ("unused", "unread", "left") else "certain"
         step = int(steps[np.flatnonzero(owned[:, chosen].any(1))[0]])
         values = {
             "count": len(names),
@@ -119,7 +119,7 @@ def no_gradient_at_all(facts: Facts) -> Iterator[Finding]:
     function = str(losses["function"][is_read][0]) if has_loss else ""
     cut, cut_line = _cut(table, names)
     made_line = str(losses["made_line"][is_read][0]) if has_loss else ""
-    if has_backward and cut not in ("", "unread"):
+    if has_backward and cut not in ("", "unread", "left"):
         message, line = _MESSAGES.get(cut, "operator"), cut_line
     elif is_cut and made_line and not function:
         message, line = "anew", made_line
@@ -273,6 +273,11 @@ RULES = (
                 " loss: {names}",
                 "{of} 个可训练权重中有 {count} 个从未得到梯度：损失没有用到由它们算出的任何结果：{names}",
             ),
+            "left": (
+                "{count} of {of} trainable weights never have a gradient: what is computed from them is detached ({line}), and"
+                " is no tensor of a graph after that: {names}",
+                "{of} 个可训练权重中有 {count} 个从未得到梯度：由它们算出的结果被 detach ({line})，此后不再属于任何计算图：{names}",
+            ),
             "checkpointed": (
                 "{count} of {of} trainable weights never have a gradient: no input of their block under reentrant"
                 " checkpointing requires one ({line}): {names}",
@@ -284,7 +289,7 @@ RULES = (
             ),
         },
         dict.fromkeys(
-            ("some", "detached", "no_grad", "operator", "unread", "checkpointed", "unused"),
+            ("some", "detached", "no_grad", "operator", "unread", "left", "checkpointed", "unused"),
             (
                 "in {steps} of {read} steps that were read none had a gradient, while others had one",
                 "在读取的 {read} 步中有 {steps} 步它们没有梯度，而其他权重有",
@@ -306,6 +311,10 @@ RULES = (
             "detached": (
                 "Leave out .detach() or .data there, or take these weights out of the optimizer if that is meant",
                 "去掉该处的 .detach() 或 .data；如果是有意为之，则将这些权重移出优化器",
+            ),
+            "left": (
+                "Compute with the tensor itself: NumPy and Python's numbers have no graph, and torch.tensor() begins a new one",
+                "直接用张量计算：NumPy 和 Python 数值没有计算图，而 torch.tensor() 会开始新的图",
             ),
             "unread": (
                 "Use what they put out, or leave them out of the model",
@@ -391,8 +400,9 @@ RULES = (
             **dict.fromkeys(
                 ("flat_all", "flat_some"),
                 (
-                    "Use a straight-through estimate of its gradient, such as x + (round(x) - x).detach()",
-                    "使用直通梯度估计，例如 x + (round(x) - x).detach()",
+                    "Use a straight-through estimate of its gradient, such as x + (round(x) - x).detach(); draw noise apart from"
+                    " what it is scaled by, as rsample() does",
+                    "使用直通梯度估计，例如 x + (round(x) - x).detach()；像 rsample() 那样把噪声与其尺度分开抽取",
                 ),
             ),
         },

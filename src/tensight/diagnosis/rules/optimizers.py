@@ -302,20 +302,23 @@ RULES = (
         },
         {
             "initial": (
-                "{held} others are updated; the values of these are as evenly spread as an initialization leaves them: nothing"
+                "the optimizers hold {held} others; the values of these are as evenly spread as an initialization leaves them: nothing"
                 " was learnt or loaded",
-                "另外 {held} 个参数会被更新；这些参数的值仍像初始化那样均匀分布：既没有学习也没有加载",
+                "优化器持有另外 {held} 个参数；这些参数的值仍像初始化那样均匀分布：既没有学习也没有加载",
             ),
-            "most": ("{held} others are updated, and the loss stays", "另外 {held} 个参数会被更新，而损失停滞"),
+            "most": (
+                "the optimizers hold {held} others, and the loss stays",
+                "优化器持有另外 {held} 个参数，而损失停滞",
+            ),
             "within": (
-                "{held} others, some of them of the same modules, are updated",
-                "另外 {held} 个参数（有些属于同一模块）会被更新",
+                "the optimizers hold {held} others, some of them of the same modules",
+                "优化器持有另外 {held} 个参数（有些属于同一模块）",
             ),
             "nested": (
                 "they get gradients; layers in a plain list or dictionary are no part of the model",
                 "它们有梯度；普通列表或字典中的层不属于模型",
             ),
-            "among": ("{held} others are updated", "另外 {held} 个参数会被更新"),
+            "among": ("the optimizers hold {held} others", "优化器持有另外 {held} 个参数"),
         },
         (
             "Give them to the optimizer (add_param_group, or make the optimizer after the last change of the model), or"
@@ -420,9 +423,9 @@ RULES = (
         foreign,
         {
             "others": (
-                "{unknown} parameters of no model that runs are updated by {group}, while {names} get gradients and are in no"
+                "{group} holds {unknown} parameters of no model that runs, while {names} get gradients and are in no"
                 " optimizer",
-                "{group} 更新 {unknown} 个不属于任何运行中模型的参数，而 {names} 有梯度却不在任何优化器中",
+                "{group} 持有 {unknown} 个不属于任何运行中模型的参数，而 {names} 有梯度却不在任何优化器中",
             )
         },
         {"others": ("{unknown} of its {of} parameters", "其 {of} 个参数中的 {unknown} 个")},

@@ -14,7 +14,7 @@ from tensight.diagnosis.rules.losses import first_loss, remains
 from tensight.diagnosis.rules.passes import function_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tensight.diagnosis.facts import Facts
 
@@ -49,9 +49,10 @@ def _always(rows: list[dict[str, Any]], fact: str, value: object) -> bool:
     return all(row[fact] == value for row in rows)
 
 
-def _where(row: Mapping[str, Any], *, activation: bool = False) -> dict[str, str]:
-    line = (row["before_line"] if activation else "") or row["line"]
-    return {"operator": row["called"] or row["function"], "line": line}
+def _where(rows: Sequence[Mapping[str, Any]], *, activation: bool = False) -> dict[str, str]:
+    # Lines are noted in the first steps of a stage, or in the ones after those.
+    lines = [(row["before_line"] if activation else "") or row["line"] for row in rows]
+    return {"operator": rows[0]["called"] or rows[0]["function"], "line": next(filter(None, lines), "")}
 
 
 def _first(row: Mapping[str, Any]) -> str:
@@ -77,7 +78,7 @@ def _finding(
         "steps": len(rows),
         **values,
     }
-    return Finding(rule, certainty, row["step"], message, described, _where(row, activation=activation))
+    return Finding(rule, certainty, row["step"], message, described, _where(rows, activation=activation))
 
 
 def activation_twice(facts: Facts) -> Iterator[Finding]:
@@ -107,7 +108,7 @@ def wants_probabilities(facts: Facts) -> Iterator[Finding]:
         first = _first(rows[0])
         if rows[0]["function"] == "kl_div" and first in ("softmax", "sigmoid"):
             # Where kl_div itself was called, its line is known.
-            message = "shares" if rows[0]["line"] else "product"
+            message = "shares" if any(row["line"] for row in rows) else "product"
             if message == "product" and not all(row["is_alone"] for row in rows):
                 # In an overlap, or an expected value, probabilities are multiplied by targets on purpose.
                 continue

@@ -132,8 +132,9 @@ def _collapsed(facts: Facts) -> Iterator[Finding]:
         # A rate that has been as low before and risen again, as in cycles, has not come to its end there.
         first = len(is_low) - int(np.argmin(is_low[::-1]))
         step = int(steps[first])
-        left = int(facts.last_step - step)
-        if left < max(20, 0.25 * facts.last_step):
+        # Of a training in stages, each may have an optimizer of its own.
+        left = int(steps[-1]) - step
+        if left < max(20, 0.25 * int(steps[-1] - steps[0])):
             continue
         schedule = _schedule_of(facts, optimizer)
         if not schedule and len(np.unique(rates)) <= 2:

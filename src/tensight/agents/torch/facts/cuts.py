@@ -12,11 +12,12 @@ from tensight.agents.termination import is_of_handler
 from tensight.agents.torch.facts.reading import is_readable
 from tensight.agents.torch.framework import tensors_in
 
-_FLAT = frozenset(("round", "sign", "floor", "ceil", "trunc", "heaviside"))
-"""Operators whose derivative is 0 everywhere."""
+_DRAWING = frozenset(("normal", "bernoulli", "poisson"))
+_FLAT = frozenset(("round", "sign", "floor", "ceil", "trunc", "heaviside")) | _DRAWING
+"""Operators whose derivative is 0 everywhere; what is drawn has none to what its distribution depends on."""
 
-UNREAD = "unread"
-"""Instead of an operator: no tensor that is computed from a parameter is used in a loss."""
+UNREAD, LEFT = "unread", "left"
+"""Instead of an operator: no tensor that is computed from a parameter is used in a loss, or after it was detached."""
 
 _ORDER = {"detach": 0, "no_grad": 1}
 _MOST_STORAGES = 100_000
@@ -49,7 +50,13 @@ class _Computed(NamedTuple):
 
 
 class Cuts:
-    """Where the graph of a loss is cut, in the steps whose operators are seen."""
+    """Where the graph of a loss is cut, in the steps whose operators are seen.
+
+    Attributes
+    ----------
+    drawn_line : str
+        Where numbers were drawn from a distribution that depends on parameters.
+    """
 
     def __init__(self) -> None:
         self._computed: dict[int, _Computed] = {}
@@ -60,6 +67,7 @@ class Cuts:
         self._reached = 0
         self._begun = False
         self._is_on = True
+        self.drawn_line = ""
 
     def ran(self, name: str, given: object, result: object) -> None:
         """Note that an operator has run; its name is that without namespace and overload."""
@@ -91,6 +99,8 @@ class Cuts:
                 self._computed.pop(_key(tensor), None)
             return
         made = (name if torch.is_grad_enabled() else "no_grad", line_of_user())
+        if name in _DRAWING and (parameters or cuts):
+            self.drawn_line = made[1]
         if name in _FLAT and parameters:
             cuts |= {self._cut(made, parameters)}
         shared = {_key(tensor) for tensor in inputs}
@@ -132,8 +142,14 @@ class Cuts:
             for cut, behind in self._behind.items()
             if behind & bit and cut in self._of_losses and (cut[0] in _FLAT) == has_gradient
         ]
-        unread = (UNREAD, "") if bit and not has_gradient and self._begun else None
+        unread = self._unread(bit) if bit and not has_gradient and self._begun else None
         return min(cuts, key=lambda cut: _ORDER.get(cut[0], len(_ORDER)), default=unread)
+
+    def _unread(self, bit: int) -> _Cut:
+        """Return whether a tensor that is computed from a parameter was detached, and where, though no loss uses it."""
+        lines = (each.detached_line for each in reversed(self._computed.values()) if each.parameters & bit)
+        line = next(filter(None, lines), "")
+        return (LEFT, line) if line else (UNREAD, "")
 
     def detached_line(self, tensor: torch.Tensor) -> str:
         """Return where a tensor was last detached from its graph; empty if that is unknown."""

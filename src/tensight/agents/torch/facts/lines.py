@@ -39,6 +39,8 @@ _FUNCTIONS = {
     "xlogy": "kl_div",
     "pow": "mse_loss",
     "abs": "l1_loss",
+    "_ctc_loss": "ctc_loss",
+    "_cudnn_ctc_loss": "ctc_loss",
     **dict.fromkeys(
         (
             "_scaled_dot_product_flash_attention_for_cpu",
@@ -55,6 +57,9 @@ _DROPS = ("native_dropout", "bernoulli_")
 _DROPPING = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 _FUNCTIONS_OF_TORCH = torch.nn.functional.__file__
 
+
+FUNCTIONS = frozenset(("cross_entropy", *_FUNCTIONS.values()))
+"""Functions whose lines are noted."""
 
 _VIEWS = ("view", "_unsafe_view", "_reshape_alias")
 _MOST_VIEWS = 64

@@ -23,7 +23,7 @@ from tensight.agents.torch.facts.calls import Calls
 from tensight.agents.torch.facts.cells import Cells
 from tensight.agents.torch.facts.copies import Copies
 from tensight.agents.torch.facts.cuts import UNREAD
-from tensight.agents.torch.facts.lines import FunctionLines
+from tensight.agents.torch.facts.lines import FUNCTIONS, FunctionLines
 from tensight.agents.torch.facts.reading import is_ordinary, is_readable, part_of, plain
 from tensight.agents.torch.facts.repeated import Repeated
 from tensight.agents.torch.facts.structure import (
@@ -113,6 +113,8 @@ class FactSource:
         self._weights = Weights()
         self._lines = FunctionLines()
         self._notes_lines, self._steps_with_lines = False, 0
+        self._without_line: set[str] = set()
+        self._renews_lines = False
         self._schedules, self._copies = Schedules(), Copies()
         self._ties: Ties | None = None
         self._repeated = Repeated(())
@@ -212,6 +214,8 @@ class FactSource:
     def _follow_lines(self) -> None:
         """Note lines in the first steps that are read; a server may be attached late."""
         reads = self._diagnosing.reads and self._is_ordinary and self._notes_lines
+        if self._renews_lines and self._steps_with_lines > _LINES_IN_STEPS:
+            self._steps_with_lines, self._renews_lines = _LINES_IN_STEPS - 1, False
         if self._steps_with_lines > _LINES_IN_STEPS or not (reads or self._lines.is_entered):
             return
         if self._steps_with_lines == _LINES_IN_STEPS:
@@ -406,6 +410,10 @@ class FactSource:
                 row["line"] = self._lines.of_product(row["input_shape"])
             self.predicts_next = self.predicts_next or row.get("offset", -1) == 1
             self.has_targets = self.has_targets or row.get("target_shape", "") not in ("", "1")
+            if not row["line"] and row["function"] in FUNCTIONS and row["function"] not in self._without_line:
+                # A later stage may use other functions.
+                self._without_line.add(row["function"])
+                self._renews_lines = True
             count = 1 + sum(other["function"] == row["function"] for other in self._functions)
             name = row["function"] if count == 1 else f"{row['function']} {count}"
             self._functions.append({**row, "name": name, "loss": loss, "factor": row["factor"] / factor})
@@ -523,6 +531,7 @@ class FactSource:
                     "batch_size": self._batch_size,
                     "drop_line": self._lines.drop_line,
                     "drop_rate": self._lines.drop_rate,
+                    "drawn_line": self._lines.cuts.drawn_line,
                 }
             ],
         )
