@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -215,6 +216,16 @@ def test_a_page_has_findings_curves_the_setup_and_the_rules(tensight: Run, folde
     assert f'<html lang="{"zh-CN" if language == "zh" else "en"}">' in text
     failed = tensight("diagnose", "--html", folder / "none" / "report.html", folder)
     assert failed.code == 2
+
+
+def test_the_text_of_a_line_that_may_have_changed_since_is_not_shown(tensight: Run, folder: Path) -> None:
+    script, report = folder.parent / "jobs" / "train.py", folder.parent / "report.html"
+    written_s = max(path.stat().st_mtime for path in folder.iterdir())
+    for changed_s, is_shown in ((written_s - 1, True), (written_s + 1, False)):
+        os.utime(script, (changed_s, changed_s))
+        tensight("diagnose", "--html", report, folder)
+        assert ("<pre>import torch</pre>" in report.read_text()) is is_shown
+        assert "jobs/train.py:1" in report.read_text()
 
 
 def test_a_finding_of_an_expression_shows_the_course_of_its_fact(tensight: Run, folder: Path, tmp_path: Path) -> None:

@@ -281,7 +281,7 @@ def test_what_was_found_in_the_training_is_judged_without_the_file(tmp_path: Pat
         ReportedRule(rule.id, rule.category, rule.advice[0], rule.fact, "", tuple(rule.judge(facts))) for rule in rules
     ]
     reported.append(ReportedRule("no-gradient", "loss", "not ours", "", "hidden", ()))
-    reported.append(ReportedRule("broken", "no such category", "", "", "rules.py:3: KeyError: 1", ()))
+    reported.append(ReportedRule("broken", "no such category", "", "nothing", "rules.py:3: KeyError: 1", ()))
     others = training()
     for rank in (facts, others):
         take(rank, line_of_rules(reported))
@@ -312,6 +312,8 @@ RULE = {"id": "a", "category": "custom", "advice": "", "fact": "", "failure": ""
         [3],
         [RULE] * 101,
         [{**RULE, "id": 3}],
+        [{**RULE, "id": "a\nb"}],
+        [{**RULE, "fact": 3}],
         [{**RULE, "findings": [3]}],
         [{**RULE, "findings": [{**FINDING, "certainty": "sure"}]}],
         [{**RULE, "findings": [{**FINDING, "message": "gone"}]}],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -93,6 +94,7 @@ def diagnose(
     user_rules = () if rules is None else load_user_rules(rules)
     ending = Ending("", [])
     losses: dict[str, list[tuple[int, float]]] = {}
+    written_s = math.inf
     if not module and Path(script).is_dir():
         if arguments:
             raise InputError(f"{script} is a folder; write options before it: tensight diagnose --json {script}")
@@ -103,6 +105,7 @@ def diagnose(
                 " it is older"
             )
         losses = read_losses(Path(script), runs[0].rank)
+        written_s = max(path.stat().st_mtime for path in Path(script).glob(PATTERN))
     else:
         from tensight.cli.trials import require_framework
 
@@ -123,6 +126,7 @@ def diagnose(
         [script, *(arguments or ())],
         language=list(Language).index(language),
         script="" if module or not script.endswith(".py") else script,
+        written_s=written_s,
     )
     if html is not None:
         from tensight.cli.diagnosis.page import write_diagnosis_page

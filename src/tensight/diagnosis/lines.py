@@ -16,7 +16,7 @@ import numpy as np
 
 from tensight.diagnosis.facts import DTYPES, MISSING, SCHEMA, Facts
 from tensight.diagnosis.findings import Certainty, Finding, ReportedRule
-from tensight.diagnosis.user_rules import EVIDENCE
+from tensight.diagnosis.user_rules import EVIDENCE, is_rule_id
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
@@ -156,6 +156,8 @@ def _reported(records: Any) -> tuple[ReportedRule, ...]:
         findings = record.get("findings") if isinstance(record, dict) else None
         if not isinstance(findings, list) or len(findings) > MOST_RULES:
             raise InputError(f"a rule in a line of facts has no list of at most {MOST_RULES} findings")
+        if not is_rule_id(record.get("id")):
+            raise InputError("a rule in a line of facts has no id")
         rule, category, advice, fact, failure = (_text(record.get(name)) for name in ReportedRule._fields[:5])
         made = tuple(_finding(rule, each) for each in findings)
         rules.append(ReportedRule(rule, category, advice, fact, failure, made))

@@ -344,6 +344,11 @@ def _line_of(subject: str, values: Mapping[str, SimpleNamespace]) -> str:
 # --- declaring ---
 
 
+def is_rule_id(value: object) -> bool:
+    """Whether a value can be the id of a rule: lower-case words with hyphens between them."""
+    return isinstance(value, str) and len(value) <= _MOST_ID and _ID.fullmatch(value) is not None
+
+
 def _declare(
     rule_id: str,
     needs: Iterable[str],
@@ -355,7 +360,7 @@ def _declare(
     call: _Call,
     fact: str = "",
 ) -> None:
-    if not isinstance(rule_id, str) or not _ID.fullmatch(rule_id) or len(rule_id) > _MOST_ID:
+    if not is_rule_id(rule_id):
         raise InputError(f"{rule_id!r:.80} is no id of a rule: write lower-case words with hyphens, as my-loss-floor")
     for need in needs:
         require_fact(*need.partition(".")[::2])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import itertools
-import linecache
 import math
 import re
 from typing import TYPE_CHECKING
@@ -133,7 +132,7 @@ def _location(report: Report, finding: FindingRecord) -> str:
     position = report.position(finding)
     if position is not None:
         locations["line"] = f"<code>{_text(f'{position.file}:{position.line}')}</code>"
-        code = linecache.getline(position.file, position.line).strip() if position.is_here else ""
+        code = report.code_at(position)
         locations["line"] += f"<pre>{html.escape(one_line(code, _MOST_CODE))}</pre>" if code else ""
     for key in _KINDS:
         names = names_in(finding.where.get(key, ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import math
 import os
 import re
@@ -120,6 +121,8 @@ class Report:
         0 for English, 1 for Chinese.
     script : str
         The script that was run; empty if facts at rest were judged.
+    written_s : float
+        When the facts were written, in seconds since the epoch; infinite if the training has just run.
     probes : sequence of dict
         What experiments have measured, as `tensight.cli.diagnosis.probes.probe_rows` returns it.
     """
@@ -132,6 +135,7 @@ class Report:
     rules: Mapping[str, Rule]
     language: int = 0
     script: str = ""
+    written_s: float = math.inf
     probes: Sequence[dict[str, Any]] = ()
     _files: dict[str, str] = field(default_factory=dict)
 
@@ -180,6 +184,12 @@ class Report:
         here = self._files[file]
         return Position(here or file, line, bool(here))
 
+    def code_at(self, position: Position) -> str:
+        """Return the text of a line; empty if its file is not here, or was changed after the training."""
+        if not position.is_here or os.path.getmtime(position.file) > self.written_s:
+            return ""
+        return linecache.getline(position.file, position.line).strip()
+
     @property
     def script_here(self) -> str:
         """The path of the script from the current folder; empty if it is not in that."""
@@ -212,6 +222,7 @@ def make_report(
     command: Sequence[str],
     language: int = 0,
     script: str = "",
+    written_s: float = math.inf,
 ) -> Report:
     """Return the report of a diagnosis.
 
@@ -231,6 +242,8 @@ def make_report(
         0 for English, 1 for Chinese.
     script : str
         The script, if one was run.
+    written_s : float
+        When the facts were written, in seconds since the epoch, if they were at rest.
     """
     curves: list[Curve] = []
     if runs:
@@ -244,7 +257,7 @@ def make_report(
         for name, points in list(losses.items())[:MOST_CURVES]
     ]
     setup = setup_of(runs, command, language)
-    return Report(diagnosis, ending, setup, of_losses, curves, rules, language, script, probe_rows(runs))
+    return Report(diagnosis, ending, setup, of_losses, curves, rules, language, script, written_s, probe_rows(runs))
 
 
 def _curves_of(facts: Facts, fact: str, named: Sequence[str]) -> Iterator[Curve]:
@@ -351,6 +364,8 @@ def _path_here(file: str, script: str) -> str:
         The script that was run.
     """
     here = Path.cwd().resolve()
+    if Path(file).is_absolute():
+        return _relative(Path(file), here) if os.path.isfile(file) else ""
     beside = Path(script).parent / file if script else Path(file)
     for path in (Path(script) if script and os.path.basename(script) == file else beside, Path(file)):
         if path.is_file():
