@@ -9,7 +9,20 @@ import math
 
 import torch
 import torch.nn.functional as F
-from running import CLASSES, LENGTH, WORDS, main, marked_texts, padded_texts, points, sequences, train, walks
+from running import (
+    BATCH,
+    CLASSES,
+    LENGTH,
+    STEPS,
+    WORDS,
+    main,
+    marked_texts,
+    padded_texts,
+    points,
+    sequences,
+    train,
+    walks,
+)
 from torch import nn
 
 FAULTS = {}
@@ -599,6 +612,191 @@ def mean_for_sum():
             return self.out(Product.apply(x, self.weight).relu())
 
     return train(Own(), *points())
+
+
+class Leaky(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.where(x > 0, x, 0.2 * x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return torch.where(x > 0, gradient, 0.02 * gradient)
+
+
+@fault("backward-wrong")
+def slope_of_the_other_side():
+    return train(WithFunction(Leaky), *points())
+
+
+# --- more that mixes and ignores ---
+
+
+@fault("samples-mixed")
+def letters_of_einsum():
+    """The sum runs over the samples, too."""
+
+    class Attend(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.out = nn.Linear(6, 48), nn.Linear(16, CLASSES)
+
+        def forward(self, x):
+            q, k, v = self.qkv(x).chunk(3, -1)
+            weights = torch.softmax(torch.einsum("btd,csd->bts", q, k) / 16, -1)
+            return self.out(torch.einsum("bts,bsd->btd", weights, v).mean(1))
+
+    return train(Attend(), *sequences())
+
+
+@fault("samples-mixed")
+def encoder_with_time_first():
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.into = nn.Linear(6, 32)
+            self.encoder = nn.TransformerEncoder(
+                nn.TransformerEncoderLayer(32, 4, 64, 0.1), 2, enable_nested_tensor=False
+            )
+            self.out = nn.Linear(32, CLASSES)
+
+        def forward(self, x):
+            return self.out(self.encoder(self.into(x)).mean(1))
+
+    return train(Encoder(), *sequences())
+
+
+@fault("samples-mixed")
+def maximum_of_the_batch():
+    """Scores are shifted by the maximum of the whole batch, and clipped."""
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.out = nn.Linear(12, 32), nn.Linear(32, CLASSES)
+
+        def forward(self, x):
+            h = self.body(x).relu()
+            return self.out(h / h.amax())
+
+    return train(Scaled(), *points())
+
+
+@fault("input-ignored")
+def memory_is_the_target():
+    """The decoder attends to itself where it should attend to the source."""
+
+    class Translator(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.out = nn.Embedding(WORDS, 32), nn.Linear(32, WORDS)
+            self.encoder = nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True)
+            self.decoder = nn.TransformerDecoderLayer(32, 4, 64, 0.0, batch_first=True)
+
+        def forward(self, source, written):
+            memory = self.encoder(self.embed(source))  # noqa: F841
+            h = self.embed(written)
+            mask = nn.Transformer.generate_square_subsequent_mask(written.shape[1])
+            return self.out(self.decoder(h, h, tgt_mask=mask, memory_mask=mask))
+
+    source = torch.randint(1, WORDS, (256, LENGTH))
+    model = Translator()
+
+    def loss(rows):
+        ids = source[rows].flip(1)
+        written = torch.cat([torch.zeros(len(rows), 1, dtype=torch.long), ids[:, :-1]], 1)
+        return F.cross_entropy(model(source[rows], written).flatten(0, 1), ids.flatten())
+
+    return train(model, loss=loss)
+
+
+@fault("input-ignored")
+def trainer_with_a_feature_dropped():
+    """A model that the trainer of transformers runs."""
+    from transformers import Trainer, TrainingArguments
+
+    class Tabular(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+
+        def forward(self, x, kind, labels=None):
+            logits = self.body(torch.cat([x[:, :10], x[:, :2]], 1))
+            return {"loss": F.cross_entropy(logits, labels), "logits": logits}
+
+    x, y = points()
+    rows = [{"x": x[i], "kind": torch.tensor(i % 3), "labels": y[i]} for i in range(256)]
+    arguments = TrainingArguments(
+        "out", max_steps=STEPS, per_device_train_batch_size=BATCH, report_to=[], use_cpu=True, save_strategy="no",
+        disable_tqdm=True, logging_strategy="no",
+    )  # fmt: skip
+    model = Tabular()
+    Trainer(model, arguments, train_dataset=rows).train()
+    return model
+
+
+@fault("samples-mixed")
+def lightning_over_batch():
+    import lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.gate, self.out = nn.Linear(12, 16), nn.Linear(16, CLASSES)
+
+        def forward(self, x):
+            return self.out(torch.softmax(self.gate(x), 0))
+
+        def training_step(self, batch, _):
+            x, y = batch
+            return F.cross_entropy(self(x), y)
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters(), lr=1e-2)
+
+    x, y = points()
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), BATCH, shuffle=True)
+    model = Module()
+    trainer = lightning.Trainer(
+        max_steps=STEPS, logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu",
+        enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(model, loader)
+    return model
+
+
+# --- the loss ---
+
+
+@fault("loss-against-gradient")
+def gradient_turned_by_a_hook():
+    class Turned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+
+        def forward(self, x):
+            out = self.body(x)
+            if out.requires_grad:
+                out.register_hook(lambda gradient: -gradient)
+            return out
+
+    return train(Turned(), *points())
+
+
+@fault("loss-against-gradient")
+def difference_the_wrong_way_round():
+    """A straight-through term with another sign."""
+    model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+    x, y = points()
+
+    def loss(rows):
+        out = model(x[rows])
+        return F.cross_entropy(out.detach() - (out - out.detach()), y[rows])
+
+    return train(model, loss=loss)
 
 
 if __name__ == "__main__":

@@ -742,5 +742,207 @@ def forecast():
     return train(model, loss=lambda rows: F.mse_loss(model(x[rows, :-1]), x[rows, -1]))
 
 
+@healthy
+def lightning_with_norm():
+    import lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(12, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, CLASSES))
+
+        def forward(self, x):
+            return self.body(x)
+
+        def training_step(self, batch, _):
+            x, y = batch
+            return F.cross_entropy(self(x), y)
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters(), lr=1e-2)
+
+    x, y = points()
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), BATCH, shuffle=True)
+    model = Module()
+    trainer = lightning.Trainer(
+        max_steps=STEPS, logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu",
+        enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(model, loader)
+    return model
+
+
+@healthy
+def trainer_of_transformers():
+    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=WORDS, n_positions=16, n_embd=32, n_layer=2, n_head=2))
+    rows = [{"input_ids": ids, "labels": ids} for ids in walks()]
+    arguments = TrainingArguments(
+        "out", max_steps=STEPS, per_device_train_batch_size=BATCH, report_to=[], use_cpu=True, save_strategy="no",
+        disable_tqdm=True, logging_strategy="no",
+    )  # fmt: skip
+    Trainer(model, arguments, train_dataset=rows).train()
+    return model
+
+
+@healthy
+def accelerated():
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    x, y = points()
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), BATCH, shuffle=True)
+    model = mlp(12, 32, CLASSES)
+    model, optimizer, loader = accelerator.prepare(model, torch.optim.Adam(model.parameters(), lr=1e-3), loader)
+    for _ in range(2):
+        for inputs, labels in loader:
+            with accelerator.accumulate(model):
+                loss = F.cross_entropy(model(inputs), labels)
+                accelerator.backward(loss)
+                optimizer.step()
+                optimizer.zero_grad()
+    return accelerator.unwrap_model(model)
+
+
+@healthy
+def checkpointed_blocks():
+    from torch.utils.checkpoint import checkpoint
+
+    class Blocks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks, self.out = nn.ModuleList(mlp(12, 24, 12) for _ in range(3)), nn.Linear(12, CLASSES)
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = x + checkpoint(block, x, use_reentrant=False)
+            return self.out(x)
+
+    return train(Blocks(), *points())
+
+
+@healthy
+def coupled_flow():
+    """Each half of the features is transformed by the other one."""
+
+    class Flow(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = mlp(6, 32, 12), mlp(6, 32, 12)
+
+        def forward(self, x):
+            a, b = x.chunk(2, 1)
+            shift, scale = self.first(a).chunk(2, 1)
+            b = b * scale.tanh().exp() + shift
+            again, size = self.second(b).chunk(2, 1)
+            return torch.cat([a * size.tanh().exp() + again, b], 1), (scale.tanh() + size.tanh()).sum(1)
+
+    x, _ = points()
+    model = Flow()
+
+    def loss(rows):
+        z, volume = model(x[rows])
+        return (0.5 * z.square().sum(1) - volume).mean()
+
+    return train(model, loss=loss)
+
+
+@healthy
+def policy_gradient():
+    model = mlp(12, 32, CLASSES)
+    x, y = points()
+
+    def loss(rows):
+        policy = torch.distributions.Categorical(logits=model(x[rows]))
+        action = policy.sample()
+        reward = (action == y[rows]).float()
+        return -(policy.log_prob(action) * (reward - reward.mean())).mean()
+
+    return train(model, loss=loss)
+
+
+@healthy
+def triplets():
+    model = mlp(12, 32, 8)
+    x, _ = points()
+
+    def loss(rows):
+        anchor, near, far = (model(x[rows] + 0.1 * number) for number in range(3))
+        return F.triplet_margin_loss(anchor, near, far.roll(1, 0))
+
+    return train(model, loss=loss)
+
+
+@healthy
+def physics():
+    """A loss of derivatives of the output, on drawn points."""
+    model = nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 1))
+
+    def loss(rows):
+        t = torch.rand(len(rows), 1, requires_grad=True)
+        u = model(t)
+        (slope,) = torch.autograd.grad(u.sum(), t, create_graph=True)
+        return (slope + u).square().mean() + (model(torch.zeros(1, 1)) - 1).square().mean()
+
+    return train(model, loss=loss)
+
+
+@healthy
+def logged_to_a_file():
+    """Writes each loss to a file before the backward pass."""
+    model = mlp(12, 32, CLASSES)
+    x, y = points()
+
+    def loss(rows):
+        value = F.cross_entropy(model(x[rows]), y[rows])
+        with open("losses.txt", "a") as file:
+            print(value.item(), file=file)
+        return value
+
+    return train(model, loss=loss)
+
+
+@healthy
+def resnet():
+    from torchvision.models import resnet18
+
+    x, y = points(768)
+    model = resnet18(num_classes=CLASSES)
+    return train(model, x.view(-1, 3, 16, 16), y)
+
+
+@healthy
+def decorrelated():
+    """A loss of the covariance of the outputs, beside one of two views."""
+    x, _ = points()
+    model = mlp(12, 32, 8)
+
+    def loss(rows):
+        first, second = (model(x[rows] + 0.1 * torch.randn(len(rows), 12)) for _ in range(2))
+        centred = first - first.mean(0)
+        covariance = centred.t() @ centred / len(rows)
+        return F.mse_loss(first, second) + F.mse_loss(covariance, torch.eye(8))
+
+    return train(model, loss=loss)
+
+
+@healthy
+def text_by_convolutions():
+    """Padding is given without a mask, as usual for convolutions."""
+
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.conv = nn.Embedding(WORDS, 16, padding_idx=0), nn.Conv1d(16, 32, 3, padding=1)
+            self.out = nn.Linear(32, CLASSES)
+
+        def forward(self, ids):
+            return self.out(self.conv(self.embed(ids).transpose(1, 2)).relu().amax(2))
+
+    (ids, _), y = padded_texts()
+    return train(Reader(), ids, y)
+
+
 if __name__ == "__main__":
     main(HEALTHY)

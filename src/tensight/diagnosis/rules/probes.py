@@ -108,7 +108,9 @@ RULES = (
             " adjacency), and those of which the axis of the samples is not known.",
             "批归一化、名称含 batch 的层、输入含样本间联系（边、邻接矩阵）的模型，以及样本轴未知的模型。",
         ),
-        frozenset(("softmax-axis", "recurrent-axes", "positions-ignored", "loss-stays", "outputs-collapse")),
+        frozenset(
+            ("axes-mixed", "softmax-axis", "recurrent-axes", "positions-ignored", "loss-stays", "outputs-collapse")
+        ),
         6,
     ),
     Rule(

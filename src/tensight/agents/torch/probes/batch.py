@@ -136,14 +136,14 @@ class Batch:
             raise UntriedError("the output compares each sample with each other one")
         return axes
 
-    def with_sample(self, axis: Axis, sample: int, other: int) -> Changes:
-        """Return a change of one sample: it gets the values of another one."""
+    def with_samples_like(self, axis: Axis, samples: slice, other: int) -> Changes:
+        """Return a change of some samples: they get the values of another one."""
         changes = {}
         for given in self.inputs:
             at = axis.of(given.tensor)
             if at is not None:
                 changed = given.tensor.clone()
-                changed.select(at, sample).copy_(given.tensor.select(at, other))
+                changed.movedim(at, 0)[samples] = given.tensor.select(at, other)
                 changes[id(given.tensor)] = changed
         return changes
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MOST_ELEMENTS = 1 << 26
 """Maximum number of elements that are kept of a call."""
-_SMALL = 1e-6
+_SMALL = 1e-5
 _SMALL_OF_HALF = 0.03
 """Share of the largest element that counts as rounding; in computations with 8 or 11 bits it adds up."""
 
@@ -104,17 +104,16 @@ def changed_elements(first: torch.Tensor, second: torch.Tensor, rounding: float 
     return ~(is_same | ((first - second).abs() <= rounding * largest))
 
 
-def is_of_sample(changed: torch.Tensor, samples: int, sample: int) -> bool:
-    """Whether the elements that have changed may all belong to one sample, along any axis; true if none fits.
+def is_of_samples(changed: torch.Tensor, is_allowed: torch.Tensor) -> bool:
+    """Whether the elements that have changed may all belong to some samples, along any axis; true if none fits.
 
     Parameters
     ----------
     changed : Tensor of bool
-    samples : int
-        Number of samples.
-    sample : int
+    is_allowed : Tensor of bool, shape (samples,)
+        These samples.
     """
-    fits = False
+    fits, samples = False, len(is_allowed)
     for axis, size in enumerate(changed.shape):
         if size % samples or not size:
             continue
@@ -122,9 +121,7 @@ def is_of_sample(changed: torch.Tensor, samples: int, sample: int) -> bool:
         inner = size // samples
         for shape, at in (((samples, inner), axis), ((inner, samples), axis + 1)):
             by_sample = changed.reshape(*changed.shape[:axis], *shape, *changed.shape[axis + 1 :]).movedim(at, 0)
-            others = by_sample.flatten(1).any(1)
-            others[sample] = False
-            if not bool(others.any()):
+            if not bool((by_sample.flatten(1).any(1) & ~is_allowed).any()):
                 return True
     return not fits
 

@@ -21,7 +21,7 @@ from tensight.agents.torch.probes.calls import (
     Origin,
     changed_elements,
     is_from_position,
-    is_of_sample,
+    is_of_samples,
     rounding_of,
 )
 from tensight.agents.torch.probes.functions import check_functions
@@ -142,36 +142,39 @@ class ModelProbes:
                 raise UntriedError("which axis is that of the samples is not known: the second may be")
         if not mixing:
             return {"outcome": "pass"}
-        axis, change, scale, sample, other = mixing[0]
-        if not self._passes_gradients(axis, sample):
+        axis, change, scale, changes, is_changed = mixing[0]
+        if not self._passes_gradients(axis, is_changed):
             return {"outcome": "pass", "why": "samples compete for a choice, as tokens for an expert"}
-        origin, module = self._origin(
-            self._batch.with_sample(axis, sample, other), lambda changed: is_of_sample(changed, axis.size, sample)
-        )
+        origin, module = self._origin(changes, lambda changed: is_of_samples(changed, is_changed))
         if "batch" in module.lower():
             return {"outcome": "pass", "why": f"{module} computes over the batch, as its name tells"}
         return {"outcome": "fail", "change": change, "scale": scale, "total": axis.size, "module": module} | _where(
             origin
         )
 
-    def _mixes(self, axis: Axis) -> tuple[float, float, int, int] | None:
-        """Return how much outputs of other samples change with one, how much its own; and the samples."""
+    def _mixes(self, axis: Axis) -> tuple[float, float, Changes, torch.Tensor] | None:
+        """Return how much outputs change with other samples, and with their own; and that change, and its samples."""
         pairs = self._batch.differing(axis)
         if not pairs:
             raise UntriedError("all samples of the batch are alike")
-        for sample, other in pairs:
-            outputs = self._evaluate(self._batch.with_sample(axis, sample, other))
+        tries = [(slice(sample, sample + 1), other) for sample, other in pairs]
+        # A maximum of the batch, say, changes with one sample only.
+        for samples, other in (*tries, (slice(1, None), 0)):
+            changes = self._batch.with_samples_like(axis, samples, other)
+            is_changed = torch.zeros(axis.size, dtype=torch.bool)
+            is_changed[samples] = True
+            outputs = self._evaluate(changes)
             before, after = self._outputs[0].movedim(axis.put_out, 0), outputs[0].movedim(axis.put_out, 0)
             changed = changed_elements(before, after, self._rounding)
             others = changed.clone()
-            others[sample] = False
+            others[is_changed] = False
             if bool(others.any()):
                 difference = (after.double() - before.double()).abs()
-                return float(difference[others].max()), float(difference[sample].max()), sample, other
+                return float(difference[others].max()), float(difference[is_changed].max()), changes, is_changed
         return None
 
-    def _passes_gradients(self, axis: Axis, sample: int) -> bool:
-        """Whether a gradient passes from the outputs of other samples to the inputs of one; also if there is none."""
+    def _passes_gradients(self, axis: Axis, is_changed: torch.Tensor) -> bool:
+        """Whether a gradient passes from the outputs of other samples to the inputs of some; also if there is none."""
         rows: list[torch.Tensor] = []
 
         def note(module: nn.Module, _: Any, vectors: torch.Tensor) -> None:
@@ -188,10 +191,9 @@ class ModelProbes:
         if not rows or not outputs:
             return True
         output = outputs[0].movedim(axis.put_out, 0)
-        others = torch.cat([output[:sample], output[sample + 1 :]])
-        gradients = torch.autograd.grad(_random_sum([others]), rows, allow_unused=True)
+        gradients = torch.autograd.grad(_random_sum([output[~is_changed]]), rows, allow_unused=True)
         return any(
-            gradient is not None and bool(gradient.select(axis.of(gradient) or 0, sample).any())
+            gradient is not None and bool(gradient.movedim(axis.of(gradient) or 0, 0)[is_changed].any())
             for gradient in gradients
         )
 

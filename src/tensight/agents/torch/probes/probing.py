@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -126,6 +127,8 @@ class Probing:
         batch: Batch | str
         if is_compiled_somewhere() or any(is_scripted(inner) for _, inner in inner_modules(model)):
             batch = "it is compiled"
+        elif any(weight.device.type not in ("cpu", "cuda") for weight in weights_in(model)):
+            batch = "it is neither on a CPU nor on a GPU of CUDA or ROCm"
         elif not all(map(is_ordinary, weights_in(model))):
             batch = "its weights are of classes of their own, such as shards"
         else:
@@ -202,8 +205,8 @@ class Probing:
 
 
 def uses_accelerator() -> bool:
-    """Whether this process computes on an accelerator."""
-    return bool(torch.cuda.is_initialized())
+    """Whether this process computes on an accelerator, or cannot be copied for another reason."""
+    return bool(torch.cuda.is_initialized()) or not hasattr(os, "fork")
 
 
 def _untried(model: nn.Module, why: str) -> dict[str, Any]:

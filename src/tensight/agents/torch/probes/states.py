@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import select
 import signal
 import time
@@ -198,6 +197,8 @@ def wait_for(child: int, pipe: int, clock: Clock) -> bytes:
 
 def _quieten() -> None:
     """Let this process, a child, print nothing, write no file, and compute with one thread."""
+    import resource
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
