@@ -45,6 +45,40 @@ def absolute_distances_of_normalised_outputs(training: Diagnosed) -> None:
     train_views(training, (model, model), lambda a, b: (a - b).abs().mean())
 
 
+def cosines_of_one_encoder(training: Diagnosed) -> None:
+    """No side is without a gradient, and nothing pushes samples apart."""
+    model = network(out=8)
+    train_views(training, (model, model), lambda a, b: -F.cosine_similarity(a, b).mean())
+
+
+def cosines_by_hand(training: Diagnosed) -> None:
+    model = network(out=8)
+    train_views(
+        training,
+        (model, model),
+        lambda a, b: 2 - 2 * (F.normalize(a, dim=1) * F.normalize(b, dim=1)).sum(1).mean(),
+    )
+
+
+@each(cosines_of_one_encoder, cosines_by_hand)
+def test_a_collapse_of_directions_comes_first(diagnosed: Diagnosed, train: Callable[[Diagnosed], None]) -> None:
+    train(diagnosed)
+    assert diagnosed.found()[:1] == [("outputs-collapse", "directions")]
+
+
+def cosines_with_a_teacher(training: Diagnosed) -> None:
+    """The directions of a teacher that stays as it is, and differ between samples."""
+    teacher = network(out=8).requires_grad_(False)
+    train_views(training, (network(out=8), teacher), lambda a, b: -F.cosine_similarity(a, b).mean())
+
+
+def cosines_to_one_direction(training: Diagnosed) -> None:
+    """All samples are to lie in one direction, as of one class alone."""
+    centre = F.normalize(torch.ones(1, 8), dim=1)
+    model = network(out=8)
+    train_views(training, (model, model), lambda a, _: -(F.normalize(a, dim=1) * centre.expand_as(a)).sum(1).mean())
+
+
 @each(squares_of_one_encoder, mean_squares_of_a_deep_encoder, absolute_distances_of_normalised_outputs)
 def test_a_collapse_comes_first(diagnosed: Diagnosed, train: Callable[[Diagnosed], None]) -> None:
     train(diagnosed)
@@ -96,6 +130,8 @@ def derivative_of_an_output(training: Diagnosed) -> None:
 
 
 @each(
+    cosines_with_a_teacher,
+    cosines_to_one_direction,
     one_side_without_gradients,
     variance_that_is_kept,
     outputs_of_small_targets,

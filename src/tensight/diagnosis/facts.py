@@ -91,7 +91,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "text",
             "cross_entropy, nll_loss, bce, bce_with_logits, mse_loss, l1_loss, smooth_l1_loss, kl_div, ctc_loss,"
             " soft_cross_entropy (a share for each class), dice (an output overlapping its target), gaussian_kl (the"
-            " divergence of a normal distribution), triplet (a hinge of the difference of two distances), or"
+            " divergence of a normal distribution), triplet (a hinge of the difference of two distances), cosine, or"
             " policy_gradient (a logarithm of a probability times a difference that leads to weights, too)",
         ),
         Fact("called", "text", "its name as the script calls it, if that is another one"),
@@ -141,6 +141,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "share of the targets that count at ids between others that the embedding takes for padding",
         ),
         Fact("outside", "number", "share of the targets that the output cannot reach"),
+        Fact("alignment", "number", "of cosine: length of the mean of the vectors on one side, 1 if all are the same"),
         Fact("margin", "number", "of triplet: what it is if all outputs are the same"),
         Fact("divergence", "number", "of gaussian_kl: the divergence from the standard normal distribution, by sample"),
         Fact(

@@ -28,6 +28,9 @@ _ENOUGH = 5
 _COLLAPSED = 0.25
 """Share of their first spread that outputs have kept which were drawn together."""
 
+_ALIGNED = 0.995
+"""Length of the mean of vectors of length 1 from which on they are as good as the same."""
+
 _LATER = 0.2
 """Share of the words after which a sequence is cut off on purpose, or by its end token."""
 
@@ -342,8 +345,18 @@ def one_target(facts: Facts) -> Iterator[Finding]:
 
 def collapsed(facts: Facts) -> Iterator[Finding]:
     """Find outputs that no longer differ between samples, because the loss is a distance of two outputs and no more."""
+    functions = list(_functions(facts))
+    for _, compared in functions:
+        alignments = [row["alignment"] for row in compared if math.isfinite(row["alignment"])]
+        if len(alignments) < _MANY or min(alignments[-_ENOUGH:]) < _ALIGNED:
+            continue
+        # Targets that are the same from the first step on are meant so.
+        if alignments[0] < 1 - 2 * (1 - _ALIGNED) and all(row["factor"] < 0 for row in compared):
+            aligned = {"before": alignments[0], "after": alignments[-1]}
+            yield _finding("outputs-collapse", "likely", compared, "directions", **aligned)
+            return
     _, values = first_loss(facts)
-    table, functions = facts["calls"], list(_functions(facts))
+    table = facts["calls"]
     if len(functions) != 1 or len(values) < _MANY or not (values > 0).all():
         return
     _, rows = functions[0]
@@ -757,16 +770,25 @@ RULES = (
             "distance": (
                 "The outputs of {model} collapse: they differ by {after:.2g} between samples, and by {before:.2g} at first",
                 "{model} 的输出坍缩：样本之间的差异为 {after:.2g}，起初为 {before:.2g}",
-            )
+            ),
+            "directions": (
+                "The outputs that are compared by their cosine collapse: all samples have the same direction",
+                "以余弦比较的输出坍缩了：所有样本的方向都相同",
+            ),
         },
         {
+            "directions": (
+                "the mean of their unit vectors has the length {after:.4f}, and had {before:.3f} at first; 1 is that of equal ones",
+                "其单位向量的均值长度为 {after:.4f}，起初为 {before:.3f}；完全相同时为 1",
+            ),
             "distance": (
                 "the loss ({last:.2g} at last) is a distance of two outputs and no more, which is least where all are the same",
                 "损失 (最后为 {last:.2g}) 只是两个输出之间的距离，在所有输出都相同时最小",
-            )
+            ),
         },
         (
-            "Push samples apart (negative pairs, a term for variance), or stop the gradient of one side, behind a predictor",
+            "Push samples apart (negative pairs, a term for variance), or stop the gradient of one side, with a predictor on"
+            " the other",
             "让不同样本相互远离 (负样本对、方差项)，或截断一侧的梯度并在另一侧使用预测头",
         ),
         (

@@ -308,6 +308,9 @@ def _add_loss(
     if not function and name in ("Relu", "ClampMin", "Clamp") and not math.isnan(_margin(node)):
         functions.append(LossFunction("triplet", node, factor, [], (), None, None))
         return
+    if not function and name == "Mul" and _directions(node) is not None:
+        functions.append(LossFunction("cosine", node, factor, [], (), None, None))
+        return
     if not function and name == "Mul" and _is_attached_advantage(node):
         functions.append(LossFunction("policy_gradient", node, factor, [], (), None, None))
         return
@@ -367,6 +370,20 @@ def _product_of_probabilities(node: Any) -> tuple[str, None, torch.Tensor | None
         return "", None, None
     is_share = bool(torch.allclose(values.float().sum(-1), torch.ones(()), atol=1e-2))
     return ("kl_div", None, target) if is_share else ("", None, None)
+
+
+def _directions(node: Any) -> torch.Tensor | None:
+    """Return the vectors of length 1 with which those of a model are multiplied; None if a product is no such."""
+    if _kind(node) != "Mul" or len(output_shape(node)) != 2:
+        return None
+    for index, name in enumerate(("other", "self")):
+        vectors = _saved(node, name)
+        if vectors is None or not _is_normalised(_behind(_edge(node, index), ("Expand", "Clone"))):
+            continue
+        lengths = torch.linalg.vector_norm(plain(vectors).float(), dim=-1)
+        if tuple(vectors.shape) == output_shape(node) and bool(((lengths - 1).abs() < 1e-3).all()):
+            return plain(vectors)
+    return None
 
 
 def _margin(node: Any) -> float:
@@ -774,6 +791,9 @@ def facts_of(
         )
     if function.function == "ctc_loss":
         row |= _blank_facts(node)
+    if function.function == "cosine":
+        directions = _directions(node)
+        row["alignment"] = math.nan if directions is None else float(directions.float().mean(0).norm())
     if function.function == "triplet":
         row["margin"] = _margin(node)
     if function.function == "gaussian_kl":
