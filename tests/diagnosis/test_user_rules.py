@@ -177,7 +177,7 @@ def test_rules_of_users_are_ordered_and_explained_as_ours(tmp_path: Path) -> Non
     assert (everything.where, everything.fact) == ({"module": "m, n", "line": "train.py:3"}, "losses.value")
     assert (too.title, too.step) == ("too", 6)
     assert (both.title, both.where["parameter"], both.certainty) == ("large: a, b", "a, b", "possible")
-    assert both.evidence == ("`parameters.norm > 4` holds in 5 of 5 steps that were read of b",)
+    assert both.evidence == ("`parameters.norm > 4` holds for b in 5 of 5 steps that were read",)
     assert both.chinese.evidence == ("`parameters.norm > 4` 在读取的 5 步中有 5 步对 b 成立",)
     assert "nothing" not in {*diagnosis.passed, *(each.rule for each in diagnosis.undecided)}
     assert [rule.summary for rule in rules] == [

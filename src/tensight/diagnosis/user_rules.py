@@ -70,7 +70,7 @@ EVIDENCE: Mapping[str, Words | None] = {
         "`{expression}` 在读取的 {decided} 步中有 {holds} 步成立",
     ),
     "holds-first": (
-        "`{expression}` holds in {holds} of {decided} steps that were read of {item}",
+        "`{expression}` holds for {item} in {holds} of {decided} steps that were read",
         "`{expression}` 在读取的 {decided} 步中有 {holds} 步对 {item} 成立",
     ),
 }
