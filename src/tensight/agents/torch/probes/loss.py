@@ -13,10 +13,12 @@ import math
 import mmap
 import os
 import sys
+from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from tensight.agents.call_stack import is_user_code
 from tensight.agents.torch.framework import tensors_in
@@ -43,6 +45,16 @@ _VISIBLE = 1e-4
 """Share of the loss by which it changes visibly."""
 
 _INVARIANT = 2e-6
+_WRITING = os.O_WRONLY | os.O_RDWR
+_EFFECTS = frozenset(
+    (
+        *("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.kill"),
+        *("os.system", "os.fork", "os.posix_spawn", "subprocess.Popen"),
+        *("socket.connect", "socket.bind", "socket.sendto", "sqlite3.connect"),
+    )
+)
+"""Audit events of what a process that only tries something must not do."""
+
 _MOST_WEIGHTS = 1 << 28
 _MOST_FUNCTIONS = 100_000
 _HEAD = 2
@@ -231,6 +243,18 @@ class LossProbes:
                 end(f"{type(error).__name__}: {error}"[:200].replace("\n", " "))
             end("done")
 
+        def audit(event: str, arguments: tuple[Any, ...]) -> None:
+            if event in _EFFECTS or (event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING):
+                end(f"the script does more than compute before the backward pass ({event})")
+
+        # What is read from a pipe is gone for the training, which has the same one.
+        for owner, names in (
+            (_BaseDataLoaderIter, ("__next__",)),
+            (Connection, ("recv", "recv_bytes", "recv_bytes_into", "send", "send_bytes", "poll")),
+        ):
+            for name in names:
+                setattr(owner, name, lambda *_, **__: end("the script reads or sends data before the backward pass"))
+        sys.addaudithook(audit)
         torch.autograd.backward = backward
         register_optimizer_step_pre_hook(lambda *_: end("the optimizer updates without a backward pass"))
         atexit.register(end, "the training ends without a backward pass")
