@@ -511,6 +511,24 @@ def test_layers_that_compute_otherwise_under_a_mode_are_no_random_ones(diagnosed
     assert (row["probe"], row["outcome"], row["why"]) == ("evaluation", "pass", "")
 
 
+def test_a_dropout_that_is_not_given_the_mode_is_no_evaluation(diagnosed: Diagnosed) -> None:
+    train(Model(lambda m, x: m.layer1(F.dropout(m.layer0(x).relu(), 0.3)), **layers(8, 16, CLASSES)), points)
+    rule, text = diagnosed.first()
+    assert rule == "drops-in-evaluation"
+    assert "test_probes.py:" in text
+
+
+def test_a_dropout_that_is_meant_in_evaluation_is_no_fault(diagnosed: Diagnosed) -> None:
+    train(
+        Model(lambda m, x: m.layer1(F.dropout(m.layer0(x).relu(), 0.3, training=True)), **layers(8, 16, CLASSES)),
+        points,
+    )
+    assert diagnosed.found() == []
+    row = next(diagnosed.facts["probes"].rows())
+    assert (row["outcome"], row["function"]) == ("pass", "")
+    assert "random numbers" in row["why"]
+
+
 def test_the_loss_falls_on_one_batch(diagnosed: Diagnosed) -> None:
     diagnosed.train(network())
     rows = {row["probe"]: row for row in diagnosed.facts["probes"].rows()}

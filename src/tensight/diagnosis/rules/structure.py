@@ -309,6 +309,15 @@ def drops_in_evaluation(facts: Facts) -> Iterator[Finding]:
         values = {"model": name, "line": line, "count": int(drops[drops > 0].sum()), "step": step}
         where = {"module": name, "line": line, "operator": "dropout"}
         yield Finding("drops-in-evaluation", "likely", step, "drops", values, where)
+        return
+    if table["samples"].any():
+        return
+    for row in facts["probes"].rows():
+        if row["probe"] == "evaluation" and row["function"] == "dropout" and row["outcome"] == "pass":
+            values = {"model": row["model"], "line": row["line"]}
+            where = {"module": row["model"], "line": row["line"], "operator": "dropout"}
+            yield Finding("drops-in-evaluation", "likely", 1, "probed", values, where)
+            return
 
 
 RULES = (
@@ -487,14 +496,27 @@ RULES = (
             "drops": (
                 "{model} drops elements in evaluation mode, too: dropout at {line} does not depend on the mode",
                 "{model} 在评估模式下也丢弃元素：{line} 处的 dropout 不依赖于模式",
-            )
+            ),
+            "probed": (
+                "{model} drops elements in evaluation mode, too: the dropout at {line} is not given the mode",
+                "{model} 在评估模式下也丢弃元素：{line} 处的 dropout 没有得到模式",
+            ),
         },
-        {"drops": ("{count} evaluated inputs, each given once", "{count} 个被评估的输入，每个只给一次")},
+        {
+            "drops": ("{count} evaluated inputs, each given once", "{count} 个被评估的输入，每个只给一次"),
+            "probed": (
+                "its outputs in evaluation mode change with the random numbers; a function drops unless training=False",
+                "它在评估模式下的输出随随机数变化；除非 training=False，函数会丢弃元素",
+            ),
+        },
         (
             "F.dropout(x, p, training=self.training); dropout_p=p if self.training else 0.0",
             "F.dropout(x, p, training=self.training)；dropout_p=p if self.training else 0.0",
         ),
-        ("Inputs that are given several times: Monte Carlo dropout.", "多次给出的同一输入：蒙特卡洛 dropout。"),
+        (
+            "Inputs that are given several times: Monte Carlo dropout. Of a probe, calls with training=True.",
+            "多次给出的同一输入：蒙特卡洛 dropout。在探测中，带 training=True 的调用。",
+        ),
         frozenset(),
         30,
     ),

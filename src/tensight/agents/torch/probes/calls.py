@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from tensight.agents.call_stack import line_of_user
+from tensight.agents.call_stack import line_of_user, user_stack
 from tensight.agents.torch.facts.reading import is_readable
 from tensight.agents.torch.framework import tensors_in
 from tensight.agents.torch.inner_modules import held_tensors
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 _MOST_ELEMENTS = 1 << 26
 """Maximum number of elements that are kept of a call."""
 _SMALL = 1e-5
+_DROPOUTS = (functional.dropout, functional.dropout1d, functional.dropout2d, functional.dropout3d)
+_CALL = re.compile(r"\b(F|functional)\.dropout[123]?d?\(")
 _SMALL_OF_HALF = 0.03
 """Share of the largest element that counts as rounding; in computations with 8 or 11 bits it adds up."""
 
@@ -84,6 +88,30 @@ class Functions(TorchFunctionMode):
             return True
         changed = changed_elements(first, second, self._rounding)
         return bool(changed.any()) and not self._is_allowed(changed)
+
+
+class Dropouts(TorchFunctionMode):
+    """Notes where dropout is called as a function without saying whether it is for training.
+
+    Attributes
+    ----------
+    line : str
+        The first such call; empty if there is none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = ""
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        """Run a function."""
+        if function in _DROPOUTS and not self.line:
+            frame = next(iter(user_stack()), None)
+            # A call over several lines may say it on another one.
+            is_whole = frame is not None and frame.code.count("(") == frame.code.count(")")
+            if frame is not None and is_whole and _CALL.search(frame.code) and "training" not in frame.code:
+                self.line = frame.file_line
+        return function(*arguments, **(named or {}))
 
 
 def rounding_of(model: nn.Module) -> float:

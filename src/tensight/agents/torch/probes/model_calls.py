@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules import module as module_hooks
 
-from tensight.agents.torch.facts.lines import DropLines
 from tensight.agents.torch.facts.reading import is_readable
 from tensight.agents.torch.framework import tensors_in
 from tensight.agents.torch.inner_modules import inner_modules
 from tensight.agents.torch.probes.batch import LATE, UntriedError
 from tensight.agents.torch.probes.calls import (
+    Dropouts,
     Functions,
     Origin,
     changed_elements,
@@ -118,13 +118,9 @@ class ModelProbes:
             }
         if not any(map(_differ, first, self._evaluate(skip=1))):
             return {"outcome": "pass"}
-        drops = DropLines()
-        drops.enter()
-        try:
-            self._evaluate()
-        finally:
-            drops.leave()
-        kind = {"function": "dropout", "line": drops.line} if drops.line else {}
+        dropouts = Dropouts()
+        self._evaluate(mode=dropouts)
+        kind = {"function": "dropout", "line": dropouts.line} if dropouts.line else {}
         return {"outcome": "pass", "why": "it draws random numbers in evaluation mode, too", **kind}
 
     def _samples(self) -> Row:
