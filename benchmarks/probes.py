@@ -108,7 +108,7 @@ def main() -> int:
             counts[file][0] += not wrong
             counts[file][1] += 1
             print("✗" if wrong else "✓", file, name, seed, f"{seconds:+.1f} s", wrong, flush=True)
-    for file, (right, of_all) in counts.items():
+    for file, (right, of_all) in counts.items() if not options.list else ():
         print(f"{file}: {right} of {of_all} right")
     return int(any(right < of_all for right, of_all in counts.values()))
 
