@@ -30,6 +30,7 @@ from tensight.diagnosis.rules import (
     sequences,
     shapes,
     structure,
+    targets,
     updates,
 )
 from tensight.diagnosis.script_lines import with_script_lines
@@ -56,6 +57,7 @@ RULES: Mapping[str, Rule] = {
         *gradients.RULES,
         *schedules.RULES,
         *outputs.RULES,
+        *targets.RULES,
         *losses.RULES,
         *divergence.RULES,
         *sequences.RULES,
