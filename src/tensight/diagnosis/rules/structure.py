@@ -93,7 +93,8 @@ def dropped_most(facts: Facts) -> Iterator[Finding]:
     if len(set(table["step"][acts].tolist())) < _SETTLED:
         rates = facts["steps"].last("drop_rate")
         rate, line = rates.get("step", math.nan), facts["steps"].last("drop_line").get("step", "")
-        if not names and line and rate >= _NEARLY_ALL:
+        # That of a module, which may be frozen, is no function of the script.
+        if line and rate >= _NEARLY_ALL and not (table["rate"] >= _NEARLY_ALL).any():
             values = {"rate": rate, "line": line}
             yield Finding("dropout-rate", "likely", 1, "function", values, {"operator": "dropout", "line": line})
         return
