@@ -380,7 +380,33 @@ def network_that_is_attacked(training: Diagnosed) -> None:
         optimizer.step()
 
 
+class Bootstrap(nn.Module):
+    """A model whose parts are called one by one, and one of which is the target of another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.online, self.predictor = network(out=8), nn.Linear(8, 8)
+        self.target = copy.deepcopy(self.online).requires_grad_(False)
+
+    def loss(self, inputs: torch.Tensor) -> torch.Tensor:
+        predicted = self.predictor(self.online(inputs + 0.1 * torch.randn_like(inputs)))
+        with torch.no_grad():
+            wanted = self.target(inputs + 0.1 * torch.randn_like(inputs))
+        return 2 - 2 * F.cosine_similarity(predicted, wanted).mean()
+
+
+def target_among_the_parts_of_a_model(training: Diagnosed) -> None:
+    model = Bootstrap()
+    optimizer = torch.optim.Adam((*model.online.parameters(), *model.predictor.parameters()), lr=1e-3)
+    for _ in range(30):
+        optimizer.zero_grad()
+        model.loss(training.batch()[0]).backward()
+        optimizer.step()
+        follow(model.target, model.online, 0.05)
+
+
 HEALTHY: tuple[Healthy, ...] = (
+    (target_among_the_parts_of_a_model, "target-alias"),
     (average, "average-still"),
     (average_that_begins_fast, "average-still"),
     (average_with_its_statistics, "average-still"),

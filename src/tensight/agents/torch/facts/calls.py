@@ -76,7 +76,8 @@ class Calls:
         self._names = names
         self._parameters = parameters
         self._labels: dict[str, str] = {}
-        self._called_as: dict[str, dict[tuple[str, str], str]] = {}
+        self._called_as: dict[str, str] = {}
+        self._texts: dict[str, dict[tuple[str, str], str]] = {}
         self._followed = 0
         self._drops = DropLines()
         self.begin_step()
@@ -110,7 +111,8 @@ class Calls:
             return
         self._followed += 1
         text, function = call_of_user()
-        texts = self._called_as.setdefault(name.root.scope, {})
+        self._called_as.setdefault(name.root.scope, text)
+        texts = self._texts.setdefault(name.scope, {})
         if len(texts) < _MOST_TEXTS:
             texts.setdefault((function, text.partition(" ")[0]), text)
 
@@ -144,12 +146,12 @@ class Calls:
         row = self._rows.get(name)
         if row is None:
             row = self._rows[name] = {"name": name, "calls": 0, "with_gradients": 0, "in_training": 0}
-            root = self._names.modules[id(module)].root if id(module) in self._names.modules else None
-            if root is not None:
+            of_module = self._names.modules.get(id(module))
+            if of_module is not None:
                 models = [each for each in self._names.roots if each.module() is not None]
-                texts = self._called_as.get(root.scope, {})
-                row |= {"model": models.index(root), "called": next(iter(texts.values()), "")}
-                row["also_called"] = _name_of_target(texts)
+                target, other = _name_of_target(self._texts.get(of_module.scope, {}))
+                called = other or self._called_as.get(of_module.root.scope, "")
+                row |= {"model": models.index(of_module.root), "called": called, "also_called": target}
         if self._drops.is_entered:
             self._evaluation_ends(row, arguments, named)
         row["calls"] += 1
@@ -301,11 +303,14 @@ class Calls:
         return label
 
 
-def _name_of_target(texts: Mapping[tuple[str, str], str]) -> str:
-    """Return the call of a model that is named as a target, in a function that calls it by another name, too."""
+def _name_of_target(texts: Mapping[tuple[str, str], str]) -> tuple[str, str]:
+    """Return the call of a module that is named as a target, and another one in the same function; empty if none is."""
     are_targets = {key: is_name_of_target(key[1].rpartition(".")[2]) for key in texts}
-    others = {function for (function, called), is_target in are_targets.items() if called and not is_target}
-    return next((texts[key] for key, is_target in are_targets.items() if is_target and key[0] in others), "")
+    for (function, called), is_target in are_targets.items():
+        others = [key for key, other in are_targets.items() if key[0] == function and key[1] and not other]
+        if is_target and others:
+            return texts[function, called], texts[others[0]]
+    return "", ""
 
 
 def _are_equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
