@@ -15,6 +15,7 @@ from running import (
     LENGTH,
     STEPS,
     WORDS,
+    lightning_trained,
     main,
     marked_texts,
     padded_texts,
@@ -739,9 +740,7 @@ def trainer_with_a_feature_dropped():
 
 @fault("samples-mixed")
 def lightning_over_batch():
-    import lightning
-
-    class Module(lightning.LightningModule):
+    class Network(nn.Module):
         def __init__(self):
             super().__init__()
             self.gate, self.out = nn.Linear(12, 16), nn.Linear(16, CLASSES)
@@ -749,22 +748,7 @@ def lightning_over_batch():
         def forward(self, x):
             return self.out(torch.softmax(self.gate(x), 0))
 
-        def training_step(self, batch, _):
-            x, y = batch
-            return F.cross_entropy(self(x), y)
-
-        def configure_optimizers(self):
-            return torch.optim.Adam(self.parameters(), lr=1e-2)
-
-    x, y = points()
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), BATCH, shuffle=True)
-    model = Module()
-    trainer = lightning.Trainer(
-        max_steps=STEPS, logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu",
-        enable_model_summary=False,
-    )  # fmt: skip
-    trainer.fit(model, loader)
-    return model
+    return lightning_trained(Network())
 
 
 # --- the loss ---

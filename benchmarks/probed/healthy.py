@@ -13,6 +13,7 @@ from running import (
     LENGTH,
     STEPS,
     WORDS,
+    lightning_trained,
     main,
     marked_texts,
     padded_texts,
@@ -744,9 +745,7 @@ def forecast():
 
 @healthy
 def lightning_with_norm():
-    import lightning
-
-    class Module(lightning.LightningModule):
+    class Network(nn.Module):
         def __init__(self):
             super().__init__()
             self.body = nn.Sequential(nn.Linear(12, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, CLASSES))
@@ -754,22 +753,7 @@ def lightning_with_norm():
         def forward(self, x):
             return self.body(x)
 
-        def training_step(self, batch, _):
-            x, y = batch
-            return F.cross_entropy(self(x), y)
-
-        def configure_optimizers(self):
-            return torch.optim.Adam(self.parameters(), lr=1e-2)
-
-    x, y = points()
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), BATCH, shuffle=True)
-    model = Module()
-    trainer = lightning.Trainer(
-        max_steps=STEPS, logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu",
-        enable_model_summary=False,
-    )  # fmt: skip
-    trainer.fit(model, loader)
-    return model
+    return lightning_trained(Network())
 
 
 @healthy

@@ -50,6 +50,36 @@ def walks():
     return ids
 
 
+def lightning_trained(network):
+    """Train a classifier of points with Lightning; return it."""
+    import lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.network = network
+
+        def forward(self, x):
+            return self.network(x)
+
+        def training_step(self, batch, _):
+            x, y = batch
+            return F.cross_entropy(self(x), y)
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters(), lr=1e-2)
+
+    x, y = points()
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), BATCH, shuffle=True)
+    model = Module()
+    trainer = lightning.Trainer(
+        max_steps=STEPS, logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu",
+        enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(model, loader)
+    return model
+
+
 def train(model, x=None, y=None, loss=None, optimizer=None):
     """Train in the usual order; return the model.
 

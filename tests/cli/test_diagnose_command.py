@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tensight.client import Server, Session
+    from tensight.sessions.records import FindingRecord
 
 TRAINING = """
 import sys
@@ -259,6 +260,17 @@ def debugged(
                 training.kill()
 
 
+def recorded_findings(client: Server, session: Session, training: subprocess.Popen[str]) -> list[FindingRecord]:
+    """End a debugged training; return what is found in the facts that its run keeps."""
+    session.terminate()
+    training.wait(60)
+    name = session.wait(60).dump
+    session.close()
+    recorded = client.open(name)
+    recorded.wait(60)
+    return recorded.findings()
+
+
 def test_a_training_that_is_debugged_is_told_why_it_does_not_learn(script: Path, tmp_path: Path) -> None:
     with debugged(script, tmp_path) as (client, session, training):
         assert training.stderr is not None
@@ -271,13 +283,7 @@ def test_a_training_that_is_debugged_is_told_why_it_does_not_learn(script: Path,
         losses = session.facts("losses").columns
         assert (losses["name"][0], losses["step"][0]) == ("loss", 1)
         assert session.state is State.RUNNING
-        session.terminate()
-        training.wait(60)
-        name = session.wait(60).dump
-        session.close()
-        recorded = client.open(name)
-        recorded.wait(60)
-        assert [finding.rule for finding in recorded.findings()] == ["activation-twice"]
+        assert [finding.rule for finding in recorded_findings(client, session, training)] == ["activation-twice"]
 
 
 def test_a_certain_finding_stops_a_training_with_the_recommended_watchpoints(script: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_diagnose_command import TRAINING, debugged, tensight
+from tests.cli.test_diagnose_command import TRAINING, debugged, recorded_findings, tensight
 from tests.processes.ports import kept_port
 
 RULES = """
@@ -104,13 +104,9 @@ def test_a_server_applies_its_rules_to_trainings_and_runs_before_those_of_the_tr
         client, session, training = opened
         assert training.stderr is not None
         assert any("loss is below 10 for the server" in line for line in training.stderr)
-        session.terminate()
-        training.wait(60)
-        name = session.wait(60).dump
-        session.close()
-        recorded = client.open(name)
-        recorded.wait(60)
-        assert [finding.title for finding in recorded.findings()] == ["loss is below 10 for the server"]
+        assert [finding.title for finding in recorded_findings(client, session, training)] == [
+            "loss is below 10 for the server"
+        ]
 
 
 def test_explain_says_what_a_rule_of_the_user_finds(rules: Path) -> None:

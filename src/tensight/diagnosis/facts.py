@@ -147,7 +147,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact(
             "hidden_ignored",
             "number",
-            "share of the targets that are ignored where an id that hides words stands between words; NaN if unknown",
+            "share of the targets that are ignored at a mask token between words; NaN if unknown",
         ),
         Fact("later_ignored", "number", "share of the words after the last target that counts, if the first counts"),
         Fact("ends_ignored", "number", "share of the sequences whose last id, that of padding, is ignored as a target"),

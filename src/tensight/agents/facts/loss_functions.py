@@ -267,7 +267,7 @@ def _ends_ignored(
 
 
 def _hidden_ignored(targets: NDArray[Any], ids: NDArray[Any], ignored_index: int) -> float:
-    """Return the share of the targets that are ignored where one id, which is never a target, stands between words."""
+    """Return the share of the targets that are ignored at a mask token between words: one id that is never a target."""
     rows = _rows_of(targets, ids)
     given = ids if rows is None else ids[:, : rows.shape[1]]
     if rows is None or not (rows == ignored_index).any():

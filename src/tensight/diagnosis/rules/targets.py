@@ -217,8 +217,8 @@ RULES = (
         },
         {
             "visible": (
-                "{share:.0%} of the targets are ignored, each where one id that hides words stands between words",
-                "{share:.0%} 的目标被忽略，且都位于词之间用于隐藏的那个 id 处",
+                "{share:.0%} of the targets are ignored, all of them at one id, a mask token between words",
+                "{share:.0%} 的目标被忽略，且都位于词之间的同一个 id (掩码标记) 处",
             ),
             "twice": (
                 "the target of each position equals the id {offset} positions later, in {steps} of {read} steps that were read",

@@ -34,7 +34,7 @@ class Sequences:
 
     def called(self, name: str, module: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         """Note a call of a module, if it is one of them."""
-        # Configurations of transformers name one by default, whether somebody has chosen it or not.
+        # Configurations of transformers have one by default, which nobody may have chosen.
         self._is_configured |= getattr(module.__dict__.get("config"), "pad_token_id", None) is not None
         if isinstance(module, nn.Embedding):
             given = arguments[0] if arguments else named.get("input")

@@ -61,7 +61,7 @@ def first_behind(node: Any, kinds: Collection[str]) -> Any:
     for _ in range(4 * MOST_BEFORE):
         if node is None or kind_of(node) not in kinds:
             break
-        node = next((following for following, _ in node.next_functions if following is not None), None)
+        node = next(iter(inputs_of(node)), None)
     return node
 
 
@@ -96,6 +96,16 @@ def input_of_kind(node: Any, name: str) -> Any:
     return before if before is not None and kind_of(before) == name else None
 
 
+def inputs_of(node: Any) -> list[Any]:
+    """Return the functions that made the inputs of a function to which a gradient leads."""
+    return [] if node is None else [following for following, _ in node.next_functions if following is not None]
+
+
+def other_factor(node: Any) -> torch.Tensor | None:
+    """Return the number or tensor by which a product multiplies its first input that a gradient leads to."""
+    return saved_by(node, "other" if input_of(node, 0) is not None else "self")
+
+
 def input_of(node: Any, index: int) -> Any:
     """Return the function that made an input of a function; None if there is none, or no gradient leads there."""
     following = () if node is None else node.next_functions
@@ -104,7 +114,7 @@ def input_of(node: Any, index: int) -> Any:
 
 def only_input_of(node: Any) -> Any:
     """Return the function that made the only input of a function that requires a gradient; else that of the first."""
-    inputs = [] if node is None else [following for following, _ in node.next_functions if following is not None]
+    inputs = inputs_of(node)
     return inputs[0] if len(inputs) == 1 else input_of(node, 0)
 
 
@@ -132,7 +142,7 @@ def maker_of(node: Any) -> Any:
     """Return the function that made an input of a loss function, behind those that pass on or scale it."""
     for _ in range(4 * MOST_BEFORE):
         name = kind_of(node)
-        inputs = [following for following, _ in node.next_functions if following is not None] if node else []
+        inputs = inputs_of(node)
         is_passing = name in PASSING or name in ("Mul", "Div", "LogSoftmax", "Softmax")
         if len(inputs) != 1 or not is_passing:
             # A temperature is often a parameter.

@@ -10,21 +10,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import nn
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensight.agents.call_stack import call_of_user
 from tensight.agents.facts.calls import MOST_INPUTS, note_ranges
 from tensight.agents.facts.samples import MOST_ELEMENTS, fingerprint, shape_text
 from tensight.agents.torch.discovery import weights_of
+from tensight.agents.torch.facts.autograd_functions import inputs_of
 from tensight.agents.torch.facts.copies import is_name_of_target
 from tensight.agents.torch.facts.lines import DropLines
-from tensight.agents.torch.facts.reading import is_readable, part_of, plain, sample
-from tensight.agents.torch.framework import tensors_in
+from tensight.agents.torch.facts.reading import (
+    part_of,
+    plain,
+    readable_tensors,
+    sample,
+    storage_key,
+    strided_tensors,
+    weak_storage,
+)
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training, own_tensor
 from tensight.agents.torch.modules import is_compiled_somewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from torch.multiprocessing.reductions import StorageWeakRef
 
     from tensight.agents.eager.names import Names
     from tensight.agents.torch.parameters import Parameters
@@ -161,7 +170,7 @@ class Calls:
         row["with_gradients"] += has_gradients
         if not has_gradients and _acts_in_training(module):
             row["in_training"] += 1
-            given = next(_tensors((*arguments[:1], *named.values(), *arguments[1:])), None)
+            given = next(readable_tensors((*arguments[:1], *named.values(), *arguments[1:])), None)
             if given is not None and row["in_training"] < MOST_INPUTS:
                 self._evaluated.setdefault(name, set()).add(fingerprint([sample(given)]))
                 row["evaluated"] = len(self._evaluated[name])
@@ -169,7 +178,7 @@ class Calls:
             return
         # Labels are no input, though models that compute their loss are given them.
         read = (value for key, value in named.items() if not any(word in key for word in ("label", "target")))
-        inputs = list(_tensors((*arguments[:1], *read, *arguments[1:])))
+        inputs = list(readable_tensors((*arguments[:1], *read, *arguments[1:])))
         if reads:
             self._note_output(row, arguments, result)
             self._note_inputs(row, module, inputs, named.get("attention_mask"), result)
@@ -204,14 +213,14 @@ class Calls:
             given = self._given_by.get(function._sequence_nr())
             if given is not None:
                 return given
-            inputs = [following for following, _ in function.next_functions if following is not None]
+            inputs = inputs_of(function)
             function = inputs[0] if len(inputs) == 1 else None
         return "", False
 
     def _evaluation_ends(self, row: dict[str, Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Note whether a function has dropped elements of an evaluated input."""
         self._drops.leave()
-        given = next(_tensors((*arguments[:1], *named.values(), *arguments[1:])), None)
+        given = next(readable_tensors((*arguments[:1], *named.values(), *arguments[1:])), None)
         if not self._drops.line or given is None:
             return
         inputs = self._dropped.setdefault(row["name"], set())
@@ -223,15 +232,15 @@ class Calls:
     def _note_output(self, row: dict[str, Any], arguments: tuple[Any, ...], result: Any) -> None:
         """Note the function that made an output, by which a backward pass that reaches it is recognised."""
         numbers = self._outputs.setdefault(row["name"], [])
-        made = [each.grad_fn for each in _tensors((result,)) if each.grad_fn is not None]
+        made = [each.grad_fn for each in readable_tensors((result,)) if each.grad_fn is not None]
         if made and len(numbers) < MOST_OUTPUTS:
             numbers.append({node._sequence_nr() for node in made})
             self.put_out |= {
                 each.grad_fn._sequence_nr(): plain(each)
-                for each in _tensors((result,))
+                for each in readable_tensors((result,))
                 if each.grad_fn is not None and each.numel() <= MOST_ELEMENTS and len(self.put_out) < MOST_INPUTS
             }
-        given = next(_tensors(arguments[:1]), None)
+        given = next(readable_tensors(arguments[:1]), None)
         shape = "" if given is None else shape_text(given.shape)
         # What gradients are asked of, as to attack a model, is used without a backward pass.
         is_data = given is None or not given.requires_grad
@@ -242,17 +251,15 @@ class Calls:
 
     def _note_chain(self, name: str, given: torch.Tensor, result: Any, made: Sequence[int] | set[int]) -> None:
         """Note whether a model is given what another one has put out in this step."""
-        before = self._storages.get(_storage(given))
+        before = self._storages.get(storage_key(given)) if given.layout == torch.strided else None
         if before is not None and before[1] != name and not before[0].expired():
             self._given_by |= dict.fromkeys(made, (before[1], given.requires_grad))
-        for each in _tensors((result,)):
-            if each.layout == torch.strided:
-                storage = each.untyped_storage()
-                self._storages[storage._cdata] = StorageWeakRef(storage), name
+        for each in strided_tensors(result):
+            self._storages[storage_key(each)] = weak_storage(each), name
 
     def _is_twice(self, name: str, given: torch.Tensor, result: Any) -> bool:
         """Whether a model was given and put out the same as in its first call, or a batch of two equal halves."""
-        output = next(_tensors((result,)), None)
+        output = next(readable_tensors((result,)), None)
         if output is None or given.dim() < 2 or output.dim() < 2 or len(given) != len(output):
             return False
         # A tensor would keep its graph alive.
@@ -286,7 +293,7 @@ class Calls:
                 row["input_shape"] = shape_text(value.shape)
                 row["is_ids"] = not (value.is_floating_point() or value.is_complex())
             if self.ids is None and value.dim() == 2 and not (value.is_floating_point() or value.is_complex()):
-                self.ids, self.mask = plain(value), next(_tensors((mask,)), None)
+                self.ids, self.mask = plain(value), next(readable_tensors((mask,)), None)
             elif value.dim() == 2 and value.dtype == torch.long and len(self.later_ids) < _MOST_LATER:
                 self.later_ids.append(plain(value))
 
@@ -318,14 +325,6 @@ def _are_equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     return tensor.shape == other.shape and np.array_equal(sample(tensor), sample(other))
 
 
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata) if tensor.layout == torch.strided else 0
-
-
-def _tensors(value: object) -> Iterator[torch.Tensor]:
-    return filter(is_readable, tensors_in(value))
-
-
 def _ranges(inputs: Sequence[torch.Tensor]) -> Iterator[tuple[float, float]]:
     """Yield the smallest and the greatest value of each input."""
     for value in inputs:
@@ -336,7 +335,7 @@ def _ranges(inputs: Sequence[torch.Tensor]) -> Iterator[tuple[float, float]]:
 
 def _spread(output: object) -> float:
     """Return the standard deviation of an output between samples, over its features; NaN if it has none."""
-    value = next(_tensors((output,)), None)
+    value = next(readable_tensors((output,)), None)
     if value is None or value.dim() < 2 or len(value) < 2 or not value.is_floating_point():
         return math.nan
     return float(part_of(value).float().var(0, correction=0).mean().sqrt())

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.multiprocessing.reductions import StorageWeakRef
-
-from tensight.agents.torch.facts.reading import is_readable
-from tensight.agents.torch.framework import tensors_in
+from tensight.agents.torch.facts.reading import storage_key, strided_tensors, weak_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Set
+    from collections.abc import Callable, Set
 
+    import torch
     from torch import nn
+    from torch.multiprocessing.reductions import StorageWeakRef
 
 _MOST_CALLS = 10_000
 
@@ -38,7 +36,7 @@ class Cells:
         """Note that a module with a name in its model was called, before what it puts out is noted."""
         before = [] if not label else self._put_out.get(id(module), [])
         keys = {storage.cdata for storage in before if not storage.expired()}
-        states = [tensor for tensor in _tensors(arguments) if tensor.untyped_storage()._cdata in keys]
+        states = [tensor for tensor in strided_tensors(arguments) if storage_key(tensor) in keys]
         if not states:
             return
         row = self._rows.setdefault(
@@ -52,9 +50,9 @@ class Cells:
     def leaves(self, module: nn.Module, result: Any) -> None:
         """Note what it puts out."""
         self._count += 1
-        made = [tensor for tensor in _tensors(result) if tensor.grad_fn is not None]
+        made = [tensor for tensor in strided_tensors(result) if tensor.grad_fn is not None]
         if made and self._count < _MOST_CALLS:
-            self._put_out[id(module)] = [StorageWeakRef(tensor.untyped_storage()) for tensor in made]
+            self._put_out[id(module)] = [weak_storage(tensor) for tensor in made]
             self._calls.setdefault(id(module), []).append({tensor.grad_fn._sequence_nr() for tensor in made})
 
     def take(self, reached: Set[int]) -> list[dict[str, Any]]:
@@ -74,7 +72,3 @@ class Cells:
         self._rows.clear()
         self._count = 0
         return rows
-
-
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    return (value for value in tensors_in(values) if is_readable(value) and value.layout == torch.strided)

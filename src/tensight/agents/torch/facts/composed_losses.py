@@ -18,12 +18,14 @@ from tensight.agents.torch.facts.autograd_functions import (
     factor_of,
     first_behind,
     input_of,
+    inputs_of,
     is_normalised,
     is_of_layer,
     is_power_of_two,
     kind_of,
     maker_of,
     only_input_of,
+    other_factor,
     output_shape,
     saved_by,
     terms_of,
@@ -36,8 +38,8 @@ _NO_MEAN = ("Sub", "Div", "Exp", "AccumulateGrad")
 
 def is_of_shares(node: Any) -> bool:
     """Whether a product is that of a target with a share for each class, and of logarithms of probabilities."""
-    inputs = [following for following, _ in node.next_functions if following is not None]
-    target = saved_by(node, "other" if input_of(node, 0) is not None else "self")
+    inputs = inputs_of(node)
+    target = other_factor(node)
     if len(inputs) != 1 or kind_of(inputs[0]) != "LogSoftmax" or target is None or not target.is_floating_point():
         return False
     values, shape = plain(target), output_shape(node)
@@ -49,8 +51,8 @@ def is_divergence(node: Any) -> bool:
     product = input_of(node, 1)
     if input_of(node, 0) is not None or kind_of(product) != "Mul":
         return False
-    target = saved_by(product, "other" if input_of(product, 0) is not None else "self")
-    inputs = [following for following, _ in product.next_functions if following is not None]
+    target = other_factor(product)
+    inputs = inputs_of(product)
     if len(inputs) != 1 or target is None or not target.is_floating_point() or target.dim() < 1 or not target.numel():
         return False
     values = plain(target)
@@ -60,8 +62,8 @@ def is_divergence(node: Any) -> bool:
 def product_of_probabilities(node: Any) -> tuple[str, None, torch.Tensor | None]:
     """Return what a KL divergence or a cross entropy by hand looks like whose input is not a logarithm."""
     start = only_input_of(node)
-    inputs = [following for following, _ in node.next_functions if following is not None]
-    target = saved_by(node, "other" if input_of(node, 0) is not None else "self")
+    inputs = inputs_of(node)
+    target = other_factor(node)
     if len(inputs) != 1 or target is None or kind_of(start) not in ("Softmax", "Sigmoid"):
         return "", None, None
     values = plain(target)
@@ -196,7 +198,7 @@ def overlap_of(node: Any) -> Any:
         product = only_input_of(term) if kind_of(term) == "Sum" else None
         if product is None or kind_of(product) != "Mul":
             continue
-        target = saved_by(product, "other" if input_of(product, 0) is not None else "self")
+        target = other_factor(product)
         has_target = target is not None and target.numel() > 1 and plain(target).is_floating_point()
         if has_target and maker_of(only_input_of(product)) in summed:
             return product
@@ -215,7 +217,7 @@ def sums_of(node: Any) -> list[Any]:
 def is_square(node: Any) -> bool:
     """Whether an operation pairs each of N numbers of the model with each of N others."""
     shape = output_shape(node)
-    inputs = [following for following, _ in node.next_functions if following is not None]
+    inputs = inputs_of(node)
     if len(shape) != 2 or shape[0] != shape[1] or shape[0] < 2 or len(inputs) != 1:
         return False
     # An axis that was inserted on purpose is meant to be paired.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensight.agents.call_stack import line_of_user
 from tensight.agents.termination import is_of_handler
-from tensight.agents.torch.facts.reading import is_readable
-from tensight.agents.torch.framework import tensors_in
+from tensight.agents.torch.facts.reading import storage_key, strided_tensors, weak_storage
+
+if TYPE_CHECKING:
+    from torch.multiprocessing.reductions import StorageWeakRef
 
 _DRAWING = frozenset(("normal", "bernoulli", "poisson"))
 _FLAT = frozenset(("round", "sign", "floor", "ceil", "trunc", "heaviside")) | _DRAWING
@@ -83,7 +84,7 @@ class Cuts:
             self.forget()
 
     def _ran(self, name: str, given: object, result: object) -> None:
-        inputs, outputs = _readable(given), _readable(result)
+        inputs, outputs = list(strided_tensors(given)), list(strided_tensors(result))
         parameters, cuts = 0, frozenset[_Cut]()
         for tensor in inputs:
             of_tensor, before = self._use(tensor)
@@ -92,25 +93,27 @@ class Cuts:
         if name == "detach":
             for tensor in inputs:
                 if tensor.requires_grad:
-                    self._note(tensor, _Computed(_weak(tensor), detached_line=line_of_user(), parameters=parameters))
+                    self._note(
+                        tensor, _Computed(weak_storage(tensor), detached_line=line_of_user(), parameters=parameters)
+                    )
             return
         if not parameters and not cuts and any(tensor.numel() > 1 for tensor in outputs):
             for tensor in outputs:
-                self._computed.pop(_key(tensor), None)
+                self._computed.pop(storage_key(tensor), None)
             return
         made = (name if torch.is_grad_enabled() else "no_grad", line_of_user())
         if name in _DRAWING and (parameters or cuts):
             self.drawn_line = made[1]
         if name in _FLAT and parameters:
             cuts |= {self._cut(made, parameters)}
-        shared = {_key(tensor) for tensor in inputs}
+        shared = {storage_key(tensor) for tensor in inputs}
         for tensor in outputs:
-            if _key(tensor) not in shared:
-                self._computed.pop(_key(tensor), None)
-            elif _key(tensor) in self._computed and not name.endswith("_"):
+            if storage_key(tensor) not in shared:
+                self._computed.pop(storage_key(tensor), None)
+            elif storage_key(tensor) in self._computed and not name.endswith("_"):
                 # A view was written by what has written the tensor.
                 continue
-            self._note(tensor, _Computed(_weak(tensor), made, "", parameters, cuts))
+            self._note(tensor, _Computed(weak_storage(tensor), made, "", parameters, cuts))
 
     def begins(self, loss: torch.Tensor) -> str:
         """Note that a backward pass begins from a loss; return the line where its values were written last."""
@@ -167,7 +170,7 @@ class Cuts:
         self._begun = False
 
     def _of(self, tensor: torch.Tensor) -> _Computed | None:
-        computed = self._computed.get(_key(tensor))
+        computed = self._computed.get(storage_key(tensor))
         if computed is None:
             # An array of NumPy in the memory of a tensor gets a storage of its own.
             other = self._computed.get(self._in_memory.get(_address(tensor), 0))
@@ -185,9 +188,9 @@ class Cuts:
                 computed.parameters | before.parameters,
                 computed.cuts | before.cuts,
             )
-        self._computed[_key(tensor)] = computed
+        self._computed[storage_key(tensor)] = computed
         if computed.detached_line:
-            self._in_memory[_address(tensor)] = _key(tensor)
+            self._in_memory[_address(tensor)] = storage_key(tensor)
 
     def _use(self, tensor: torch.Tensor) -> tuple[int, frozenset[_Cut]]:
         """Return the parameters to which a graph leads from a tensor that is used, and where graphs ended before."""
@@ -209,17 +212,5 @@ class Cuts:
         return cut
 
 
-def _readable(values: object) -> list[torch.Tensor]:
-    return [value for value in tensors_in(values) if is_readable(value) and value.layout == torch.strided]
-
-
-def _key(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
 def _address(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage().data_ptr())
-
-
-def _weak(tensor: torch.Tensor) -> StorageWeakRef:
-    return StorageWeakRef(tensor.untyped_storage())

@@ -25,10 +25,12 @@ from tensight.agents.torch.facts.autograd_functions import (
     factor_of,
     input_of,
     input_of_kind,
+    inputs_of,
     is_of_layer,
     kind_of,
     maker_of,
     only_input_of,
+    other_factor,
     output_shape,
     saved_by,
 )
@@ -232,7 +234,7 @@ def _elements(node: Any, depth: int = 0) -> int:
     """Return the number of elements whose mean a loss is, or 0 if one of its terms is a mean over nothing; else -1."""
     for _ in range(MOST_BEFORE):
         name = kind_of(node)
-        inputs = [following for following, _ in node.next_functions if following is not None]
+        inputs = inputs_of(node)
         if name in SUMS and len(inputs) > 1:
             return 0 if depth < MOST_BEFORE and any(_elements(term, depth + 1) == 0 for term in inputs) else -1
         if name == "Mean":
@@ -283,10 +285,10 @@ def _add_loss(
             values, target = _subtraction(after, saved_by(node, "self"), _put_out(only_input_of(after), outputs))
     if not function and name == "Sub" and is_divergence(node):
         function, after = "kl_div", input_of(node, 1)
-        target = saved_by(after, "other" if input_of(after, 0) is not None else "self")
+        target = other_factor(after)
     is_of_divergence = any(other.function == "kl_div" and input_of(other.node, 1) is node for other in functions)
     if not function and name == "Mul" and not is_of_divergence and is_of_shares(node):
-        function, target = "soft_cross_entropy", saved_by(node, "other" if input_of(node, 0) is not None else "self")
+        function, target = "soft_cross_entropy", other_factor(node)
     if not function and name == "Mul" and factor < 0 and not is_of_divergence:
         function, values, target = product_of_probabilities(node)
     if not function and name == "Div" and (overlap := overlap_of(node)) is not None:
@@ -396,7 +398,7 @@ def _chain(node: Any) -> Iterator[Activation]:
             yield Activation(_ACTIVATIONS[name], axis, size)
         elif name not in PASSING:
             return
-        inputs = [following for following, _ in node.next_functions if following is not None]
+        inputs = inputs_of(node)
         if len(inputs) != 1:
             return
         node = inputs[0]

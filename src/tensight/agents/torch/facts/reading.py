@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensight.agents.facts.samples import rows_read, sampled
 from tensight.agents.torch.arrays import PLAIN, is_in_memory
+from tensight.agents.torch.framework import tensors_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,6 +34,26 @@ def is_readable(tensor: torch.Tensor) -> bool:
     if not is_ordinary(tensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor) or tensor.is_nested:
         return False
     return not (tensor.is_meta or tensor.is_quantized or tensor._is_zerotensor()) and is_in_memory(tensor)
+
+
+def readable_tensors(values: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors in values whose own values are in memory."""
+    return filter(is_readable, tensors_in(values))
+
+
+def strided_tensors(values: object) -> Iterator[torch.Tensor]:
+    """Yield those of them that have a storage."""
+    return (tensor for tensor in readable_tensors(values) if tensor.layout == torch.strided)
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Return what tells the storage of a tensor from others, as long as a weak reference to it is held."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def weak_storage(tensor: torch.Tensor) -> StorageWeakRef:
+    """Return a reference to the storage of a tensor that does not keep it alive."""
+    return StorageWeakRef(tensor.untyped_storage())
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:

@@ -24,7 +24,7 @@ from tensight.agents.torch.facts.cells import Cells
 from tensight.agents.torch.facts.copies import Copies
 from tensight.agents.torch.facts.cuts import UNREAD
 from tensight.agents.torch.facts.lines import FUNCTIONS, FunctionLines
-from tensight.agents.torch.facts.reading import is_ordinary, is_readable, part_of, plain
+from tensight.agents.torch.facts.reading import is_ordinary, is_readable, part_of, plain, readable_tensors
 from tensight.agents.torch.facts.repeated import Repeated
 from tensight.agents.torch.facts.structure import (
     NormCalls,
@@ -38,7 +38,7 @@ from tensight.agents.torch.facts.structure import (
     normalised,
 )
 from tensight.agents.torch.facts.weights import Weights
-from tensight.agents.torch.framework import is_scripted, tensors_in
+from tensight.agents.torch.framework import is_scripted
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training, own_tensor, weights_in
 from tensight.agents.torch.modules import is_compiled_somewhere
 from tensight.diagnosis.facts import SCHEMA, Jumps
@@ -276,7 +276,7 @@ class FactSource:
             and own_tensor(module, "_buffers", "running_mean") is not None
             and is_in_training(module)
         ):
-            given = next(_tensors(arguments[:1]), None)
+            given = next(readable_tensors(arguments[:1]), None)
             if given is not None and torch.is_grad_enabled():
                 self._norms.called(module, given)
         if not self._depth and any(True for _ in held_tensors(module, "_parameters")):
@@ -688,7 +688,3 @@ def _entries(
                 seen.add(id(weight))
                 name = named[id(weight)] or f"{prefix}{path}.{key}"
                 yield name, weight, (prefix + path).rstrip("."), type(module).__name__, number
-
-
-def _tensors(value: object) -> Iterator[torch.Tensor]:
-    return filter(is_readable, tensors_in(value))

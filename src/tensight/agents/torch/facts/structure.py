@@ -14,6 +14,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from tensight.agents.call_stack import is_user_code
 from tensight.agents.facts.samples import fingerprint, shape_text
 from tensight.agents.live_instances import live_instances
+from tensight.agents.torch.facts.autograd_functions import inputs_of
 from tensight.agents.torch.facts.made_lines import made_line, mode_line
 from tensight.agents.torch.facts.reading import plain, sample
 from tensight.agents.torch.inner_modules import held_tensors, inner_modules, is_in_training, own_tensor, weights_in
@@ -367,7 +368,7 @@ def _leaf_behind(tensor: Any) -> Any:
     """Return the leaf that a tensor is computed from alone, as a view of a parameter is; otherwise the tensor."""
     function = getattr(tensor, "grad_fn", None)
     for _ in range(_MOST_ITEMS):
-        inputs = [] if function is None else [each for each, _ in function.next_functions if each is not None]
+        inputs = inputs_of(function)
         if len(inputs) != 1:
             break
         function = inputs[0]
