@@ -86,10 +86,10 @@ class UserRules:
 
     def _result(self, rule: Rule) -> ReportedRule | None:
         """Return what a rule has found; None if it has nothing to look at."""
-        for need in rule.needs:
-            subject = need.partition(".")[0]
-            if need in self._facts.absent or subject in self._facts.absent or not len(self._facts[subject]):
-                return None
+        from tensight.diagnosis.catalogue import lacking
+
+        if lacking(rule, self._facts)[0]:
+            return None
         began_s = time.monotonic()
         try:
             findings = tuple(rule.judge(self._facts))

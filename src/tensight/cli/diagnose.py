@@ -147,7 +147,7 @@ def _chosen_format(chosen: ReportFormat | None, *, json: bool) -> ReportFormat:
 
 
 def _budget_bytes(budget: str | None, chosen: ReportFormat) -> int | None:
-    from tensight.cli.diagnosis.json_budget import LEAST_BYTES
+    from tensight.cli.diagnosis.json_budget import require_budget
     from tensight.cli.starting import size_bytes
 
     if budget is None:
@@ -156,8 +156,7 @@ def _budget_bytes(budget: str | None, chosen: ReportFormat) -> int | None:
         raise InputError("--budget is about JSON: write --json --budget 64KB")
     # A mistake is reported before the training runs.
     size = size_bytes(budget, "the budget")
-    if size < LEAST_BYTES:
-        raise InputError(f"a budget of {size:,} bytes is too small; give at least {LEAST_BYTES:,}")
+    require_budget(size)
     return size
 
 

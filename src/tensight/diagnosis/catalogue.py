@@ -167,7 +167,7 @@ def diagnose(runs: Sequence[Facts], user_rules: Sequence[Rule] = ()) -> Diagnosi
             continue
         is_applied = False
         for facts in runs:
-            is_lacking, why = _lacking(rule, facts)
+            is_lacking, why = lacking(rule, facts)
             if is_lacking:
                 if why:
                     undecided.setdefault(rule.id, why)
@@ -231,7 +231,7 @@ def _judgement(rule: Rule, facts: Facts, framework: str, failed: dict[str, str])
     return findings
 
 
-def _lacking(rule: Rule, facts: Facts) -> tuple[bool, str]:
+def lacking(rule: Rule, facts: Facts) -> tuple[bool, str]:
     """Return whether facts are missing that a rule needs, and why; the reason is empty if many trainings have none."""
     for need in rule.needs:
         subject = need.partition(".")[0]

@@ -21,6 +21,21 @@ _MOST_POINTS, _MOST_NAMES = 40, 12
 _MOST_FAILURE = 300
 
 
+def require_budget(budget_bytes: int) -> None:
+    """Refuse a budget that is too small for anything.
+
+    Parameters
+    ----------
+    budget_bytes : int
+
+    Raises
+    ------
+    InputError
+    """
+    if budget_bytes < LEAST_BYTES:
+        raise InputError(f"a budget of {budget_bytes:,} bytes is too small; give at least {LEAST_BYTES:,}")
+
+
 def within_budget(report: Report, budget_bytes: int) -> str:
     """Return a diagnosis as one line of JSON.
 
@@ -43,8 +58,7 @@ def within_budget(report: Report, budget_bytes: int) -> str:
     InputError
         The budget is too small for anything.
     """
-    if budget_bytes < LEAST_BYTES:
-        raise InputError(f"a budget of {budget_bytes:,} bytes is too small; give at least {LEAST_BYTES:,}")
+    require_budget(budget_bytes)
     document: dict[str, Any] = {
         "steps": report.diagnosis.steps,
         "failure": "",
