@@ -84,6 +84,14 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("elements", "count", "number of elements whose mean it is; -1 if that is unknown"),
         Fact("made_line", "text", "where it was computed, in the first steps"),
     ),
+    "evaluations": (
+        Fact("name", "text", "a loss or a measure on data that are not trained on, as cross_entropy or eval_accuracy"),
+        Fact("value", "number", "its value in one evaluation: the mean over the batches of that"),
+        Fact("is_loss", "flag", "it is a loss: lower is better"),
+        Fact("is_skill", "flag", "higher is better, as for an accuracy; neither is set if that is unknown"),
+        Fact("batches", "count", "number of batches; -1 if that is unknown"),
+        Fact("line", "text", "where it is computed"),
+    ),
     "loss_functions": (
         Fact("name", "text", "which loss function of the step, as cross_entropy, or mse_loss 2"),
         Fact(
@@ -416,7 +424,7 @@ NUMBERS = frozenset(
 OPTIONAL = frozenset(
     (
         *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "schedules", "modules", "models"),
-        *("repeated", "ties", "ranks", "probes", "views"),
+        *("repeated", "ties", "ranks", "probes", "views", "evaluations"),
     )
 )
 """Subjects that many trainings do not have."""

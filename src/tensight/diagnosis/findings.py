@@ -33,6 +33,7 @@ CATEGORIES: Mapping[str, tuple[str, str]] = {
     "averages": ("averages of weights", "权重平均"),
     "initialization": ("initialization", "初始化"),
     "data": ("data", "数据"),
+    "evaluation": ("evaluation", "评估"),
     "backward": ("backward function", "反向函数"),
     "custom": ("rule of yours", "自定义规则"),
 }
@@ -40,6 +41,7 @@ CATEGORIES: Mapping[str, tuple[str, str]] = {
 
 SHOWN_FACTS: Mapping[str, str] = {
     "loss": "losses.value",
+    "evaluation": "evaluations.value",
     "gradient-cut": "parameters.gradient_norm",
     "gradient-zero": "parameters.gradient_norm",
     "not-in-optimizer": "parameters.moved",
