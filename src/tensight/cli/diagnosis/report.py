@@ -203,7 +203,7 @@ _SUBJECTS = {
 }
 """The tables from which parts of the set-up are read: the first one that has rows."""
 
-_ITEM_KINDS = {"parameters": "parameter", "groups": "optimizer"}
+_ITEM_KINDS = {"parameters": "parameter", "groups": "optimizer", "evaluations": "operator"}
 """Which place of a finding names items of a table."""
 
 

@@ -96,6 +96,7 @@ WORDS: Mapping[str, Words] = {
     "where-optimizer": ("optimizer", "优化器"),
     "where-rank": ("rank", "rank"),
     "losses.value": ("loss", "损失"),
+    "evaluations.value": ("evaluation", "评估"),
     "groups.rate": ("learning rate", "学习率"),
     "groups.norm_update": ("gradient norm at the update", "更新时的梯度范数"),
     "parameters.gradient_norm": ("gradient norm of a parameter", "参数的梯度范数"),
