@@ -8,6 +8,7 @@ READY := $(VENV)/.ready
 PYTORCH := $(VENV)/.pytorch
 FRAMEWORKS := $(VENV)/.frameworks
 PROGRAMS := .venvs/programs
+PEERS := .venvs/peers
 PROTOS := $(wildcard src/tensight/*/*.proto)
 KERNELS := build_kernels.py $(wildcard kernels/*)
 PAGE := src/tensight/server/page/index.html
@@ -45,7 +46,7 @@ endif
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
 
 .PHONY: help demo test test-python test-long coverage lint docs sanitize format page api node browser mindspores dist installed agent screenshots \
-  bench healthy fixtures conformance lock clean
+  bench healthy peers fixtures conformance lock clean
 
 help: ## Show what make can do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -213,6 +214,13 @@ $(PROGRAMS): requirements/programs.txt $(FRAMEWORKS)
 
 healthy: $(PROGRAMS) ## Train many healthy programs with the recommended watchpoints: none may be stopped or changed
 	$(BIN)/python benchmarks/healthy_programs.py $(if $(ONLY),$(ONLY))
+
+$(PEERS): requirements/peers.txt $(FRAMEWORKS)
+	@rm -rf $(PEERS)
+	@$(UV) pip install --quiet --python $(VENV) --no-deps --target $(PEERS) --requirement $<
+	@touch $@
+
+peers: $(PROGRAMS) $(PEERS) ## Install the tools that benchmarks/diagnosis.py --peers compares with
 
 fixtures: $(READY) ## Write tests/fixtures anew with real MindSpore 2.0.0 and 2.10.0 (installs both; then run make conformance)
 	tests/conformance/make_env.sh .venvs original mindspore-2.10

@@ -1,7 +1,7 @@
 """Trainings that do not learn although no tensor shows why: what `tensight diagnose` finds in them.
 
     python benchmarks/diagnosis.py [NAME ...] [--framework mindspore] [--seeds 1] [--jobs 1] [--facts DIR] [--json FILE]
-                                   [--plain | --diagnosed]
+                                   [--plain | --diagnosed] [--peers DIR]
 
 diagnosed/cases.py declares the programs, and diagnosed_mindspore/trainings.py those of ``--framework mindspore``: those
 with a planted fault, and healthy ones, some of which look as if they had one. Each runs plain and under
@@ -18,7 +18,9 @@ that computes others under the diagnosis, but not in two plain runs, has failed.
 
 ``--plain`` runs the programs without a diagnosis, and prints what each printed first and last. ``--diagnosed`` runs
 them only under the diagnosis, in half the time. ``--facts`` keeps the facts of each run in a folder; those that are
-there already are not collected again but judged again: with changed rules, or after an interruption.
+there already are not collected again but judged again: with changed rules, or after an interruption. ``--peers`` runs
+each program once more with seven other tools (`diagnosis_peers`), and prints a table of all; what they find is kept in
+its folder in the same way. `make peers` installs them.
 
 Nothing is left out: the rules have no fitted threshold yet. As soon as one has a number that was chosen on these
 programs, `judged_without` is where that number is chosen again for each family on all the others, and judged on it.
@@ -36,6 +38,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
@@ -53,6 +56,7 @@ sys.path[:0] = [str(PROGRAMS_FOLDER), str(MINDSPORE_FOLDER)]
 
 import trainings  # noqa: E402
 from cases import CASES, HEALTHY, Case, Healthy  # noqa: E402
+from diagnosis_peers import PeerRun, peers_table, run_with_peers  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -141,6 +145,8 @@ class Row:
         None where it did not run so.
     findings : list of Finding
         By importance.
+    peers : PeerRun or None
+        What other tools found.
     trouble : str
         Why it counts for nothing: the program or the diagnosis failed. Empty where neither did.
     """
@@ -150,7 +156,12 @@ class Row:
     plain: Run | None = None
     diagnosed: Run | None = None
     findings: list[Finding] = field(default_factory=list)
+    peers: PeerRun | None = None
     trouble: str = ""
+
+    @property
+    def is_faulty(self) -> bool:
+        return isinstance(self.program, Case)
 
     @property
     def raised(self) -> bool:
@@ -202,8 +213,8 @@ class Row:
         return f"{self.program.categories[0]} is missed: {title}"
 
 
-def environment(packages: Sequence[Path]) -> dict[str, str]:
-    """Return what a program finds around it: the packages, one thread, and no way to the network."""
+def environment(packages: Sequence[Path], variables: Mapping[str, str]) -> dict[str, str]:
+    """Return what a program finds around it: the packages, one thread, no way to the network, and further variables."""
     paths = [*map(str, packages), os.environ.get("PYTHONPATH", "")]
     return {
         **os.environ,
@@ -215,10 +226,11 @@ def environment(packages: Sequence[Path]) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "NO_COLOR": "1",
+        **variables,
     }
 
 
-def run(command: Sequence[str], packages: Sequence[Path]) -> Run:
+def run(command: Sequence[str], packages: Sequence[Path], variables: Mapping[str, str] = MappingProxyType({})) -> Run:
     """Run a command to its end in a folder of its own."""
     begin_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tensight-diagnosed-") as folder:
@@ -229,7 +241,7 @@ def run(command: Sequence[str], packages: Sequence[Path]) -> Run:
                 text=True,
                 errors="replace",
                 stdin=subprocess.DEVNULL,
-                env=environment(packages),
+                env=environment(packages, variables),
                 cwd=folder,
                 timeout=LIMIT_S,
                 check=False,
@@ -284,10 +296,20 @@ SUITES = {
 }
 
 
-def try_program(suite: Suite, program: Case | Healthy, seed: int, runs: frozenset[str], facts: Path | None) -> Row:
-    """Run a program plain and under the diagnosis, as far as `runs` names it, or judge the facts that were kept."""
+def try_program(
+    suite: Suite,
+    program: Case | Healthy,
+    seed: int,
+    runs: frozenset[str],
+    facts: Path | None,
+    peers: Path | None,
+) -> Row:
+    """Run a program plain, under the diagnosis, as far as `runs` names it, and with peers, or judge what was kept."""
     script = [str(suite.folder / f"{program.script}.py"), *program.arguments, "--seed", str(seed)]
     row = Row(program, seed)
+    file_name = f"{seed}.{program.name.replace('/', '.')}"
+    if peers:
+        row.peers = run_with_peers([suite.python, *script], suite.packages, run, peers / f"{file_name}.json")
     if PLAIN in runs:
         row.plain = run([suite.python, *script], suite.packages)
         if row.plain.exit_code:
@@ -295,7 +317,7 @@ def try_program(suite: Suite, program: Case | Healthy, seed: int, runs: frozense
             return row
     if DIAGNOSED not in runs:
         return row
-    kept = facts and facts / f"{seed}.{program.name.replace('/', '.')}"
+    kept = facts and facts / file_name
     is_kept = kept is not None and kept.exists()
     asked = [str(kept)] if is_kept else [*(("--out", str(kept)) if kept else ()), *script]
     row.diagnosed = run([suite.python, "-m", "tensight", "diagnose", "--json", *asked], suite.packages)
@@ -394,6 +416,7 @@ def as_json(row: Row) -> dict[str, object]:
         "findings": [asdict(finding) for finding in row.findings],
         "plain": row.plain and asdict(row.plain),
         "diagnosed": row.diagnosed and asdict(row.diagnosed),
+        "peers": row.peers and asdict(row.peers),
     }
 
 
@@ -413,6 +436,7 @@ def main() -> int:
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--plain", action="store_const", dest="runs", const=frozenset({PLAIN}), help="run nothing else")
     either.add_argument("--diagnosed", action="store_const", dest="runs", const=frozenset({DIAGNOSED}))
+    parser.add_argument("--peers", type=Path, help="run each program with other tools, too, and keep this folder")
     parser.set_defaults(runs=frozenset({PLAIN, DIAGNOSED}))
     parser.add_argument("--list", action="store_true", help="only name the programs")
     options = parser.parse_args()
@@ -434,7 +458,9 @@ def main() -> int:
     ]
     rows: list[Row] = []
     with ThreadPoolExecutor(options.jobs) as threads:
-        results = threads.map(lambda each: try_program(suite, *each, options.runs, options.facts), chosen)
+        results = threads.map(
+            lambda each: try_program(suite, *each, options.runs, options.facts, options.peers), chosen
+        )
         for number, row in enumerate(results, 1):
             rows.append(row)
             show(row, number, len(chosen))
@@ -444,6 +470,9 @@ def main() -> int:
     if DIAGNOSED in options.runs:
         out.print()
         out.print(table_of(rows))
+    if options.peers:
+        out.print()
+        out.print(peers_table(rows))
     return 1 if any(row.miss() for row in rows) else 0
 
 
