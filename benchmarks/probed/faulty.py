@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
@@ -781,6 +782,192 @@ def difference_the_wrong_way_round():
         return F.cross_entropy(out.detach() - (out - out.detach()), y[rows])
 
     return train(model, loss=loss)
+
+
+# --- states ---
+
+
+@fault("state-not-saved")
+def temperature_by_calls():
+    """The temperature falls with the number of calls, which is a plain attribute."""
+
+    class Annealed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += self.training
+            return self.body(x) / max(0.2, 2.0 - 0.1 * self.calls)
+
+    return train(Annealed(), *points())
+
+
+@fault("state-not-saved")
+def centre_as_an_attribute():
+    """Self-distillation whose loss keeps its centre as a plain tensor."""
+
+    class Distillation(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.centre = torch.zeros(1, 8)
+
+        def forward(self, student, teacher):
+            targets = ((teacher - self.centre) / 0.1).softmax(-1).detach()
+            self.centre = 0.9 * self.centre + 0.1 * teacher.detach().mean(0, keepdim=True)
+            return -(targets * (student / 0.2).log_softmax(-1)).sum(-1).mean()
+
+    student = nn.Sequential(nn.Linear(12, 32), nn.GELU(), nn.Linear(32, 8))
+    teacher = copy.deepcopy(student).requires_grad_(False)
+    optimizer = torch.optim.AdamW(student.parameters(), lr=1e-3)
+    criterion, (x, _) = Distillation(), points()
+    for _ in range(STEPS):
+        rows = torch.randint(0, 256, (BATCH,))
+        views = [x[rows] + 0.1 * torch.randn(BATCH, 12) for _ in range(2)]
+        loss = criterion(student(views[0]), teacher(views[1]))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for mine, theirs in zip(teacher.parameters(), student.parameters(), strict=True):
+                mine.lerp_(theirs, 0.01)
+    return student, teacher
+
+
+@fault("state-not-saved")
+def codebook_as_an_attribute():
+    """The codes of a quantizer follow what they stand for, and are no buffer."""
+
+    class Quantized(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.decoder = nn.Linear(12, 6), nn.Linear(6, 12)
+            self.codes = torch.randn(10, 6)
+
+        def forward(self, x):
+            z = self.encoder(x)
+            nearest = torch.cdist(z, self.codes).argmin(1)
+            with torch.no_grad():
+                for code in nearest.unique():
+                    self.codes[code] = 0.8 * self.codes[code] + 0.2 * z[nearest == code].mean(0)
+            q = self.codes[nearest]
+            return self.decoder(z + (q - z).detach()), F.mse_loss(z, q)
+
+    model, (x, _) = Quantized(), points()
+
+    def loss(rows):
+        out, commitment = model(x[rows])
+        return F.mse_loss(out, x[rows]) + 0.25 * commitment
+
+    return train(model, loss=loss)
+
+
+@fault("state-not-saved")
+def scale_not_persistent():
+    """Inputs are divided by a running scale, which is a buffer that is not saved."""
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+            self.register_buffer("scale", torch.ones(12), persistent=False)
+
+        def forward(self, x):
+            if self.training:
+                self.scale.mul_(0.9).add_(0.1 * x.std(0))
+            return self.body(x / self.scale)
+
+    x, y = points()
+    return train(Scaled(), 5 * x, y)
+
+
+@fault("state-not-saved")
+def optimizer_that_counts():
+    """An optimizer whose warm-up is by a counter of its own."""
+
+    class Warm(torch.optim.Adam):
+        def __init__(self, weights):
+            super().__init__(weights, lr=3e-3)
+            self.updates = 0
+
+        def step(self, closure=None):
+            self.updates += 1
+            for group in self.param_groups:
+                group["lr"] = 3e-3 * min(1.0, self.updates / 10)
+            return super().step(closure)
+
+    model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+    return train(model, *points(), optimizer=Warm(model.parameters()))
+
+
+@fault("state-not-saved")
+def slow_weights():
+    """Slow weights that the fast ones return to are a list of the optimizer."""
+
+    class Lookahead(torch.optim.SGD):
+        def __init__(self, weights):
+            super().__init__(weights, lr=0.1)
+            self.slow = [weight.detach().clone() for weight in self.param_groups[0]["params"]]
+
+        @torch.no_grad()
+        def step(self, closure=None):
+            result = super().step(closure)
+            for slow, weight in zip(self.slow, self.param_groups[0]["params"], strict=True):
+                slow.lerp_(weight, 0.5)
+                weight.copy_(slow)
+            return result
+
+    model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+    return train(model, *points(), optimizer=Lookahead(model.parameters()))
+
+
+@fault("state-not-saved")
+def schedule_without_its_position():
+    """A schedule of the script's own returns a part of its state."""
+
+    class Falling(torch.optim.lr_scheduler.LRScheduler):
+        def get_lr(self):
+            return [base * 0.8**self.last_epoch for base in self.base_lrs]
+
+        def state_dict(self):
+            return {"base_lrs": self.base_lrs}
+
+    model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    schedule, (x, y) = Falling(optimizer), points()
+    for _ in range(STEPS):
+        rows = torch.randint(0, 256, (BATCH,))
+        loss = F.cross_entropy(model(x[rows]), y[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return model
+
+
+@fault("state-not-saved")
+def returns_without_their_variance():
+    """Returns are divided by a running deviation, of which the state has the mean alone."""
+
+    class Running:
+        def __init__(self):
+            self.mean, self.variance = 0.0, 1.0
+
+        def scaled(self, values):
+            self.mean = 0.9 * self.mean + 0.1 * values.mean().item()
+            self.variance = 0.9 * self.variance + 0.1 * values.var().item()
+            return (values - self.mean) / self.variance**0.5
+
+        def state_dict(self):
+            return {"mean": self.mean}
+
+        def load_state_dict(self, state):
+            self.mean = state["mean"]
+
+    model, running, (x, _) = nn.Sequential(nn.Linear(12, 32), nn.Tanh(), nn.Linear(32, 1)), Running(), points()
+    returns = 30 * x[:, 0] + 5
+    return train(model, loss=lambda rows: F.mse_loss(model(x[rows])[:, 0], running.scaled(returns[rows])))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
+import random
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from running import (
@@ -926,6 +928,194 @@ def text_by_convolutions():
 
     (ids, _), y = padded_texts()
     return train(Reader(), ids, y)
+
+
+# --- states ---
+
+
+@healthy
+def temperature_in_a_buffer():
+    class Annealed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = mlp(12, 32, CLASSES)
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            self.calls += self.training
+            return self.body(x) / (2.0 - 0.1 * self.calls).clamp(min=0.2)
+
+    return train(Annealed(), *points())
+
+
+@healthy
+def state_beside_the_tensors():
+    """A plain counter that is saved with the tensors."""
+
+    class Annealed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.calls = mlp(12, 32, CLASSES), 0
+
+        def get_extra_state(self):
+            return {"calls": self.calls}
+
+        def set_extra_state(self, state):
+            self.calls = state["calls"]
+
+        def forward(self, x):
+            self.calls += self.training
+            return self.body(x) / max(0.2, 2.0 - 0.1 * self.calls)
+
+    return train(Annealed(), *points())
+
+
+@healthy
+def counts_for_a_log():
+    """Numbers and losses that are kept for a log alone."""
+
+    class Logged(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.calls, self.largest, self.history = mlp(12, 32, CLASSES), 0, 0.0, []
+
+        def forward(self, x):
+            out = self.body(x)
+            self.calls += 1
+            self.largest = max(self.largest, out.detach().abs().max().item())
+            self.history.append(out.detach().mean().item())
+            return out
+
+    return train(Logged(), *points())
+
+
+@healthy
+def codebook_of_buffers():
+    class Quantized(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.decoder = nn.Linear(12, 6), nn.Linear(6, 12)
+            self.register_buffer("codes", torch.randn(10, 6))
+
+        def forward(self, x):
+            z = self.encoder(x)
+            nearest = torch.cdist(z, self.codes).argmin(1)
+            with torch.no_grad():
+                for code in nearest.unique():
+                    self.codes[code] = 0.8 * self.codes[code] + 0.2 * z[nearest == code].mean(0)
+            q = self.codes[nearest]
+            return self.decoder(z + (q - z).detach()), F.mse_loss(z, q)
+
+    model, (x, _) = Quantized(), points()
+
+    def loss(rows):
+        out, commitment = model(x[rows])
+        return F.mse_loss(out, x[rows]) + 0.25 * commitment
+
+    return train(model, loss=loss)
+
+
+@healthy
+def warm_up_and_cycle():
+    """A schedule, a scaler that is off, clipped gradients and accumulation."""
+    model, (x, y) = mlp(12, 32, CLASSES), points()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=STEPS)
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        for _ in range(2):
+            rows = torch.randint(0, 256, (BATCH,))
+            scaler.scale(F.cross_entropy(model(x[rows]), y[rows]) / 2).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        schedule.step()
+    return model
+
+
+@healthy
+def scaled_loss():
+    """A loss scaler in use, which halves its scale when gradients overflow."""
+    model, (x, y) = mlp(12, 32, CLASSES), points()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=2)
+    for _ in range(STEPS):
+        rows = torch.randint(0, 256, (BATCH,))
+        optimizer.zero_grad()
+        scaler.scale(F.cross_entropy(model(x[rows]), y[rows])).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    return model
+
+
+@healthy
+def averaged_weights():
+    """An average of the weights whose class can save and load it, and PyTorch's own."""
+
+    class Average:
+        def __init__(self, model):
+            self.shadow = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+            self.updates = 0
+
+        def update(self, model):
+            self.updates += 1
+            for name, weight in model.named_parameters():
+                self.shadow[name].lerp_(weight.detach(), 1 - min(0.99, self.updates / (10 + self.updates)))
+
+        def state_dict(self):
+            return {"shadow": self.shadow, "updates": self.updates}
+
+        def load_state_dict(self, state):
+            self.shadow, self.updates = state["shadow"], state["updates"]
+
+    model, (x, y) = mlp(12, 32, CLASSES), points()
+    average, other = Average(model), torch.optim.swa_utils.AveragedModel(model)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(STEPS):
+        rows = torch.randint(0, 256, (BATCH,))
+        optimizer.zero_grad()
+        F.cross_entropy(model(x[rows]), y[rows]).backward()
+        optimizer.step()
+        average.update(model)
+        other.update_parameters(model)
+    return model, other
+
+
+@healthy
+def own_schedule_and_random_numbers():
+    """A schedule of the script's loop, noise of NumPy and of Python, and a batch from a file."""
+    model, (x, y) = mlp(12, 32, CLASSES), points()
+    np.save("points.npy", x.numpy())
+    stored = np.load("points.npy", mmap_mode="r")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(STEPS):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 * 0.9**step
+        rows = np.random.randint(0, 256, BATCH)  # noqa: NPY002
+        inputs = torch.from_numpy(stored[rows]) + 0.1 * random.random()
+        loss = F.cross_entropy(model(inputs), y[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model
+
+
+@healthy
+def lines_of_a_file():
+    """Each batch is read from an open file."""
+    model, (x, y) = mlp(12, 32, CLASSES), points()
+    with open("points.txt", "w") as file:
+        file.writelines(" ".join(map(str, row.tolist())) + "\n" for row in x)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with open("points.txt", "rb", buffering=0) as file:
+        for step in range(STEPS):
+            inputs = torch.tensor([[float(word) for word in file.readline().split()] for _ in range(BATCH)])
+            optimizer.zero_grad()
+            F.cross_entropy(model(inputs), y[step * BATCH : (step + 1) * BATCH]).backward()
+            optimizer.step()
+    return model
 
 
 if __name__ == "__main__":

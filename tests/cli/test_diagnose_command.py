@@ -121,7 +121,7 @@ def test_probes_are_listed_and_leave_the_training_as_it_is(tmp_path: Path) -> No
     path.write_text(TRAINING.replace("nn.ReLU()", "nn.Softmax(0)"))
     done = tensight("diagnose", "--json", "--probe", path, 40)
     assert done.returncode == 1, done.stderr
-    assert "20 steps" in done.stderr
+    assert "Experiments with the batch of step 3 take at most 10 s." in done.stderr
     read = json.loads(done.stdout)
     assert "samples-mixed" in [finding["rule"] for finding in read["findings"]]
     outcomes = {row["probe"]: row["outcome"] for row in read["probes"]}

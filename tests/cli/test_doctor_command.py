@@ -1,17 +1,14 @@
-"""`tensight doctor`: what is wrong with a training is told, and nothing of one that is right."""
+"""`tensight doctor`: whether a training is repeatable, and what experiments show."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from tensight.cli.doctor import _loss_verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,75 +66,57 @@ for _ in range(20):
 """
 
 
-def examined(folder: Path, script: str) -> tuple[int, dict[str, tuple[str, str]]]:
+def doctor(folder: Path, script: str, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "train.py").write_text(script)
     kept = ("TENSIGHT_CACHE_DIR", "TENSIGHT_KERNELS")
     variables = {name: value for name, value in os.environ.items() if not name.startswith("TENSIGHT_") or name in kept}
-    command = [sys.executable, "-m", "tensight", "doctor", "--steps", "3", "--json", "train.py"]
-    ended = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=380, check=False)
-    checks = json.loads(ended.stdout)["checks"]
-    return ended.returncode, {check["name"]: (check["state"], check["why"]) for check in checks}
+    command = [sys.executable, "-m", "tensight", "doctor", "--steps", "3", *options, "train.py"]
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=380, check=False)
+
+
+def examined(folder: Path, script: str) -> tuple[int, dict[str, Any], list[str]]:
+    """Return the exit code, the outcomes of experiments by their names, and the rules of findings."""
+    ended = doctor(folder, script, "--json")
+    report = json.loads(ended.stdout)
+    rows = {row["probe"]: row for row in report["probes"]}
+    return ended.returncode, rows, [finding["rule"] for finding in report["findings"]]
 
 
 @pytest.mark.long
-def test_a_healthy_training_passes_all_that_can_be_checked(tmp_path: Path) -> None:
-    code, checks = examined(tmp_path, HEALTHY)
-    assert code == 0, checks
-    assert {name: state for name, (state, _) in checks.items()} == {
-        "repeatable": "ok",
-        "every parameter is trained": "ok",
-        "evaluation is deterministic": "ok",
-        "checkpoint round trip": "ok",
-        "loss falls on one batch": "ok",
-        "resume equals going on": "ok",
-    }
-    assert "schedulers" in checks["resume equals going on"][1]
-    assert "generators: torch" in checks["resume equals going on"][1]
-    assert "in 15 steps" in checks["loss falls on one batch"][1]
+def test_a_healthy_training_passes_all_that_can_be_tried(tmp_path: Path) -> None:
+    ended = doctor(tmp_path, HEALTHY)
+    assert ended.returncode == 0, ended.stdout
+    assert "PASS two runs are equal (two runs of 3 steps are bit-identical" in ended.stdout
+    assert "PASS resuming from state_dict equals going on" in ended.stdout
+    assert "needs the states of the generators: torch" in ended.stdout
+    assert "PASS the loss falls on one batch" in ended.stdout
+    assert "not tried padding does not count" in ended.stdout
+    assert "Experiments with the batch of step 3 take at most" in ended.stderr
 
 
 @pytest.mark.long
 def test_what_state_dict_lacks_is_named(tmp_path: Path) -> None:
-    _, checks = examined(tmp_path, FORGETFUL)
-    state, why = checks["resume equals going on"]
-    assert state == "wrong"
-    assert "state_dict lacks Net.calls:" in why
-    assert checks["checkpoint round trip"][0] == "ok"
-    assert checks["loss falls on one batch"][1].startswith("the first inputs of the model in every step: from ")
-
-
-@pytest.mark.parametrize(
-    ("losses", "state"),
-    [
-        ([3, 3.1, 2.5, 2.4, 2.0], "ok"),
-        ([3, 3.2, 3.5, 3.6, 4.0], "wrong"),
-        ([3, 2.5, 2.0, math.nan, math.nan], "wrong"),
-        ([3, 3, 3, 3, 3], "not checked"),
-        ([3, 3.5, 2.9, 3.6, 3.7], "not checked"),
-        ([3, 2, 1], "not checked"),
-        ([1.71348, 1.7134, 1.7133, 1.71325], "not checked"),
-        ([379070, 379069, 379069, 379068], "not checked"),
-        ([3.5e10, 2e10, 4e9, 2e9], "not checked"),
-        ([-1, -4, -9, -20], "not checked"),
-        ([2, 1, -1, -3], "not checked"),
-    ],
-)
-def test_a_loss_is_judged_by_its_course(losses: list[float], state: str) -> None:
-    assert _loss_verdict(losses, "the first batch")[0] == state
+    code, rows, rules = examined(tmp_path, FORGETFUL)
+    assert code == 1
+    assert (rows["repeatable"]["outcome"], rows["resume"]["outcome"]) == ("pass", "fail")
+    assert rows["resume"]["inputs"] == "Net.calls"
+    assert "state-not-saved" in rules
 
 
 @pytest.mark.long
-def test_a_generator_without_seed_unused_parameters_and_dropout_that_is_left_on_are_named(tmp_path: Path) -> None:
-    code, checks = examined(tmp_path, SICK)
+def test_a_generator_without_seed_and_dropout_that_is_left_on_are_named(tmp_path: Path) -> None:
+    code, rows, rules = examined(tmp_path, SICK)
     assert code == 1
-    state, why = checks["repeatable"]
-    assert state == "wrong"
+    assert rows["repeatable"]["outcome"] == "fail"
+    why = rows["repeatable"]["why"]
     assert "in step 1" in why
     assert "dropout" in why or "bernoulli" in why
     assert "train.py:10" in why
-    state, why = checks["every parameter is trained"]
-    assert state == "not checked"
-    assert "2 of 6 trainable weights never have a gradient: their modules are not called: unused.weight" in why
-    assert checks["evaluation is deterministic"][0] == "wrong"
-    for name in ("checkpoint round trip", "resume equals going on", "loss falls on one batch"):
-        assert checks[name][0] == "not checked"
+    assert rows["evaluation"]["function"] == "dropout"
+    assert {"no-gradient", "drops-in-evaluation"} <= set(rules)
+
+
+def test_a_training_in_several_processes_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    ended = doctor(tmp_path, "import torch\ntorch.multiprocessing.spawn(print, nprocs=2)\n")
+    assert ended.returncode == 2
+    assert "the script trains in 2 processes" in ended.stderr

@@ -79,7 +79,7 @@ COMMANDS = {
     ),
     "doctor": Entry(
         "doctor.doctor",
-        "Run a training a few times for some steps, and tell whether it is repeatable and the usual things are right.",
+        "Run a training a few times: whether it is repeatable, and what experiments with its models show.",
         TRAININGS,
         script_last=True,
     ),

@@ -12,7 +12,7 @@ import tempfile
 import time
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,13 +23,14 @@ from tensight.cli.plain_run import MODULE_HELP
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tensight.cli.diagnosis.report import Ending, Report
 
 STEPS, MINUTES = 500, 10.0
 _POLL_S = 0.05
 _REMARK = "tensight: "
+_SEARCHED_BYTES = 1 << 16
 
 
 class ReportFormat(str, Enum):
@@ -111,7 +112,7 @@ def diagnose(
 
         require_framework()
         with _facts_folder(out) as folder:
-            ending = _run([script, *(arguments or ())], folder, steps, minutes, module=module, probe=probe)
+            ending = run_training([script, *(arguments or ())], folder, steps, minutes, module=module, probe=probe)
             runs = read_folder(folder)
             if runs:
                 losses = read_losses(folder, runs[0].rank)
@@ -195,17 +196,30 @@ def _facts_folder(out: Path | None) -> Iterator[Path]:
     yield out.absolute()
 
 
-def _run(command: Sequence[str], folder: Path, steps: int, minutes: float, *, module: bool, probe: bool) -> Ending:
-    """Run a training."""
+def run_training(
+    command: Sequence[str], folder: Path, steps: int, minutes: float, *, module: bool, probe: bool
+) -> Ending:
+    """Run a training whose facts are written.
+
+    Parameters
+    ----------
+    command : sequence of str
+        A script, a program or a module, and its arguments.
+    folder : Path
+        For the facts.
+    steps, minutes : int, float
+        After which the training is ended.
+    module : bool
+        Whether the command is the name of a module.
+    probe : bool
+        Whether experiments are made.
+    """
     from tensight.agents.settings import as_variables
-    from tensight.cli.diagnosis.probes import ANNOUNCED
     from tensight.cli.diagnosis.report import Ending
     from tensight.cli.starting import command_line
     from tensight.cli.trials import failure_text
 
-    chosen = {"diagnose": str(folder), "diagnose_steps": steps, "probe": probe, "quiet": True}
-    if probe:
-        console(stderr=True).print(f"[dim]{ANNOUNCED}[/]")
+    chosen = {"diagnose": str(folder), "diagnose_steps": steps, "probe": probe, "quiet": not probe}
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(  # noqa: S603 - what the person asked for
             command_line(list(command), module=module),
@@ -218,7 +232,7 @@ def _run(command: Sequence[str], folder: Path, steps: int, minutes: float, *, mo
         until = time.monotonic() + 60 * minutes
         is_late = False
         try:
-            with _progress(folder, steps) as show:
+            with _progress(folder, steps, output.fileno()) as show:
                 while process.poll() is None:
                     if time.monotonic() > until:
                         is_late = True
@@ -226,6 +240,7 @@ def _run(command: Sequence[str], folder: Path, steps: int, minutes: float, *, mo
                     show()
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(_POLL_S)
+                show()
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -239,19 +254,32 @@ def _run(command: Sequence[str], folder: Path, steps: int, minutes: float, *, mo
 
 
 @contextlib.contextmanager
-def _progress(folder: Path, steps: int) -> Any:
-    """Show how long the training has run, if stderr is a terminal."""
+def _progress(folder: Path, steps: int, output: int) -> Iterator[Callable[[], None]]:
+    """Show on stderr how long experiments take at most, and on a terminal how long the training has run.
+
+    Parameters
+    ----------
+    folder : Path
+        With the facts.
+    steps : int
+    output : int
+        Descriptor of the file with the output of the training.
+    """
+    from tensight.cli.diagnosis.probes import announcement
     from tensight.diagnosis.lines import PATTERN
 
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
+    out = console(stderr=True)
     began = time.monotonic()
-    with console(stderr=True).status("") as status:
+    announced: list[str] = []
+    with out.status("") if sys.stderr.isatty() else contextlib.nullcontext() as status:
 
         def show() -> None:
-            seconds = time.monotonic() - began
-            what = "facts arrive" if any(folder.glob(PATTERN)) else "waiting for the first step"
-            status.update(f"Running the training, at most {steps:,} steps: {seconds:.0f} s, {what}")
+            if not announced and (line := announcement(os.pread(output, _SEARCHED_BYTES, 0))):
+                announced.append(line)
+                out.print(f"[dim]{line}[/]")
+            if status is not None:
+                seconds = time.monotonic() - began
+                what = "facts arrive" if any(folder.glob(PATTERN)) else "waiting for the first step"
+                status.update(f"Running the training, at most {steps:,} steps: {seconds:.0f} s, {what}")
 
         yield show

@@ -115,12 +115,12 @@ def require_framework() -> None:
 
 def judge(plain: Measured, again: Measured, debugged: Measured) -> Verdict:
     """Compare two runs without the debugger and one with it."""
-    unstable = _differing(plain, again)
+    unstable = differing(plain, again)
     step_s = statistics.median((plain.step_s, again.step_s))
     return Verdict(
         compared=len(plain.digests),
         unstable=unstable,
-        changed=() if unstable else _differing(plain, debugged),
+        changed=() if unstable else differing(plain, debugged),
         # The agent ends its last step after the optimizer's.
         attached=debugged.debugged_steps >= debugged.steps - 1,
         slowdown=debugged.step_s / step_s if step_s else float("nan"),
@@ -204,7 +204,8 @@ class _Following:
         return None
 
 
-def _differing(first: Measured, second: Measured) -> tuple[str, ...]:
+def differing(first: Measured, second: Measured) -> tuple[str, ...]:
+    """Return the names of the tensors whose bits differ between two runs."""
     names = dict.fromkeys((*first.digests, *second.digests))
     return tuple(name for name in names if first.digests.get(name) != second.digests.get(name))
 

@@ -386,18 +386,20 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact(
             "probe",
             "text",
-            "evaluation, samples, inputs, positions, order, padding, backward, loss, pairs; all, if none was possible",
+            "evaluation, samples, inputs, positions, order, padding, backward, resume, loss, pairs; all, if none was"
+            " possible",
         ),
         Fact("model", "text", "the class of the model"),
         Fact("outcome", "text", "pass, fail, warn or untried"),
         Fact("why", "text", "why it could not be tried, or what was seen; of a failure, its kind"),
-        Fact("inputs", "text", "the inputs of the model that it is about"),
+        Fact("inputs", "text", "the inputs of the model, or the parts of its state, that it is about"),
         Fact("count", "count", "how many inputs, features, positions, functions, or steps"),
         Fact("total", "count", "of how many, or of how many samples"),
         Fact(
             "change",
             "number",
-            "by how much an output changed that should not; a derivative, as a function computes it; the lowest loss",
+            "by how much an output changed that should not; a derivative, as a function computes it; the lowest loss,"
+            " or a resumed one",
         ),
         Fact("scale", "number", "by how much one changed that should; that derivative as measured; the first loss"),
         Fact("function", "text", "the function of PyTorch, or the one of the script, where that begins"),

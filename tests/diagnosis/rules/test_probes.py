@@ -388,6 +388,75 @@ def reversed_for_a_rival(_: Diagnosed) -> None:
         optimizer.step()
 
 
+# --- states ---
+
+
+class Counted(nn.Module):
+    """Divides what it puts out by the number of its calls."""
+
+    def __init__(self, calls: Any) -> None:
+        super().__init__()
+        self.body, self.calls = network(), calls
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += self.training
+        out: torch.Tensor = self.body(x) / self.calls
+        return out
+
+
+def counter_as_an_attribute(_: Diagnosed) -> None:
+    train(Counted(0), points)
+
+
+def counter_in_a_buffer(_: Diagnosed) -> None:
+    model = Counted(0)
+    del model.calls
+    model.register_buffer("calls", torch.zeros(()))
+    train(model, points)
+
+
+class Average:
+    """Centres targets, and returns a part of its state."""
+
+    def __init__(self) -> None:
+        self.mean, self.updates = torch.zeros(()), 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"updates": self.updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.updates = state["updates"]
+
+    def centred(self, values: torch.Tensor) -> torch.Tensor:
+        self.mean = 0.9 * self.mean + 0.1 * values.mean()
+        self.updates += 1
+        return values - self.mean
+
+
+def average_without_its_weights(diagnosed: Diagnosed) -> None:
+    average, model = Average(), network(out=1)
+    diagnosed.train(model, lambda out, labels: F.mse_loss(out[:, 0], average.centred(labels.float())))
+
+
+def cache_and_log(_: Diagnosed) -> None:
+    """Keeps the last outputs, which are empty at first, and numbers that nothing reads."""
+
+    class Keeping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.last, self.largest, self.seen = network(), None, 0.0, 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.body(x)
+            if self.last is not None:
+                out = out + 0.1 * self.last
+            self.last, self.largest = out.detach(), max(self.largest, float(out.detach().max()))
+            self.seen += len(x)
+            return out
+
+    train(Keeping(), points)
+
+
 FAULTY: list[Faulty] = [
     (hook_that_negates, "loss-against-gradient", "one batch"),
     (hooks_of_weights_that_negate, "loss-against-gradient", "one batch"),
@@ -410,6 +479,8 @@ FAULTY: list[Faulty] = [
     (half_of_a_square, "backward-wrong", "Square"),
     (sine_with_another_sign, "backward-wrong", "Sine"),
     (wrong_factor, "backward-wrong", "input 2"),
+    (counter_as_an_attribute, "state-not-saved", "lacks Counted.calls"),
+    (average_without_its_weights, "state-not-saved", "lacks Average.mean"),
 ]
 
 HEALTHY: list[Healthy] = [
@@ -420,6 +491,8 @@ HEALTHY: list[Healthy] = [
     (hidden_padding, "padding-counts"),
     (rounded_and_reversed, "backward-wrong"),
     (reversed_for_a_rival, "loss-against-gradient"),
+    (counter_in_a_buffer, "state-not-saved"),
+    (cache_and_log, "state-not-saved"),
 ]
 
 test_the_fault_comes_first, test_nothing_is_found = table_tests(FAULTY, HEALTHY)
@@ -500,7 +573,7 @@ def test_a_model_that_keeps_a_state_beyond_itself_is_left_alone(diagnosed: Diagn
     assert len(calls) == 12
     found = outcomes(diagnosed)
     assert found.pop("evaluation") == "warn"
-    assert found.pop("loss") == found.pop("pairs") == "pass"
+    assert found.pop("loss") == found.pop("pairs") == found.pop("resume") == "pass"
     assert set(found.values()) == {"untried"}
 
 
@@ -572,7 +645,7 @@ def test_batches_are_not_taken_from_the_training(diagnosed: Diagnosed) -> None:
         optimizer.step()
     assert seen == list(range(0, 216, 24))
     (row,) = [row for row in diagnosed.facts["probes"].rows() if row["probe"] == "loss"]
-    assert (row["outcome"], row["why"]) == ("untried", "the script reads or sends data before the backward pass")
+    assert (row["outcome"], row["why"]) == ("untried", "the script reads or sends data when it goes on")
 
 
 def test_nodes_of_a_graph_may_be_mixed(diagnosed: Diagnosed) -> None:

@@ -89,19 +89,6 @@ def _state(optimizers: Sequence[Any]) -> Iterator[tuple[str, Any]]:
             yield (name if len(owners) == 1 else f"{position}.{name}"), buffer
 
 
-def owners_of(optimizers: Sequence[Any]) -> list[Any]:
-    """Return the outermost modules of the parameters that optimizers update."""
-    names = _names_of_parameters()
-    owners: dict[int, Any] = {}
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                _, owner = names.get(id(parameter), ("", None))
-                if owner is not None:
-                    owners.setdefault(id(owner), owner)
-    return list(owners.values())
-
-
 def versions_kept(modules: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
     """Return a context in which writes to parameters and buffers of modules do not change their versions.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,11 +13,12 @@ if TYPE_CHECKING:
 
     from tensight.diagnosis.facts import Facts
 
-ANNOUNCED = "Experiments on the batch of a step (--probe) take at most as long as 20 steps, or 10 s."
 NONE = "No probe was tried: no call of a model in PyTorch was seen after step 3."
 _MARKS = {"pass": "[green]PASS[/]", "fail": "[bold red]FAIL[/]", "warn": "[yellow]WARN[/]"}
+_ANNOUNCEMENT = re.compile(rb"^tensight: e(xperiments [^\n]+)\n", re.MULTILINE)
 _UNTRIED = "not tried", "未尝试"
 _STATEMENTS = {
+    "repeatable": ("two runs are equal", "两次运行相同"),
     "evaluation": ("two evaluations are equal", "两次评估相同"),
     "samples": ("a sample does not change the outputs of others", "一个样本不改变其他样本的输出"),
     "inputs": ("inputs and features matter", "输入和特征有影响"),
@@ -24,10 +26,17 @@ _STATEMENTS = {
     "order": ("later words do not change earlier outputs", "后面的词不改变前面的输出"),
     "padding": ("padding does not count", "填充不计入"),
     "backward": ("backward functions of the script are derivatives", "脚本的反向函数是导数"),
+    "resume": ("resuming from state_dict equals going on", "从 state_dict 恢复等同于继续训练"),
     "loss": ("the loss falls on one batch", "损失在一个批次上下降"),
     "pairs": ("the loss depends on which sample has which target", "损失取决于样本与目标的对应"),
     "all": ("experiments with the model", "对模型的实验"),
 }
+
+
+def announcement(output: bytes) -> str:
+    """Return the sentence in the output of a training that tells how long experiments take; empty if there is none."""
+    match = _ANNOUNCEMENT.search(output)
+    return f"E{match[1].decode()}." if match else ""
 
 
 def probe_rows(runs: Sequence[Facts]) -> list[dict[str, Any]]:
@@ -50,13 +59,17 @@ def probe_sentences(rows: Sequence[dict[str, Any]], language: int = 0) -> list[t
     language : int
         0 for English, 1 for Chinese.
     """
-    models = {row["model"] for row in rows}
+    models = {row["model"] for row in rows if row.get("model")}
     sentences = []
     for row in rows:
         outcome = row["outcome"]
-        why = row.get("why", "") if outcome != "fail" else row.get("line", "")
+        why = row.get("why", "")
+        if outcome == "fail" and row["probe"] != "repeatable":
+            # The kind of the failure, for rules.
+            why = row.get("line", "") or row.get("inputs", "")
+            why = f"state_dict lacks {why}" if row["probe"] == "resume" else why
         statement = _STATEMENTS[row["probe"]][language] if row["probe"] in _STATEMENTS else row["probe"]
-        of_model = f"{row['model']}: " if len(models) > 1 else ""
+        of_model = f"{row['model']}: " if len(models) > 1 and row.get("model") else ""
         sentences.append((outcome, of_model + statement + (f" ({why})" if why else "")))
     return sentences
 

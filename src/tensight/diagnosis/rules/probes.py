@@ -72,6 +72,12 @@ def does_not_fall(facts: Facts) -> Iterator[Finding]:
         yield _finding("loss-against-gradient", "likely", row, "rises")
 
 
+def state_not_saved(facts: Facts) -> Iterator[Finding]:
+    """Find states on which a training depends, and which `state_dict` does not have."""
+    for row in _failed(facts, "resume"):
+        yield _finding("state-not-saved", "likely", row, row["why"])
+
+
 RULES = (
     Rule(
         "samples-mixed",
@@ -312,5 +318,40 @@ RULES = (
         ),
         frozenset(("loss-rises", "loss-stays", "learning-rate-too-large")),
         7,
+    ),
+    Rule(
+        "state-not-saved",
+        "initialization",
+        ("probes",),
+        state_not_saved,
+        dict.fromkeys(
+            ("loss", "weights"),
+            (
+                "A training resumed from a checkpoint would not go on as this one: state_dict lacks {inputs}",
+                "从检查点恢复的训练不会与本次训练一致：state_dict 缺少 {inputs}",
+            ),
+        ),
+        {
+            "loss": (
+                "with the contents of every state_dict loaded into what was there at first, a loss of the next two steps"
+                " is {change:.6g} instead of {scale:.6g}",
+                "把所有 state_dict 的内容加载到初始状态后，接下来两步中的一个损失为 {change:.6g}，而不是 {scale:.6g}",
+            ),
+            "weights": (
+                "with the contents of every state_dict loaded into what was there at first, other weights result from the"
+                " next two steps",
+                "把所有 state_dict 的内容加载到初始状态后，接下来两步得到不同的权重",
+            ),
+        },
+        (
+            "Make it a buffer (register_buffer), a part of get_extra_state or of state_dict, or save it beside these",
+            "把它注册为缓冲区 (register_buffer)，放入 get_extra_state 或 state_dict，或者一并保存",
+        ),
+        (
+            "States of the samples of a batch, what is empty at first, as caches are, random generators, and the data.",
+            "批次样本的状态、起初为空的内容（例如缓存）、随机数生成器以及数据。",
+        ),
+        frozenset(),
+        60,
     ),
 )

@@ -15,7 +15,7 @@ from tensight.agents.torch.probes.batch import UntriedError, copied_with
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tensight.agents.torch.probes.states import Clock
+    from tensight.agents.torch.probes.forks import Clock
 
 _MOST_FUNCTIONS = 8
 _MOST_ELEMENTS = 12

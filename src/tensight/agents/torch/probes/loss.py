@@ -7,29 +7,25 @@ ends there. Nothing needs to be known of the loss, nor of the targets.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import math
 import mmap
 import os
-import sys
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from tensight.agents.call_stack import is_user_code
 from tensight.agents.torch.framework import tensors_in
 from tensight.agents.torch.probes.batch import LATE, UntriedError, copied_with
-from tensight.agents.torch.probes.states import GoingOn, fork, wait_for
+from tensight.agents.torch.probes.forks import GoingOn, end_at_effects, fork, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import FrameType
 
-    from tensight.agents.torch.probes.states import Clock, Rows
+    from tensight.agents.torch.probes.forks import Clock
+    from tensight.agents.torch.probes.states import Rows
 
 TRIES = 12
 """Number of steps on the batch."""
@@ -45,17 +41,7 @@ _VISIBLE = 1e-4
 """Share of the loss by which it changes visibly."""
 
 _INVARIANT = 2e-6
-_WRITING = os.O_WRONLY | os.O_RDWR
-_EFFECTS = frozenset(
-    (
-        *("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.kill"),
-        *("os.system", "os.fork", "os.posix_spawn", "subprocess.Popen"),
-        *("socket.connect", "socket.bind", "socket.sendto", "sqlite3.connect"),
-    )
-)
-"""Audit events of what a process that only tries something must not do."""
-
-_MOST_WEIGHTS = 1 << 28
+MOST_WEIGHTS = 1 << 28
 _MOST_FUNCTIONS = 100_000
 _HEAD = 2
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -106,7 +92,7 @@ class LossProbes:
         pairs: dict[str, Any] = {"name": "pairs", "probe": "pairs", "model": self.model}
         count = sum(weight.numel() for weight in self._weights)
         try:
-            if not count or count > _MOST_WEIGHTS:
+            if not count or count > MOST_WEIGHTS:
                 raise UntriedError("no weight is trained" if not count else "the model is too large")
             self._shared = torch.frombuffer(mmap.mmap(-1, 4 * (count + 2 * _HEAD)), dtype=torch.float32)
             first, gradients = self._tried()
@@ -228,11 +214,6 @@ class LossProbes:
                 os.write(pipe, text.encode() + b"\n")
             os._exit(0)
 
-        def trace(_: Any, event: str, raised: Any) -> Any:
-            if event == "exception" and not issubclass(raised[0], (StopIteration, GeneratorExit, GoingOn)):
-                end(f"the script raises {raised[0].__name__} when it goes on")
-            return trace
-
         def backward(tensors: Any, *_: Any, **__: Any) -> None:
             try:
                 roots = tensors if isinstance(tensors, (tuple, list)) else (tensors,)
@@ -243,27 +224,9 @@ class LossProbes:
                 end(f"{type(error).__name__}: {error}"[:200].replace("\n", " "))
             end("done")
 
-        def audit(event: str, arguments: tuple[Any, ...]) -> None:
-            if event in _EFFECTS or (event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITING):
-                end(f"the script does more than compute before the backward pass ({event})")
-
-        # What is read from a pipe is gone for the training, which has the same one.
-        for owner, names in (
-            (_BaseDataLoaderIter, ("__next__",)),
-            (Connection, ("recv", "recv_bytes", "recv_bytes_into", "send", "send_bytes", "poll")),
-        ):
-            for name in names:
-                setattr(owner, name, lambda *_, **__: end("the script reads or sends data before the backward pass"))
-        sys.addaudithook(audit)
+        end_at_effects(end, reads_data=False)
         torch.autograd.backward = backward
         register_optimizer_step_pre_hook(lambda *_: end("the optimizer updates without a backward pass"))
-        atexit.register(end, "the training ends without a backward pass")
-        # Whatever handles an exception, this process must not: it is here for one thing only.
-        frame: FrameType | None = sys._getframe()
-        while frame is not None:
-            frame.f_trace, frame.f_trace_lines = trace, False
-            frame = frame.f_back
-        sys.settrace(lambda *_: None)
 
     def _write_results(self, root: torch.Tensor) -> None:
         gradients = torch.autograd.grad(root, self._weights, allow_unused=True)

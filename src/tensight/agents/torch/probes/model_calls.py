@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tensight.agents.torch.probes.batch import Axis, Batch, Changes, Input
-    from tensight.agents.torch.probes.states import Clock, Rows, State
+    from tensight.agents.torch.probes.forks import Clock
+    from tensight.agents.torch.probes.states import Rows, State
 
 _FEWEST_POSITIONS = 4
 _MOST_FEATURES = 4096

@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tensight.agents.eager.names import unwrapped
+from tensight.agents.notices import report
 from tensight.agents.replacing import Replacements
 from tensight.agents.torch.boundary import is_transforming
 from tensight.agents.torch.discovery import weights_of
 from tensight.agents.torch.facts.reading import is_ordinary
 from tensight.agents.torch.facts.structure import longest_loader
-from tensight.agents.torch.framework import FRAMEWORK, is_scripted
+from tensight.agents.torch.framework import FRAMEWORK, is_scripted, tensors_in
 from tensight.agents.torch.inner_modules import inner_modules, weights_in
 from tensight.agents.torch.modules import is_compiled_somewhere
 from tensight.agents.torch.probes.batch import Batch
+from tensight.agents.torch.probes.forks import Clock, GoingOn, in_child, positions_kept
 from tensight.agents.torch.probes.loss import LossProbes
 from tensight.agents.torch.probes.model_calls import ModelProbes
-from tensight.agents.torch.probes.states import Clock, GoingOn, State, in_child
+from tensight.agents.torch.probes.resuming import Beginnings, ResumeProbe
+from tensight.agents.torch.probes.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +47,12 @@ _LEAST_S = 10.0
 
 _SHARE_OF_CALLS = 0.4
 """Share of that for probes of calls."""
+
+_SHARE_OF_RESUMING = 0.5
+"""Share of what these leave for the probe of resuming."""
+
+ANNOUNCES = "experiments with the batch"
+"""How the line begins that tells before the probes how long they take."""
 
 MOST_STEPS = 20
 """Number of steps whose time probes may take at most."""
@@ -81,6 +90,7 @@ class Probing:
         self._step, self._step_s, self._began_s = 0, 0.0, time.monotonic()
         self._kept: dict[int, tuple[nn.Module, Batch | str]] = {}
         self._calls = 0
+        self._beginnings = Beginnings(boundary)
         self._replaced = Replacements()
         self._replaced.put(torch.nn.Module, "__call__", self._call)
 
@@ -90,10 +100,12 @@ class Probing:
         self._step, self._step_s, self._began_s = step, now - self._began_s, now
         if step > STEP + 1:
             self.stop()
+            self._beginnings.forget()
 
     def stop(self) -> None:
         """Stop following calls."""
         self._replaced.take_back()
+        self._beginnings.stop()
         self._kept.clear()
 
     def _call(self, original: Any, module: nn.Module, *arguments: Any, **named: Any) -> Any:
@@ -143,15 +155,18 @@ class Probing:
         kept, self._kept = list(self._kept.values()), {}
         self._replaced.take_back()
         clock = Clock(max(MOST_STEPS * self._step_s, _LEAST_S))
+        report(f"{ANNOUNCES} of step {STEP} take at most {clock.left_s:,.0f} s")
         of_loss = self._loss_probes(module, call, clock)
         try:
-            rows = self._rows(kept, clock)
-            rows += self._tried_loss(of_loss, kept, clock)
+            with positions_kept():
+                rows = self._rows(kept, clock)
+                rows += self._goes_on(module, kept, of_loss, clock)
         except GoingOn:
             return of_loss.call
         except Exception as error:
             self._boundary.failed(error)
             return call
+        self._beginnings.forget()
         names: dict[str, int] = {}
         for row in rows:
             names[row["name"]] = number = names.get(row["name"], 0) + 1
@@ -164,16 +179,28 @@ class Probing:
         has_targets = self._facts.has_targets and self._calls == 1
         return LossProbes(weights, call, clock, model=type(module).__name__, has_targets=has_targets)
 
-    def _tried_loss(self, probes: LossProbes, kept: list[tuple[nn.Module, Batch | str]], clock: Clock) -> Rows:
+    def _goes_on(
+        self, module: nn.Module, kept: list[tuple[nn.Module, Batch | str]], loss: LossProbes, clock: Clock
+    ) -> Rows:
+        """Run the probes in which copies of this process go on with the training."""
         why = next((why for _, why in kept if isinstance(why, str)), "")
         if uses_accelerator():
-            why = "what an accelerator computes is not copied with a process"
+            why = "what an accelerator computes is not copied with a process: try it with CUDA_VISIBLE_DEVICES="
         elif torch.distributed.is_available() and torch.distributed.is_initialized():
             why = "other ranks would wait"
-        results = why or in_child(probes.rows, clock)
-        if isinstance(results, str):
-            return [{"name": "loss", "probe": "loss", "model": probes.model, "outcome": "untried", "why": results}]
-        return results
+        elif any(weight.is_shared() for weight in weights_in(module)):
+            why = "its weights are shared with other processes"
+        of_resume = Clock(_SHARE_OF_RESUMING * clock.left_s)
+        first = next(iter(tensors_in(loss.call)), None)
+        samples = len(first) if first is not None and first.dim() else -1
+        resume = ResumeProbe(self._beginnings, of_resume, model=loss.model, samples=samples)
+        rows: Rows = []
+        for name, probe, share in (("resume", resume.rows, of_resume), ("loss", loss.rows, clock)):
+            results = why or in_child(probe, share)
+            if isinstance(results, str):
+                results = [{"name": name, "probe": name, "model": loss.model, "outcome": "untried", "why": results}]
+            rows += results
+        return rows
 
     def _rows(self, kept: list[tuple[nn.Module, Batch | str]], clock: Clock) -> Rows:
         batch_size = longest_loader()[1]
