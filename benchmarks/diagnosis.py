@@ -5,7 +5,8 @@
 
 diagnosed/cases.py declares the programs, and diagnosed_mindspore/trainings.py those of ``--framework mindspore``: those
 with a planted fault, and healthy ones, some of which look as if they had one. Each runs plain and under
-``tensight diagnose --json``, in a process of its own that finds one thread and no network.
+``tensight diagnose --json``, in a process of its own that finds one thread and no network. Those of probed/ have faults
+that watching alone mostly does not show, and healthy ones that look like that; they run with ``--probe``.
 
 Printed per family and in total is of how many faulty programs a finding of an accepted category was raised, of how many
 the first finding has an accepted category, of how many it has and names an accepted place as well, and of how many its
@@ -13,8 +14,9 @@ step is within one of the true one; how many healthy programs have any finding, 
 would stop a training; and the seconds beside those of the plain run. Each miss is a line with the first finding's
 title.
 
-Programs on MindSpore run in the environment that `make mindspores` builds. They write their losses with all bits; one
-that computes others under the diagnosis, but not in two plain runs, has failed.
+Programs on MindSpore run in the environment that `make mindspores` builds. They write their losses with all bits, and
+those of probed/ the bits of their weights at the end and the next number of each random generator; a program whose bits
+differ under the diagnosis, but not in two plain runs, has failed.
 
 ``--plain`` runs the programs without a diagnosis, and prints what each printed first and last. ``--diagnosed`` runs
 them only under the diagnosis, in half the time. ``--facts`` keeps the facts of each run in a folder; those that are
@@ -29,6 +31,7 @@ programs, `judged_without` is where that number is chosen again for each family 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import subprocess
@@ -52,17 +55,22 @@ DECLARING = HERE / "programs" / "start"
 PACKAGES = HERE.parent / ".venvs" / "programs"
 MINDSPORE_FOLDER = HERE / "diagnosed_mindspore"
 MINDSPORE = HERE.parent / ".venvs" / "mindspore-2.10" / "bin" / "python"
-sys.path[:0] = [str(PROGRAMS_FOLDER), str(MINDSPORE_FOLDER)]
+PROBED_FOLDER = HERE / "probed"
+sys.path[:0] = [str(PROGRAMS_FOLDER), str(MINDSPORE_FOLDER), str(PROBED_FOLDER)]
 
+import faulty as probed_faulty  # noqa: E402
+import healthy as probed_healthy  # noqa: E402
 import trainings  # noqa: E402
 from cases import CASES, HEALTHY, Case, Healthy  # noqa: E402
 from diagnosis_peers import PeerRun, peers_table, run_with_peers  # noqa: E402
 
+from tensight.diagnosis.catalogue import RULES  # noqa: E402
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-LOSSES = "losses.txt"
-"""Where a program writes its losses with all their bits, if it does."""
+BITS = "bits.txt"
+"""Where a program writes the bits of its losses or weights, if it does."""
 LIMIT_S = 300
 PLAIN, DIAGNOSED = "plain", "diagnosed"
 FOUND_NOTHING, FOUND_SOMETHING, CANNOT_JUDGE = 0, 1, 2
@@ -75,7 +83,7 @@ class Finding:
 
     Attributes
     ----------
-    category : str
+    rule, category : str
     certainty : str
         "certain", "likely" or "possible".
     title : str
@@ -84,6 +92,7 @@ class Finding:
     step : int or None
     """
 
+    rule: str
     category: str
     certainty: str
     title: str
@@ -96,6 +105,7 @@ class Finding:
         text = " ".join(_words(told)).lower()
         step = found.get("step")
         return Finding(
+            str(found.get("rule", "")),
             str(found.get("category", "")),
             str(found.get("certainty", "")),
             str(found.get("title", "")),
@@ -122,15 +132,15 @@ class Run:
     wall_s : float
     exit_code : int
     output, errors : str
-    losses : str
-        With all their bits, of programs that write them.
+    bits : str
+        Of programs that write them.
     """
 
     wall_s: float
     exit_code: int
     output: str
     errors: str
-    losses: str = ""
+    bits: str = ""
 
 
 @dataclass
@@ -194,7 +204,10 @@ class Row:
         return any(finding.certainty == "certain" for finding in self.findings)
 
     def _accepts(self, finding: Finding) -> bool:
-        return isinstance(self.program, Case) and finding.category in self.program.categories
+        if not isinstance(self.program, Case):
+            return False
+        is_right = not self.program.rules or finding.rule in self.program.rules
+        return is_right and finding.category in self.program.categories
 
     def miss(self) -> str:
         """Return what is wrong in one line; empty where all is right."""
@@ -248,8 +261,8 @@ def run(command: Sequence[str], packages: Sequence[Path], variables: Mapping[str
             )
         except subprocess.TimeoutExpired:
             return Run(time.monotonic() - begin_s, -1, "", f"not done after {LIMIT_S} s")
-        losses = Path(folder, LOSSES).read_text() if Path(folder, LOSSES).exists() else ""
-    return Run(time.monotonic() - begin_s, done.returncode, done.stdout, done.stderr, losses)
+        bits = Path(folder, BITS).read_text() if Path(folder, BITS).exists() else ""
+    return Run(time.monotonic() - begin_s, done.returncode, done.stdout, done.stderr, bits)
 
 
 def diagnosis_of(output: str) -> dict[str, Any] | None:
@@ -269,12 +282,35 @@ def last_line(text: str) -> str:
     return next(iter(text.strip().splitlines()[-1:]), "")
 
 
+CAUSES = {
+    "samples-mixed": ("other sample",),
+    "input-ignored": ("no influence", "ignor"),
+    "positions-ignored": ("no influence", "ignor"),
+    "backward-wrong": ("jacobian",),
+    "loss-against-gradient": ("jacobian",),
+}
+"""By rule, words that name the cause without a line."""
+
+
+def of_probed() -> tuple[list[Case], list[Healthy]]:
+    """Return the programs of probed/; the place of a fault is any line of its program, or words that name the cause."""
+    faulty = []
+    for name, (program, rules) in probed_faulty.FAULTS.items():
+        lines, first = inspect.getsourcelines(program)
+        places = [f"faulty.py:{first + number}" for number in range(len(lines))]
+        places += [word for rule in rules for word in CAUSES.get(rule, ())]
+        categories = tuple(dict.fromkeys(RULES[rule].category for rule in rules))
+        faulty.append(Case("faulty", name, "", categories, tuple(places), rules=rules, is_probed=True))
+    return faulty, [Healthy("healthy", name, is_probed=True) for name in probed_healthy.HEALTHY]
+
+
 class Suite(NamedTuple):
     """The programs of a framework.
 
     Attributes
     ----------
     folder : Path
+        Of those that are not probed.
     python : str
         The interpreter that runs them.
     packages : sequence of Path
@@ -289,9 +325,19 @@ class Suite(NamedTuple):
     faulty: Sequence[Case]
     healthy: Sequence[Healthy]
 
+    def script(self, program: Case | Healthy) -> str:
+        return str((PROBED_FOLDER if program.is_probed else self.folder) / f"{program.script}.py")
 
+
+PROBED_CASES, PROBED_HEALTHY = of_probed()
 SUITES = {
-    "torch": Suite(PROGRAMS_FOLDER, sys.executable, (DECLARING, PACKAGES), CASES, HEALTHY),
+    "torch": Suite(
+        PROGRAMS_FOLDER,
+        sys.executable,
+        (DECLARING, PACKAGES),
+        (*CASES, *PROBED_CASES),
+        (*HEALTHY, *PROBED_HEALTHY),
+    ),
     "mindspore": Suite(MINDSPORE_FOLDER, str(MINDSPORE), (), trainings.FAULTY, trainings.HEALTHY),
 }
 
@@ -305,7 +351,7 @@ def try_program(
     peers: Path | None,
 ) -> Row:
     """Run a program plain, under the diagnosis, as far as `runs` names it, and with peers, or judge what was kept."""
-    script = [str(suite.folder / f"{program.script}.py"), *program.arguments, "--seed", str(seed)]
+    script = [suite.script(program), *program.arguments, "--seed", str(seed)]
     row = Row(program, seed)
     file_name = f"{seed}.{program.name.replace('/', '.')}"
     if peers:
@@ -320,19 +366,23 @@ def try_program(
     kept = facts and facts / file_name
     is_kept = kept is not None and kept.exists()
     asked = [str(kept)] if is_kept else [*(("--out", str(kept)) if kept else ()), *script]
-    row.diagnosed = run([suite.python, "-m", "tensight", "diagnose", "--json", *asked], suite.packages)
+    options = ["--json", *(("--probe",) if program.is_probed and not is_kept else ())]
+    row.diagnosed = run([suite.python, "-m", "tensight", "diagnose", *options, *asked], suite.packages)
     read = diagnosis_of(row.diagnosed.output)
     if read is None or row.diagnosed.exit_code not in (FOUND_NOTHING, FOUND_SOMETHING):
         code = row.diagnosed.exit_code
         row.trouble = "could not judge" if code == CANNOT_JUDGE else f"exit code {code}"
         row.trouble += f": {last_line(row.diagnosed.errors)}"
         return row
-    if row.plain and not is_kept and row.diagnosed.losses != row.plain.losses:
+    if row.plain and not is_kept and row.diagnosed.bits != row.plain.bits:
         # With dropout, MindSpore computes others in each run.
         again = run([suite.python, *script], suite.packages)
-        if again.losses == row.plain.losses:
-            row.trouble = "the losses differ under the diagnosis"
+        if again.bits == row.plain.bits:
+            row.trouble = "the bits differ under the diagnosis"
             return row
+    if program.is_probed and not read["probes"]:
+        row.trouble = "no probe was tried"
+        return row
     row.findings = [Finding.of(found) for found in read["findings"]]
     return row
 

@@ -40,6 +40,10 @@ class Case:
         Where somebody had this trouble, where it was taken from there.
     unsure : str
         Why the category or the place may be argued about; empty where they may not.
+    rules : tuple of str
+        Those that may be named for it; empty where any of an accepted category may.
+    is_probed : bool
+        Whether experiments are made with it, as it lies in ../probed.
     """
 
     script: str
@@ -51,18 +55,20 @@ class Case:
     since: int = 0
     report: str = ""
     unsure: str = ""
+    rules: tuple[str, ...] = ()
+    is_probed: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.script}/{self.program}/{self.fault}"
+        return "/".join(filter(None, (self.script, self.program, self.fault)))
 
     @property
     def family(self) -> str:
-        return self.script
+        return "probed" if self.is_probed else self.script
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        return (self.program, "--fault", self.fault)
+        return (self.program, "--fault", self.fault) if self.fault else (self.program,)
 
 
 @dataclass(frozen=True)
@@ -77,11 +83,14 @@ class Healthy:
         The first argument of the script.
     resembles : str
         The category of a fault that it looks like; empty for twins of faulty programs, and where it looks like none.
+    is_probed : bool
+        Whether experiments are made with it, as it lies in ../probed.
     """
 
     script: str
     program: str
     resembles: str = ""
+    is_probed: bool = False
 
     @property
     def name(self) -> str:
@@ -89,7 +98,7 @@ class Healthy:
 
     @property
     def family(self) -> str:
-        return self.script
+        return "probed" if self.is_probed else self.script
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -102,5 +102,5 @@ def report(number: int, loss: Any) -> None:
     if number == 1 or number % 10 == 0:
         value = float(np.asarray(loss.asnumpy(), np.float64).sum())
         print(f"step {number}: loss {value:.6f}")
-        with Path("losses.txt").open("a") as file:
+        with Path("bits.txt").open("a") as file:
             file.write(f"{number} {value.hex()}\n")
