@@ -232,7 +232,7 @@ def test_a_recorded_training_is_diagnosed_without_running_it_again(script: Path,
 def test_folders_without_facts_and_options_after_a_folder_are_refused(tmp_path: Path) -> None:
     without = tensight("diagnose", tmp_path)
     assert without.returncode == 2
-    assert "has no facts" in without.stderr
+    assert "no facts and no log" in without.stderr
     behind = tensight("diagnose", tmp_path, "--json")
     assert behind.returncode == 2
     assert "write options before it" in behind.stderr

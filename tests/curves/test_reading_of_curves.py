@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tensight.curves import Curve, StepUnit, is_curve_folder, read_curve
 from tensight.curves.curve import Point, Series, make_curve
 from tensight.curves.event_files import is_event_file, masked_crc32c, read_event_file
-from tensight.curves.lines import LONGEST_LINE, read_lines
+from tensight.curves.lines import LONGEST_LINE, Lines
 from tensight.curves.tables import from_delimited, from_json, from_json_lines, parse_json
 from tensight.curves.text_logs import read_pattern, read_text_log
 from tensight.errors import CurveError, InputError, TensightError
@@ -286,7 +286,7 @@ def test_a_long_line_is_cut_and_takes_no_long_time(tmp_path: Path) -> None:
         "loss " * 200_000 + "\nstep 1 loss=2.5\n" + "loss" * 300_000 + ":" + " " * 1000 + "\n" + "1/" * 100_000 + "loss"
     )
     assert entries(read(tmp_path, long)) == {1: 2.5}
-    assert max(map(len, read_lines(io.BytesIO(b"x" * (LONGEST_LINE * 3))))) == LONGEST_LINE
+    assert max(map(len, Lines(io.BytesIO(b"x" * (LONGEST_LINE * 3))))) == LONGEST_LINE
 
 
 TEXTS = st.text(
@@ -296,16 +296,21 @@ TEXTS = st.text(
 
 @given(TEXTS)
 def test_no_text_does_anything_but_fail_for_a_person(text: str) -> None:
-    lines = list(read_lines(io.BytesIO(text.encode("utf-8", "surrogatepass"))))
+    content = text.encode("utf-8", "surrogatepass")
+
+    def lines() -> Lines:
+        return Lines(io.BytesIO(content))
+
     document: object = None
     with suppress(ValueError):
         document = parse_json(text)
     for parse in (
-        lambda: read_text_log(lines),
-        lambda: from_json_lines(lines),
-        lambda: from_delimited(lines, ","),
+        lambda: read_text_log(lines()),
+        lambda: read_text_log(lines(), is_whole=True),
+        lambda: from_json_lines(lines()),
+        lambda: from_delimited(lines(), ","),
         lambda: from_json(document),
-        lambda: read_pattern(lines, text),
+        lambda: read_pattern(lines(), text),
     ):
         with suppress(TensightError):
             assert isinstance(make_curve(parse(), "x"), Curve)

@@ -169,6 +169,17 @@ def test_write_your_own_rules(follow: Follow) -> None:
         assert "· rate-too-large\n" in walk.terminal(finds="diagnose run")
 
 
+def test_diagnose_from_logs(follow: Follow) -> None:
+    with follow("docs/how-to/diagnose-from-logs.md") as walk:
+        lines = [f"step {10 * at} loss {1 + 4 * 0.9**at if at < 41 else float('nan'):.3f}\n" for at in range(1, 60)]
+        (walk.folder / "train.log").write_text("".join(lines))
+        _, *printed = walk.blocks[0].text.splitlines()
+        shown = walk.terminal(finds="diagnose", language="console")
+        assert [line.rstrip() for line in shown.splitlines()][: len(printed)] == printed
+        walk.terminal(finds="diagnose")
+        assert (walk.folder / "report.html").exists()
+
+
 @pytest.mark.long
 def test_my_port_does_not_converge(follow: Follow) -> None:
     with follow("docs/how-to/my-port-does-not-converge.md") as walk:

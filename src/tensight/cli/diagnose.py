@@ -23,9 +23,10 @@ from tensight.cli.plain_run import MODULE_HELP
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tensight.cli.diagnosis.report import Ending, Report
+    from tensight.diagnosis.catalogue import Diagnosis
 
 STEPS, MINUTES = 500, 10.0
 _POLL_S = 0.05
@@ -56,7 +57,7 @@ def diagnose(
         str,
         typer.Argument(
             metavar="SCRIPT|FOLDER",
-            help="What `python` would run, or a command such as torchrun; or a recording or a trace.",
+            help="What `python` would run, or a command such as torchrun; or a recording, a trace, or logs.",
         ),
     ],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Its arguments.")] = None,
@@ -83,6 +84,7 @@ def diagnose(
     json: Json = False,
 ) -> None:
     """Say why a training does not learn: run it for a while, or read what it has recorded."""
+    from tensight.cli.diagnosis.logs import diagnose_logs, is_log
     from tensight.cli.diagnosis.probes import NONE
     from tensight.cli.diagnosis.report import Ending, make_report
     from tensight.diagnosis.catalogue import diagnose as judge
@@ -94,19 +96,19 @@ def diagnose(
     budget_bytes = _budget_bytes(budget, chosen)
     user_rules = () if rules is None else load_user_rules(rules)
     ending = Ending("", [])
-    losses: dict[str, list[tuple[int, float]]] = {}
+    losses: Mapping[str, Sequence[tuple[int, float]]] = {}
     written_s = math.inf
-    if not module and Path(script).is_dir():
+    logs: list[str] = []
+    judgement: Diagnosis | None = None
+    if not module and (Path(script).is_dir() or is_log(Path(script))):
         if arguments:
-            raise InputError(f"{script} is a folder; write options before it: tensight diagnose --json {script}")
-        runs = read_folder(Path(script))
-        if not runs:
-            raise InputError(
-                f"{script}: has no facts of a training ({PATTERN}); a recording or a trace of Tensight has them, unless"
-                " it is older"
-            )
-        losses = read_losses(Path(script), runs[0].rank)
-        written_s = max(path.stat().st_mtime for path in Path(script).glob(PATTERN))
+            raise InputError(f"{script} is not run; write options before it: tensight diagnose --json {script}")
+        runs = read_folder(Path(script)) if Path(script).is_dir() else []
+        if runs:
+            losses = read_losses(Path(script), runs[0].rank)
+            written_s = max(path.stat().st_mtime for path in Path(script).glob(PATTERN))
+        else:
+            judgement, runs, losses, logs, written_s = diagnose_logs(Path(script), user_rules)
     else:
         from tensight.cli.trials import require_framework
 
@@ -116,7 +118,7 @@ def diagnose(
             runs = read_folder(folder)
             if runs:
                 losses = read_losses(folder, runs[0].rank)
-    judgement = judge(runs, user_rules)
+    judgement = judgement or judge(runs, user_rules)
     diagnosis = diagnosis_record(judgement)
     report = make_report(
         diagnosis,
@@ -128,6 +130,7 @@ def diagnose(
         language=list(Language).index(language),
         script="" if module or not script.endswith(".py") else script,
         written_s=written_s,
+        logs=logs,
     )
     if html is not None:
         from tensight.cli.diagnosis.page import write_diagnosis_page

@@ -138,12 +138,15 @@ class Point(NamedTuple):
         Its printed precision; None if it was not printed, or exactly.
     epoch : float or None
         Epochs that had passed, with a fraction in some logs; None if the file does not name it.
+    entry : int
+        Its place in the order of the file: the number of its record.
     """
 
     step: int | None
     value: float
     digits: Digits | None = None
     epoch: float | None = None
+    entry: int = 0
 
 
 @dataclass
@@ -158,12 +161,18 @@ class Series:
         Texts in the place of a value that are not one number, such as ``10 047``, by series.
     holds_means : bool
         See `Curve`.
+    entries : int
+        Number of records so far.
+    lines : dict of int to int
+        The line of each record, from 1; empty if the file has no lines.
     """
 
     points: dict[str, list[Point]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     unread: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     holds_means: bool = False
+    entries: int = 0
+    lines: dict[int, int] = field(default_factory=dict)
     _amount: int = 0
 
     def add(self, name: str, point: Point) -> None:
@@ -283,8 +292,8 @@ def _curve(
     companions: tuple[Curve, ...],
 ) -> Curve:
     points = _with_steps(points, notes)
-    steps, unit = _steps(points)
-    rounding = _rounding(points)
+    steps, unit = steps_of(points)
+    rounding = rounding_of(points)
     values = np.array([point.value for point in points], np.float64)
     epochs = np.array([math.nan if point.epoch is None else point.epoch for point in points], np.float64)
     order, repeated = _last_of_each(steps)
@@ -336,7 +345,7 @@ def _first(steps: Iterable[int], unit: StepUnit) -> str:
     return f"{unit.value}s {ordered[0]:,} to {ordered[-1]:,}"
 
 
-def _steps(points: Sequence[Point]) -> tuple[NDArray[np.int64], StepUnit]:
+def steps_of(points: Sequence[Point]) -> tuple[NDArray[np.int64], StepUnit]:
     """Return the step of each point, or its epoch if each entry has a whole one of its own; else count the entries."""
     numbers = [point.step for point in points if point.step is not None and abs(point.step) <= _LARGEST_STEP]
     if len(numbers) == len(points):
@@ -348,7 +357,7 @@ def _steps(points: Sequence[Point]) -> tuple[NDArray[np.int64], StepUnit]:
     return np.arange(1, len(points) + 1, dtype=np.int64), StepUnit.ENTRY
 
 
-def _rounding(points: Sequence[Point]) -> NDArray[np.float64]:
+def rounding_of(points: Sequence[Point]) -> NDArray[np.float64]:
     """Return half a unit of the last digit of each value, for the precision of its series.
 
     Trailing zeros may be missing, so the precision of a series is the largest number of decimals, or of significant
@@ -358,7 +367,8 @@ def _rounding(points: Sequence[Point]) -> NDArray[np.float64]:
     decimals = max((digits.decimals for digits in printed if digits.decimals is not None), default=0)
     significant = max((digits.significant for digits in printed), default=0)
     result = np.zeros(len(points))
-    for index, (_, value, digits, _) in enumerate(points):
+    for index, point in enumerate(points):
+        value, digits = point.value, point.digits
         if digits is None:
             continue
         powers = [] if digits.decimals is None else [-decimals]

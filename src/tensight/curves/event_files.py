@@ -87,6 +87,7 @@ def read_event_file(file: BinaryIO, name: str, series: Series) -> None:
     try:
         for event in events(file):
             amount += 1
+            series.entries += 1
             _add_event(event, series)
     except (DamageError, ProtobufFormatError) as error:
         series.notes.append(f"{name}: {error}; the {amount:,} events before were read")
@@ -147,7 +148,7 @@ def _add_value(value: memoryview, step: int, series: Series) -> None:
     # MindSpore appends the kind of a value to its tag.
     name = tag.removesuffix("/scalar").removesuffix("[:Scalar]")
     if name and scalar is not None:
-        series.add(name, Point(step, scalar))
+        series.add(name, Point(step, scalar, entry=series.entries))
 
 
 def _tensor_scalar(tensor: memoryview) -> float | None:

@@ -15,7 +15,7 @@ LONGEST_LINE = 65_536
 
 _PIECE = 1 << 20
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
-_ENDS = re.compile(r"\r\n|\n|\r")
+_ENDS = re.compile(r"(\r\n|\n|\r)")
 
 
 def encoding_of(head: bytes) -> str:
@@ -25,32 +25,48 @@ def encoding_of(head: bytes) -> str:
     return "utf-8-sig"
 
 
-def read_lines(file: BinaryIO) -> Iterator[str]:
-    """Yield the lines of a file without line ends; a carriage return, as printed by progress bars, also ends a line.
+class Lines:
+    """The lines of a file without line ends; a carriage return, as printed by progress bars, also ends a line.
+
+    Lines have at most `LONGEST_LINE` characters, and no terminal colours. Undecodable bytes become U+FFFD.
 
     Parameters
     ----------
     file : binary file
-        At its beginning, and seekable.
+        Seekable; it is read from its beginning.
 
-    Yields
-    ------
-    str
-        At most `LONGEST_LINE` characters, without terminal colours. Undecodable bytes become U+FFFD.
+    Attributes
+    ----------
+    number : int
+        Number of the last line that was returned, from 1, as editors count: a carriage return begins no line.
     """
-    encoding = encoding_of(file.read(4))
-    file.seek(0)
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    rest = ""
-    while piece := file.read(_PIECE):
-        *lines, rest = _ENDS.split(rest + decoder.decode(piece))
-        for line in lines:
-            yield _plain(line)
-        # One character more than is kept, to detect a truncated line.
-        rest = rest[: LONGEST_LINE + 1]
-    rest += decoder.decode(b"", final=True)
-    if rest:
-        yield _plain(rest)
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.number = 1
+        file.seek(0)
+        self._lines = self._read(file)
+
+    def __iter__(self) -> Lines:
+        return self
+
+    def __next__(self) -> str:
+        return next(self._lines)
+
+    def _read(self, file: BinaryIO) -> Iterator[str]:
+        encoding = encoding_of(file.read(4))
+        file.seek(0)
+        decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        rest = ""
+        while piece := file.read(_PIECE):
+            *parts, rest = _ENDS.split(rest + decoder.decode(piece))
+            for line, end in zip(parts[::2], parts[1::2], strict=True):
+                yield _plain(line)
+                self.number += end != "\r"
+            # One character more than is kept, to detect a truncated line.
+            rest = rest[: LONGEST_LINE + 1]
+        rest += decoder.decode(b"", final=True)
+        if rest:
+            yield _plain(rest)
 
 
 def _plain(line: str) -> str:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 import stat
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tensight.curves.compressed import name_inside, opened
 from tensight.curves.curve import Curve, Series, make_curve
 from tensight.curves.event_files import is_event_file, read_event_file
-from tensight.curves.lines import encoding_of, read_lines
+from tensight.curves.lines import Lines, encoding_of
 from tensight.curves.numbers import Decimal, plain_number
 from tensight.curves.tables import from_delimited, from_json, from_json_lines, parse_json
 from tensight.curves.text_logs import read_pattern, read_text_log
 from tensight.errors import CurveError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import BinaryIO
 
 LARGEST_JSON = 256 << 20
@@ -65,12 +65,36 @@ def read_curve(
     series = Series()
     try:
         for file in files:
-            series = _read(file, series, column, pattern, decimal)
+            series = _read(file, series, column, pattern, decimal, is_whole=False)
     except OSError as error:
         raise CurveError(f"{source} cannot be read: {error.strerror or error}") from None
     except CurveError as error:
         raise CurveError(f"{source}: {error}", code=error.code) from None
     return make_curve(series, source, column)
+
+
+def read_scalars(files: Sequence[Path]) -> Series:
+    """Return all scalars of a log that its names or lines tell to be of a training.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        A log, or several event files of one training.
+
+    Raises
+    ------
+    CurveError
+        A file cannot be read, or has too many values.
+    """
+    series = Series()
+    try:
+        for file in files:
+            series = _read(file, series, None, None, None, is_whole=True)
+    except OSError as error:
+        raise CurveError(f"{files[0]} cannot be read: {error.strerror or error}") from None
+    except CurveError as error:
+        raise CurveError(f"{files[0]}: {error}", code=error.code) from None
+    return series
 
 
 def is_curve_folder(path: str | os.PathLike[str]) -> bool:
@@ -133,49 +157,46 @@ def _is_called_event_file(path: Path) -> bool:
     return ("tfevents" in path.name or ".summary." in path.name) and path.is_file()
 
 
-def _read(path: Path, series: Series, column: str | None, pattern: str | None, decimal: Decimal | None) -> Series:
+def _read(
+    path: Path, series: Series, column: str | None, pattern: str | None, decimal: Decimal | None, *, is_whole: bool
+) -> Series:
     with opened(path) as file:
         head = file.read(_HEAD)
         file.seek(0)
         if not head:
             raise CurveError("the file is empty")
         if pattern is not None:
-            return read_pattern(read_lines(file), pattern, decimal)
+            return read_pattern(Lines(file), pattern, decimal)
         if is_event_file(head):
             read_event_file(file, path.name, series)
             return series
         if _is_called_event_file(path):
             raise CurveError(f"{path.name} is not an event file: its first checksum is wrong")
-        return _read_text(file, path, column, decimal)
+        return _read_text(file, path, column, decimal, is_whole=is_whole)
 
 
-def _read_text(file: BinaryIO, path: Path, column: str | None, decimal: Decimal | None) -> Series:
+def _read_text(file: BinaryIO, path: Path, column: str | None, decimal: Decimal | None, *, is_whole: bool) -> Series:
     """Read a text file by its content; its name distinguishes a table from a log."""
-    lines = read_lines(file)
-    first = list(islice(lines, _LINES_EXAMINED))
-    every = chain(first, lines)
+    first = list(islice(Lines(file), _LINES_EXAMINED))
     written = [line for line in first if line.strip()]
     if not written:
         raise CurveError("the file contains no text")
     ending = Path(name_inside(path)).suffix.lower()
     if written[0].lstrip()[:1] in ("{", "["):
-        series = _read_json(file, every, written, ending, decimal)
+        series = _read_json(file, written, ending, decimal)
         if series is not None and series.points:
             return series
-        file.seek(0)
-        return read_text_log(read_lines(file), column, decimal)
+        return read_text_log(Lines(file), column, decimal, is_whole=is_whole)
     delimiter = _delimiter(written, ending)
     if delimiter is not None:
-        return from_delimited((line for line in every if line.strip()), delimiter, decimal)
-    return read_text_log(every, column, decimal)
+        return from_delimited(Lines(file), delimiter, decimal)
+    return read_text_log(Lines(file), column, decimal, is_whole=is_whole)
 
 
-def _read_json(
-    file: BinaryIO, lines: Iterable[str], first: Sequence[str], ending: str, decimal: Decimal | None
-) -> Series | None:
+def _read_json(file: BinaryIO, first: Sequence[str], ending: str, decimal: Decimal | None) -> Series | None:
     """Read JSON lines or a JSON document; None if it is neither."""
     if _is_json(first[0]) and (len(first) > 1 or ending == ".jsonl"):
-        return from_json_lines(lines, decimal)
+        return from_json_lines(Lines(file), decimal)
     file.seek(0)
     data = file.read(LARGEST_JSON + 1)
     if len(data) > LARGEST_JSON:
@@ -201,11 +222,22 @@ def _delimiter(lines: list[str], ending: str) -> str | None:
     if ending in (".csv", ".tsv"):
         counts = {char: lines[0].count(char) for char in ",\t;"}
         return max(counts, key=lambda char: counts[char]) if any(counts.values()) else ","
+    if all(line.lstrip().startswith("|") for line in lines):
+        return "|"
+    if _is_aligned(lines):
+        return " "
     for char in ",\t;":
         columns = {line.count(char) for line in lines[:_LINES_EXAMINED]}
         if len(columns) == 1 and min(columns) and _are_numbers(lines[1:], char):
             return char
     return None
+
+
+def _is_aligned(lines: list[str]) -> bool:
+    """Whether names, and below each a number, are aligned by spaces."""
+    names, *rows = (line.split() for line in lines)
+    are_names = len(names) > 1 and all(name[0].isalpha() or name[0] == "_" for name in names)
+    return are_names and bool(rows) and all(len(row) == len(names) and _is_number(row[0]) for row in rows)
 
 
 def _are_numbers(lines: list[str], delimiter: str) -> bool:

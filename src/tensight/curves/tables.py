@@ -14,6 +14,7 @@ from tensight.errors import CurveError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from tensight.curves.lines import Lines
     from tensight.curves.numbers import Decimal
 
 _STEP_NAMES = (
@@ -86,7 +87,9 @@ def _point(content: object) -> Point | None:
     return Point(None, content) if isinstance(content, float) else None
 
 
-def from_records(records: Iterable[Mapping[str, object]], decimal: Decimal | None = None) -> Series:
+def from_records(
+    records: Iterable[Mapping[str, object]], decimal: Decimal | None = None, lines: Sequence[int] = ()
+) -> Series:
     """Return the series of rows, each with its scalars by name.
 
     Parameters
@@ -95,6 +98,8 @@ def from_records(records: Iterable[Mapping[str, object]], decimal: Decimal | Non
         One for each time something was logged; names without numbers are skipped.
     decimal : Decimal, optional
         The sign before the decimals of numbers in texts; by default it is inferred.
+    lines : sequence of int
+        The line of each record; empty if the file has no lines.
 
     Raises
     ------
@@ -110,14 +115,14 @@ def from_records(records: Iterable[Mapping[str, object]], decimal: Decimal | Non
                 (numbers.see_step(content) if _is_step_name(name) else numbers.see(content, name))
     step_name = _column(rows, seen, _STEP_NAMES, numbers)
     epoch_name = next((seen[name] for name in _EPOCH_NAMES if name in seen), None)
-    series = Series(holds_means=any(names <= seen.keys() for names in _OF_MEANS))
-    for row in rows:
+    series = Series(holds_means=any(names <= seen.keys() for names in _OF_MEANS), lines=dict(enumerate(lines, 1)))
+    for entry, row in enumerate(rows, 1):
         step = _step(row.get(step_name), numbers) if step_name is not None else None
         epoch = _number(row.get(epoch_name), numbers) if epoch_name is not None else None
         for name, content in row.items():
             if name == step_name or name.strip().lower() in (*_STEP_NAMES, *_EPOCH_NAMES, *_NO_SERIES):
                 continue
-            _add(series, name, content, numbers, Point(step, math.nan, epoch=epoch))
+            _add(series, name, content, numbers, Point(step, math.nan, epoch=epoch, entry=entry))
     return series
 
 
@@ -243,15 +248,15 @@ def _add_list(
         epoch = _number(epochs[index], numbers) if epochs is not None and len(epochs) == len(content) else None
         if isinstance(entry, list) and len(entry) in (2, 3):
             step, entry = _step(entry[-2], numbers), entry[-1]
-        _add(series, name, entry, numbers, Point(step, math.nan, epoch=epoch))
+        _add(series, name, entry, numbers, Point(step, math.nan, epoch=epoch, entry=index + 1))
 
 
-def from_json_lines(lines: Iterable[str], decimal: Decimal | None = None) -> Series:
+def from_json_lines(lines: Lines, decimal: Decimal | None = None) -> Series:
     """Return the series of JSON lines; invalid lines are skipped, and counted.
 
     Parameters
     ----------
-    lines : iterable of str
+    lines : Lines
     decimal : Decimal, optional
         The sign before the decimals of numbers in texts; by default it is inferred.
 
@@ -261,6 +266,7 @@ def from_json_lines(lines: Iterable[str], decimal: Decimal | None = None) -> Ser
         There are too many values.
     """
     records: list[dict[str, object]] = []
+    numbers: list[int] = []
     damaged = 0
     for line in lines:
         text = line.strip()
@@ -273,18 +279,19 @@ def from_json_lines(lines: Iterable[str], decimal: Decimal | None = None) -> Ser
             continue
         if isinstance(record, dict):
             records.append(record)
-    series = from_records(records, decimal)
+            numbers.append(lines.number)
+    series = from_records(records, decimal, numbers)
     if damaged:
         series.notes.append(f"{damaged:,} lines are not JSON and were skipped")
     return series
 
 
-def from_delimited(lines: Iterable[str], delimiter: str, decimal: Decimal | None = None) -> Series:
+def from_delimited(lines: Lines, delimiter: str, decimal: Decimal | None = None) -> Series:
     """Return the series of a table with column names in its first row, or with one or two columns without names.
 
     Parameters
     ----------
-    lines : iterable of str
+    lines : Lines
     delimiter : str
     decimal : Decimal, optional
         The sign before decimals; by default it is inferred.
@@ -294,8 +301,9 @@ def from_delimited(lines: Iterable[str], delimiter: str, decimal: Decimal | None
     CurveError
         The table has too many columns, or a field that is too long.
     """
-    rows = csv.reader((line.replace("\0", "") for line in lines), delimiter=delimiter)
+    numbers: list[int] = []
     try:
+        rows = _rows(lines, delimiter, numbers)
         header = next(rows, [])
         if len(header) > _MOST_COLUMNS:
             raise CurveError(f"more than {_MOST_COLUMNS:,} columns")
@@ -305,17 +313,27 @@ def from_delimited(lines: Iterable[str], delimiter: str, decimal: Decimal | None
                 if len(header) == 1
                 else ["step", "loss", *(f"column {at}" for at in range(3, len(header) + 1))]
             )
-            return from_records((dict(zip(names, row, strict=False)) for row in [header, *rows]), decimal)
+            records = [dict(zip(names, row, strict=False)) for row in [header, *rows]]
+            return from_records(records, decimal, numbers)
         # Dashboards add the range of each group of runs.
         kept = [name.strip() for name in header]
-        records = (
+        records = [
             {
                 name: field
                 for name, field in zip(kept, row, strict=False)
                 if field.strip() and not name.endswith(("__MIN", "__MAX"))
             }
             for row in rows
-        )
-        return from_records(records, decimal)
+        ]
+        return from_records(records, decimal, numbers[1:])
     except csv.Error as error:
         raise CurveError(f"the table cannot be read: {error}") from None
+
+
+def _rows(lines: Lines, delimiter: str, numbers: list[int]) -> Iterator[list[str]]:
+    """Yield the rows of a table that are not empty, and append the line of each."""
+    plain = (line.replace("\0", "") for line in lines)
+    for row in map(str.split, plain) if delimiter == " " else csv.reader(plain, delimiter=delimiter):
+        if any(field.strip() for field in row):
+            numbers.append(lines.number)
+            yield row

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tensight.curves.curve import Point, Series, is_loss
 from tensight.curves.numbers import NUMBER, NUMBER_ENDS, WHOLE_NUMBER, Numbers, begins_as_number, plain_number
+from tensight.curves.roles import role_of
 from tensight.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tensight.curves.lines import Lines
     from tensight.curves.numbers import Decimal
 
 LONGEST_PATTERN = 1000
@@ -37,7 +39,8 @@ _STEP = re.compile(
     r"(?:steps?|iterations?|iters?)"
     r"|(?:num[ _])?updates?|n_iter|it(?=\s{0,2}[:=\[])|batch)"
     r"[\"']?\s{0,4}[:=]?\s{0,4}[\"'\[(]?\s{0,12}"
-    rf"(?P<step>{WHOLE_NUMBER})(?! \d{{3}}(?!\w|[.,:/%]\d))(?:\s{{0,4}}/\s{{0,12}}(?P<total>{WHOLE_NUMBER}))?",
+    rf"(?P<step>{WHOLE_NUMBER})(?! \d{{3}}(?!\w|[.,:/%]\d))(?!\s{{0,2}}%)"
+    rf"(?:\s{{0,4}}/\s{{0,12}}(?P<total>{WHOLE_NUMBER}))?",
     re.IGNORECASE | re.ASCII,
 )
 _STEP_ORDER = ("global", "updates", "cur", "it", "step", "update", "batch")
@@ -66,6 +69,28 @@ _OF_MEANS = re.compile(r"^\s{0,8}\{'.{0,2000}'epoch'|num_updates")
 """Lines of Hugging Face's Trainer and of fairseq."""
 
 _LOSS = re.compile(r"loss|nll|entropy", re.IGNORECASE)
+_ANY_ROLE = re.compile(
+    r"loss|nll|entropy|\blr|learning.rate|norm|acc|top|prec|f1|bleu|rouge|auc|ap\b|map|iou|dice|psnr|recall|match|rew|return"
+    r"|score|ppl|perplexity|wer|cer|mae|mse|fid|err|skipped",
+    re.IGNORECASE,
+)
+_SCALE_LOWERED = re.compile(
+    r"(?:overflow|skipping step).{0,200}?reducing(?: loss scale)? to (?P<scale>[\d.e+]{1,20})", re.IGNORECASE
+)
+"""As DeepSpeed and Apex print it."""
+
+_OF = re.compile(r"\s{0,2}/\s{0,2}(?P<total>[1-9]\d{0,11})(?!\d)")
+"""What follows the number of right answers."""
+
+_OF_MEGATRON = re.compile(
+    r"(?P<phase>validation|test) loss at .{0,80}?\| {0,4}(?P<name>[A-Za-z_ ]{0,40}loss) value: {0,4}"
+    rf"(?P<value>{NUMBER}){NUMBER_ENDS}"
+)
+_EPOCH_ALONE = re.compile(
+    r"\W{0,12}epoch\W{0,4}(?P<epoch>\d{1,9})(?:\s{0,4}(?:/|of)\s{0,4}\d{1,9})?\W{0,12}", re.IGNORECASE
+)
+"""The heading of the lines of an epoch."""
+
 _NOT_BEFORE = frozenset({"the", "is", "and", "with", "a", "of", "for", "step", "epoch", "iter", "its", "info"})
 
 
@@ -83,6 +108,8 @@ class _Entry(NamedTuple):
         Numbers as they are printed.
     is_mean : bool
         Whether the line is of a trainer that logs the mean since the line before.
+    line : int
+        Its number, from 1.
     """
 
     epoch: str | None
@@ -92,6 +119,7 @@ class _Entry(NamedTuple):
     phase: str
     values: dict[str, str]
     is_mean: bool
+    line: int
 
 
 class _Count(NamedTuple):
@@ -112,16 +140,20 @@ class _Count(NamedTuple):
     passed: float | None
 
 
-def read_text_log(lines: Iterable[str], column: str | None = None, decimal: Decimal | None = None) -> Series:
+def read_text_log(
+    lines: Lines, column: str | None = None, decimal: Decimal | None = None, *, is_whole: bool = False
+) -> Series:
     """Return the losses in a log's lines, in the known formats.
 
     Parameters
     ----------
-    lines : iterable of str
+    lines : Lines
     column : str, optional
         Another name to read in addition to the losses.
     decimal : Decimal, optional
         The sign before decimals; by default it is inferred.
+    is_whole : bool
+        Whether to read all scalars whose names tell what they are, and not the losses alone.
 
     Returns
     -------
@@ -135,21 +167,18 @@ def read_text_log(lines: Iterable[str], column: str | None = None, decimal: Deci
     """
     series = Series()
     numbers = Numbers(decimal)
-    other = column.casefold() if column is not None else None
-    entries = [
-        entry
-        for line in lines
-        if (_LOSS.search(line) or (other is not None and other in line.casefold()))
-        and (entry := _entry(line, other, numbers)) is not None
-    ]
+    reader = _LineReader(column.casefold() if column is not None else None, numbers, is_whole)
+    entries = [entry for line in lines if (entry := reader.entry(line, lines.number)) is not None]
     entries = _of_one_rank(entries, series)
+    numbers_of = {id(entry): number for number, entry in enumerate(entries, 1)}
+    series.lines = {number: entry.line for number, entry in enumerate(entries, 1)}
     series.holds_means = any(entry.is_mean for entry in entries)
     for phase in dict.fromkeys(entry.phase for entry in entries):
         of_phase = [entry for entry in entries if entry.phase == phase]
         counts = [_count(entry, numbers) for entry in of_phase]
         for entry, count, step in zip(of_phase, counts, _numbered_on(counts, series.notes), strict=True):
             for name, text in entry.values.items():
-                point = Point(step, math.nan, epoch=count.passed)
+                point = Point(step, math.nan, epoch=count.passed, entry=numbers_of[id(entry)])
                 series.add_printed(f"{phase} {name}" if phase else name, text, numbers, point)
     return series
 
@@ -211,44 +240,89 @@ def read_pattern(lines: Iterable[str], pattern: str, decimal: Decimal | None = N
     return series
 
 
-def _entry(line: str, other: str | None, numbers: Numbers) -> _Entry | None:
-    """Return the values in a line; None if it has neither a loss nor the other name."""
-    values: dict[str, str] = {}
-    for match in _VALUE.finditer(line):
-        text = match["value"] + (match["unit"] or "")
-        name = _name(match, other)
-        numbers.see(text, name or "")
-        if name is not None:
-            values.setdefault(name, text)
-    if not values:
-        return None
-    rank, epoch, phase = _RANK.match(line), _EPOCH.search(line), _NOT_TRAINING.search(line)
-    step, total = _step(line)
-    if step is not None:
-        numbers.see_step(step)
-    if epoch:
-        numbers.see(epoch["epoch"])
-    return _Entry(
-        epoch=epoch["epoch"] if epoch else None,
-        step=step,
-        total=total,
-        rank=int(rank["rank"]) if rank else None,
-        phase=phase["phase"].lower() if phase else "",
-        values=values,
-        is_mean=_OF_MEANS.search(line) is not None,
-    )
+class _LineReader:
+    """Reads the lines of a log one by one.
 
+    Parameters
+    ----------
+    other : str or None
+        Another name to read in addition to the losses, in lower case.
+    numbers : Numbers
+        All numbers of the file.
+    is_whole : bool
+        Whether to read all scalars whose names tell what they are.
+    """
 
-def _name(match: re.Match[str], other: str | None) -> str | None:
-    """Return the name of a matched value; None if it is neither a loss nor the other name."""
-    key, before = match["key"], match["before"]
-    named = f"{before} {key}" if before and before.lower() not in _NOT_BEFORE else key
-    if other is not None:
-        for name in (named, key):
-            if name.casefold() == other:
-                return name
-    has_sign = bool(match["sign"].strip())
-    return named if is_loss(key) and (has_sign or key.lower().endswith("loss")) else None
+    def __init__(self, other: str | None, numbers: Numbers, is_whole: bool) -> None:
+        self._other = other
+        self._numbers = numbers
+        self._is_whole = is_whole
+        self._epoch: str | None = None
+
+    def entry(self, line: str, number: int) -> _Entry | None:
+        """Return the values in a line; None if it has none that is to be read."""
+        heading = _EPOCH_ALONE.fullmatch(line)
+        if heading is not None:
+            self._epoch = heading["epoch"]
+            return None
+        is_candidate = _LOSS.search(line) or (self._other is not None and self._other in line.casefold())
+        if not is_candidate and not (self._is_whole and _ANY_ROLE.search(line)):
+            return None
+        values = self._values(line)
+        if not values:
+            return None
+        rank, epoch, phase = _RANK.match(line), _EPOCH.search(line), _NOT_TRAINING.search(line)
+        step, total = _step(line)
+        if step is not None:
+            self._numbers.see_step(step)
+        if epoch:
+            self._numbers.see(epoch["epoch"])
+            self._epoch = None
+        return _Entry(
+            epoch=epoch["epoch"] if epoch else self._epoch,
+            step=step,
+            total=total,
+            rank=int(rank["rank"]) if rank else None,
+            phase=phase["phase"].lower() if phase else "",
+            values=values,
+            is_mean=_OF_MEANS.search(line) is not None,
+            line=number,
+        )
+
+    def _values(self, line: str) -> dict[str, str]:
+        """Return the printed values by name."""
+        values: dict[str, str] = {}
+        for match in _VALUE.finditer(line):
+            text = match["value"] + (match["unit"] or "")
+            name = self._name(match)
+            share = _OF.match(line, match.end("value")) if name is not None and self._is_whole else None
+            if share is not None and text.isdecimal() and int(text) <= int(share["total"]):
+                text = f"{int(text) / int(share['total']):.6f}"
+            self._numbers.see(text, name or "")
+            if name is not None:
+                values.setdefault(name, text)
+        evaluated = _OF_MEGATRON.search(line)
+        if evaluated is not None:
+            self._numbers.see(evaluated["value"])
+            values[f"{evaluated['phase']} {evaluated['name']}"] = evaluated["value"]
+        lowered = _SCALE_LOWERED.search(line) if self._is_whole else None
+        if lowered is not None:
+            values["loss scale"] = lowered["scale"].rstrip(".")
+        return values
+
+    def _name(self, match: re.Match[str]) -> str | None:
+        """Return the name of a matched value; None if it is not to be read."""
+        key, before = match["key"], match["before"]
+        named = f"{before} {key}" if before and before.lower() not in _NOT_BEFORE else key
+        if self._other is not None:
+            for name in (named, key):
+                if name.casefold() == self._other:
+                    return name
+        has_sign = bool(match["sign"].strip())
+        if is_loss(key) and (has_sign or key.lower().endswith("loss")):
+            return named
+        is_given = has_sign or "." in match["value"] or "e" in match["value"].lower()
+        return named if self._is_whole and is_given and role_of(named) is not None else None
 
 
 def _step(line: str) -> tuple[str | None, str | None]:

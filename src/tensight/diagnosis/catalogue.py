@@ -19,6 +19,7 @@ from tensight.diagnosis.rules import (
     frozen,
     gradients,
     initialization,
+    logs,
     losses,
     no_gradient,
     optimizers,
@@ -62,6 +63,7 @@ RULES: Mapping[str, Rule] = {
         *losses.RULES,
         *divergence.RULES,
         *evaluations.RULES,
+        *logs.RULES,
         *sequences.RULES,
         *structure.RULES,
         *averages.RULES,
@@ -83,6 +85,10 @@ _NAMES = {
 }
 """What subjects are called where they are missing."""
 
+LOGGED = ("logs", "losses", "evaluations", "rates", "groups", "steps")
+"""Subjects that logs may have."""
+
+_NOT_IN_LOGS = "as logs do not have its facts"
 _SENSELESS = "its facts make no sense"
 _MOST_REASON = 200
 _CERTAINTIES: Mapping[str, int] = {"certain": 0, "likely": 1, "possible": 2}
@@ -163,7 +169,9 @@ def diagnose(runs: Sequence[Facts], user_rules: Sequence[Rule] = ()) -> Diagnosi
     applied: list[str] = []
     for rule in rules.values():
         if rule.over_ranks:
-            if runs:
+            if any(facts.is_log for facts in runs):
+                undecided[rule.id] = _NOT_IN_LOGS
+            elif runs:
                 applied.append(rule.id)
                 findings += _judgement(rule, ranks.joined(runs), runs[0].framework, failed)
             continue
@@ -214,11 +222,12 @@ def _reported_rule(reported: ReportedRule) -> Rule:
 def _judgement(rule: Rule, facts: Facts, framework: str, failed: dict[str, str]) -> list[Finding]:
     """Return what a rule finds; if facts make no sense, such as a shape that is none, note that it could not judge."""
     read = len(facts[rule.needs[0].partition(".")[0]].steps) if rule.needs else 0
+    judge = rule.of_log if facts.is_log and rule.of_log is not None else rule.judge
     try:
         with np.errstate(all="ignore"):
             findings = [
                 replace(with_script_lines(finding, facts), framework=framework, values={"read": read, **finding.values})
-                for finding in rule.judge(facts)
+                for finding in judge(facts)
             ]
         for finding in findings:
             for words in filter(None, words_of(finding, {rule.id: rule})):
@@ -235,7 +244,12 @@ def _judgement(rule: Rule, facts: Facts, framework: str, failed: dict[str, str])
 
 def lacking(rule: Rule, facts: Facts) -> tuple[bool, str]:
     """Return whether facts are missing that a rule needs, and why; the reason is empty if many trainings have none."""
-    for need in rule.needs:
+    needs = rule.needs
+    if facts.is_log and rule.id in RULES:
+        if rule.of_log is None:
+            return True, _NOT_IN_LOGS
+        needs = tuple(need for need in needs if need in LOGGED)
+    for need in needs:
         subject = need.partition(".")[0]
         why = facts.absent.get(need) or facts.absent.get(subject, "")
         if why:

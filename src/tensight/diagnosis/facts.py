@@ -83,6 +83,18 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("line", "text", "where the backward pass begins"),
         Fact("elements", "count", "number of elements whose mean it is; -1 if that is unknown"),
         Fact("made_line", "text", "where it was computed, in the first steps"),
+        Fact("rounding", "number", "by how much it may differ from the computed value, if it was printed; else NaN"),
+    ),
+    "logs": (
+        Fact("name", "text", "the file from which the facts were read, if no training was watched"),
+        Fact("unit", "text", "what its steps count: step, epoch or entry"),
+        Fact(
+            "is_moving",
+            "flag",
+            "its losses need not fall: those of two models against each other, or of reinforcement learning",
+        ),
+        Fact("is_late", "flag", "it begins in the midst of a training"),
+        Fact("begins", "text", "steps at which it goes back to an earlier step, separated by spaces"),
     ),
     "evaluations": (
         Fact("name", "text", "a loss or a measure on data that are not trained on, as cross_entropy or eval_accuracy"),
@@ -91,6 +103,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_skill", "flag", "higher is better, as for an accuracy; neither is set if that is unknown"),
         Fact("batches", "count", "number of batches; -1 if that is unknown"),
         Fact("line", "text", "where it is computed"),
+        Fact("rounding", "number", "by how much it may differ from the computed value, if it was printed; else NaN"),
     ),
     "loss_functions": (
         Fact("name", "text", "which loss function of the step, as cross_entropy, or mse_loss 2"),
@@ -426,7 +439,7 @@ NUMBERS = frozenset(
 OPTIONAL = frozenset(
     (
         *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "schedules", "modules", "models"),
-        *("repeated", "ties", "ranks", "probes", "views", "evaluations"),
+        *("repeated", "ties", "ranks", "probes", "views", "evaluations", "logs"),
     )
 )
 """Subjects that many trainings do not have."""
@@ -476,6 +489,8 @@ class Table:
     Parameters
     ----------
     schema : sequence of Fact
+    keeps_all : bool
+        Whether all blocks are kept, and not the first and the last ones.
 
     Attributes
     ----------
@@ -483,8 +498,9 @@ class Table:
         Memory of its blocks.
     """
 
-    def __init__(self, schema: Sequence[Fact]) -> None:
+    def __init__(self, schema: Sequence[Fact], *, keeps_all: bool = False) -> None:
         self.schema = schema
+        self._keeps_all = keeps_all
         self._first: list[tuple[int, Block]] = []
         self._kept: list[tuple[int, Block]] = []
         self._last: deque[tuple[int, Block]] = deque()
@@ -512,7 +528,7 @@ class Table:
         if len(self._begins) < FIRST_STEPS and not self._met.issuperset(names := block["name"].tolist()):
             self._met.update(names)
             self._begins.add(step)
-        if len(self._first) < min(FIRST_STEPS, most):
+        if self._keeps_all or len(self._first) < min(FIRST_STEPS, most):
             self._first.append((step, block))
         else:
             while len(self._last) >= min(LAST_STEPS, most):
@@ -658,6 +674,8 @@ class Facts:
     Parameters
     ----------
     rank : int
+    keeps_all : bool
+        Whether all steps are kept, as of logs, which have few facts of each.
 
     Attributes
     ----------
@@ -672,8 +690,9 @@ class Facts:
         What rules of the user have found in the training.
     """
 
-    def __init__(self, rank: int = 0) -> None:
+    def __init__(self, rank: int = 0, *, keeps_all: bool = False) -> None:
         self.rank = rank
+        self._keeps_all = keeps_all
         self.is_over = False
         self.framework = "torch"
         self.absent: dict[str, str] = {}
@@ -682,7 +701,7 @@ class Facts:
     def begin_again(self) -> None:
         """Forget everything that was added."""
         self.reported: tuple[ReportedRule, ...] = ()
-        self._tables = {name: Table(schema) for name, schema in SCHEMA.items()}
+        self._tables = {name: Table(schema, keeps_all=self._keeps_all) for name, schema in SCHEMA.items()}
         self._derived: dict[Callable[[Facts], Iterable[Any]], list[Any]] = {}
         self._jumps = Jumps()
 
@@ -709,6 +728,11 @@ class Facts:
         if derive not in self._derived:
             self._derived[derive] = list(derive(self))
         return self._derived[derive]
+
+    @property
+    def is_log(self) -> bool:
+        """Whether they were read from a log, and no training was watched."""
+        return len(self["logs"]) > 0
 
     @property
     def last_step(self) -> int:

@@ -55,6 +55,8 @@ class Rule:
         Advice on single sentences by their keys, where that of the rule does not fit.
     fact : str
         The fact whose course shows most of what it finds; empty for that of its category.
+    of_log : callable (Facts) -> iterable of Finding, or None
+        How it judges the facts of a log, which are few, averaged and rounded; None if it cannot.
     """
 
     id: str
@@ -70,6 +72,7 @@ class Rule:
     over_ranks: bool = False
     advice_on: Mapping[str, Words] = field(default_factory=dict)
     fact: str = ""
+    of_log: Callable[[Facts], Iterable[Finding]] | None = None
 
     @property
     def summary(self) -> str:

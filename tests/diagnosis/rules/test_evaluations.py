@@ -88,10 +88,84 @@ def both_rise() -> Facts:
     return facts_of(falling(0.6) + 0.1 * np.maximum(EPOCHS - 8, 0), falling(0.6) + 0.1 * np.maximum(EPOCHS - 8, 0))
 
 
+# --- evaluation-constant ---
+
+
+def copy_that_is_never_updated() -> Facts:
+    return facts_of(falling(0.1), np.full(30, 2.3041), np.full(30, 0.1032), noise=0.0)
+
+
+def accuracy_of_one_class() -> Facts:
+    """Outputs that are all the same give the share of one class; the loss, whose outputs differ, does not stay."""
+    facts = facts_of(falling(0.1), falling(0.3), np.full(30, 0.113))
+    exact = Facts()
+    for row in facts["losses"].rows():
+        exact.add("losses", row["step"], [row])
+    for row in facts["evaluations"].rows():
+        exact.add("evaluations", row["step"], [{**row, "value": 0.113} if row["is_skill"] else row])
+    return exact
+
+
+def weights_of_the_start() -> Facts:
+    return facts_of(falling(0.1), np.full(30, 2.3), np.full(30, 0.1), noise=0.004)
+
+
+def evaluation_that_has_converged() -> Facts:
+    return facts_of(falling(0.3, of=0.7), np.full(30, 0.55), np.full(30, 0.8), noise=0.01)
+
+
+# --- evaluation-collapses ---
+
+
+def accuracy_that_is_lost() -> Facts:
+    accuracy = np.where(EPOCHS < 18, 0.9 - 0.8 * np.exp(-EPOCHS / 4), 0.1)
+    return facts_of(falling(0.5), falling(0.6), accuracy)
+
+
+def reward_that_is_forgotten() -> Facts:
+    return facts_of(falling(0.5), falling(0.6), np.where(EPOCHS < 15, 20 + 30.0 * EPOCHS, 25.0), noise=0.1)
+
+
+def translation_that_degenerates() -> Facts:
+    return facts_of(falling(0.5), falling(0.6), np.clip(2.0 * EPOCHS, 0, 28) * np.where(EPOCHS > 22, 0.04, 1))
+
+
+def accuracy_that_loses_a_part() -> Facts:
+    return facts_of(falling(0.5), falling(0.6), 0.9 - 0.8 * np.exp(-EPOCHS / 4) - 0.004 * np.maximum(EPOCHS - 15, 0))
+
+
+# --- evaluation-not-finite ---
+
+
+def loss_of_an_empty_batch() -> Facts:
+    return facts_of(falling(0.3), np.full(30, np.nan))
+
+
+def overflow_in_half_precision() -> Facts:
+    return facts_of(falling(0.3), np.where(EPOCHS < 12, falling(0.6), np.inf))
+
+
+def variance_that_vanishes() -> Facts:
+    return facts_of(falling(0.3), np.where(EPOCHS < 28, falling(0.4), np.nan))
+
+
+def single_evaluation() -> Facts:
+    return facts_of(falling(0.3), np.where(EPOCHS == 12, np.nan, falling(0.4)))
+
+
 FAULTY: list[tuple[Callable[[], Facts], str, str]] = [
     (network_that_is_too_large, "overfitting", "val_loss is best at step"),
     (language_model_tuned_for_many_epochs, "overfitting", "(1.5"),
     (accuracy_that_falls_too, "overfitting", "its loss fell from"),
+    (copy_that_is_never_updated, "evaluation-constant", "2.3041 in each of 30"),
+    (accuracy_of_one_class, "evaluation-constant", "0.113 in each of 30"),
+    (weights_of_the_start, "evaluation-constant", "the loss of the untrained network"),
+    (accuracy_that_is_lost, "evaluation-collapses", "no better than at first"),
+    (reward_that_is_forgotten, "evaluation-collapses", "at last"),
+    (translation_that_degenerates, "evaluation-collapses", "at last"),
+    (loss_of_an_empty_batch, "evaluation-not-finite", "nan in 30 of 30"),
+    (overflow_in_half_precision, "evaluation-not-finite", "inf in 19 of 30"),
+    (variance_that_vanishes, "evaluation-not-finite", "nan in 3 of 30"),
 ]
 HEALTHY: list[tuple[Callable[[], Facts], str]] = [
     (evaluation_that_is_noisy, "overfitting"),
@@ -99,6 +173,9 @@ HEALTHY: list[tuple[Callable[[], Facts], str]] = [
     (loss_that_rises_while_the_accuracy_does, "overfitting"),
     (stopped_early, "overfitting"),
     (both_rise, "overfitting"),
+    (evaluation_that_has_converged, "evaluation-constant"),
+    (accuracy_that_loses_a_part, "evaluation-collapses"),
+    (single_evaluation, "evaluation-not-finite"),
 ]
 
 

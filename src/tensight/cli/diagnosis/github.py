@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensight.cli.diagnosis.plain_text import lines, one_line
-from tensight.cli.diagnosis.words import summary, text
+from tensight.cli.diagnosis.words import text
 
 if TYPE_CHECKING:
     from tensight.cli.diagnosis.report import Report
@@ -28,7 +28,7 @@ def as_github(report: Report) -> str:
     commands += [_command("warning", {}, one_line(remark)) for remark in report.remarks]
     commands += [_of_finding(report, finding) for finding in diagnosis.findings]
     if diagnosis.steps:
-        commands.append(summary(len(diagnosis.findings), diagnosis.steps, language))
+        commands.append(report.summary)
     return "\n".join(commands) + "\n"
 
 

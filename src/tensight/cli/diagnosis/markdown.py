@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tensight.cli.diagnosis.plain_text import lines, one_line
 from tensight.cli.diagnosis.probes import outcome_text, probe_sentences
-from tensight.cli.diagnosis.words import summary, text
+from tensight.cli.diagnosis.words import text
 
 if TYPE_CHECKING:
     from tensight.cli.diagnosis.report import Report
@@ -31,7 +31,7 @@ def as_markdown(report: Report) -> str:
     parts += [f"> {_escaped(remark)}" for remark in report.remarks]
     parts += [_of_finding(report, finding) for finding in diagnosis.findings]
     if diagnosis.steps:
-        parts.append(summary(len(diagnosis.findings), diagnosis.steps, language))
+        parts.append(report.summary)
     if report.probes:
         lines_of = [
             f"- {outcome_text(outcome, language)}: {_escaped(words)}"

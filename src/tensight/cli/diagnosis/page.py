@@ -77,7 +77,7 @@ def write_diagnosis_page(path: Path, report: Report) -> None:
 def _body(report: Report) -> Iterable[str]:
     diagnosis, language = report.diagnosis, report.language
     counts = [counted("findings", len(diagnosis.findings), language)] if diagnosis.findings else []
-    parts = [*report.setup.get("command", ()), *counts, counted("steps", diagnosis.steps, language)]
+    parts = [*report.setup.get("command", ()), *counts, counted(report.unit, diagnosis.steps, language)]
     yield f'<p class="sub">{_text(" · ".join(parts))}</p>'
     if report.ending.failure:
         yield f"<p class=remark>{text('failed', language)}</p><pre>{html.escape(lines(report.ending.failure))}</pre>"

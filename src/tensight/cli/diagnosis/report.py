@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensight.cli.diagnosis.probes import probe_rows
-from tensight.cli.diagnosis.words import WORDS, text
+from tensight.cli.diagnosis.words import WORDS, summary, text
 from tensight.diagnosis.facts import MISSING
 
 if TYPE_CHECKING:
@@ -125,6 +125,8 @@ class Report:
         When the facts were written, in seconds since the epoch; infinite if the training has just run.
     probes : sequence of dict
         What experiments have measured, as `tensight.cli.diagnosis.probes.probe_rows` returns it.
+    unit : {"steps", "entries"}
+        What was looked at: steps of a training, or entries of logs.
     """
 
     diagnosis: DiagnosisRecord
@@ -137,12 +139,18 @@ class Report:
     script: str = ""
     written_s: float = math.inf
     probes: Sequence[dict[str, Any]] = ()
+    unit: str = "steps"
     _files: dict[str, str] = field(default_factory=dict)
 
     @property
     def remarks(self) -> list[str]:
         """The remarks that hold at the end: that nothing is counted yet, as while data are collected, may not."""
         return [remark for remark in self.ending.remarks if not self.diagnosis.steps or remark.startswith(ENDED)]
+
+    @property
+    def summary(self) -> str:
+        """How much was found in how many steps or entries."""
+        return summary(len(self.diagnosis.findings), self.diagnosis.steps, self.language, self.unit)
 
     @property
     def undecided(self) -> dict[str, list[str]]:
@@ -223,6 +231,7 @@ def make_report(
     language: int = 0,
     script: str = "",
     written_s: float = math.inf,
+    logs: Sequence[str] = (),
 ) -> Report:
     """Return the report of a diagnosis.
 
@@ -244,6 +253,8 @@ def make_report(
         The script, if one was run.
     written_s : float
         When the facts were written, in seconds since the epoch, if they were at rest.
+    logs : sequence of str
+        The logs from which they were read, in words.
     """
     curves: list[Curve] = []
     if runs:
@@ -257,7 +268,11 @@ def make_report(
         for name, points in list(losses.items())[:MOST_CURVES]
     ]
     setup = setup_of(runs, command, language)
-    return Report(diagnosis, ending, setup, of_losses, curves, rules, language, script, written_s, probe_rows(runs))
+    if logs:
+        setup["logs"] = list(logs)
+    unit = "entries" if logs else "steps"
+    probes = probe_rows(runs)
+    return Report(diagnosis, ending, setup, of_losses, curves, rules, language, script, written_s, probes, unit)
 
 
 def _curves_of(facts: Facts, fact: str, named: Sequence[str]) -> Iterator[Curve]:
@@ -295,7 +310,7 @@ def setup_of(runs: Sequence[Facts], command: Sequence[str], language: int = 0) -
         return setup
     facts = runs[0]
     names = {framework.module: framework.name for framework in FRAMEWORKS}
-    setup["framework"] = [names.get(facts.framework, facts.framework)]
+    setup["framework"] = [names.get(facts.framework, facts.framework)] if facts.framework else []
     setup["ranks"] = [str(len(runs))] if len(runs) > 1 else []
     setup["models"] = _of_each(facts, "calls", "{name} (input {input_shape})", flag="is_trained")
     setup["parameters"] = _parameters(facts, language)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensight.cli.diagnosis.probes import print_probes
-from tensight.cli.diagnosis.words import counted, summary, text
+from tensight.cli.diagnosis.words import counted, text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +36,7 @@ def print_report(out: Console, report: Report) -> None:
     for finding in diagnosis.findings:
         print_finding(out, finding, language)
     print_probes(out, report.probes, language)
-    out.print(summary(len(diagnosis.findings), diagnosis.steps, language))
+    out.print(report.summary)
     for why, rules in report.undecided.items():
         words = counted("undecided", len(rules), language, why=why, rules=listed(rules))
         out.print(f"[dim]{escape(words)}[/]")

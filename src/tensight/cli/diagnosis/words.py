@@ -26,6 +26,8 @@ WORDS: Mapping[str, Words] = {
     "silent": ("Silent about: {what}", "不报告：{what}"),
     "steps": ("{count} steps looked at", "已检查 {count} 步"),
     "steps-1": ("1 step looked at", "已检查 1 步"),
+    "entries": ("{count} entries of logs looked at", "已检查日志中的 {count} 条记录"),
+    "entries-1": ("1 entry of logs looked at", "已检查日志中的 1 条记录"),
     "findings": ("{count} findings", "{count} 项发现"),
     "findings-1": ("1 finding", "1 项发现"),
     "nothing-more": (
@@ -61,6 +63,7 @@ WORDS: Mapping[str, Words] = {
     "probes": ("Experiments on one batch", "对一个批次的实验"),
     "setup": ("The set-up, as far as it is known", "训练配置（已知部分）"),
     "command": ("command", "命令"),
+    "logs": ("logs", "日志"),
     "framework": ("framework", "框架"),
     "ranks": ("ranks", "rank 数"),
     "models": ("models", "模型"),
@@ -117,7 +120,7 @@ def counted(key: str, count: int, language: int, **values: object) -> str:
     return text(exact if exact in WORDS else key, language, count=f"{count:,}", **values)
 
 
-def summary(findings: int, steps: int, language: int) -> str:
-    """Return how much was found in how many steps."""
-    counts = {"findings": counted("findings", findings, language), "steps": counted("steps", steps, language)}
+def summary(findings: int, steps: int, language: int, unit: str = "steps") -> str:
+    """Return how much was found in how many steps, or entries."""
+    counts = {"findings": counted("findings", findings, language), "steps": counted(unit, steps, language)}
     return text("summary", language, **counts)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tensight.diagnosis.findings import Finding
 from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules import logs
 from tensight.diagnosis.rules.losses import constant_predictions, first_loss, has_fixed_targets
 from tensight.diagnosis.rules.stages import UPDATES
 
@@ -301,6 +302,7 @@ RULES = (
         ("Single steps whose loss is not finite, and that are skipped.", "个别损失非有限且被跳过的步。"),
         frozenset(("zero-gradient", "updates-skipped", "scale-collapsed", "loss-rises")),
         35,
+        of_log=logs.not_finite,
         advice_on={
             "start": (
                 "No update has caused it: let `tensight run --recommended` name the operator that is not finite first, and look"
@@ -398,6 +400,7 @@ RULES = (
         ),
         frozenset(("loss-rises", "loss-stays", "loss-not-finite")),
         28,
+        of_log=unbounded,
     ),
     Rule(
         "scale-collapsed",
@@ -408,7 +411,12 @@ RULES = (
             "collapsed": (
                 "The loss scale has fallen from {highest:.0f} to {last:.2g}: gradients are not finite whatever the scale is",
                 "损失缩放系数从 {highest:.0f} 降到 {last:.2g}：无论缩放系数多大，梯度都不是有限值",
-            )
+            ),
+            "logged": (
+                "The loss scale has fallen from {highest:.0f} to {last:.2g}, and stays there: gradients are not finite whatever the"
+                " scale is",
+                "损失缩放系数从 {highest:.0f} 降到 {last:.2g} 并停在那里：无论缩放系数多大，梯度都不是有限值",
+            ),
         },
         {"collapsed": ("{skipped} of {of} updates were skipped", "{of} 次更新中跳过了 {skipped} 次")},
         (
@@ -418,5 +426,6 @@ RULES = (
         ("The first updates, with which a scale finds its size.", "最初的更新，缩放系数借此找到合适的大小。"),
         frozenset(("updates-skipped", "loss-stays")),
         4,
+        of_log=logs.scale_collapsed,
     ),
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tensight.diagnosis.facts import Facts
 
-_FEWEST = 6
+_FEWEST = 5
 """Minimum number of evaluations that have a course."""
 
 _SINCE_BEST = 0.4
@@ -29,6 +29,9 @@ _WORSE = 0.1
 
 _GIVEN_BACK = 0.25
 """Share of what it had gained since the first evaluation that a loss has given back."""
+
+_UNTRAINED = 0.1
+"""Share of the loss of the untrained network by which evaluations differ, and are at most below that loss."""
 
 _FALLEN = 0.8
 """Share of its value at the best evaluation to which the loss of the training has fallen since."""
@@ -90,7 +93,7 @@ def overfitting(facts: Facts) -> Iterator[Finding]:
         lowest, best_step = float(smooth[best]), int(at[best])
         since_best = (at[-1] - best_step) / max(at[-1] - min(at[0], steps[0]), 1)
         later = values[best + 1 :]
-        if since_best < _SINCE_BEST or len(later) < _FEWEST // 2:
+        if since_best < _SINCE_BEST or len(later) < 3:
             continue
         thirds = [float(np.median(part)) for part in np.array_split(later, 3)]
         rise, gain = thirds[2] - lowest, max(float(values[0]) - lowest, 0.0)
@@ -103,7 +106,10 @@ def overfitting(facts: Facts) -> Iterator[Finding]:
         now = losses[steps > at[-1] - 2 * quarter]
         if not len(then) or not len(now) or not 0 <= now.mean() < _FALLEN * then.mean():
             continue
-        if any(_improves(skill, best_step) for skill in skills):
+        others = [other for other in _evaluated(facts, "is_loss") if other.name != evaluated.name]
+        if any(_improves(skill, best_step) for skill in skills) or any(
+            _improves(each, best_step, -1) for each in others
+        ):
             continue
         described = {
             "name": evaluated.name,
@@ -118,13 +124,133 @@ def overfitting(facts: Facts) -> Iterator[Finding]:
         yield Finding("overfitting", "likely", best_step, "rises", described, where)
 
 
-def _improves(skill: Evaluated, since: int) -> bool:
+def _improves(measure: Evaluated, since: int, direction: int = 1) -> bool:
     """Whether a measure, such as an accuracy, has become better since a step: the loss alone is worse."""
-    then = skill.values[skill.steps <= since][-3:]
-    now = skill.values[-max(len(skill.values) // 4, 2) :]
-    if not len(then) or skill.steps[-1] <= since:
+    values = direction * measure.values
+    then, now = values[measure.steps <= since][-3:], values[-max(len(values) // 4, 2) :]
+    if not len(then) or measure.steps[-1] <= since or len(values) < _FEWEST:
         return False
-    return float(np.median(now)) > float(np.median(then)) + _noise(skill.values)
+    level = float(np.median(then))
+    return float(np.median(now)) > level + max(2 * _noise(values), 0.01 * abs(level))
+
+
+def _falls(facts: Facts, since: float, to: float) -> tuple[float, float] | None:
+    """Return the loss of the training at a step and at last; None if it has not fallen to a share of that since."""
+    steps, losses = first_loss(facts)
+    steps, losses = steps[np.isfinite(losses)], losses[np.isfinite(losses)]
+    if len(losses) < _FEWEST:
+        return None
+    count = max(len(losses) // 10, 1)
+    before = losses[steps <= since]
+    then, now = float(np.median((before if len(before) else losses)[-count:])), float(np.median(losses[-count:]))
+    return (then, now) if 0 <= now < to * then else None
+
+
+def constant(facts: Facts) -> Iterator[Finding]:
+    """Find evaluations that give exactly the same again and again, while the loss of the training falls."""
+    table = facts["evaluations"]
+    for name in table.names:
+        rows = (table["name"] == name) & (table["is_loss"] | table["is_skill"]) & np.isfinite(table["value"])
+        values, steps = table["value"][rows], table["step"][rows]
+        if len(values) < _FEWEST or values[-1] in (0, 1, 100):
+            continue
+        is_last = values == values[-1]
+        since = 0 if is_last.all() else len(values) - int(np.argmin(is_last[::-1]))
+        count, unit = len(values) - since, float(np.nan_to_num(table["rounding"][rows]).max())
+        # What is printed with few digits is rounded to the same.
+        if count < max(_FEWEST, len(values) // 2) or abs(float(values[-1])) < 50 * 2 * unit:
+            continue
+        trained = _falls(facts, float(steps[since]), _FALLEN)
+        if trained is None:
+            continue
+        described = {
+            "name": name,
+            "value": float(values[-1]),
+            "count": count,
+            "trained_then": trained[0],
+            "trained_now": trained[1],
+        }
+        where = {"operator": name, "line": str(table["line"][rows][0])}
+        yield Finding("evaluation-constant", "likely", int(steps[since]), "same", described, where)
+        return
+
+
+def untrained(facts: Facts) -> Iterator[Finding]:
+    """Find evaluations whose loss stays at that of the untrained network, while that of the training falls to half."""
+    steps, losses = first_loss(facts)
+    losses = losses[np.isfinite(losses)]
+    if len(losses) < _FEWEST:
+        return
+    first = float(np.median(losses[: max(len(losses) // 50, 1)]))
+    for evaluated in _evaluated(facts, "is_loss"):
+        values = evaluated.values
+        if len(values) < _FEWEST or first <= 0 or np.abs(values - values[0]).max() > _UNTRAINED * first:
+            continue
+        trained = _falls(facts, float(steps[0]), 0.5)
+        if trained is None or not (1 - _UNTRAINED) * first < float(np.median(values)) < 2 * first:
+            continue
+        if any(_improves(skill, int(evaluated.steps[0])) for skill in _evaluated(facts, "is_skill")):
+            continue
+        described = {
+            "name": evaluated.name,
+            "value": float(np.median(values)),
+            "count": len(values),
+            "trained_then": first,
+            "trained_now": trained[1],
+        }
+        where = {"operator": evaluated.name, "line": evaluated.line}
+        yield Finding("evaluation-constant", "likely", int(evaluated.steps[0]), "untrained", described, where)
+        return
+
+
+def unchanging(facts: Facts) -> Iterator[Finding]:
+    """Find evaluations that do not change, or stay at the loss of an untrained network, while the training learns."""
+    return iter([*constant(facts), *untrained(facts)][:1])
+
+
+def collapses(facts: Facts) -> Iterator[Finding]:
+    """Find measures, such as an accuracy, that had been good and are at last worse than at first."""
+    for skill in _evaluated(facts, "is_skill"):
+        values, steps = skill.values, skill.steps
+        if len(values) < 2 * _FEWEST:
+            continue
+        smooth = _smooth(values)
+        best = int(smooth.argmax())
+        tail = values[-max(len(values) // 5, 3) :]
+        first, highest, last = float(np.median(values[:3])), float(smooth[best]), float(np.median(tail))
+        gain, later = highest - min(first, last), values[best + 1 :]
+        is_lost = last < first + 0.1 * (highest - first) and float(tail.max()) < highest - _GIVEN_BACK * 2 * gain
+        if highest - first < 0.2 * abs(highest) or not is_lost or len(later) < len(tail):
+            continue
+        if highest - last < 6 * _noise(values):
+            continue
+        described = {"name": skill.name, "best": highest, "best_step": int(steps[best]), "last": last, "first": first}
+        fallen = best + 1 + int(np.argmax(later < highest - 0.5 * (highest - last)))
+        where = {"operator": skill.name, "line": skill.line}
+        yield Finding("evaluation-collapses", "likely", int(steps[fallen]), "lost", described, where)
+        return
+
+
+def not_finite(facts: Facts) -> Iterator[Finding]:
+    """Find evaluations whose loss is not finite, to the end, though that of the training is."""
+    table, losses = facts["evaluations"], facts["losses"]["value"]
+    for name in table.names:
+        rows = (table["name"] == name) & table["is_loss"]
+        values, steps = table["value"][rows], table["step"][rows]
+        if len(values) < 2 or np.isfinite(values[-2:]).any() or not np.isfinite(losses[-3:]).all():
+            continue
+        is_finite = np.isfinite(values)
+        first = int(np.flatnonzero(is_finite)[-1]) + 1 if is_finite.any() else 0
+        described = {
+            "name": name,
+            "value": float(values[-1]),
+            "count": len(values) - first,
+            "of": len(values),
+            "trained": float(losses[-1]),
+        }
+        where = {"operator": name, "line": str(table["line"][rows][0])}
+        yield Finding("evaluation-not-finite", "certain", int(steps[first]), "not_finite", described, where)
+        return
 
 
 RULES = (
@@ -158,5 +284,93 @@ RULES = (
         ),
         frozenset(),
         80,
+        of_log=overfitting,
+    ),
+    Rule(
+        "evaluation-constant",
+        "evaluation",
+        ("evaluations", "losses"),
+        unchanging,
+        {
+            "same": (
+                "{name} is {value:.6g} in each of {count} evaluations, while the loss of the training falls: what is evaluated is"
+                " not what is trained, or its outputs are all the same",
+                "{name} 在 {count} 次评估中都是 {value:.6g}，而训练损失在下降：评估的不是正在训练的模型，或其输出全都相同",
+            ),
+            "untrained": (
+                "{name} stays at {value:.4g}, the loss of the untrained network, while that of the training falls: what is evaluated"
+                " is not what is trained, or other data",
+                "{name} 停在 {value:.4g} (未训练网络的损失)，而训练损失在下降：评估的不是正在训练的模型，或数据不同",
+            ),
+        },
+        {
+            "same": (
+                "meanwhile the loss of the training fell from {trained_then:.4g} to {trained_now:.4g}",
+                "其间训练损失从 {trained_then:.4g} 降到 {trained_now:.4g}",
+            ),
+            "untrained": (
+                "{count} evaluations; the loss of the training fell from {trained_then:.4g} to {trained_now:.4g}",
+                "共 {count} 次评估；训练损失从 {trained_then:.4g} 降到 {trained_now:.4g}",
+            ),
+        },
+        (
+            "Check which weights are evaluated (a copy, an average, a checkpoint), in which mode, and whether its data are"
+            " preprocessed as those of the training",
+            "检查评估所用的权重 (副本、平均或检查点)、模式，以及其数据的预处理是否与训练相同",
+        ),
+        (
+            "Measures that are 0 or perfect, and values that are printed with few digits.",
+            "为 0 或满分的指标，以及打印位数很少的值。",
+        ),
+        frozenset(("overfitting",)),
+        70,
+        of_log=unchanging,
+    ),
+    Rule(
+        "evaluation-collapses",
+        "evaluation",
+        ("evaluations",),
+        collapses,
+        {
+            "lost": (
+                "{name} was {best:.4g} at step {best_step} and is {last:.4g} at last, no better than at first ({first:.4g})",
+                "{name} 在第 {best_step} 步为 {best:.4g}，最后为 {last:.4g}，不比起初 ({first:.4g}) 好",
+            )
+        },
+        {"lost": ("median of the last fifth of the evaluations", "最后五分之一评估的中位数")},
+        (
+            "Go back to the weights of the best evaluation, and lower the learning rate; look at the loss and the gradient norm"
+            " where it fell",
+            "回到评估最好时的权重并降低学习率；查看其下降处的损失和梯度范数",
+        ),
+        (
+            "Measures that are noisy, or lose a part of what they had gained.",
+            "带噪声的指标，以及只失去部分提升的指标。",
+        ),
+        frozenset(("overfitting",)),
+        60,
+        of_log=collapses,
+    ),
+    Rule(
+        "evaluation-not-finite",
+        "evaluation",
+        ("evaluations", "losses"),
+        not_finite,
+        {
+            "not_finite": (
+                "{name} is {value} in {count} of {of} evaluations, while the loss of the training is finite",
+                "{name} 在 {of} 次评估中有 {count} 次为 {value}，而训练损失是有限值",
+            )
+        },
+        {"not_finite": ("the loss of the training is {trained:.4g} at last", "训练损失最后为 {trained:.4g}")},
+        (
+            "Look at the data and the mode of the evaluation: an empty batch, targets that are all ignored, half precision, running"
+            " statistics",
+            "检查评估的数据和模式：空批次、全被忽略的目标、半精度、运行统计量",
+        ),
+        ("Single evaluations.", "个别评估。"),
+        frozenset(),
+        40,
+        of_log=not_finite,
     ),
 )

@@ -11,6 +11,7 @@ import numpy as np
 from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import MOST_NAMED, Finding, folded, listed
 from tensight.diagnosis.rule import DIVERGENCE, Rule
+from tensight.diagnosis.rules import logs
 from tensight.diagnosis.rules.stages import UPDATES
 
 if TYPE_CHECKING:
@@ -607,6 +608,10 @@ RULES = (
                 "The loss scaler skips {count} of {of} updates, also after its first ones",
                 "损失缩放器跳过了 {of} 次更新中的 {count} 次，且不仅在最初",
             ),
+            "logged": (
+                "Updates are skipped in {count} of {of} entries of the log, and at its end",
+                "日志的 {of} 条记录中有 {count} 条跳过了更新，直到末尾",
+            ),
         },
         {
             "skipped": (
@@ -622,5 +627,6 @@ RULES = (
         ("The first updates, with which a scale finds its size.", "最初的更新，缩放系数借此找到合适的大小。"),
         frozenset(("loss-stays",)),
         5,
+        of_log=logs.skipped,
     ),
 )

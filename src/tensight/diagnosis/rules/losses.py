@@ -10,6 +10,7 @@ import numpy as np
 from tensight.diagnosis.facts import sizes_of
 from tensight.diagnosis.findings import MOST_NAMED, Finding, listed
 from tensight.diagnosis.rule import DIVERGENCE, Rule
+from tensight.diagnosis.rules import logs
 from tensight.diagnosis.rules.passes import function_names, is_accumulating
 from tensight.diagnosis.rules.stages import UPDATES, stage_of
 
@@ -57,6 +58,9 @@ def first_loss(facts: Facts) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     Of several batches whose gradients add up, it is the mean.
     """
     table = facts["losses"]
+    if facts.is_log:
+        loss = logs.course(facts)
+        return (np.zeros(0, np.int64), np.zeros(0)) if loss is None else (loss.steps, loss.values)
     is_single = len(table.names) == 1 or is_accumulating(facts)
     if not len(table) or not is_single or facts["groups"]["maximizes"].any():
         return np.zeros(0, np.int64), np.zeros(0)
@@ -441,12 +445,20 @@ RULES = (
                 "The loss is exactly 0 from step {step} on: nothing is learnt after that",
                 "损失从第 {step} 步起恰为 0：此后学不到任何东西",
             ),
+            "logged": (
+                "The loss is logged as 0 from step {step} on, and was {before:.4g} just before",
+                "日志中的损失从第 {step} 步起为 0，此前为 {before:.4g}",
+            ),
         },
         {
             "zero": ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步"),
             "at_once": (
                 "it was {value:.4g} in the first step, and 0 in {steps} of {read} steps that were read",
                 "第一步为 {value:.4g}，在读取的 {read} 步中有 {steps} 步为 0",
+            ),
+            "logged": (
+                "in {steps} entries; some trainers leave out losses that are NaN, and print 0",
+                "共 {steps} 条记录；有些训练器会跳过 NaN 的损失并打印 0",
             ),
         },
         (
@@ -456,6 +468,7 @@ RULES = (
         _SILENT,
         frozenset(("zero-gradient", "loss-stays")),
         20,
+        of_log=logs.zero,
     ),
     Rule(
         "loss-constant",
@@ -466,9 +479,24 @@ RULES = (
             "constant": (
                 "The loss is {value:.6g} in every step, to the last bit",
                 "损失在每一步都是 {value:.6g}，逐位相同",
-            )
+            ),
+            "logged": (
+                "The loss is {value:.6g} in all entries of the log",
+                "日志中所有记录的损失都是 {value:.6g}",
+            ),
+            "stuck": (
+                "The loss is {value:.6g} in all entries from step {step} on, after an abrupt change",
+                "损失在突变之后，从第 {step} 步起的所有记录中都是 {value:.6g}",
+            ),
+            "repeats": (
+                "The losses of the first {period} entries repeat exactly from step {step} on: no weight changes",
+                "前 {period} 条记录的损失从第 {step} 步起完全重复：没有权重在变化",
+            ),
         },
-        {"constant": ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步")},
+        {
+            "constant": ("in {steps} of {read} steps that were read", "在读取的 {read} 步中有 {steps} 步"),
+            **dict.fromkeys(("logged", "stuck", "repeats"), ("{steps} entries", "共 {steps} 条记录")),
+        },
         (
             "Look for what it does not depend on: the batch, the weights, or an output that saturates",
             "查找它不依赖的东西：批次、权重，或已饱和的输出",
@@ -480,6 +508,7 @@ RULES = (
         ),
         frozenset(("loss-stays", "zero-gradient")),
         22,
+        of_log=logs.constant,
     ),
     Rule(
         "loss-sign",
@@ -677,13 +706,48 @@ RULES = (
             "rises": (
                 "The loss rises: {first:.4g} at first, {last:.4g} at last",
                 "损失上升：起初 {first:.4g}，最后 {last:.4g}",
-            )
+            ),
+            **dict.fromkeys(
+                ("diverges", "diverges_norm"),
+                (
+                    "The loss was lowest at step {step} ({lowest:.4g}) and has risen to {last:.4g} since",
+                    "损失在第 {step} 步最低 ({lowest:.4g})，此后上升到 {last:.4g}",
+                ),
+            ),
+            **dict.fromkeys(
+                ("from_start", "from_start_norm"),
+                (
+                    "The loss rises from the start on: {lowest:.4g} at step {step}, {last:.4g} at last",
+                    "损失从一开始就上升：第 {step} 步为 {lowest:.4g}，最后为 {last:.4g}",
+                ),
+            ),
+            **dict.fromkeys(
+                ("jumps", "jumps_norm"),
+                (
+                    "The loss jumps at step {jump} and does not come back: {lowest:.4g} before, {last:.4g} at last",
+                    "损失在第 {jump} 步跳变且没有恢复：此前 {lowest:.4g}，最后 {last:.4g}",
+                ),
+            ),
         },
-        {"rises": ("means over a fifth of {steps} steps", "{steps} 步中各五分之一的平均值")},
+        {
+            "rises": ("means over a fifth of {steps} steps", "{steps} 步中各五分之一的平均值"),
+            **dict.fromkeys(
+                ("diverges", "from_start", "jumps"),
+                ("running medians of the log; it began at {first:.4g}", "日志的滑动中位数；起初为 {first:.4g}"),
+            ),
+            **dict.fromkeys(
+                ("diverges_norm", "from_start_norm", "jumps_norm"),
+                (
+                    "the gradient norm was {norm_ratio:.3g} times the usual one just before; the loss began at {first:.4g}",
+                    "紧接之前梯度范数是平时的 {norm_ratio:.3g} 倍；损失起初为 {first:.4g}",
+                ),
+            ),
+        },
         ("Try a tenth of the learning rate; check the sign of the loss", "将学习率降为十分之一；检查损失的符号"),
         _SILENT,
         frozenset(("loss-stays",)),
         40,
+        of_log=logs.rises,
     ),
     Rule(
         "loss-stays",
@@ -711,11 +775,27 @@ RULES = (
                 "After {steps} steps the loss is {last:.4g}: it has not fallen by more than its noise",
                 "{steps} 步之后损失为 {last:.4g}：其下降没有超过自身的噪声",
             ),
+            "guess": (
+                "The loss stays at {last:.4g}, which is that of a guess among {classes} classes",
+                "损失停在 {last:.4g}，等于在 {classes} 个类别中猜测的损失",
+            ),
+            "logged": (
+                "The loss stays at {last:.4g}: it has not fallen in the whole log",
+                "损失停在 {last:.4g}：在整个日志中都没有下降",
+            ),
         },
         {
             "start": (
                 "it was {first:.4g} at first; a guess among {classes} classes gives {guess:.4g}",
                 "起初为 {first:.4g}；在 {classes} 个类别中猜测为 {guess:.4g}",
+            ),
+            "guess": (
+                "ln({classes}) is {guess:.4g}; the first fifth of the log has a mean of {first:.4g}",
+                "ln({classes}) 为 {guess:.4g}；日志前五分之一的平均值为 {first:.4g}",
+            ),
+            "logged": (
+                "the first fifth of the log has a mean of {first:.4g}, the last one {last:.4g}",
+                "日志前五分之一的平均值为 {first:.4g}，最后五分之一为 {last:.4g}",
             ),
             "margin": (
                 "that gives the margin, {baseline:.4g}; the loss was {begin:.4g} at first",
@@ -742,6 +822,7 @@ RULES = (
         _SILENT,
         frozenset(),
         90,
+        of_log=logs.stays,
         advice_on={
             "margin": (
                 "Check the order of the arguments (anchor, positive, negative) and which samples are of a kind; if all outputs"

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensight.diagnosis.findings import Finding, folded
 from tensight.diagnosis.rule import Rule
+from tensight.diagnosis.rules import logs
 from tensight.diagnosis.rules.stages import UPDATES
 
 if TYPE_CHECKING:
@@ -224,6 +225,11 @@ RULES = (
                 "{group} 的学习率从第一次更新起就是 0",
             ),
             "ended": ("The learning rate of {group} is 0 from step {step} on", "{group} 的学习率从第 {step} 步起为 0"),
+            "never_logged": ("The learning rate {group} is 0 in the whole log", "学习率 {group} 在整个日志中都是 0"),
+            "ended_logged": (
+                "The learning rate {group} is 0 from step {step} on, and the training goes on",
+                "学习率 {group} 从第 {step} 步起为 0，而训练仍在继续",
+            ),
         },
         {
             "never": ("{count} updates with rate 0", "{count} 次更新的学习率为 0"),
@@ -231,6 +237,7 @@ RULES = (
                 "{count} updates with rate 0; {schedule} set it",
                 "{count} 次更新的学习率为 0；由 {schedule} 设置",
             ),
+            **dict.fromkeys(("never_logged", "ended_logged"), ("in {count} entries", "共 {count} 条记录")),
         },
         (
             "Check how often the scheduler is stepped, and for how many steps it was made",
@@ -239,6 +246,7 @@ RULES = (
         ("A rate of 0 in the first one or two updates of a warm-up.", "预热的前一两次更新中的学习率 0。"),
         frozenset(("update-lost", "loss-stays", "schedule-over")),
         10,
+        of_log=logs.rate_zero,
         advice_on={
             "never": (
                 "Look where the rate comes from: a setting, a schedule, or a checkpoint of a schedule that had ended"
@@ -256,13 +264,21 @@ RULES = (
             "past": (
                 "{schedule} was made for {length} steps, and goes on past them from step {step}: the rate rises again",
                 "{schedule} 的长度为 {length}，从第 {step} 步起已超出：学习率重新上升",
-            )
+            ),
+            "logged": (
+                "The learning rate {group} comes down to {lowest:.2g} at step {step}, as at the end of a schedule, and rises again",
+                "学习率 {group} 在第 {step} 步降到 {lowest:.2g} (如同调度结束)，之后重新上升",
+            ),
         },
         {
             "past": (
                 "it is at {position} of {length}, stepped {per_update:.2g} times for each update",
                 "当前位置 {position}，长度 {length}，每次更新 step {per_update:.2g} 次",
-            )
+            ),
+            "logged": (
+                "it was {highest:.2g} at most, and is {last:.2g} at last",
+                "最高为 {highest:.2g}，最后为 {last:.2g}",
+            ),
         },
         (
             "Step it once for each epoch if T_max counts epochs, or give T_max in updates",
@@ -271,6 +287,7 @@ RULES = (
         ("Schedules with restarts (CosineAnnealingWarmRestarts).", "带重启的调度 (CosineAnnealingWarmRestarts)。"),
         frozenset(("loss-stays",)),
         20,
+        of_log=logs.rate_rises_again,
     ),
     Rule(
         "learning-rate-collapsed",
@@ -282,7 +299,12 @@ RULES = (
                 "The learning rate of {group} has fallen to {rate:.2g} at step {step}, from {highest:.2g}, and training"
                 " goes on for {left} steps and more",
                 "{group} 的学习率在第 {step} 步已从 {highest:.2g} 降到 {rate:.2g}，而训练还继续了至少 {left} 步",
-            )
+            ),
+            "logged": (
+                "The learning rate {group} has fallen to {rate:.2g} at step {step}, from {highest:.2g}: hardly anything is learnt"
+                " in the rest of the log",
+                "学习率 {group} 在第 {step} 步已从 {highest:.2g} 降到 {rate:.2g}：日志的其余部分几乎学不到东西",
+            ),
         },
         {"collapsed": ("{schedule} sets it", "由 {schedule} 设置")},
         (
@@ -297,6 +319,7 @@ RULES = (
             )
         ),
         22,
+        of_log=logs.rate_collapsed,
     ),
     Rule(
         "schedule-not-stepped",

@@ -1,0 +1,587 @@
+"""The facts of a training of which only logs are left."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tensight.curves.curve import Series, StepUnit, choose_series, loss_words, rounding_of, steps_of
+from tensight.curves.reading import read_scalars
+from tensight.curves.roles import Kind, Role, is_of_moving_targets, is_of_rivals, role_of
+from tensight.diagnosis.catalogue import Diagnosis, Explained, diagnose
+from tensight.diagnosis.facts import SCHEMA, Facts
+from tensight.errors import CurveError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tensight.curves.curve import Point
+    from tensight.diagnosis.findings import Finding
+    from tensight.diagnosis.rule import Rule
+
+MOST_ENTRIES = 10_000
+"""Maximum number of entries of a loss; of longer logs, means of as many neighbours as needed are judged."""
+
+FEWEST = 5
+"""Minimum number of entries with which a log can be judged."""
+
+_MOST_FILES, _DEEPEST = 5000, 4
+_MOST_REASONS = 5
+_LARGEST_OTHER = 256 << 20
+_HAS_LOSS = re.compile(rb"loss|nll|reward", re.IGNORECASE)
+_HEAD = 1 << 18
+_TRAINER_STATE = "trainer_state.json"
+_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".log", ".out", ".err")
+_PERHAPS = (".json", ".txt", "")
+"""Names of logs, and of files that are searched for a loss before they are read."""
+
+_COMPRESSED = (".gz", ".bz2", ".xz")
+_NOT_SEARCHED = ("__pycache__", "node_modules", "site-packages", "venv", "wandb-resume")
+
+
+class Values(NamedTuple):
+    """A scalar over the entries of a log, in file order.
+
+    Attributes
+    ----------
+    name : str
+    role : Role
+    steps : list of int
+        Of the training.
+    values : list of float
+    rounding : list of float
+        NaN where a value was not printed.
+    entries : list of int
+        See `Point.entry`.
+    """
+
+    name: str
+    role: Role
+    steps: list[int]
+    values: list[float]
+    rounding: list[float]
+    entries: list[int]
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log, and what it says of a training.
+
+    Attributes
+    ----------
+    files : tuple of Path
+    facts : Facts
+    unit : StepUnit
+        What its steps are.
+    entries : int
+        Number of entries of its longest loss; 0 if it has none.
+    lines : mapping of int to int
+        Line of the first entry of a step; empty if it has no lines.
+    losses : mapping of str to list of (int, float)
+        Steps and values of its losses, also those of evaluations.
+    notes : tuple of str
+        Decisions made while it was read.
+    """
+
+    files: tuple[Path, ...]
+    facts: Facts
+    unit: StepUnit
+    entries: int
+    lines: Mapping[int, int]
+    losses: Mapping[str, list[tuple[int, float]]]
+    notes: tuple[str, ...]
+
+    def position(self, step: int) -> str:
+        """Return the file of a step, with its line if it has lines."""
+        file = os.fspath(self.files[0])
+        return f"{file}:{self.lines[step]}" if step in self.lines else file
+
+
+def is_log(path: Path) -> bool:
+    """Tell whether a file may be a log by its name, and is nothing that `python` or a shell would run."""
+    return path.is_file() and (_is_events(path.name) or path.name == _TRAINER_STATE or _may_be_log(path, is_named=True))
+
+
+def _is_events(name: str) -> bool:
+    return "tfevents" in name or ".summary." in name
+
+
+def log_files(path: Path) -> list[list[Path]]:
+    """Return the files that may be logs of trainings, each with those that belong to the same training.
+
+    Parameters
+    ----------
+    path : Path
+        A file, or a folder: of each state of a trainer the newest one is taken, and event files of a folder together.
+    """
+    if path.is_file():
+        return [[path]]
+    states: dict[Path, Path] = {}
+    events: dict[Path, list[Path]] = {}
+    others: list[Path] = []
+    for file in _files_below(path):
+        name = file.name.lower()
+        if name == _TRAINER_STATE:
+            run = file.parent.parent if file.parent.name.startswith("checkpoint-") else file.parent
+            states[run] = max(states.get(run, file), file, key=_checkpoint_number)
+        elif _is_events(name):
+            events.setdefault(file.parent, []).append(file)
+        elif _may_be_log(file):
+            others.append(file)
+    return [*([file] for file in states.values()), *events.values(), *([file] for file in others)]
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    def walk() -> Iterator[Path]:
+        for parent, folders, files in os.walk(folder):
+            depth = len(Path(parent).relative_to(folder).parts)
+            folders[:] = [] if depth >= _DEEPEST else sorted(each for each in folders if each not in _NOT_SEARCHED)
+            yield from (Path(parent, name) for name in sorted(files))
+
+    return islice(walk(), _MOST_FILES)
+
+
+def _checkpoint_number(state: Path) -> float:
+    digits = state.parent.name.rpartition("-")[2]
+    return float(digits) if digits.isdecimal() and state.parent.name.startswith("checkpoint-") else math.inf
+
+
+def _may_be_log(file: Path, *, is_named: bool = False) -> bool:
+    name = file.name.lower()
+    for ending in _COMPRESSED:
+        name = name.removesuffix(ending)
+    ending = Path(name).suffix
+    try:
+        size = file.stat().st_size
+    except OSError:
+        return False
+    if not 0 < size <= _LARGEST_OTHER:
+        return False
+    if ending in _ENDINGS:
+        return True
+    if ending not in _PERHAPS or (is_named and not ending):
+        return False
+    try:
+        with file.open("rb") as opened:
+            return _HAS_LOSS.search(opened.read(_HEAD)) is not None
+    except OSError:
+        return False
+
+
+def read_log(files: Sequence[Path]) -> Log:
+    """Read a log.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        One, or several event files.
+
+    Raises
+    ------
+    CurveError
+        It cannot be read, or has no scalars that are known.
+    """
+    series = read_scalars(files)
+    roles = {name: role for name, points in series.points.items() if points and (role := role_of(name)) is not None}
+    if not any(role.kind in (Kind.LOSS, Kind.SKILL, Kind.ERROR) for role in roles.values()):
+        raise CurveError(f"{files[0]}: no loss and no measure in it", code="loss-not-found")
+    return _Reader(series, roles, tuple(files)).log()
+
+
+class _Reader:
+    """Makes the scalars of a log the facts of a training.
+
+    Parameters
+    ----------
+    series : Series
+    roles : mapping of str to Role
+        By the names of the scalars that are known.
+    files : tuple of Path
+    """
+
+    def __init__(self, series: Series, roles: Mapping[str, Role], files: tuple[Path, ...]) -> None:
+        self._series = series
+        self._roles = roles
+        self._files = files
+        self._notes = list(series.notes)
+        self._begins: list[int] = []
+        self._is_late = False
+        self._moving = any(
+            is_of_moving_targets(name) for name, role in roles.items() if role.kind in (Kind.LOSS, Kind.SKILL)
+        )
+
+    def log(self) -> Log:
+        """Return the log."""
+        losses = self._training_losses()
+        main, unit = self._main(losses)
+        facts = Facts(keeps_all=True)
+        facts.framework = ""
+        self._add_losses(facts, main, losses)
+        evaluations = self._evaluations(main)
+        self._add_others(facts, main, evaluations)
+        shown = {main.name: list(zip(main.steps, main.values, strict=True))} if main.role.kind is Kind.LOSS else {}
+        shown |= {
+            each.name: list(zip(each.steps, each.values, strict=True))
+            for each in evaluations
+            if each.role.kind is Kind.LOSS
+        }
+        lines: dict[int, int] = {}
+        for each in (main, *evaluations) if self._series.lines else ():
+            for step, entry in zip(each.steps, each.entries, strict=True):
+                lines.setdefault(step, self._series.lines[entry])
+        return Log(self._files, facts, unit, len(main.steps), lines, shown, tuple(self._notes))
+
+    def _training_losses(self) -> dict[str, list[Point]]:
+        """Return the losses of the training, the one that should fall first."""
+        points = {
+            name: self._series.points[name]
+            for name, role in self._roles.items()
+            if role.kind is Kind.LOSS and not role.is_evaluation
+        }
+        if not points:
+            return {}
+        self._moving |= len(points) > 1 and any(map(is_of_rivals, points))
+        first = choose_series({name: len(of_name) for name, of_name in points.items()}, None, "")
+        parts = [name for name in points if len(points[name]) == len(points[first])]
+        if len(parts) > 1 and len(loss_words(first)) > 1 and all(_is_part(name) for name in points):
+            return {"sum of losses": _sum([points[name] for name in parts])} | points
+        return {first: points[first]} | points
+
+    def _main(self, losses: Mapping[str, list[Point]]) -> tuple[Values, StepUnit]:
+        """Return the scalar whose steps are those of the training."""
+        name = next(iter(losses), "") or max(self._roles, key=lambda each: len(self._series.points[each]))
+        points = losses.get(name) or self._series.points[name]
+        with_step = [point for point in points if point.step is not None]
+        if with_step and len(points) - len(with_step) <= len(with_step):
+            points = with_step
+        steps, unit = steps_of(points)
+        kept, numbers = self._in_order(steps.tolist(), [point.value for point in points])
+        if numbers is None:
+            unit, numbers = StepUnit.ENTRY, list(range(1, len(kept) + 1))
+        points = [points[at] for at in kept]
+        first_epoch = points[0].epoch if points else None
+        begins_late = unit is not StepUnit.ENTRY and numbers[0] > 0.05 * numbers[-1] + 1
+        self._is_late = begins_late or (first_epoch is not None and first_epoch >= 2)
+        role = self._roles.get(name, Role(Kind.LOSS))
+        main = _values(name, role, points, numbers)
+        return _thinned(main), unit
+
+    def _in_order(self, steps: list[int], values: list[float]) -> tuple[list[int], list[int] | None]:
+        """Return the indices of the entries that count, and their steps; None if entries are to be counted.
+
+        A log that goes back to its first step is of another training, unless its loss goes on: then each epoch counts
+        its own steps. One that goes back to another step is resumed there.
+        """
+        backs = [at for at in range(1, len(steps)) if steps[at] < steps[at - 1]]
+        to_start = [at for at in backs if steps[at] <= min(steps) + 1 and len(steps) - at >= 1]
+        if to_start and self._goes_on(values, to_start):
+            return list(range(len(steps))), None
+        begin = 0
+        if to_start:
+            begin = to_start[-1] if len(steps) - to_start[-1] >= FEWEST else (to_start[-2] if len(to_start) > 1 else 0)
+        if begin:
+            self._notes.append(
+                f"{self._files[0]} has {len(to_start) + 1} trainings from the same step on; the last one was judged"
+            )
+        kept: list[int] = []
+        for at in range(begin, len(steps)):
+            if kept and steps[at] < steps[kept[-1]]:
+                self._begins.append(steps[at])
+            while kept and steps[kept[-1]] >= steps[at]:
+                kept.pop()
+            kept.append(at)
+        return kept, [steps[at] for at in kept]
+
+    @staticmethod
+    def _goes_on(values: list[float], begins: Sequence[int]) -> bool:
+        """Whether the loss after each beginning is closer to that before it than to that of the first beginning."""
+        closer = []
+        for at in begins:
+            before, after = values[max(at - 3, 0) : at], values[at : at + 3]
+            first = values[: max(min(3, at), 1)]
+            if all(map(math.isfinite, (*before, *after, *first))):
+                level = sum(after) / len(after)
+                closer.append(abs(level - sum(before) / len(before)) <= abs(level - sum(first) / len(first)))
+        return not closer or sum(closer) > len(closer) / 2
+
+    def _aligned(self, main: Values, points: Sequence[Point]) -> list[int]:
+        """Return the step of the training at each point: that of the last entry of the loss before it, or with it."""
+        if len(self._files) > 1:
+            return [point.step if point.step is not None else main.steps[-1] for point in points]
+        at = [bisect.bisect_right(main.entries, point.entry) - 1 for point in points]
+        return [main.steps[max(each, 0)] for each in at]
+
+    def _add_losses(self, facts: Facts, main: Values, losses: Mapping[str, list[Point]]) -> None:
+        unit_steps = set(main.steps)
+        row = {
+            "name": os.fspath(self._files[0]),
+            "unit": "step",
+            "is_moving": self._moving,
+            "begins": " ".join(map(str, self._begins)),
+            "is_late": self._is_late,
+        }
+        facts.add("logs", main.steps[0] if main.steps else 0, [row])
+        rows: dict[int, list[dict[str, object]]] = {}
+        if main.role.kind is Kind.LOSS and not main.role.is_evaluation:
+            for step, value, rounding in zip(main.steps, main.values, main.rounding, strict=True):
+                rows.setdefault(step, []).append({"name": main.name, "value": value, "rounding": rounding})
+        others = [(name, points) for name, points in losses.items() if name != main.name]
+        for name, points in others:
+            # Parts of a loss, or its mean over an epoch, are finite or not; whether they should fall is unknown.
+            if not self._moving and all(math.isfinite(point.value) for point in points):
+                continue
+            for step, point in zip(self._aligned(main, points), points, strict=True):
+                if step in unit_steps:
+                    rows.setdefault(step, []).append({"name": name, "value": point.value})
+        for step in sorted(rows):
+            facts.add("losses", step, rows[step])
+
+    def _evaluations(self, main: Values) -> list[Values]:
+        """Return the losses and measures on data that are not trained on."""
+        evaluated = {name for name, role in self._roles.items() if role.is_evaluation}
+        result = []
+        for name, role in self._roles.items():
+            points = self._series.points[name]
+            if role.kind not in (Kind.LOSS, Kind.SKILL, Kind.ERROR) or not points:
+                continue
+            if not role.is_evaluation and not self._is_of_evaluation(name, role, evaluated):
+                continue
+            steps = self._aligned(main, points)
+            by_step: dict[int, list[Point]] = {}
+            for step, point in zip(steps, points, strict=True):
+                by_step.setdefault(step, []).append(point)
+            # Several in a step are those of the batches of an evaluation.
+            merged = [
+                (step, of_step[-1]._replace(value=sum(point.value for point in of_step) / len(of_step)))
+                for step, of_step in sorted(by_step.items())
+            ]
+            result.append(_values(name, role, [point for _, point in merged], [step for step, _ in merged]))
+        return result
+
+    def _is_of_evaluation(self, name: str, role: Role, evaluated: set[str]) -> bool:
+        """Whether a measure is of an evaluation although its name does not tell: no other one is, and a loss is."""
+        if role.kind is Kind.LOSS:
+            return False
+        if self._moving and is_of_moving_targets(name):
+            return True
+        if any(self._roles[other].kind is not Kind.LOSS for other in evaluated):
+            return False
+        words = set(loss_words(name))
+        if words & {"train", "training", "batch", "step"}:
+            return False
+        counts = {len(self._series.points[other]) for other in evaluated}
+        return len(self._series.points[name]) in counts or "metrics" in words
+
+    def _add_others(self, facts: Facts, main: Values, evaluations: Sequence[Values]) -> None:
+        rows: dict[str, dict[int, list[dict[str, object]]]] = {}
+
+        def add(subject: str, step: int, row: dict[str, object]) -> None:
+            rows.setdefault(subject, {}).setdefault(step, []).append(row)
+
+        for each in evaluations:
+            flags = {"is_loss": each.role.kind is not Kind.SKILL, "is_skill": each.role.kind is Kind.SKILL}
+            for step, value, rounding in zip(each.steps, each.values, each.rounding, strict=True):
+                add("evaluations", step, {"name": each.name, "value": value, "rounding": rounding, **flags})
+        for kind, subject, column in (
+            (Kind.RATE, "rates", "rate"),
+            (Kind.GRADIENT_NORM, "groups", "norm_update"),
+        ):
+            for name in self._names(kind):
+                points = self._series.points[name]
+                values = _without_rounded_zeros(points) if kind is Kind.RATE else [point.value for point in points]
+                for step, value in zip(self._aligned(main, points), values, strict=True):
+                    add(subject, step, {"name": name, "optimizer": name, column: value})
+        state: dict[int, dict[str, object]] = {step: {"name": "step"} for step in main.steps}
+        for kind in (Kind.SCALE, Kind.SKIPPED):
+            for name in self._names(kind)[:1]:
+                points = self._series.points[name]
+                # DeepSpeed counts them from the beginning on, Megatron-LM since the line before.
+                is_total = all(after.value >= before.value for before, after in pairwise(points))
+                before = 0.0
+                for step, point in zip(self._aligned(main, points), points, strict=True):
+                    row = state.setdefault(step, {"name": "step"})
+                    if kind is Kind.SCALE:
+                        row["scale"] = point.value
+                    else:
+                        row["is_skipped"] = point.value > before
+                        before = point.value if is_total else 0.0
+        for step, row in state.items():
+            add("steps", step, row)
+        for subject, by_step in rows.items():
+            for step in sorted(by_step):
+                # Of several values in a step, the last one counts.
+                last = {str(row["name"]): row for row in by_step[step]}
+                facts.add(subject, step, list(last.values()))
+        facts.absent = {subject: "as logs do not have them" for subject in SCHEMA if not len(facts[subject])} | {
+            subject: why for subject, why in _ABSENT.items() if not len(facts[subject])
+        }
+        if not self._names(Kind.SCALE) and not self._names(Kind.SKIPPED):
+            facts.absent["steps"] = "as the log has no loss scale"
+
+    def _names(self, kind: Kind) -> list[str]:
+        return [name for name, role in self._roles.items() if role.kind is kind and self._series.points[name]]
+
+
+_ABSENT = {
+    "losses": "as the log has no loss of the training",
+    "evaluations": "as the log has no evaluations",
+    "rates": "as the log has no learning rate",
+    "groups": "as the log has no gradient norm",
+}
+
+
+def _is_part(name: str) -> bool:
+    """Whether a loss is one of several, by its name: box_loss, not train_loss."""
+    from tensight.curves.curve import TRAINING_WORDS
+
+    return bool(set(loss_words(name)) - TRAINING_WORDS - {"loss", "losses"})
+
+
+def _sum(parts: Sequence[list[Point]]) -> list[Point]:
+    return [
+        of_entry[0]._replace(value=sum(point.value for point in of_entry), digits=None)
+        for of_entry in zip(*parts, strict=True)
+    ]
+
+
+def _values(name: str, role: Role, points: Sequence[Point], steps: Sequence[int]) -> Values:
+    rounding = rounding_of(points).tolist()
+    printed = [each if point.digits is not None else math.nan for each, point in zip(rounding, points, strict=True)]
+    return Values(
+        name, role, list(steps), [point.value for point in points], printed, [point.entry for point in points]
+    )
+
+
+def _thinned(values: Values) -> Values:
+    """Return a scalar with at most `MOST_ENTRIES` entries: means of neighbours."""
+    length = math.ceil(len(values.steps) / MOST_ENTRIES)
+    if length <= 1:
+        return values
+    begins = range(0, len(values.steps), length)
+    last = [min(begin + length, len(values.steps)) - 1 for begin in begins]
+    return values._replace(
+        steps=[values.steps[at] for at in last],
+        values=[float(np.mean(values.values[begin : begin + length])) for begin in begins],
+        rounding=[values.rounding[at] for at in last],
+        entries=[values.entries[at] for at in last],
+    )
+
+
+def _without_rounded_zeros(points: Sequence[Point]) -> list[float]:
+    """Return learning rates, of which zeros that may be a small rate printed with few decimals are NaN."""
+    highest = max((point.value for point in points if math.isfinite(point.value)), default=0.0)
+    rounding = rounding_of(points).tolist()
+    # 0 and 0.0 are as Python prints them, 0.0000 has been rounded.
+    printed = [point.digits for point in points if point.digits is not None]
+    decimals = [digits.decimals for digits in printed]
+    # So is a 0 among numbers that are printed with an exponent, or with other numbers of decimals.
+    is_exact = None in decimals or (bool(printed) and len(set(decimals)) > 1)
+    is_exact |= highest == 0 and all(each == 0 or each > 0.01 for each in rounding)
+    is_coarse = [each > 1e-3 * highest and not is_exact for each in rounding]
+    return [
+        math.nan if point.value == 0 and coarse else point.value
+        for point, coarse in zip(points, is_coarse, strict=True)
+    ]
+
+
+class LogDiagnosis(NamedTuple):
+    """What logs say, and what a report shows beside it.
+
+    Attributes
+    ----------
+    diagnosis : Diagnosis
+        Of all logs together; its steps are entries.
+    runs : list of Facts
+    losses : dict of str to list of (int, float)
+        Of the first log.
+    logs : list of str
+        The logs in words.
+    written_s : float
+        When the last of them was written, in seconds since the epoch.
+    """
+
+    diagnosis: Diagnosis
+    runs: list[Facts]
+    losses: Mapping[str, list[tuple[int, float]]]
+    logs: list[str]
+    written_s: float
+
+
+def diagnose_logs(path: Path, user_rules: Sequence[Rule] = ()) -> LogDiagnosis:
+    """Judge the logs in a folder, or one of them.
+
+    Parameters
+    ----------
+    path : Path
+    user_rules : sequence of Rule
+
+    Raises
+    ------
+    InputError
+        There are none, or too few entries; the message says of each file why.
+    """
+    logs: list[tuple[Log, Diagnosis]] = []
+    reasons: list[str] = []
+    for files in log_files(path):
+        try:
+            log = read_log(files)
+        except CurveError as error:
+            reasons.append(str(error))
+            continue
+        if path.is_dir() and not log.losses:
+            continue
+        diagnosis = diagnose([log.facts], user_rules)
+        if log.entries < FEWEST and not diagnosis.findings:
+            reasons.append(
+                f"{files[0]}: {log.entries} entr{'y' if log.entries == 1 else 'ies'} of a loss; a course is judged from"
+                f" {FEWEST} on"
+            )
+            continue
+        logs.append((log, diagnosis))
+    if not logs:
+        raise InputError("; ".join(reasons[:_MOST_REASONS]) or f"{path}: no facts and no log of a training in it")
+    return LogDiagnosis(
+        _together(logs),
+        [log.facts for log, _ in logs],
+        logs[0][0].losses,
+        [_described(log) for log, _ in logs],
+        max(file.stat().st_mtime for log, _ in logs for file in log.files),
+    )
+
+
+def _together(logs: Sequence[tuple[Log, Diagnosis]]) -> Diagnosis:
+    """Return the diagnoses of logs as one; what logs of one folder say alike, is said once."""
+    findings: list[Explained] = []
+    seen: set[tuple[Path, str]] = set()
+    for log, diagnosis in logs:
+        for explained in diagnosis.findings:
+            key = log.files[0].parent, explained.finding.rule
+            if key not in seen:
+                findings.append(Explained(_located(explained.finding, log), explained.explains))
+                seen.add(key)
+    hit = {explained.finding.rule for explained in findings}
+    passed = [rule for rule in dict.fromkeys(rule for _, each in logs for rule in each.passed) if rule not in hit]
+    decided = hit.union(passed)
+    undecided = {rule: why for _, each in logs for rule, why in each.undecided.items() if rule not in decided}
+    return Diagnosis(findings, undecided, sum(log.entries for log, _ in logs), passed, logs[0][1].rules)
+
+
+def _located(finding: Finding, log: Log) -> Finding:
+    return replace(finding, where={**finding.where, "line": log.position(finding.step)})
+
+
+def _described(log: Log) -> str:
+    names = ", ".join(log.losses)
+    file = os.fspath(log.files[0])
+    more = f" and {len(log.files) - 1} more" if len(log.files) > 1 else ""
+    notes = "".join(f"; {note}" for note in log.notes)
+    return f"{file}{more}: {log.entries:,} entries{names and f' of {names}'}{notes}"

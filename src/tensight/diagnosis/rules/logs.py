@@ -1,0 +1,601 @@
+"""How logs are judged: losses of unknown functions, at some steps only, averaged, rounded, perhaps of a resumed training.
+
+No function here knows what the loss is, so each asks for more than its counterpart that watches a training.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tensight.diagnosis.findings import Finding
+from tensight.diagnosis.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from tensight.diagnosis.facts import Facts
+
+    Values = NDArray[np.float64]
+
+FEWEST = 5
+"""Minimum number of entries that have a course."""
+
+_LONG = 10
+"""Minimum number of entries of a course that should have fallen."""
+
+_DIGITS = 20
+"""Minimum number of steps of its last printed digit that a value has if equal ones are more than rounded."""
+
+_FLAT = 0.005
+"""Share of a loss by which it has not fallen at all; its means must be known to that."""
+
+_FALLS_AT_CHANCE = 0.02
+"""The same, of a loss that is that of a guess among some classes."""
+
+_CLASSES = (*range(2, 21), 50, 100, 200, 365, 1000, 10_000, 21_841)
+_WORDS = (30_522, 32_000, 32_128, 50_257, 50_265, 50_304, 65_024, 100_277, 128_256, 151_936, 152_064, 250_002, 256_000)
+"""Common numbers of classes and words."""
+
+_OF_A_GUESS = 0.01
+"""Relative difference of a loss from that of a guess."""
+
+_GIVEN_BACK = 0.5
+"""Share of what a loss had fallen that one which diverges has risen again."""
+
+_HIGHER, _DOUBLED = 0.3, 1.0
+"""By which share of its lowest level such a loss has risen, and one that has given back less than that."""
+
+_SPIKE = 10.0
+"""How many times the usual norm of a gradient is exceptional."""
+
+_GROWN = 100.0
+"""How many times the usual norm in the first half a norm is that has grown by orders of magnitude."""
+
+_SEARCHED = 2000
+"""Maximum number of entries in which a repetition is looked for."""
+
+
+class Course(NamedTuple):
+    """The loss of a training, where it is finite.
+
+    Attributes
+    ----------
+    name : str
+    steps : ndarray of int64, shape (n,)
+    values : ndarray of float64, shape (n,)
+    rounding : float
+        The largest difference between a printed and a computed value; 0 if they were not printed.
+    """
+
+    name: str
+    steps: NDArray[np.int64]
+    values: Values
+    rounding: float
+
+
+def course(facts: Facts) -> Course | None:
+    """Return the loss that should fall; None if there is none, or if it is too short."""
+    table = facts["losses"]
+    if not len(table) or facts["logs"]["is_moving"].any():
+        return None
+    rows = (table["name"] == table.names[0]) & np.isfinite(table["value"])
+    if int(rows.sum()) < FEWEST:
+        return None
+    rounding = table["rounding"][rows]
+    coarsest = float(np.nanmax(rounding)) if np.isfinite(rounding).any() else 0.0
+    return Course(table.names[0], table["step"][rows], table["value"][rows], coarsest)
+
+
+def _levels(values: Values, parts: int = 5) -> tuple[Values, Values]:
+    """Return the means of parts of a course, and how well each is known: its standard error."""
+    pieces = np.array_split(values, parts)
+    means = np.array([piece.mean() for piece in pieces])
+    # Neighbours differ by noise alone, whatever the trend is.
+    noise = float(np.median(np.abs(np.diff(values)))) * 1.4826 / math.sqrt(2)
+    spreads = [max(noise, float(np.std(np.diff(piece)) / math.sqrt(2)) if len(piece) > 2 else 0.0) for piece in pieces]
+    counts = np.array([len(piece) for piece in pieces])
+    return means, np.array(spreads) / np.sqrt(counts)
+
+
+def smoothed(values: Values) -> Values:
+    """Return the running median of a course over a twentieth of it."""
+    width = min(max(3, len(values) // 20) | 1, 201)
+    padded = np.pad(values, width // 2, mode="edge")
+    return np.median(np.lib.stride_tricks.sliding_window_view(padded, width), axis=1)
+
+
+def not_finite(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that is not finite at the end of the log."""
+    table = facts["losses"]
+    for name in table.names:
+        rows = table["name"] == name
+        values, steps = table["value"][rows], table["step"][rows]
+        is_finite = np.isfinite(values)
+        # Steps that are not finite are skipped by many trainings, which then go on.
+        if len(values) < 2 or is_finite[-1]:
+            continue
+        first = int(np.flatnonzero(is_finite)[-1]) + 1 if is_finite.any() else 0
+        described = {
+            "step": int(steps[first]),
+            "value": float(values[-1]),
+            "count": len(values) - first,
+            "before": float(values[first - 1]) if first else math.nan,
+        }
+        message = "since" if first else "start"
+        yield Finding("loss-not-finite", "certain", int(steps[first]), message, described, {"operator": name})
+        return
+
+
+def zero(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that is 0 in the whole log, or from an entry on before which it was far from 0."""
+    loss = course(facts)
+    if loss is None or loss.values[-1] != 0:
+        return
+    is_zero = loss.values == 0
+    first = 0 if is_zero.all() else len(is_zero) - int(np.argmin(is_zero[::-1]))
+    count, step, where = len(is_zero) - first, int(loss.steps[first]), {"operator": loss.name}
+    if not first:
+        values = {"value": 0.0, "steps": count}
+        yield Finding("loss-zero", "certain", step, "zero", values, where)
+        return
+    before = float(np.median(loss.values[max(first - 5, 0) : first]))
+    # A loss that has been learnt to the end comes to 0 by and by.
+    if count >= 3 and before > 0.1 * float(np.median(loss.values[:FEWEST])) and before > 100 * loss.rounding:
+        values = {"before": before, "step": step, "steps": count}
+        yield Finding("loss-zero", "certain", step, "logged", values, where)
+
+
+def constant(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that is the same in all entries, from an abrupt change on, or in each epoch again."""
+    loss = course(facts)
+    if loss is None or loss.values[-1] == 0:
+        return
+    values, last, where = loss.values, float(loss.values[-1]), {"operator": loss.name}
+    if abs(last) < _DIGITS * 2 * loss.rounding:
+        return
+    is_last = values == last
+    since = 0 if is_last.all() else len(values) - int(np.argmin(is_last[::-1]))
+    count = len(values) - since
+    described = {"value": last, "steps": count, "step": int(loss.steps[since])}
+    if not since:
+        yield Finding("loss-constant", "certain", int(loss.steps[0]), "logged", described, where)
+        return
+    # A loss that has come to its minimum is printed with the same digits, too, but has come there by and by.
+    step_there = abs(float(values[since - 1]) - last)
+    is_abrupt = step_there > 0.01 * abs(last) and abs(last) >= 1000 * 2 * loss.rounding
+    if count >= max(FEWEST, len(values) // 5) and is_abrupt:
+        yield Finding("loss-constant", "likely", int(loss.steps[since]), "stuck", described, where)
+        return
+    period = _period(values, 2 * loss.rounding)
+    if period:
+        described = {"period": period, "steps": len(values), "step": int(loss.steps[period])}
+        yield Finding("loss-constant", "certain", int(loss.steps[period]), "repeats", described, where)
+
+
+def _period(values: Values, unit: float) -> int:
+    """Return after how many entries a loss repeats itself exactly; 0 if it does not."""
+    values = values[:_SEARCHED]
+    if float(values.max() - values.min()) < 100 * max(unit, 1e-12):
+        return 0
+    for period in range(FEWEST, len(values) // 2 + 1):
+        if values[period] == values[0] and (values[period:] == values[:-period]).all():
+            return period
+    return 0
+
+
+def stays(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that is at the end what it was at the beginning, as far as that can be told."""
+    loss = course(facts)
+    if loss is None or len(loss.values) < _LONG or facts["logs"]["begins"][0] or facts["logs"]["is_late"][0]:
+        return
+    values, steps = loss.values, loss.steps
+    means, errors = _levels(values)
+    level, error = abs(float(means[-1])), float(np.hypot(errors[0], errors[-1]))
+    if level <= 0 or loss.rounding > 0.2 * _FLAT * level:
+        return
+    fall = float(means[0] - means.min())
+    guess, classes = _guess(level)
+    limit = _FALLS_AT_CHANCE if classes else _FLAT
+    has_fallen_before = float(np.max(values[:3])) > level + max(3 * limit * level, 8 * error)
+    if has_fallen_before or fall > max(limit * level, 2 * error) or means[-1] > means[0] + 0.1 * level:
+        return
+    if error > (0.5 * limit if classes else 0.4 * _FLAT) * level:
+        return
+    if _is_skilled(facts, classes):
+        return
+    described = {"first": float(means[0]), "last": float(means[-1]), "steps": int(steps[-1]), "guess": guess}
+    described["classes"] = classes
+    where = {"operator": loss.name}
+    message = "guess" if classes else "logged"
+    yield Finding("loss-stays", "likely", int(steps[0]), message, described, where)
+
+
+def _is_skilled(facts: Facts, classes: int) -> bool:
+    """Whether a measure of an evaluation is clearly better than a guess, or improves."""
+    table = facts["evaluations"]
+    for name in table.names:
+        values = table["value"][(table["name"] == name) & table["is_skill"] & np.isfinite(table["value"])]
+        if not len(values):
+            continue
+        whole = 1.0 if values.max() <= 1 else 100.0 if values.max() <= 100 else math.nan
+        third = max(len(values) // 3, 1)
+        improved = float(np.median(values[-third:])) > 1.1 * float(np.median(values[:third]))
+        if improved or (classes and float(np.median(values)) > 3 / classes * whole):
+            return True
+    return False
+
+
+def _guess(level: float) -> tuple[float, int]:
+    """Return the loss of a guess that a loss is, and among how many classes; NaN and 0 if it is none."""
+    for classes in (*_CLASSES, *_WORDS):
+        guess = math.log(classes)
+        # Of more classes, losses of guesses are so close that each loss is one.
+        near = _OF_A_GUESS if classes <= 10 else 0.2 * _OF_A_GUESS
+        if abs(level - guess) < near * guess:
+            return guess, classes
+    return math.nan, 0
+
+
+def rises(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that has left its minimum and does not come back."""
+    loss = course(facts)
+    if loss is None or len(loss.values) < _LONG - 2:
+        return
+    values, steps = loss.values, loss.steps
+    smooth = smoothed(values)
+    at = int(smooth.argmin())
+    lowest, first = float(smooth[at]), float(np.median(values[: max(len(values) // 20, 1)]))
+    later = values[at + 1 :]
+    if len(later) < max(3, len(values) // 20):
+        return
+    tail = later[-max(3, len(later) // 4, len(values) // 20) :]
+    last = float(np.median(tail))
+    gain, rise = max(first - lowest, 0.0), last - lowest
+    noise = float(np.median(np.abs(np.diff(values)))) * 1.4826 / math.sqrt(2)
+    gives_back = gain > 0.1 * abs(lowest) and rise > _GIVEN_BACK * gain and rise > _HIGHER * abs(lowest)
+    doubles = rise > _DOUBLED * abs(lowest) and rise > 0.1 * gain
+    if not (gives_back or doubles) or rise < 6 * noise or float(tail.min()) < lowest + 0.3 * rise:
+        return
+    if _falls_again(later, last, rise, noise) or back_at_start(facts) is not None:
+        return
+    jump = _jump(values, at, lowest, rise)
+    described = {
+        "lowest": lowest,
+        "step": int(steps[at]),
+        "last": last,
+        "first": first,
+        "jump": int(steps[jump]) if jump else 0,
+    }
+    message = "jumps" if jump else "diverges" if at > 0 else "from_start"
+    begin = int(steps[jump or at])
+    spike = _spike(facts, begin)
+    if spike:
+        message, described = f"{message}_norm", described | spike
+    yield Finding("loss-rises", "likely", begin, message, described, {"operator": loss.name})
+
+
+def _falls_again(later: Values, last: float, rise: float, noise: float) -> bool:
+    """Whether a loss that was higher for a while, as after a jump or with harder data, is on its way down again."""
+    smooth = smoothed(later) if len(later) >= 5 else later
+    highest = int(smooth.argmax())
+    down = float(smooth[highest]) - last
+    third = max(len(later) // 3, 2)
+    still_falls = float(np.median(later[-third:][: third // 2 or 1])) - float(np.median(later[-(third // 2 or 1) :]))
+    return highest < 0.7 * len(later) and down > 0.25 * (rise + down) and down > 4 * noise and still_falls > -noise
+
+
+def _jump(values: Values, lowest_at: int, lowest: float, rise: float) -> int:
+    """Return where a loss has made most of its rise at once; 0 if it has risen by and by."""
+    differences = np.diff(values[lowest_at:])
+    at = int(differences.argmax())
+    after = values[lowest_at + at + 1 :]
+    before = float(np.median(values[max(lowest_at + at - 4, 0) : lowest_at + at + 1]))
+    is_jump = differences[at] > 0.6 * rise and before < lowest + 0.3 * rise
+    is_jump &= float(np.median(after[:5])) > lowest + 0.6 * rise
+    return lowest_at + at + 1 if is_jump else 0
+
+
+def _spike(facts: Facts, step: int) -> dict[str, float]:
+    """Return an exceptional norm of the gradient shortly before a step; empty if there is none."""
+    steps, norms = _norms(facts)
+    before = norms[steps <= step]
+    if len(before) < _LONG:
+        return {}
+    usual, highest = float(np.median(before[np.isfinite(before)] if np.isfinite(before).any() else before)), before[-3:]
+    ratio = float(np.nanmax(highest)) / usual if usual > 0 and np.isfinite(highest).any() else 0.0
+    return {"norm_ratio": ratio} if ratio > _SPIKE else {}
+
+
+def back_at_start(facts: Facts) -> int | None:
+    """Return the index at which the loss is back at its first value, and falls again as at the start."""
+    loss = course(facts)
+    if loss is None or len(loss.values) < 3 * FEWEST:
+        return None
+    values = loss.values
+    smooth = smoothed(values)
+    first = float(values[0])
+    noise = float(np.median(np.abs(np.diff(values)))) * 1.4826 / math.sqrt(2)
+    restarts: list[int] = []
+    for at in range(2 * FEWEST, len(values) - 2 * FEWEST):
+        before = float(np.median(values[at - FEWEST : at]))
+        fallen = first - before
+        if first <= 0 or fallen < 0.3 * first or fallen < 8 * noise or not 0.85 * first < values[at] < 1.25 * first:
+            continue
+        if restarts and at - restarts[-1] < FEWEST:
+            continue
+        # A single batch is high, too, and what is thrown up by an update does not fall as at the start.
+        is_level = float(np.median(values[at : at + 3])) > before + 0.4 * fallen
+        falls_again = float(smooth[at + FEWEST :].min()) < first - 0.6 * fallen
+        beginning, again = values[: len(values) - at], values[at:]
+        alike = float(np.abs(again - beginning)[: max(FEWEST, len(values) // 10)].mean()) < 0.25 * fallen
+        if is_level and falls_again and alike:
+            restarts.append(at)
+    # Several of them are folds or tasks.
+    return restarts[0] if len(restarts) == 1 else None
+
+
+def restarts(facts: Facts) -> Iterator[Finding]:
+    """Find a loss that is back at its first value in the midst of a log, and falls again as at the start."""
+    loss, at = course(facts), back_at_start(facts)
+    if loss is None or at is None:
+        return
+    values = {
+        "step": int(loss.steps[at]),
+        "value": float(loss.values[at]),
+        "before": float(np.median(loss.values[at - FEWEST : at])),
+        "first": float(loss.values[0]),
+    }
+    is_session = str(values["step"]) in facts["logs"]["begins"][0].split()
+    message = "session" if is_session else "restarts"
+    yield Finding("loss-restarts", "likely", int(loss.steps[at]), message, values, {"operator": loss.name})
+
+
+def _norms(facts: Facts) -> tuple[NDArray[np.int64], Values]:
+    """Return the steps and norms of the gradient of the first group that has any."""
+    table = facts["groups"]
+    if not len(table):
+        return np.zeros(0, np.int64), np.zeros(0)
+    rows = table["name"] == table.names[0]
+    return table["step"][rows], table["norm_update"][rows]
+
+
+def norm_zero(facts: Facts) -> Iterator[Finding]:
+    """Find a gradient norm that is 0 to the end."""
+    steps, norms = _norms(facts)
+    if len(norms) < FEWEST or norms[-1] != 0:
+        return
+    first = 0 if (norms == 0).all() else len(norms) - int(np.argmin(norms[::-1] == 0))
+    loss = course(facts)
+    # A model that fits its data has no gradient left.
+    is_learnt = loss is not None and float(loss.values[-1]) < 0.1 * float(loss.values[0])
+    if len(norms) - first < FEWEST or is_learnt:
+        return
+    values = {"step": int(steps[first]), "count": len(norms) - first}
+    message = "since" if first else "always"
+    where = {"optimizer": facts["groups"].names[0]}
+    yield Finding("gradient-norm-zero", "certain", int(steps[first]), message, values, where)
+
+
+def norm_grows(facts: Facts) -> Iterator[Finding]:
+    """Find a gradient norm that grows by orders of magnitude, or is not finite to the end."""
+    steps, norms = _norms(facts)
+    if len(norms) < FEWEST:
+        return
+    where, is_finite = {"optimizer": facts["groups"].names[0]}, np.isfinite(norms)
+    if not is_finite[-3:].any():
+        first = int(np.flatnonzero(is_finite)[-1]) + 1 if is_finite.any() else 0
+        values = {"step": int(steps[first]), "value": float(norms[-1]), "count": len(norms) - first}
+        yield Finding("gradient-norm-grows", "certain", int(steps[first]), "not_finite", values, where)
+        return
+    steps, norms = steps[is_finite], norms[is_finite]
+    if len(norms) < 2 * _LONG or not (norms > 0).all():
+        return
+    usual, tail = float(np.median(norms[len(norms) // 10 : len(norms) // 2])), norms[-max(len(norms) // 10, 3) :]
+    last = float(np.median(tail))
+    if last < _GROWN * usual or float(tail.min()) < 0.3 * _GROWN * usual:
+        return
+    at = int(np.flatnonzero(smoothed(norms) < _SPIKE * usual)[-1])
+    values = {"usual": usual, "last": last, "step": int(steps[at])}
+    yield Finding("gradient-norm-grows", "likely", int(steps[at]), "grows", values, where)
+
+
+def _rates(facts: Facts) -> Iterator[tuple[str, NDArray[np.int64], Values]]:
+    """Yield each learning rate with its steps."""
+    table = facts["rates"]
+    for name in table.names:
+        rows = (table["name"] == name) & np.isfinite(table["rate"])
+        if rows.any():
+            yield name, table["step"][rows], table["rate"][rows]
+
+
+def rate_zero(facts: Facts) -> Iterator[Finding]:
+    """Find learning rates that are 0 in the whole log, or long before its end."""
+    for name, steps, rates in _rates(facts):
+        if rates[-1] != 0:
+            continue
+        is_zero = rates == 0
+        first = 0 if is_zero.all() else len(is_zero) - int(np.argmin(is_zero[::-1]))
+        count = len(rates) - first
+        # A schedule may come to 0 with the last updates.
+        if count < 3 or (first and count < max(FEWEST, 0.05 * len(rates))):
+            continue
+        values = {"group": name, "step": int(steps[first]), "count": count}
+        message = "ended_logged" if first else "never_logged"
+        yield Finding("learning-rate-zero", "certain", int(steps[first]), message, values, {"optimizer": name})
+        return
+
+
+def rate_collapsed(facts: Facts) -> Iterator[Finding]:
+    """Find learning rates that have come down by orders of magnitude before the half of the log."""
+    for name, steps, rates in _rates(facts):
+        highest = float(np.sort(rates)[-min(3, len(rates))])
+        is_low = (rates > 0) & (rates < 1e-3 * highest)
+        if len(rates) < 2 * _LONG or not is_low[-1]:
+            continue
+        first = 0 if is_low.all() else len(is_low) - int(np.argmin(is_low[::-1]))
+        left = int(steps[-1] - steps[first])
+        # A rate that was set, as for a second stage, has not come down.
+        if left < 0.5 * (steps[-1] - steps[0]) or len(np.unique(rates)) <= 2:
+            continue
+        values = {
+            "group": name,
+            "step": int(steps[first]),
+            "rate": float(rates[first]),
+            "highest": highest,
+            "left": left,
+        }
+        yield Finding("learning-rate-collapsed", "likely", int(steps[first]), "logged", values, {"optimizer": name})
+        return
+
+
+def rate_rises_again(facts: Facts) -> Iterator[Finding]:
+    """Find a learning rate that comes to about 0 as a schedule ends, and rises again without a restart."""
+    for name, steps, rates in _rates(facts):
+        if len(rates) < 2 * _LONG:
+            continue
+        highest_at = int(rates.argmax())
+        lowest_at = highest_at + int(rates[highest_at:].argmin())
+        highest, lowest, last = float(rates[highest_at]), float(rates[lowest_at]), float(rates[-1])
+        after = rates[lowest_at:]
+        # A schedule with restarts goes up at once; one that swings has done so before.
+        rises_by_and_by = len(after) >= FEWEST and bool((np.diff(after) >= 0).all())
+        falls_by_and_by = bool((np.diff(rates[highest_at : lowest_at + 1]) <= 0).all())
+        is_smooth = float(np.diff(after).max(initial=0)) < 0.5 * highest
+        if lowest > 0.01 * highest or last < 0.1 * highest or not (rises_by_and_by and falls_by_and_by and is_smooth):
+            continue
+        values = {
+            "group": name,
+            "step": int(steps[lowest_at]),
+            "lowest": lowest,
+            "highest": highest,
+            "last": last,
+        }
+        yield Finding("schedule-over", "likely", int(steps[lowest_at]), "logged", values, {"optimizer": name})
+        return
+
+
+def scale_collapsed(facts: Facts) -> Iterator[Finding]:
+    """Find a loss scale that falls to 1 or below, and stays there."""
+    table = facts["steps"]
+    measured = np.flatnonzero(np.isfinite(table["scale"]))
+    scale, steps = table["scale"][measured], table["step"][measured]
+    if len(scale) < FEWEST:
+        return
+    highest, last = float(scale.max()), float(scale[-1])
+    low = np.flatnonzero(scale <= 1)
+    if highest < 1024 or last > 1 or len(low) < 3 or not (scale[-3:] <= 1).all():
+        return
+    values = {"highest": highest, "last": last}
+    yield Finding("scale-collapsed", "certain", int(steps[low[0]]), "logged", values, {"optimizer": "loss scaler"})
+
+
+def skipped(facts: Facts) -> Iterator[Finding]:
+    """Find updates that are skipped in most entries, and at the end."""
+    is_skipped, steps = facts["steps"]["is_skipped"], facts["steps"]["step"]
+    # In its first updates a scale finds its size.
+    later = is_skipped[max(len(is_skipped) // 10, 3) :]
+    if len(later) < _LONG or later.mean() < 0.5 or not later[-3:].all():
+        return
+    values = {"count": int(is_skipped.sum()), "of": len(is_skipped)}
+    step = int(steps[np.flatnonzero(is_skipped)[0]])
+    yield Finding("updates-skipped", "certain", step, "logged", values, {"optimizer": "loss scaler"})
+
+
+RULES = (
+    Rule(
+        "loss-restarts",
+        "initialization",
+        ("logs", "losses"),
+        restarts,
+        dict.fromkeys(
+            ("session", "restarts"),
+            (
+                "The loss is back at its first value at step {step}, and falls again as at the start: the weights were lost, or not"
+                " loaded",
+                "损失在第 {step} 步回到最初的值，并像开始时一样重新下降：权重丢失或没有加载",
+            ),
+        ),
+        {
+            "restarts": (
+                "{before:.4g} before, {value:.4g} there, {first:.4g} at the start of the log",
+                "此前为 {before:.4g}，该处为 {value:.4g}，日志开头为 {first:.4g}",
+            ),
+            "session": (
+                "{before:.4g} before, {value:.4g} there, {first:.4g} at the start of the log, which goes back to an earlier step"
+                " there, as after a resume",
+                "此前为 {before:.4g}，该处为 {value:.4g}，日志开头为 {first:.4g}；日志在该处回到更早的步数，如同恢复训练",
+            ),
+        },
+        (
+            "Check what the resumed training loads: the path, the keys (strict=True), and that it loads before it trains",
+            "检查恢复训练时加载的内容：路径、键名 (strict=True)，以及是否在训练之前加载",
+        ),
+        (
+            "Logs in which it does so several times, as of folds or tasks, and losses that jump and do not fall as at the start.",
+            "多次如此的日志 (如交叉验证或多任务)，以及跳变后并不像开始时那样下降的损失。",
+        ),
+        frozenset(("loss-rises", "overfitting")),
+        12,
+        of_log=restarts,
+    ),
+    Rule(
+        "gradient-norm-zero",
+        "gradient-zero",
+        ("logs", "groups"),
+        norm_zero,
+        {
+            "always": ("The gradient norm is 0 in the whole log", "整个日志中梯度范数都是 0"),
+            "since": ("The gradient norm is 0 from step {step} on", "梯度范数从第 {step} 步起为 0"),
+        },
+        dict.fromkeys(("always", "since"), ("in {count} entries", "共 {count} 条记录")),
+        (
+            "Run the script under `tensight diagnose`, which names the weights without a gradient and what cuts it off",
+            "用 `tensight diagnose` 运行脚本，它会指出没有梯度的权重以及梯度在何处被切断",
+        ),
+        (
+            "Trainings whose loss has fallen to a tenth: what is fitted has no gradient left.",
+            "损失已降到十分之一的训练：已拟合的数据不再有梯度。",
+        ),
+        frozenset(("loss-stays", "loss-constant")),
+        15,
+        of_log=norm_zero,
+    ),
+    Rule(
+        "gradient-norm-grows",
+        "loss",
+        ("logs", "groups"),
+        norm_grows,
+        {
+            "grows": (
+                "The gradient norm grows by orders of magnitude: {usual:.3g} at first, {last:.3g} at last",
+                "梯度范数增大了几个数量级：起初 {usual:.3g}，最后 {last:.3g}",
+            ),
+            "not_finite": (
+                "The gradient norm is {value} from step {step} on",
+                "梯度范数从第 {step} 步起为 {value}",
+            ),
+        },
+        {
+            "grows": ("medians of the first half and of the last tenth", "前一半与最后十分之一的中位数"),
+            "not_finite": ("in {count} entries", "共 {count} 条记录"),
+        },
+        (
+            "Clip gradients, lower the learning rate, or lengthen its warm-up; `tensight run --recommended` names the operator that"
+            " is not finite first",
+            "裁剪梯度、降低学习率或延长预热；`tensight run --recommended` 会指出最先产生非有限值的算子",
+        ),
+        (
+            "Norms that grow several times over while a model learns, and single ones that are not finite.",
+            "学习过程中增大数倍的范数，以及个别非有限的范数。",
+        ),
+        frozenset(("loss-rises", "loss-zero", "loss-not-finite")),
+        34,
+        fact="groups.norm_update",
+        of_log=norm_grows,
+    ),
+)

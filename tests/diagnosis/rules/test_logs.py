@@ -1,0 +1,258 @@
+"""Logs of trainings with a fault, and of others that only look so."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tensight.cli.diagnosis.logs import read_log
+from tensight.diagnosis.catalogue import diagnose, words_of
+
+Values = NDArray[np.float64]
+Columns = dict[str, Values]
+COUNT = 200
+AT = np.arange(COUNT)
+RANDOM = np.random.default_rng(7)
+
+
+def noisy(values: Values, share: float = 0.04) -> Values:
+    """Return values with noise of so large a share of them."""
+    return values * np.exp(RANDOM.normal(0, share, len(values)))
+
+
+def falling(to: float = 0.4, of: float = 2.3, pace: float = 30.0, count: int = COUNT) -> Values:
+    return to + (of - to) * np.exp(-np.arange(count) / pace)
+
+
+# --- loss-restarts ---
+
+
+def resumed_without_weights() -> Columns:
+    return {"loss": noisy(np.concatenate([falling(count=120), falling(count=80)]), 0.03)}
+
+
+def resumed_at_an_earlier_step() -> Columns:
+    steps = np.concatenate([np.arange(120), np.arange(90, 170)]).astype(float)
+    return {"step": 10 * steps + 10, "loss": noisy(np.concatenate([falling(count=120), falling(count=80)]), 0.02)}
+
+
+def language_model_from_its_start() -> Columns:
+    return {
+        "loss": noisy(np.concatenate([falling(3.0, 10.8, 10, 100), falling(3.0, 10.8, 10, 100)]), 0.01),
+        "lr": np.full(COUNT, 1e-4),
+    }
+
+
+def three_folds() -> Columns:
+    return {"loss": noisy(np.tile(falling(count=66), 3), 0.03)}
+
+
+def resumed_with_weights() -> Columns:
+    steps = np.concatenate([np.arange(120), np.arange(90, 170)])
+    return {"step": 10.0 * steps + 10, "loss": noisy(falling()[steps])}
+
+
+# --- gradient-norm-zero ---
+
+
+def cut_off() -> Columns:
+    return {"loss": noisy(np.full(COUNT, 2.9)), "grad_norm": np.zeros(COUNT)}
+
+
+def dies_in_the_midst() -> Columns:
+    return {"loss": noisy(np.maximum(falling(), 1.5), 0.1), "grad_norm": np.where(AT < 80, noisy(falling(), 0.2), 0)}
+
+
+def dead_from_the_second_entry_on() -> Columns:
+    return {"loss": noisy(np.full(COUNT, 0.91), 0.1), "gnorm": np.where(AT < 2, 4.2, 0)}
+
+
+def learnt_by_heart() -> Columns:
+    return {"loss": falling(0.0, 2.3, 12), "grad_norm": np.where(AT < 190, noisy(falling(0.0, 3.0, 12), 0.2), 0)}
+
+
+# --- gradient-norm-grows ---
+
+
+def norm_that_explodes() -> Columns:
+    return {"loss": noisy(falling(1.5)), "grad_norm": noisy(np.exp(np.clip(AT - 80, 0, None) / 12), 0.2)}
+
+
+def norm_that_is_not_finite() -> Columns:
+    return {"loss": noisy(falling(1.5)), "grad_norm": np.where(AT < 150, noisy(falling(), 0.2), math.nan)}
+
+
+def norm_of_infinity() -> Columns:
+    return {"loss": noisy(falling(2.0)), "grad_norm": np.where(AT < 60, noisy(falling(), 0.2), math.inf)}
+
+
+def norm_that_grows_as_it_learns() -> Columns:
+    return {"loss": noisy(falling(0.05)), "grad_norm": noisy(0.3 * (1 + AT / 20), 0.3)}
+
+
+def first_norms_of_infinity() -> Columns:
+    return {"loss": noisy(falling()), "grad_norm": np.where(AT < 6, math.inf, noisy(falling(), 0.2))}
+
+
+# --- rules that watch trainings, too ---
+
+
+def diverges() -> Columns:
+    return {"loss": noisy(np.where(AT < 90, falling(0.4), 0.45 * np.exp(np.clip(AT - 90, 0, None) / 40)))}
+
+
+def guesses() -> Columns:
+    return {"loss": noisy(np.full(COUNT, math.log(2)), 0.004)}
+
+
+def nothing_is_learnt() -> Columns:
+    return {"epoch": np.arange(30.0), "train_loss": noisy(np.full(30, 1.013), 0.001)}
+
+
+def filtered() -> Columns:
+    return {"loss": np.where(AT < 120, noisy(falling(1.0)), 0.0)}
+
+
+def stuck() -> Columns:
+    return {"loss": np.where(AT < 50, noisy(falling(0.5), 0.1), 0.693147)}
+
+
+def epoch_again() -> Columns:
+    return {"loss": np.tile(noisy(np.full(25, 2.3), 0.05), 8)}
+
+
+def rate_past_its_end() -> Columns:
+    return {"loss": noisy(falling()), "lr": 5e-4 * (1 + np.cos(np.pi * AT / 120))}
+
+
+def rate_of_zero() -> Columns:
+    return {"loss": noisy(np.full(COUNT, 2.9), 0.1), "learning_rate": np.zeros(COUNT)}
+
+
+def rate_that_ends_early() -> Columns:
+    return {"loss": noisy(falling(), 0.1), "learning_rate": np.clip(1e-3 * (1 - AT / 80), 0, None)}
+
+
+def rate_that_collapses() -> Columns:
+    return {"loss": noisy(falling(1.2), 0.1), "lr": 0.1 * 0.9**AT}
+
+
+def scale_that_collapses() -> Columns:
+    return {"loss": noisy(falling(1.2), 0.1), "loss_scale": 65536.0 / 2 ** np.clip(AT - 100, 0, 30)}
+
+
+def spike_that_passes() -> Columns:
+    spike = np.where(AT >= 120, 6 * np.exp(-np.abs(AT - 120) / 4), 0)
+    return {"loss": noisy(falling(2.5, 10.8, 12), 0.02) + spike, "grad_norm": noisy(0.5 + 5 * spike, 0.2)}
+
+
+def harder_data() -> Columns:
+    return {"loss": noisy(falling(1.8, 8, 15), 0.02) + np.where(AT >= 100, 1.5 * np.exp(-(AT - 100) / 25), 0)}
+
+
+def minimum_of_all_data() -> Columns:
+    """Gradient descent on all data: the loss is the same to the last printed digit."""
+    return {"loss": np.round(falling(0.25, 2.3, 8), 4)}
+
+
+def restarts_of_the_rate() -> Columns:
+    return {"loss": noisy(falling(), 0.1), "lr": 5e-4 * (1 + np.cos(np.pi * (AT % 50) / 50))}
+
+
+def rate_that_ends_with_the_training() -> Columns:
+    return {"loss": noisy(falling(), 0.1), "lr": np.clip(1e-3 * (1 - AT / (COUNT - 1)), 0, None)}
+
+
+def half_precision() -> Columns:
+    return {"loss": noisy(falling(), 0.1), "loss_scale": 2.0 ** np.clip(32 - AT, 15, None)}
+
+
+def begins_in_the_midst() -> Columns:
+    return {"step": 50_000.0 + 10 * AT, "loss": noisy(np.full(COUNT, 2.303), 0.01)}
+
+
+def removes_noise() -> Columns:
+    """The loss of a diffusion model is noise after its first steps."""
+    return {"loss": noisy(falling(0.06, 1.0, 2), 0.3)}
+
+
+def policy_of_an_agent() -> Columns:
+    return {
+        "rollout/ep_rew_mean": noisy(20 + AT.astype(float), 0.1),
+        "train/loss": noisy(2 + AT / 20, 0.5),
+        "train/value_loss": noisy(4 + AT / 10, 0.5),
+    }
+
+
+FAULTY: list[tuple[Callable[[], Columns], str, str]] = [
+    (resumed_without_weights, "loss-restarts", "step 121"),
+    (resumed_at_an_earlier_step, "loss-restarts", "as after a resume"),
+    (language_model_from_its_start, "loss-restarts", "step 101"),
+    (cut_off, "gradient-norm-zero", "in the whole log"),
+    (dies_in_the_midst, "gradient-norm-zero", "from step 81 on"),
+    (dead_from_the_second_entry_on, "gradient-norm-zero", "from step 3 on"),
+    (norm_that_explodes, "gradient-norm-grows", "orders of magnitude"),
+    (norm_that_is_not_finite, "gradient-norm-grows", "nan from step 151 on"),
+    (norm_of_infinity, "gradient-norm-grows", "inf from step 61 on"),
+    (diverges, "loss-rises", "has risen to"),
+    (guesses, "loss-stays", "among 2 classes"),
+    (nothing_is_learnt, "loss-stays", "not fallen in the whole log"),
+    (filtered, "loss-zero", "from step 121 on"),
+    (stuck, "loss-constant", "from step 51 on"),
+    (epoch_again, "loss-constant", "first 25 entries"),
+    (rate_past_its_end, "schedule-over", "step 121"),
+    (rate_of_zero, "learning-rate-zero", "in the whole log"),
+    (rate_that_ends_early, "learning-rate-zero", "from step 81 on"),
+    (rate_that_collapses, "learning-rate-collapsed", "has fallen to"),
+    (scale_that_collapses, "scale-collapsed", "65536"),
+]
+HEALTHY: list[tuple[Callable[[], Columns], str]] = [
+    (three_folds, "loss-restarts"),
+    (resumed_with_weights, "loss-restarts"),
+    (learnt_by_heart, "gradient-norm-zero"),
+    (norm_that_grows_as_it_learns, "gradient-norm-grows"),
+    (first_norms_of_infinity, "gradient-norm-grows"),
+    (spike_that_passes, "loss-rises"),
+    (harder_data, "loss-rises"),
+    (minimum_of_all_data, "loss-constant"),
+    (restarts_of_the_rate, "schedule-over"),
+    (rate_that_ends_with_the_training, "learning-rate-zero"),
+    (half_precision, "scale-collapsed"),
+    (begins_in_the_midst, "loss-stays"),
+    (removes_noise, "loss-stays"),
+    (policy_of_an_agent, "loss-rises"),
+]
+
+
+def written(columns: Columns, folder: Path) -> Path:
+    """Write columns as lines of JSON, with a step of each unless they have one."""
+    global RANDOM
+    RANDOM = np.random.default_rng(7)
+    names, rows = list(columns), zip(*(values.tolist() for values in columns.values()), strict=True)
+    log = folder / "history.jsonl"
+    with log.open("w") as file:
+        for step, row in enumerate(rows, 1):
+            record = dict(zip(names, row, strict=True))
+            file.write(json.dumps(record if {"step", "epoch"} & record.keys() else {"step": step, **record}) + "\n")
+    return log
+
+
+@pytest.mark.parametrize(("make", "rule", "word"), FAULTY, ids=[make.__name__ for make, _, _ in FAULTY])
+def test_the_fault_comes_first(make: Callable[[], Columns], rule: str, word: str, tmp_path: Path) -> None:
+    first = diagnose([read_log([written(make(), tmp_path)]).facts]).findings[0].finding
+    assert first.rule == rule
+    message, evidence, _ = words_of(first)
+    assert word in "\n".join(text[0].format(**first.values) for text in (message, evidence) if text)
+
+
+@pytest.mark.parametrize(("make", "rule"), HEALTHY, ids=[make.__name__ for make, _ in HEALTHY])
+def test_nothing_is_found_of_others(make: Callable[[], Columns], rule: str, tmp_path: Path) -> None:
+    diagnosis = diagnose([read_log([written(make(), tmp_path)]).facts])
+    assert diagnosis.findings == []
+    assert rule in diagnosis.passed
