@@ -8,13 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CATEGORIES = (
-    "gradient-cut", "gradient-zero", "not-in-optimizer", "optimizer", "learning-rate", "clipping", "scaling",
-    "precision", "undone", "frozen", "loss", "output-and-loss", "targets", "broadcasting",
-    "accumulated-gradients", "ranks", "mode", "normalisation", "tied-weights", "averages", "initialization",
-    "data",
-)  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Case:
@@ -1132,6 +1125,195 @@ _LOOPS = (
     ),
 )
 
+_OVERLOOKED = (
+    Case(
+        "overlooked",
+        "new-head",
+        "stages-in-training-mode",
+        ("normalisation", "mode"),
+        ("0.1", "0.4", "norm"),
+        'if fault != "stages-in-training-mode"',
+        since=61,
+    ),
+    Case(
+        "overlooked",
+        "spoken",
+        "no-train-of-its-own",
+        ("normalisation", "mode"),
+        ("encoder.1", "encoder.4", "norm"),
+        'self.fault != "no-train-of-its-own"',
+        since=61,
+    ),
+    Case(
+        "overlooked",
+        "lightning-finetuned",
+        "backbone-follows-the-trainer",
+        ("normalisation", "mode"),
+        ("backbone", "norm"),
+        'if fault != "backbone-follows-the-trainer"',
+        since=61,
+    ),
+    Case(
+        "overlooked",
+        "recurrent-constant",
+        "ones-everywhere",
+        ("initialization",),
+        ("gru", "weight_ih", "cells", "out"),
+        "nn.init.constant_(p, 0.08)",
+    ),
+    Case("overlooked", "filters", "filled", ("initialization",), ("0.weight", "2.weight", "conv"), "fill_(0.03)"),
+    Case(
+        "overlooked",
+        "opinions",
+        "first-word",
+        ("gradient-zero", "data", "targets"),
+        ("emb", "padding"),
+        'if fault != "first-word"',
+    ),
+    Case(
+        "overlooked",
+        "next-item",
+        "item-zero",
+        ("gradient-zero", "data", "targets"),
+        ("embedding", "padding", "0.weight"),
+        'if fault == "item-zero"',
+    ),
+    Case(
+        "overlooked",
+        "spelled",
+        "space-is-padding",
+        ("gradient-zero", "data", "targets"),
+        ("emb", "padding"),
+        "padding_idx=space",
+    ),
+    Case(
+        "overlooked",
+        "melodies",
+        "rest-is-padding",
+        ("gradient-zero", "data", "targets"),
+        ("embedding", "padding", "0.weight"),
+        "padding = rest",
+    ),
+    Case(
+        "overlooked",
+        "continued",
+        "end-is-padding",
+        ("gradient-zero", "data", "targets"),
+        ("emb", "padding"),
+        "padding_idx=end",
+    ),
+    Case(
+        "overlooked",
+        "language",
+        "not-causal",
+        ("targets",),
+        ("scaled_dot_product_attention", "layers.0", "mask", "attention"),
+        "is_causal=self.fault",
+    ),
+    Case(
+        "overlooked",
+        "encoder-layers",
+        "mask-not-given",
+        ("targets",),
+        ("self_attn", "mask", "attention"),
+        'if fault == "mask-not-given"',
+    ),
+    Case(
+        "overlooked",
+        "bert-writes",
+        "no-decoder",
+        ("targets",),
+        ("attention", "mask"),
+        "is_decoder=fault",
+    ),
+    Case(
+        "overlooked",
+        "resumed-in-evaluation",
+        "evaluated-first",
+        ("mode",),
+        ("sequential", "dropout", "eval"),
+        'if fault != "evaluated-first"',
+    ),
+)
+
+_REPORTED = (
+    Case(
+        "reported",
+        "only-norms",
+        "head-frozen-too",
+        ("frozen", "optimizer", "not-in-optimizer", "gradient-cut"),
+        ("fc", "bn1", "adam"),
+        'if "bn" not in name',
+        report="https://discuss.pytorch.org/t/obtaining-abnormal-changes-in-loss-and-accuracy/84911",
+    ),
+    Case(
+        "reported",
+        "blown-up",
+        "rate-of-ten-thousand",
+        ("learning-rate", "loss"),
+        ("sgd", "loss", "rate"),
+        "lr=1e4",
+        since=1,
+        report="https://github.com/devangpratap/gradsnitch",
+    ),
+    Case(
+        "reported",
+        "hardly-moves",
+        "tiny-rate",
+        ("learning-rate", "precision", "loss"),
+        ("sgd", "rate", "loss"),
+        "lr=1e-7",
+        report="https://github.com/devangpratap/gradsnitch",
+    ),
+    Case(
+        "reported",
+        "corrupted",
+        "one-wild-batch",
+        ("data", "targets", "loss"),
+        ("loss", "target", "batch"),
+        "targets = 1e4 * targets",
+        since=91,
+        report="https://github.com/devangpratap/gradsnitch",
+    ),
+    Case(
+        "reported",
+        "memorised",
+        "a-dozen-samples",
+        ("evaluation",),
+        ("loss", "evaluation"),
+        "count = 12",
+        report="https://github.com/devangpratap/gradsnitch",
+        unsure="since when is a matter of taste",
+    ),
+    Case(
+        "reported",
+        "sigmoids",
+        "sigmoid-in-each",
+        ("initialization", "gradient-zero", "loss"),
+        ("0.weight", "sigmoid", "depth", "loss"),
+        "activation = nn.Sigmoid",
+        report="https://github.com/devangpratap/gradsnitch",
+    ),
+    Case(
+        "reported",
+        "distances",
+        "root-of-zero",
+        ("loss", "precision"),
+        ("sqrt", "loss", "0.weight", "nan"),
+        "squares.sqrt()",
+        report="https://pypi.org/project/torchtest2/",
+    ),
+    Case(
+        "reported",
+        "confident",
+        "large-head",
+        ("initialization",),
+        ("loss", "2.weight"),
+        "std=3.0",
+        report="https://pypi.org/project/torchtest2/",
+    ),
+)
+
 CASES: tuple[Case, ...] = (
     *_GRAPHS,
     *_OPTIMIZERS,
@@ -1154,6 +1336,8 @@ CASES: tuple[Case, ...] = (
     *_DATA,
     *_RANKS,
     *_LOOPS,
+    *_OVERLOOKED,
+    *_REPORTED,
 )
 
 _RESEMBLING = (

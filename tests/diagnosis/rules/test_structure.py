@@ -341,6 +341,21 @@ def frozen_and_then_set_to_training(training: Diagnosed) -> None:
     )
 
 
+def frozen_once_trained(training: Diagnosed) -> None:
+    model = Normalised()
+    training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=1e-2), steps=20)
+    model.body.requires_grad_(False)
+    training.train(model, optimizer=torch.optim.Adam(model.head.parameters(), lr=1e-2), steps=40)
+
+
+def put_into_evaluation_mode_once_trained(training: Diagnosed) -> None:
+    model = Normalised()
+    training.train(model, optimizer=torch.optim.SGD(model.parameters(), lr=1e-2), steps=20)
+    model.body.requires_grad_(False)
+    model.body.eval()
+    training.train(model, optimizer=torch.optim.Adam(model.head.parameters(), lr=1e-2), steps=40)
+
+
 def frozen_body_in_evaluation_mode(training: Diagnosed) -> None:
     model = Normalised()
     model.body.requires_grad_(False)
@@ -745,6 +760,7 @@ FAULTY: tuple[Faulty, ...] = (
     (pairs_of_which_one_is_inverted, "norm-two-streams", "0"),
     (frozen_body_in_training_mode, "statistics-drift", "body.0"),
     (frozen_norms_alone, "statistics-drift", "1"),
+    (frozen_once_trained, "statistics-drift", "body.0"),
     (frozen_and_then_set_to_training, "statistics-drift", "body.2"),
     (function_without_mode, "drops-in-evaluation", "test_structure.py:"),
     (attention_without_mode, "drops-in-evaluation", "test_structure.py:"),
@@ -806,6 +822,7 @@ HEALTHY: tuple[Healthy, ...] = (
     (two_views, "norm-two-streams"),
     (normalised_apart, "norm-two-streams"),
     (frozen_body_in_evaluation_mode, "statistics-drift"),
+    (put_into_evaluation_mode_once_trained, "statistics-drift"),
     (first_stage_frozen_as_it_was_made, "statistics-drift"),
     (target_within_a_module, "statistics-drift"),
     (function_with_mode, "drops-in-evaluation"),

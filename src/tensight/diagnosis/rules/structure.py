@@ -14,7 +14,7 @@ from tensight.diagnosis.rules.parameters import are_as_made, frozen_share
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tensight.diagnosis.facts import Facts
+    from tensight.diagnosis.facts import Facts, Table
 
 _SETTLED = 3
 _NEARLY_ALL = 0.9
@@ -254,25 +254,36 @@ def statistics_drift(facts: Facts) -> Iterator[Finding]:
         return
     statistics, training = table.panel("statistics"), table.panel("is_training")
     frozen = table.panel("is_fixed") & table.panel("has_weights") & table.panel("has_statistics")
-    moves = (statistics[1:] != statistics[:-1]) & (statistics[1:] != 0) & (statistics[:-1] != 0)
     present = table.present()
-    always = (frozen | ~present).all(0) & (present.sum(0) >= 2 * _SETTLED) & (moves.mean(0) > 0.8) & training[-1]
+    # The script itself may have trained them before.
+    rows = np.arange(len(table.steps))[:, None]
+    begins = np.where(frozen | ~present, -1, rows).max(0) + 1
+    is_since = rows >= begins
+    moves = (statistics[1:] != statistics[:-1]) & (statistics[1:] != 0) & (statistics[:-1] != 0) & is_since[:-1]
+    lasts = (present & is_since).sum(0) >= 2 * _SETTLED
+    always = lasts & (moves.sum(0) > 0.8 * is_since[:-1].sum(0)) & training[-1]
     parameters = facts["parameters"]
     if not always.any() or not (parameters["is_trainable"] & (parameters["owners"] > 0)).any():
         return
-    prints, names_of_weights = parameters.panel("fingerprint"), parameters.names
-    fixed = {name for at, name in enumerate(names_of_weights) if len(set(prints[:, at].tolist())) == 1}
+    begin = dict(zip(table.chosen(always), table.steps[begins[always]].tolist(), strict=True))
     # What follows the weights of another model is no frozen part.
-    names = [name for name in table.chosen(always) if f"{name}.weight" in fixed]
+    names = [name for name, step in begin.items() if _is_still(parameters, f"{name}.weight", step)]
     others = {name for at, name in enumerate(table.names) if table.panel("is_trained")[:, at].any()}
     if not names or not _are_below_trained(facts, names):
         return
     if _is_part_as_made(facts, names) and bool(training[0, [table.names.index(name) for name in names]].all()):
         return
     values = {"count": len(names), "names": listed(names), "steps": int(moves.sum(0).max()), "others": len(others)}
-    yield Finding(
-        "statistics-drift", "likely", int(table.steps[0]), "drift", values, {"module": listed(names, MOST_NAMED)}
-    )
+    step = min(begin[name] for name in names)
+    yield Finding("statistics-drift", "likely", step, "drift", values, {"module": listed(names, MOST_NAMED)})
+
+
+def _is_still(parameters: Table, name: str, since: int) -> bool:
+    """Whether a parameter has not changed since a step."""
+    if name not in parameters.names:
+        return False
+    prints = parameters.panel("fingerprint")[parameters.steps >= since, parameters.names.index(name)]
+    return len(set(prints.tolist())) == 1
 
 
 def _is_part_as_made(facts: Facts, names: list[str]) -> bool:
