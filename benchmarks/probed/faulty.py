@@ -16,11 +16,15 @@ from running import (
     LENGTH,
     STEPS,
     WORDS,
+    Tagger,
+    checkpoint,
     lightning_trained,
     main,
     marked_texts,
+    optimizer_and_schedule,
     padded_texts,
     points,
+    scheduled,
     sequences,
     train,
     walks,
@@ -968,6 +972,97 @@ def returns_without_their_variance():
     model, running, (x, _) = nn.Sequential(nn.Linear(12, 32), nn.Tanh(), nn.Linear(32, 1)), Running(), points()
     returns = 30 * x[:, 0] + 5
     return train(model, loss=lambda rows: F.mse_loss(model(x[rows])[:, 0], running.scaled(returns[rows])))
+
+
+# --- files ---
+
+
+@fault("nothing-loaded")
+def weights_of_a_compiled_model():
+    checkpoint()
+    model, states = Tagger(), torch.load("checkpoint.pt")
+    model.load_state_dict({f"_orig_mod.{name}": value for name, value in states["model"].items()}, strict=False)
+    return train(model, *points())
+
+
+@fault("nothing-loaded")
+def body_of_another_name():
+    """The head has the name that it had, and the body another one."""
+    checkpoint()
+    model, states = Tagger(), torch.load("checkpoint.pt")
+    renamed = {name.replace("body.", "backbone."): value for name, value in states["model"].items()}
+    model.load_state_dict(renamed, strict=False)
+    return train(model, *points())
+
+
+@fault("nothing-loaded")
+def names_of_old():
+    """Parts of the layers were named otherwise."""
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention, self.norm = nn.Linear(12, 12), nn.LayerNorm(12)
+
+        def forward(self, x):
+            return x + self.attention(self.norm(x))
+
+    def network():
+        return nn.Sequential(*(Block() for _ in range(6)), nn.Linear(12, CLASSES))
+
+    checkpoint(network())
+    model, states = network(), torch.load("checkpoint.pt")
+    old = {name.replace("attention", "self_attn"): value for name, value in states["model"].items()}
+    model.load_state_dict(old, strict=False)
+    return train(model, *points())
+
+
+@fault("nothing-loaded")
+def dictionary_merged_by_names():
+    """What has no such name is left out silently, and that is all: the names have a prefix."""
+    checkpoint()
+    states = torch.load("checkpoint.pt")["model"]
+    given = {f"module.{name}": value for name, value in states.items()}
+    model = Tagger()
+    merged = model.state_dict()
+    merged.update({name: value for name, value in given.items() if name in merged})
+    model.load_state_dict(merged)
+    return train(model, *points())
+
+
+@fault("nothing-loaded")
+def initialized_after_loading():
+    checkpoint()
+    model = Tagger()
+    model.load_state_dict(torch.load("checkpoint.pt")["model"])
+
+    def initialize(module):
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
+
+    model.apply(initialize)
+    return train(model, *points())
+
+
+@fault("half-resumed")
+def schedule_anew():
+    checkpoint(steps=30)
+    model, states = Tagger(), torch.load("checkpoint.pt")
+    optimizer, schedule = optimizer_and_schedule(model)
+    model.load_state_dict(states["model"])
+    optimizer.load_state_dict(states["optimizer"])
+    return scheduled(model, optimizer, schedule)
+
+
+@fault("half-resumed")
+def optimizer_anew():
+    checkpoint(steps=30)
+    model, states = Tagger(), torch.load("checkpoint.pt")
+    optimizer, schedule = optimizer_and_schedule(model)
+    model.load_state_dict(states["model"])
+    schedule.load_state_dict(states["schedule"])
+    return scheduled(model, optimizer, schedule)
 
 
 if __name__ == "__main__":

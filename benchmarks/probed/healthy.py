@@ -15,11 +15,15 @@ from running import (
     LENGTH,
     STEPS,
     WORDS,
+    Tagger,
+    checkpoint,
     lightning_trained,
     main,
     marked_texts,
+    optimizer_and_schedule,
     padded_texts,
     points,
+    scheduled,
     sequences,
     train,
     walks,
@@ -1116,6 +1120,129 @@ def lines_of_a_file():
             F.cross_entropy(model(inputs), y[step * BATCH : (step + 1) * BATCH]).backward()
             optimizer.step()
     return model
+
+
+# --- files ---
+
+
+@healthy
+def body_for_a_new_head():
+    checkpoint(Tagger(7))
+    model, states = Tagger(), torch.load("checkpoint.pt")["model"]
+    model.load_state_dict({name: value for name, value in states.items() if "head" not in name}, strict=False)
+    return train(model, *points())
+
+
+@healthy
+def head_of_another_name():
+    """The head of the file has another name, and is for another task of as many classes."""
+    checkpoint()
+    model, states = Tagger(), torch.load("checkpoint.pt")["model"]
+    model.load_state_dict({name.replace("head", "classifier"): value for name, value in states.items()}, strict=False)
+    return train(model, *points())
+
+
+@healthy
+def adapters_after_loading():
+    class Adapted(nn.Module):
+        def __init__(self, base):
+            super().__init__()
+            self.base = base.requires_grad_(False)
+            self.down, self.up = nn.Linear(base.in_features, 4, bias=False), nn.Linear(4, base.out_features, bias=False)
+            nn.init.zeros_(self.up.weight)
+
+        def forward(self, x):
+            return self.base(x) + self.up(self.down(x))
+
+    checkpoint()
+    model = Tagger()
+    model.load_state_dict(torch.load("checkpoint.pt")["model"])
+    model.body[0], model.body[2] = Adapted(model.body[0]), Adapted(model.body[2])
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    return train(model, *points(), optimizer=torch.optim.Adam(weights, lr=3e-3))
+
+
+@healthy
+def position_ids_and_a_tied_head():
+    """The file lacks the head, which is the embedding, and has positions that are no longer kept."""
+
+    class Texts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.mix = nn.Embedding(WORDS, 16), nn.GRU(16, 16, batch_first=True)
+            self.head = nn.Linear(16, WORDS, bias=False)
+            self.head.weight = self.words.weight
+
+        def forward(self, ids):
+            return self.head(self.mix(self.words(ids))[0])
+
+    states = {name: value.clone() for name, value in Texts().state_dict().items() if "head" not in name}
+    torch.save({**states, "position_ids": torch.arange(LENGTH)}, "texts.pt")
+    model, ids = Texts(), walks()
+    model.load_state_dict(torch.load("texts.pt"), strict=False)
+    return train(model, loss=lambda rows: F.cross_entropy(model(ids[rows, :-1]).mT, ids[rows, 1:]))
+
+
+@healthy
+def average_of_two_files():
+    for file in ("first.pt", "second.pt"):
+        checkpoint(file=file)
+    first, second = (torch.load(file)["model"] for file in ("first.pt", "second.pt"))
+    model = Tagger()
+    model.load_state_dict({name: (value + second[name]) / 2 for name, value in first.items()})
+    return train(model, *points())
+
+
+@healthy
+def noise_after_loading():
+    checkpoint()
+    model = Tagger()
+    model.load_state_dict(torch.load("checkpoint.pt")["model"])
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.02 * weight.std() * torch.randn_like(weight))
+    return train(model, *points())
+
+
+@healthy
+def teacher_from_a_file():
+    """A student of the same class begins anew."""
+    checkpoint()
+    teacher, student, (x, _) = Tagger().requires_grad_(False), Tagger(), points()
+    teacher.load_state_dict(torch.load("checkpoint.pt")["model"])
+    return train(
+        student,
+        loss=lambda rows: F.kl_div(student(x[rows]).log_softmax(1), teacher(x[rows]).softmax(1), reduction="batchmean"),
+    )
+
+
+@healthy
+def resumed_in_full():
+    checkpoint(steps=30)
+    model, states = Tagger(), torch.load("checkpoint.pt")
+    optimizer, schedule = optimizer_and_schedule(model)
+    model.load_state_dict(states["model"])
+    optimizer.load_state_dict(states["optimizer"])
+    schedule.load_state_dict(states["schedule"])
+    return scheduled(model, optimizer, schedule)
+
+
+@healthy
+def weights_of_a_checkpoint():
+    """Fine-tuning takes the weights alone."""
+    checkpoint(steps=30)
+    model = Tagger()
+    model.load_state_dict(torch.load("checkpoint.pt")["model"])
+    return scheduled(model, *optimizer_and_schedule(model))
+
+
+@healthy
+def half_precision_from_a_file():
+    checkpoint()
+    model = Tagger()
+    model.load_state_dict(torch.load("checkpoint.pt")["model"])
+    model, (x, y) = model.bfloat16(), points()
+    return train(model, x.bfloat16(), y)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 CLASSES, WORDS, LENGTH, BATCH = 4, 20, 10, 16
 STEPS = 16
@@ -97,6 +98,58 @@ def train(model, x=None, y=None, loss=None, optimizer=None):
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
+    return model
+
+
+class Tagger(nn.Module):
+    """A body, and a head for some classes."""
+
+    def __init__(self, classes=CLASSES):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(12, 48), nn.ReLU(), nn.Linear(48, 32), nn.ReLU())
+        self.head = nn.Linear(32, classes)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def checkpoint(model=None, file="checkpoint.pt", steps=12):
+    """Write what a run of some steps would have saved: weights after a descent, an optimizer and a schedule."""
+    (x, y), model = points(), model or Tagger()
+    weights = list(model.parameters())
+    for _ in range(steps):
+        gradients = torch.autograd.grad(F.cross_entropy(model(x), y), weights)
+        with torch.no_grad():
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight.sub_(0.2 * gradient)
+    optimizer, schedule = optimizer_and_schedule(model)
+    state = {
+        at: {"step": torch.tensor(float(steps)), "exp_avg": 0.1 * gradient, "exp_avg_sq": 0.01 * gradient.square()}
+        for at, gradient in enumerate(gradients)
+    }
+    states = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict() | {"state": state},
+        "schedule": schedule.state_dict() | {"last_epoch": steps, "_step_count": steps + 1},
+        "step": steps,
+    }
+    torch.save(states, file)
+
+
+def optimizer_and_schedule(model):
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    return optimizer, torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
+
+
+def scheduled(model, optimizer, schedule):
+    """Train with a schedule; return the model."""
+    x, y = points()
+    for _ in range(STEPS):
+        rows = torch.randint(0, 256, (BATCH,))
+        optimizer.zero_grad()
+        F.cross_entropy(model(x[rows]), y[rows]).backward()
+        optimizer.step()
+        schedule.step()
     return model
 
 

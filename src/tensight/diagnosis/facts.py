@@ -217,9 +217,29 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("keys", "count", "number of tensors that were given"),
         Fact("unexpected", "count", "those that the module does not have"),
         Fact("missing", "count", "number of tensors of the module that were not given"),
-        Fact("renamed", "count", "those not expected that are missing ones by name, but for a prefix"),
+        Fact("renamed", "count", "those not expected that are missing ones by name, but for a prefix or a part of it"),
+        Fact(
+            "renamed_share",
+            "number",
+            "which share these are of its elements or its layers, whichever is less; 0 for one layer",
+        ),
         Fact("example", "text", "one of them, and the missing one"),
         Fact("fingerprint", "hash", "of sampled elements of what was given"),
+    ),
+    "files": (
+        Fact("name", "text", "a dictionary of weights in a file that was read before the first update"),
+        Fact("file", "text", "the name of the file"),
+        Fact("line", "text", "where torch.load reads it"),
+        Fact("module", "text", "the class of the model that has such weights, by names, but for a prefix, and shapes"),
+        Fact("keys", "count", "number of tensors in the dictionary"),
+        Fact("matching", "count", "those that the model has, by name and shape; without those of one value"),
+        Fact("equal", "count", "those of them that are in the model when the first update begins"),
+        Fact("distance", "number", "median of their distances from the weights of the model, relative to their norms"),
+        Fact("is_given", "flag", "whether they were loaded into that model, or into a part of it"),
+        Fact("optimizer_states", "count", "number of weights of which the file has the state of an optimizer"),
+        Fact("optimizer_resumed", "count", "number of those of which optimizers have one; -1 if the file has none"),
+        Fact("position", "count", "position of a schedule in the file; 0 if it has none, or that is at its start"),
+        Fact("position_resumed", "count", "the largest position of a schedule; -1 if there is none in either"),
     ),
     "schedules": (
         Fact("name", "text", "the class of the scheduler"),
@@ -438,7 +458,7 @@ NUMBERS = frozenset(
 
 OPTIONAL = frozenset(
     (
-        *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "schedules", "modules", "models"),
+        *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "files", "schedules", "modules", "models"),
         *("repeated", "ties", "ranks", "probes", "views", "evaluations", "logs"),
     )
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+from collections import OrderedDict
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -22,7 +25,7 @@ from tests.diagnosis.diagnosed import (
 from tests.diagnosis.models import ConvNet, Recurrent, Transformer, generator, train_gan, train_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 def equal_initial_weights(training: Diagnosed) -> None:
@@ -149,6 +152,98 @@ def weights_of_the_body_alone(training: Diagnosed) -> None:
     train_loaded(training, Model(), network(out=16).state_dict())
 
 
+def weights_of_a_body_of_another_name(training: Diagnosed) -> None:
+    def model() -> nn.Module:
+        return nn.Sequential(OrderedDict(body=network(out=16), head=nn.Linear(16, CLASSES)))
+
+    state = {name.replace("body", "backbone"): value for name, value in model().state_dict().items()}
+    train_loaded(training, model(), state)
+
+
+# --- files ---
+
+
+@contextmanager
+def read_again(*states: Mapping[str, object]) -> Iterator[list[Any]]:
+    """What is read of files with these contents, while reading and loading is noted."""
+    with replaced_by(made_lines):
+        contents = []
+        for state in states:
+            file = io.BytesIO()
+            torch.save(state, file)
+            file.seek(0)
+            contents.append(torch.load(file))
+        yield contents
+
+
+def dictionary_merged_by_names(training: Diagnosed) -> None:
+    """Names that the model does not have are left out before loading."""
+    model = network()
+    with read_again(network().state_dict()) as (state,):
+        merged = model.state_dict()
+        merged.update({f"module.{name}": value for name, value in state.items() if f"module.{name}" in merged})
+        model.load_state_dict(merged)
+    training.train(model)
+
+
+def initialized_after_loading(training: Diagnosed) -> None:
+    model = network()
+    with read_again({"model": network().state_dict()}) as (content,):
+        model.load_state_dict(content["model"])
+    model[0].reset_parameters()
+    model[2].reset_parameters()
+    training.train(model)
+
+
+def states_of_a_run(model: nn.Module) -> dict[str, dict[str, Any]]:
+    """The states after 40 steps, written without any."""
+    optimizer, schedule = made_for(model)
+    state = {
+        at: {"step": torch.tensor(40.0), "exp_avg": 0.1 * weight.detach(), "exp_avg_sq": weight.detach() ** 2}
+        for at, weight in enumerate(model.parameters())
+    }
+    return {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict() | {"state": state},
+        "schedule": schedule.state_dict() | {"last_epoch": 40},
+    }
+
+
+def made_for(model: nn.Module) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    return optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 30)
+
+
+def resumed(*loaded: str) -> Callable[[Diagnosed], None]:
+    """A training that loads some of the states of a run."""
+
+    def train(training: Diagnosed) -> None:
+        model = network()
+        optimizer, schedule = made_for(model)
+        with read_again(states_of_a_run(network())) as (content,):
+            for name, subject in {"model": model, "optimizer": optimizer, "schedule": schedule}.items():
+                if name in loaded:
+                    subject.load_state_dict(content[name])
+        training.train(model, optimizer=optimizer, after=lambda _: schedule.step())
+
+    train.__name__ = "_and_".join(("resumed", *loaded))
+    return train
+
+
+def average_of_files(training: Diagnosed) -> None:
+    model = network()
+    with read_again(network().state_dict(), network().state_dict()) as (first, second):
+        model.load_state_dict({name: (value + second[name]) / 2 for name, value in first.items()})
+    training.train(model)
+
+
+def weights_of_a_teacher(training: Diagnosed) -> None:
+    teacher = network()
+    with read_again(network().state_dict()) as (state,):
+        teacher.load_state_dict(state)
+    training.train(network(), lambda out, _: (out - teacher(training.inputs[: len(out)]).detach()).square().mean())
+
+
 def weights_of_another_model(training: Diagnosed) -> None:
     train_loaded(training, network(), Recurrent().state_dict())
 
@@ -166,6 +261,11 @@ FAULTY: tuple[Faulty, ...] = (
     (weights_of_a_parallel_model, "nothing-loaded", "such as module.first.weight for first.weight"),
     (weights_of_the_body_alone, "nothing-loaded", "such as 0.weight for parts.body.0.weight"),
     (weights_of_another_model, "nothing-loaded", "none of 6 tensors into Sequential"),
+    (weights_of_a_body_of_another_name, "nothing-loaded", "such as backbone.0.weight for body.0.weight"),
+    (dictionary_merged_by_names, "nothing-loaded", "none of the 4 weights"),
+    (initialized_after_loading, "nothing-loaded", "no longer there"),
+    (resumed("model", "optimizer"), "half-resumed", "its schedule begins anew"),
+    (resumed("model", "schedule"), "half-resumed", "its optimizer begins anew"),
 )
 
 
@@ -274,6 +374,10 @@ HEALTHY: tuple[Healthy, ...] = (
     (narrow_autoencoder, "scale-by-depth"),
     (weights_without_those_of_the_head, "nothing-loaded"),
     (weights_with_a_head_for_another_task, "nothing-loaded"),
+    (average_of_files, "nothing-loaded"),
+    (weights_of_a_teacher, "nothing-loaded"),
+    (resumed("model"), "half-resumed"),
+    (resumed("model", "optimizer", "schedule"), "half-resumed"),
 )
 
 

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 
     from tensight.diagnosis.facts import Facts
 
+_BODY = 1 / 3
+"""Share of the elements and layers of a module from which on they are more than a head."""
+
+_OTHER_WEIGHTS = 0.3
+"""Distance of weights, relative to their norm, from which on they are no longer the same with noise."""
+
+_BEGINNING = 2
+"""Position of a schedule up to which it is at its beginning."""
+
 
 def equal_units(facts: Facts) -> Iterator[Finding]:
     """Find matrices whose rows are all the same, and stay so: their units learn the same."""
@@ -77,13 +86,19 @@ def scale_by_depth(facts: Facts) -> Iterator[Finding]:
 
 
 def nothing_loaded(facts: Facts) -> Iterator[Finding]:
-    """Find state dictionaries that are loaded without effect, since their keys are not those of the module."""
+    """Find weights that are read or loaded, and are not in the model."""
+    modules = set()
     for row in facts["loads"].rows():
         loaded = row["keys"] - row["unexpected"]
         if not row["missing"]:
             continue
-        if row["unexpected"] and row["renamed"] >= 0.5 * row["unexpected"]:
+        given, _, expected = row["example"].partition(" for ")
+        is_renamed = bool(row["unexpected"]) and row["renamed"] >= 0.5 * row["unexpected"]
+        if is_renamed and (given.endswith(f".{expected}") or expected.endswith(f".{given}")):
             message = "prefix"
+        elif is_renamed and row["renamed_share"] >= _BODY:
+            # Less may be a head, which is left out on purpose.
+            message = "component"
         elif not loaded:
             message = "nothing"
         else:
@@ -91,7 +106,34 @@ def nothing_loaded(facts: Facts) -> Iterator[Finding]:
         values = {name: row[name] for name in ("module", "keys", "unexpected", "missing", "renamed", "example")}
         where = {"module": row["module"], "line": row["line"]}
         step = int(row["step"])
+        modules.add(row["module"])
         yield Finding("nothing-loaded", "certain", step, message, {**values, "loaded": loaded}, where)
+    files = list(facts["files"].rows())
+    # Of several files the last one counts, and averages of them are equal to none.
+    count = sum(row["matching"] > 1 for row in files)
+    for row in files:
+        is_absent = row["matching"] > 1 and not row["equal"] and row["distance"] > _OTHER_WEIGHTS
+        if count == 1 and is_absent and row["module"] not in modules:
+            values = {name: row[name] for name in ("module", "file", "matching", "distance", "line")}
+            message = "replaced" if row["is_given"] else "file"
+            where = {"module": row["module"], "line": row["line"]}
+            yield Finding("nothing-loaded", "likely", int(row["step"]), message, values, where)
+
+
+def half_resumed(facts: Facts) -> Iterator[Finding]:
+    """Find trainings that go on from a file with its weights, and with one of the states that it has beside these."""
+    for row in facts["files"].rows():
+        if row["matching"] < 1 or row["equal"] < row["matching"]:
+            continue
+        has_optimizer, has_schedule = row["optimizer_states"] > 0, row["position"] > _BEGINNING
+        if not has_optimizer or not has_schedule or row["position_resumed"] < 0:
+            continue
+        values = {name: row[name] for name in ("file", "optimizer_states", "position", "position_resumed")}
+        where = {"module": row["module"], "line": row["line"]}
+        if row["optimizer_resumed"] > 0 and row["position_resumed"] <= _BEGINNING:
+            yield Finding("half-resumed", "likely", int(row["step"]), "schedule", values, where)
+        elif not row["optimizer_resumed"] and row["position_resumed"] >= row["position"]:
+            yield Finding("half-resumed", "likely", int(row["step"]), "optimizer", values, where)
 
 
 RULES = (
@@ -109,6 +151,18 @@ RULES = (
                 "load_state_dict has loaded {loaded} of {keys} tensors into {module}: the names of others differ by a prefix",
                 "load_state_dict 只把 {keys} 个张量中的 {loaded} 个加载到 {module}：其余名称相差一个前缀",
             ),
+            "component": (
+                "load_state_dict has loaded {loaded} of {keys} tensors into {module}: a part of the names of others differs",
+                "load_state_dict 只把 {keys} 个张量中的 {loaded} 个加载到 {module}：其余名称有一部分不同",
+            ),
+            "file": (
+                "{module} begins with none of the {matching} weights that {file} has for it",
+                "{module} 开始训练时没有 {file} 中为它准备的 {matching} 个权重中的任何一个",
+            ),
+            "replaced": (
+                "The weights of {file} that were loaded into {module} are no longer there when its training begins",
+                "从 {file} 加载到 {module} 的权重在训练开始时已不存在",
+            ),
         },
         {
             "nothing": (
@@ -119,17 +173,74 @@ RULES = (
                 "strict=False: {missing} tensors of the module were not given; {renamed} have another prefix, such as {example}",
                 "strict=False：模块中有 {missing} 个张量没有得到值；其中 {renamed} 个前缀不同，例如 {example}",
             ),
+            "component": (
+                "strict=False: {missing} tensors of the module were not given; {renamed} have another name, such as {example}",
+                "strict=False：模块中有 {missing} 个张量没有得到值；其中 {renamed} 个名称不同，例如 {example}",
+            ),
+            **dict.fromkeys(
+                ("file", "replaced"),
+                (
+                    "torch.load reads them at {line}; names, but for a prefix, and shapes fit, and the values differ by"
+                    " {distance:.2g} of their norm",
+                    "torch.load 在 {line} 读取；名称（除前缀外）和形状吻合，数值相差其范数的 {distance:.2g} 倍",
+                ),
+            ),
         },
         (
             "Look at what load_state_dict returns, and rename the keys, as by key.removeprefix('module.')",
             "查看 load_state_dict 的返回值并重命名键，例如 key.removeprefix('module.')",
         ),
         (
-            "Dictionaries of which a part fits, as of a body without its head.",
-            "只有一部分吻合的字典，例如不含头部的主干。",
+            "Dictionaries of which a part fits, as of a body without its head; several files for one model, which may be"
+            " averaged; and files whose weights another model has, as a teacher.",
+            "只有一部分吻合的字典，例如不含头部的主干；同一模型的多个文件（可能取平均）；以及权重属于另一个模型（例如教师）的文件。",
         ),
         frozenset(("loss-stays", "frozen-as-made", "statistics-drift")),
         8,
+        advice_on=dict.fromkeys(
+            ("file", "replaced"),
+            (
+                "Look at which keys are kept before load_state_dict, into which model they are loaded, and what initializes"
+                " it afterwards",
+                "检查 load_state_dict 之前保留了哪些键、加载到哪个模型，以及之后是否又被初始化",
+            ),
+        ),
+    ),
+    Rule(
+        "half-resumed",
+        "initialization",
+        ("files",),
+        half_resumed,
+        {
+            "schedule": (
+                "The training goes on from {file} with its weights and optimizer, but its schedule begins anew",
+                "训练从 {file} 的权重和优化器继续，但学习率计划从头开始",
+            ),
+            "optimizer": (
+                "The training goes on from {file} with its weights and schedule, but its optimizer begins anew",
+                "训练从 {file} 的权重和学习率计划继续，但优化器从头开始",
+            ),
+        },
+        {
+            "schedule": (
+                "the file has a schedule at position {position}; here it begins at {position_resumed}",
+                "文件中计划的位置为 {position}；此处从 {position_resumed} 开始",
+            ),
+            "optimizer": (
+                "the file has the state of an optimizer for {optimizer_states} weights; here none has one at the first update",
+                "文件中有 {optimizer_states} 个权重的优化器状态；此处第一次更新时没有任何状态",
+            ),
+        },
+        (
+            "Load the other state, too: what load_state_dict is not called for begins as in a new training",
+            "同样加载另一个状态：未调用 load_state_dict 的对象会像新训练一样开始",
+        ),
+        (
+            "Trainings that take the weights alone, as fine-tuning does, and files without both states.",
+            "只取权重的训练（例如微调），以及不含这两种状态的文件。",
+        ),
+        frozenset(),
+        20,
     ),
     Rule(
         "equal-units",

@@ -61,6 +61,7 @@ ABSENT: Mapping[str, str] = {
     "views": f"views are {_NOT_SEEN}",
     "cells": f"the states of cells are {_NOT_SEEN}",
     "loads": f"calls that load weights are {_NOT_SEEN}",
+    "files": f"calls that read files are {_NOT_SEEN}",
     "groups.accumulates": "Accelerate trains on PyTorch",
     "modules.switch": "cells of MindSpore have no attribute requires_grad",
 }

@@ -1,4 +1,4 @@
-"""Notes where a script makes what it trains with, sets modes and loads weights.
+"""Notes where a script makes what it trains with, sets modes, and loads files and weights.
 
 The methods are replaced before scripts call them.
 """
@@ -19,10 +19,12 @@ from tensight.agents.call_stack import is_user_code, line_of_user, user_stack
 from tensight.agents.facts.samples import fingerprint
 from tensight.agents.replacing import Replacements
 from tensight.agents.termination import is_of_handler
+from tensight.agents.torch.facts.files import note_file, note_load, renamed_keys
 from tensight.agents.torch.facts.reading import is_readable, sample
+from tensight.agents.torch.inner_modules import held_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _made: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 _modes: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
@@ -39,6 +41,7 @@ def replace() -> None:
         _replaced.put(kind, "__init__", _making)
     _replaced.put(nn.Module, "train", _setting_mode)
     _replaced.put(nn.Module, "load_state_dict", _loading)
+    _replaced.put(torch, "load", _reading)
 
 
 def put_back() -> None:
@@ -120,11 +123,22 @@ def _loading(original: Callable[..., Any], module: nn.Module, state: Any, *argum
     return result
 
 
+def _reading(original: Callable[..., Any], source: Any, *arguments: Any, **named: Any) -> Any:
+    content = original(source, *arguments, **named)
+    if not torch.compiler.is_compiling():
+        with _harmless():
+            note_file(source, content)
+    return content
+
+
 def _note_load(module: nn.Module, state: Any, result: Any) -> None:
     missing, unexpected = getattr(result, "missing_keys", None), getattr(result, "unexpected_keys", None)
-    if not isinstance(missing, list) or not isinstance(unexpected, list) or len(_loads) >= _MOST_LOADS:
+    if not isinstance(missing, list) or not isinstance(unexpected, list):
         return
-    renamed = _renamed(missing, unexpected)
+    note_load(module, state, unexpected)
+    if len(_loads) >= _MOST_LOADS:
+        return
+    renamed = renamed_keys(missing, unexpected)
     _loads.append(
         {
             "name": f"{type(module).__name__} {len(_loads) + 1}",
@@ -134,24 +148,23 @@ def _note_load(module: nn.Module, state: Any, result: Any) -> None:
             "unexpected": len(unexpected),
             "missing": len(missing),
             "renamed": len(renamed),
+            "renamed_share": _share(module, renamed.values()),
             "example": next((f"{given} for {expected}" for given, expected in renamed.items()), ""),
             "fingerprint": fingerprint([sample(value) for value in state.values() if _is_readable(value)]),
         }
     )
 
 
+def _share(module: nn.Module, names: Iterable[str]) -> float:
+    """Return which share of a module some parameters are: of its elements or of its layers, whichever is less."""
+    sizes = {name: weight.numel() for name, weight in held_tensors(module, "_parameters")}
+    some = [name for name in names if name in sizes]
+    layers, of_some = ({name.rpartition(".")[0] for name in each} for each in (sizes, some))
+    if len(of_some) < 2:
+        return 0.0
+    share: float = sum(sizes[name] for name in some) / sum(sizes.values())
+    return min(share, len(of_some) / len(layers))
+
+
 def _is_readable(value: object) -> bool:
     return isinstance(value, torch.Tensor) and is_readable(value)
-
-
-def _renamed(missing: list[str], unexpected: list[str]) -> dict[str, str]:
-    """Return the keys that were not expected, and that are those of missing ones but for a prefix."""
-    ends = {key.split(".", count)[-1]: key for key in missing for count in range(key.count("."))}
-    renamed = {}
-    for given in unexpected:
-        # What is loaded has a prefix more, or lacks one.
-        shorter = (given.split(".", count)[-1] for count in range(given.count(".")))
-        end = next((each for each in shorter if each in ends and (each == ends[each] or each == given)), None)
-        if end is not None:
-            renamed[given] = ends[end]
-    return renamed

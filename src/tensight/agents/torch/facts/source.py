@@ -17,7 +17,7 @@ from tensight.agents.call_stack import line_of_user
 from tensight.agents.facts.samples import shape_text
 from tensight.agents.facts.weights import rank_row
 from tensight.agents.torch.discovery import weights_of
-from tensight.agents.torch.facts import clip_calls, loss_graph, made_lines
+from tensight.agents.torch.facts import clip_calls, files, loss_graph, made_lines
 from tensight.agents.torch.facts.attentions import Sequences
 from tensight.agents.torch.facts.calls import Calls
 from tensight.agents.torch.facts.cells import Cells
@@ -435,6 +435,9 @@ class FactSource:
     @_event
     def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
         """Note that an optimizer is about to update."""
+        if not self._updates and self._step < _LAYERS_IN_STEPS:
+            models = (model for _, model in self._models())
+            self._diagnosing.add("files", self._step + 1, files.take_rows(models, self._parameters.optimizers))
         self._updates += 1
         self._updated.add(id(optimizer))
         if self._diagnosing.reads:
