@@ -309,8 +309,8 @@ class Suite(NamedTuple):
 
     Attributes
     ----------
-    folder : Path
-        Of those that are not probed.
+    folders : sequence of Path
+        Where they are.
     python : str
         The interpreter that runs them.
     packages : sequence of Path
@@ -319,26 +319,27 @@ class Suite(NamedTuple):
     healthy : sequence of Healthy
     """
 
-    folder: Path
+    folders: Sequence[Path]
     python: str
     packages: Sequence[Path]
     faulty: Sequence[Case]
     healthy: Sequence[Healthy]
 
     def script(self, program: Case | Healthy) -> str:
-        return str((PROBED_FOLDER if program.is_probed else self.folder) / f"{program.script}.py")
+        files = (folder / f"{program.script}.py" for folder in self.folders)
+        return str(next(file for file in files if file.exists()))
 
 
 PROBED_CASES, PROBED_HEALTHY = of_probed()
 SUITES = {
     "torch": Suite(
-        PROGRAMS_FOLDER,
+        (PROGRAMS_FOLDER, PROBED_FOLDER),
         sys.executable,
         (DECLARING, PACKAGES),
         (*CASES, *PROBED_CASES),
         (*HEALTHY, *PROBED_HEALTHY),
     ),
-    "mindspore": Suite(MINDSPORE_FOLDER, str(MINDSPORE), (), trainings.FAULTY, trainings.HEALTHY),
+    "mindspore": Suite((MINDSPORE_FOLDER,), str(MINDSPORE), (), trainings.FAULTY, trainings.HEALTHY),
 }
 
 

@@ -36,7 +36,7 @@ class Case:
     rules : tuple of str
         Those that may be named for it; empty where any of an accepted category may.
     is_probed : bool
-        Whether experiments are made with it, as it lies in ../probed.
+        Whether experiments are made with it.
     """
 
     script: str
@@ -57,7 +57,7 @@ class Case:
 
     @property
     def family(self) -> str:
-        return "probed" if self.is_probed else self.script
+        return "probed" if self.script in ("faulty", "healthy") else self.script
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ class Healthy:
     resembles : str
         The category of a fault that it looks like; empty for twins of faulty programs, and where it looks like none.
     is_probed : bool
-        Whether experiments are made with it, as it lies in ../probed.
+        Whether experiments are made with it.
     """
 
     script: str
@@ -91,7 +91,7 @@ class Healthy:
 
     @property
     def family(self) -> str:
-        return "probed" if self.is_probed else self.script
+        return "probed" if self.script in ("faulty", "healthy") else self.script
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -1209,6 +1209,7 @@ _OVERLOOKED = (
         ("targets",),
         ("scaled_dot_product_attention", "layers.0", "mask", "attention"),
         "is_causal=self.fault",
+        is_probed=True,
     ),
     Case(
         "overlooked",
@@ -1225,6 +1226,7 @@ _OVERLOOKED = (
         ("targets",),
         ("attention", "mask"),
         "is_decoder=fault",
+        is_probed=True,
     ),
     Case(
         "overlooked",
@@ -1406,7 +1408,7 @@ _RESEMBLING = (
 )
 
 HEALTHY: tuple[Healthy, ...] = (
-    *(Healthy(script, program) for script, program in dict.fromkeys((case.script, case.program) for case in CASES)),
+    *dict.fromkeys(Healthy(case.script, case.program, is_probed=case.is_probed) for case in CASES),
     *_RESEMBLING,
 )
 """The twins first."""

@@ -56,6 +56,8 @@ def train(model: nn.Module, batch: Callable[[], tuple[tuple[torch.Tensor, ...], 
         inputs, targets = batch()
         optimizer.zero_grad()
         out = model(*inputs)
+        if out.dim() == 3 and out.shape[2:] == targets.shape[1:]:
+            out = out.transpose(1, 2)
         F.cross_entropy(out.flatten(0, targets.dim() - 1), targets.flatten()).backward()
         optimizer.step()
 
@@ -205,6 +207,15 @@ def masked_after_the_softmax(_: Diagnosed) -> None:
 def centred_convolution(_: Diagnosed) -> None:
     conv = nn.Conv1d(WIDTH, WIDTH, 3, padding=1)
     train(language(lambda m, h: h + m.conv(h.transpose(1, 2)).transpose(1, 2), conv=conv), next_words)
+
+
+def read_from_the_end_with_classes_first(_: Diagnosed) -> None:
+    cells, out = nn.GRU(WIDTH, WIDTH, bidirectional=True, batch_first=True), nn.Linear(2 * WIDTH, WORDS)
+
+    def forward(m: Any, ids: torch.Tensor) -> torch.Tensor:
+        return m.out(m.cells(m.words(ids))[0]).transpose(1, 2)  # type: ignore[no-any-return]
+
+    train(Model(forward, words=nn.Embedding(WORDS, WIDTH), cells=cells, out=out), next_words)
 
 
 def padded_on_the_left(_: Diagnosed) -> None:
@@ -473,6 +484,7 @@ FAULTY: list[Faulty] = [
     (without_a_mask, "later-words-count", "softmax"),
     (masked_after_the_softmax, "later-words-count", "softmax"),
     (centred_convolution, "later-words-count", "conv1d"),
+    (read_from_the_end_with_classes_first, "later-words-count", "GRU"),
     (divided_by_all, "padding-counts", "attention_mask"),
     (attention_without_the_mask, "padding-counts", "attention_mask"),
     (mask_as_a_number, "padding-counts", "attention_mask"),

@@ -311,8 +311,7 @@ class ModelProbes:
                 and each.tensor.dim() == 2
                 and each.tensor.dtype in (torch.long, torch.int)
                 and output is not None
-                and output.dim() >= 3
-                and output.shape[:2] == each.tensor.shape
+                and _position_axis(output, each.tensor)
                 and int(each.tensor.max()) > 1
             ),
             None,
@@ -327,7 +326,8 @@ class ModelProbes:
         if torch.equal(changed, words):
             raise UntriedError("all sequences are alike")
         changes = {id(words): changed}
-        after = self._evaluate(changes)[0]
+        axis = _position_axis(output, words)
+        output, after = output.movedim(axis, 1), self._evaluate(changes)[0].movedim(axis, 1)
         early = changed_elements(output[:, :position], after[:, :position], self._rounding)
         if not bool(early.any()):
             return {"outcome": "pass"}
@@ -496,6 +496,14 @@ def _differ(first: torch.Tensor, second: torch.Tensor) -> bool:
     if first.is_floating_point():
         is_same |= first.isnan() & second.isnan()
     return not bool(is_same.all())
+
+
+def _position_axis(output: torch.Tensor, words: torch.Tensor) -> int:
+    """Return the axis of an output that is that of the words, before its classes or behind; 0 if it is unclear."""
+    if output.dim() < 3 or output.shape[0] != words.shape[0]:
+        return 0
+    axes = [axis for axis in range(1, output.dim()) if output.shape[axis] == words.shape[1]]
+    return axes[0] if len(axes) == 1 and axes[0] <= 2 else 0
 
 
 def _like(hidden: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
