@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 Run = Callable[..., Any]
 
@@ -36,7 +38,7 @@ def test_a_healthy_log_exits_with_0_and_says_which_rules_could_not_judge(tensigh
     run = tensight("diagnose", tmp_path)
     assert run.code == 0
     assert "Nothing found" in run.out
-    assert "as logs do not have its facts" in run.out
+    assert "as logs and checkpoints do not have its facts" in run.out
     assert "as the log has no learning rate" in run.out
 
 
@@ -91,3 +93,36 @@ def test_reports_show_the_course_and_the_line(tensight: Run, tmp_path: Path, mon
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 42
     assert "step 41 loss nan" in page.read_text()
     assert "60 entries of loss" in page.read_text()
+
+
+def train(folder: Path, steps: tuple[int, ...], *, moves: bool) -> None:
+    """Train a little, and keep a checkpoint of the model and its optimizer at some steps."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2 if moves else 0.0)
+    for step in range(1, max(steps) + 1):
+        optimizer.zero_grad()
+        model(torch.randn(16, 4)).square().mean().backward()
+        optimizer.step()
+        if step in steps:
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+            torch.save(state, folder / f"model_{step}.pt")
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_two_checkpoints_are_compared(tensight: Run, tmp_path: Path, moves: bool) -> None:
+    train(tmp_path, (20, 30, 40), moves=moves)
+    run = tensight("diagnose", tmp_path)
+    assert run.code == (0 if moves else 1)
+    assert ("No weight has changed between" in run.out) is not moves
+    assert "tensors of checkpoints looked at" in run.out
+    alone = tensight("diagnose", tmp_path / "model_40.pt")
+    assert alone.code == 0
+    assert "Nothing found" in alone.out
+
+
+def test_a_file_that_is_no_checkpoint_cannot_be_judged(tensight: Run, tmp_path: Path) -> None:
+    (tmp_path / "model.pt").write_bytes(b"nonsense")
+    run = tensight("diagnose", tmp_path)
+    assert run.code == 2
+    assert "model.pt" in run.err

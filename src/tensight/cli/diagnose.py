@@ -84,6 +84,7 @@ def diagnose(
     json: Json = False,
 ) -> None:
     """Say why a training does not learn: run it for a while, or read what it has recorded."""
+    from tensight.cli.diagnosis.checkpoints import is_checkpoint
     from tensight.cli.diagnosis.logs import diagnose_logs, is_log
     from tensight.cli.diagnosis.probes import NONE
     from tensight.cli.diagnosis.report import Ending, make_report
@@ -100,7 +101,7 @@ def diagnose(
     written_s = math.inf
     logs: list[str] = []
     judgement: Diagnosis | None = None
-    if not module and (Path(script).is_dir() or is_log(Path(script))):
+    if not module and (Path(script).is_dir() or is_log(Path(script)) or is_checkpoint(Path(script))):
         if arguments:
             raise InputError(f"{script} is not run; write options before it: tensight diagnose --json {script}")
         runs = read_folder(Path(script)) if Path(script).is_dir() else []

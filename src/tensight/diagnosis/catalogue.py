@@ -14,6 +14,7 @@ from tensight.diagnosis.rule import RuleFailure
 from tensight.diagnosis.rules import (
     averages,
     batches,
+    checkpoints,
     divergence,
     evaluations,
     frozen,
@@ -64,6 +65,7 @@ RULES: Mapping[str, Rule] = {
         *divergence.RULES,
         *evaluations.RULES,
         *logs.RULES,
+        *checkpoints.RULES,
         *sequences.RULES,
         *structure.RULES,
         *averages.RULES,
@@ -85,10 +87,10 @@ _NAMES = {
 }
 """What subjects are called where they are missing."""
 
-LOGGED = ("logs", "losses", "evaluations", "rates", "groups", "steps")
-"""Subjects that logs may have."""
+LOGGED = ("logs", "losses", "evaluations", "rates", "groups", "steps", "checkpoints", "saved")
+"""Subjects that logs and checkpoints may have."""
 
-_NOT_IN_LOGS = "as logs do not have its facts"
+_NOT_IN_LOGS = "as logs and checkpoints do not have its facts"
 _SENSELESS = "its facts make no sense"
 _MOST_REASON = 200
 _CERTAINTIES: Mapping[str, int] = {"certain": 0, "likely": 1, "possible": 2}

@@ -96,6 +96,27 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         Fact("is_late", "flag", "it begins in the midst of a training"),
         Fact("begins", "text", "steps at which it goes back to an earlier step, separated by spaces"),
     ),
+    "checkpoints": (
+        Fact("name", "text", "a file or folder, if no training was watched"),
+        Fact("step_known", "flag", "its step is that of the training, and no number of the file"),
+        Fact("counter", "number", "number of updates that its optimizer counts; NaN if it has no optimizer"),
+        Fact("scale", "number", "the loss scale in it; NaN if there is none"),
+    ),
+    "saved": (
+        Fact("name", "text", "a tensor of a checkpoint"),
+        Fact("role", "text", "parameter, moment, step, statistics (of a normalization), or other"),
+        Fact("slot", "text", "which moment, as exp_avg_sq"),
+        Fact("parameter", "text", "of which parameter"),
+        Fact("axes", "count", "number of its axes"),
+        Fact("elements", "count", "number of elements"),
+        Fact("not_finite", "count", "those that are NaN or infinite; of masks, those that are not -Inf"),
+        Fact("zeros", "count", "those that are 0"),
+        Fact("lowest", "number", "smallest element"),
+        Fact("highest", "number", "greatest element"),
+        Fact("norm", "number", "L2 norm"),
+        Fact("moved", "count", "1 if an element differs from the checkpoint before, 0 if none does; -1 if unknown"),
+        Fact("has_state", "flag", "the optimizer in the checkpoint has a state of it"),
+    ),
     "evaluations": (
         Fact("name", "text", "a loss or a measure on data that are not trained on, as cross_entropy or eval_accuracy"),
         Fact("value", "number", "its value in one evaluation: the mean over the batches of that"),
@@ -459,7 +480,7 @@ NUMBERS = frozenset(
 OPTIONAL = frozenset(
     (
         *("attentions", "cells", "recurrent", "layers", "leaves", "loads", "files", "schedules", "modules", "models"),
-        *("repeated", "ties", "ranks", "probes", "views", "evaluations", "logs"),
+        *("repeated", "ties", "ranks", "probes", "views", "evaluations", "logs", "checkpoints", "saved"),
     )
 )
 """Subjects that many trainings do not have."""
@@ -751,8 +772,8 @@ class Facts:
 
     @property
     def is_log(self) -> bool:
-        """Whether they were read from a log, and no training was watched."""
-        return len(self["logs"]) > 0
+        """Whether they were read from a log or from checkpoints, and no training was watched."""
+        return len(self["logs"]) > 0 or len(self["checkpoints"]) > 0
 
     @property
     def last_step(self) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tensight.cli.diagnosis.checkpoints import checkpoint_paths, read_checkpoints
 from tensight.curves.curve import Series, StepUnit, choose_series, loss_words, rounding_of, steps_of
 from tensight.curves.reading import read_scalars
 from tensight.curves.roles import Kind, Role, is_of_moving_targets, is_of_rivals, role_of
@@ -499,7 +500,7 @@ class LogDiagnosis(NamedTuple):
     Attributes
     ----------
     diagnosis : Diagnosis
-        Of all logs together; its steps are entries.
+        Of all logs and checkpoints together; its steps are entries of logs, or tensors if there are only checkpoints.
     runs : list of Facts
     losses : dict of str to list of (int, float)
         Of the first log.
@@ -517,7 +518,7 @@ class LogDiagnosis(NamedTuple):
 
 
 def diagnose_logs(path: Path, user_rules: Sequence[Rule] = ()) -> LogDiagnosis:
-    """Judge the logs in a folder, or one of them.
+    """Judge the logs and checkpoints in a folder, or one of them.
 
     Parameters
     ----------
@@ -531,7 +532,7 @@ def diagnose_logs(path: Path, user_rules: Sequence[Rule] = ()) -> LogDiagnosis:
     """
     logs: list[tuple[Log, Diagnosis]] = []
     reasons: list[str] = []
-    for files in log_files(path):
+    for files in log_files(path) if path.is_dir() or is_log(path) else ():
         try:
             log = read_log(files)
         except CurveError as error:
@@ -547,18 +548,25 @@ def diagnose_logs(path: Path, user_rules: Sequence[Rule] = ()) -> LogDiagnosis:
             )
             continue
         logs.append((log, diagnosis))
-    if not logs:
+    saved = read_checkpoints(checkpoint_paths(_files_below(path)) if path.is_dir() else [path])
+    of_checkpoints: Diagnosis | None = None
+    tensors = len(saved.facts["saved"])
+    if tensors:
+        of_checkpoints = diagnose([saved.facts], user_rules)
+    else:
+        reasons += saved.reasons
+    if not logs and of_checkpoints is None:
         raise InputError("; ".join(reasons[:_MOST_REASONS]) or f"{path}: no facts and no log of a training in it")
     return LogDiagnosis(
-        _together(logs),
-        [log.facts for log, _ in logs],
-        logs[0][0].losses,
-        [_described(log) for log, _ in logs],
-        max(file.stat().st_mtime for log, _ in logs for file in log.files),
+        _together(logs, of_checkpoints, tensors),
+        [log.facts for log, _ in logs] or [saved.facts],
+        logs[0][0].losses if logs else {},
+        [*(_described(log) for log, _ in logs), *saved.described],
+        max([file.stat().st_mtime for log, _ in logs for file in log.files], default=math.inf),
     )
 
 
-def _together(logs: Sequence[tuple[Log, Diagnosis]]) -> Diagnosis:
+def _together(logs: Sequence[tuple[Log, Diagnosis]], of_checkpoints: Diagnosis | None, tensors: int) -> Diagnosis:
     """Return the diagnoses of logs as one; what logs of one folder say alike, is said once."""
     findings: list[Explained] = []
     seen: set[tuple[Path, str]] = set()
@@ -568,11 +576,16 @@ def _together(logs: Sequence[tuple[Log, Diagnosis]]) -> Diagnosis:
             if key not in seen:
                 findings.append(Explained(_located(explained.finding, log), explained.explains))
                 seen.add(key)
+    several = [diagnosis for _, diagnosis in logs]
+    if of_checkpoints is not None:
+        several.append(of_checkpoints)
+        findings += of_checkpoints.findings
     hit = {explained.finding.rule for explained in findings}
-    passed = [rule for rule in dict.fromkeys(rule for _, each in logs for rule in each.passed) if rule not in hit]
+    passed = [rule for rule in dict.fromkeys(rule for each in several for rule in each.passed) if rule not in hit]
     decided = hit.union(passed)
-    undecided = {rule: why for _, each in logs for rule, why in each.undecided.items() if rule not in decided}
-    return Diagnosis(findings, undecided, sum(log.entries for log, _ in logs), passed, logs[0][1].rules)
+    undecided = {rule: why for each in several for rule, why in each.undecided.items() if rule not in decided}
+    entries = sum(log.entries for log, _ in logs) or tensors
+    return Diagnosis(findings, undecided, entries, passed, several[0].rules)
 
 
 def _located(finding: Finding, log: Log) -> Finding:

@@ -125,8 +125,8 @@ class Report:
         When the facts were written, in seconds since the epoch; infinite if the training has just run.
     probes : sequence of dict
         What experiments have measured, as `tensight.cli.diagnosis.probes.probe_rows` returns it.
-    unit : {"steps", "entries"}
-        What was looked at: steps of a training, or entries of logs.
+    unit : {"steps", "entries", "tensors"}
+        What was looked at: steps of a training, entries of logs, or, if there are none, tensors of checkpoints.
     """
 
     diagnosis: DiagnosisRecord
@@ -270,7 +270,8 @@ def make_report(
     setup = setup_of(runs, command, language)
     if logs:
         setup["logs"] = list(logs)
-    unit = "entries" if logs else "steps"
+    is_of_checkpoints = bool(runs) and len(runs[0]["saved"]) > 0
+    unit = "tensors" if is_of_checkpoints else "entries" if logs else "steps"
     probes = probe_rows(runs)
     return Report(diagnosis, ending, setup, of_losses, curves, rules, language, script, written_s, probes, unit)
 

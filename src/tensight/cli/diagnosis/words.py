@@ -28,6 +28,8 @@ WORDS: Mapping[str, Words] = {
     "steps-1": ("1 step looked at", "已检查 1 步"),
     "entries": ("{count} entries of logs looked at", "已检查日志中的 {count} 条记录"),
     "entries-1": ("1 entry of logs looked at", "已检查日志中的 1 条记录"),
+    "tensors": ("{count} tensors of checkpoints looked at", "已检查检查点中的 {count} 个张量"),
+    "tensors-1": ("1 tensor of checkpoints looked at", "已检查检查点中的 1 个张量"),
     "findings": ("{count} findings", "{count} 项发现"),
     "findings-1": ("1 finding", "1 项发现"),
     "nothing-more": (
