@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 
 import torch
 import torch.nn.functional as F
@@ -1063,6 +1064,20 @@ def optimizer_anew():
     model.load_state_dict(states["model"])
     schedule.load_state_dict(states["schedule"])
     return scheduled(model, optimizer, schedule)
+
+
+@fault("nothing-loaded")
+def pretrained_under_another_name():
+    """The weights were saved from a wrapper, whose name is before each of theirs."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(vocab_size=WORDS, n_positions=LENGTH + 1, n_embd=16, n_layer=2, n_head=2)
+    GPT2LMHeadModel(config).save_pretrained("gpt")
+    states = {f"net.{name}": value for name, value in GPT2LMHeadModel(config).state_dict().items() if "lm" not in name}
+    torch.save(states, "gpt/pytorch_model.bin")
+    os.remove("gpt/model.safetensors")
+    model, ids = GPT2LMHeadModel.from_pretrained("gpt").train(), walks()
+    return train(model, loss=lambda rows: model(ids[rows], labels=ids[rows]).loss)
 
 
 if __name__ == "__main__":

@@ -1245,5 +1245,18 @@ def half_precision_from_a_file():
     return train(model, x.bfloat16(), y)
 
 
+@healthy
+def pretrained_with_a_new_head():
+    """A language model is taken for classes: its body is loaded, and its head is new."""
+    from transformers import GPT2Config, GPT2ForSequenceClassification, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=WORDS + 1, n_positions=LENGTH, n_embd=16, n_layer=2, n_head=2, pad_token_id=WORDS, num_labels=CLASSES
+    )
+    GPT2LMHeadModel(config).save_pretrained("gpt")
+    model, (ids, y) = GPT2ForSequenceClassification.from_pretrained("gpt").train(), marked_texts()
+    return train(model, loss=lambda rows: model(ids[rows], labels=y[rows]).loss)
+
+
 if __name__ == "__main__":
     main(HEALTHY)

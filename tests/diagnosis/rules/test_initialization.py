@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 from torch import nn
+from transformers import GPT2Config, GPT2ForSequenceClassification, GPT2LMHeadModel, PreTrainedModel
 
 from tensight.agents.torch.facts import made_lines
 from tests.diagnosis.diagnosed import (
@@ -26,6 +28,7 @@ from tests.diagnosis.models import ConvNet, Recurrent, Transformer, generator, t
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
 
 def equal_initial_weights(training: Diagnosed) -> None:
@@ -158,6 +161,31 @@ def weights_of_a_body_of_another_name(training: Diagnosed) -> None:
 
     state = {name.replace("body", "backbone"): value for name, value in model().state_dict().items()}
     train_loaded(training, model(), state)
+
+
+@pytest.mark.parametrize("names", ["those of the model", "those of a wrapper"])
+def test_a_model_that_is_initialized_anew_for_the_most_part(diagnosed: Diagnosed, tmp_path: Path, names: str) -> None:
+    config = GPT2Config(
+        vocab_size=20, n_positions=8, n_embd=16, n_layer=2, n_head=2, num_labels=CLASSES, pad_token_id=0
+    )
+    folder = tmp_path / "model"
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    if names == "those of a wrapper":
+        (folder / "model.safetensors").unlink()
+        states = GPT2LMHeadModel(config).state_dict()
+        torch.save({f"net.{name}": value for name, value in states.items()}, folder / "pytorch_model.bin")
+    original = PreTrainedModel.from_pretrained
+    with replaced_by(made_lines):
+        model = GPT2ForSequenceClassification.from_pretrained(folder).train()
+    assert PreTrainedModel.from_pretrained == original
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(4):
+        ids = torch.randint(1, 20, (8, 8))
+        optimizer.zero_grad()
+        model(ids, labels=ids[:, 0] % CLASSES).loss.backward()
+        optimizer.step()
+    expected = [("nothing-loaded", "anew")] if names == "those of a wrapper" else []
+    assert diagnosed.found() == expected
 
 
 # --- files ---

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensight.diagnosis.facts import Facts
+    from tensight.diagnosis.findings import Certainty
 
 _BODY = 1 / 3
 """Share of the elements and layers of a module from which on they are more than a head."""
+
+_MOST_OF_MODEL = 0.5
+"""Share of the elements and layers of a pretrained model from which on they are no head, and nothing that was added."""
 
 _OTHER_WEIGHTS = 0.3
 """Distance of weights, relative to their norm, from which on they are no longer the same with noise."""
@@ -94,7 +98,11 @@ def nothing_loaded(facts: Facts) -> Iterator[Finding]:
             continue
         given, _, expected = row["example"].partition(" for ")
         is_renamed = bool(row["unexpected"]) and row["renamed"] >= 0.5 * row["unexpected"]
-        if is_renamed and (given.endswith(f".{expected}") or expected.endswith(f".{given}")):
+        if row["is_pretrained"]:
+            if not row["missing_share"] >= _MOST_OF_MODEL:
+                continue
+            message = "anew"
+        elif is_renamed and (given.endswith(f".{expected}") or expected.endswith(f".{given}")):
             message = "prefix"
         elif is_renamed and row["renamed_share"] >= _BODY:
             # Less may be a head, which is left out on purpose.
@@ -107,7 +115,8 @@ def nothing_loaded(facts: Facts) -> Iterator[Finding]:
         where = {"module": row["module"], "line": row["line"]}
         step = int(row["step"])
         modules.add(row["module"])
-        yield Finding("nothing-loaded", "certain", step, message, {**values, "loaded": loaded}, where)
+        certainty: Certainty = "likely" if message == "anew" else "certain"
+        yield Finding("nothing-loaded", certainty, step, message, {**values, "loaded": loaded}, where)
     files = list(facts["files"].rows())
     # Of several files the last one counts, and averages of them are equal to none.
     count = sum(row["matching"] > 1 for row in files)
@@ -155,6 +164,10 @@ RULES = (
                 "load_state_dict has loaded {loaded} of {keys} tensors into {module}: a part of the names of others differs",
                 "load_state_dict 只把 {keys} 个张量中的 {loaded} 个加载到 {module}：其余名称有一部分不同",
             ),
+            "anew": (
+                "{module}.from_pretrained has initialized most of the model anew: the file has other names or shapes",
+                "{module}.from_pretrained 重新初始化了模型的大部分：文件中的名称或形状不同",
+            ),
             "file": (
                 "{module} begins with none of the {matching} weights that {file} has for it",
                 "{module} 开始训练时没有 {file} 中为它准备的 {matching} 个权重中的任何一个",
@@ -177,6 +190,10 @@ RULES = (
                 "strict=False: {missing} tensors of the module were not given; {renamed} have another name, such as {example}",
                 "strict=False：模块中有 {missing} 个张量没有得到值；其中 {renamed} 个名称不同，例如 {example}",
             ),
+            "anew": (
+                "{missing} tensors are not those of the file, which has {unexpected} that were not used",
+                "{missing} 个张量并非来自文件，文件中有 {unexpected} 个张量没有使用",
+            ),
             **dict.fromkeys(
                 ("file", "replaced"),
                 (
@@ -191,20 +208,27 @@ RULES = (
             "查看 load_state_dict 的返回值并重命名键，例如 key.removeprefix('module.')",
         ),
         (
-            "Dictionaries of which a part fits, as of a body without its head; several files for one model, which may be"
+            "Dictionaries of which a part fits, as of a body without its head; new heads and layers of pretrained models; several files for one model, which may be"
             " averaged; and files whose weights another model has, as a teacher.",
-            "只有一部分吻合的字典，例如不含头部的主干；同一模型的多个文件（可能取平均）；以及权重属于另一个模型（例如教师）的文件。",
+            "只有一部分吻合的字典，例如不含头部的主干；预训练模型的新头部和新增层；同一模型的多个文件（可能取平均）；以及权重属于另一个模型（例如教师）的文件。",
         ),
         frozenset(("loss-stays", "frozen-as-made", "statistics-drift")),
         8,
-        advice_on=dict.fromkeys(
-            ("file", "replaced"),
-            (
-                "Look at which keys are kept before load_state_dict, into which model they are loaded, and what initializes"
-                " it afterwards",
-                "检查 load_state_dict 之前保留了哪些键、加载到哪个模型，以及之后是否又被初始化",
+        advice_on={
+            **dict.fromkeys(
+                ("file", "replaced"),
+                (
+                    "Look at which keys are kept before load_state_dict, into which model they are loaded, and what"
+                    " initializes it afterwards",
+                    "检查 load_state_dict 之前保留了哪些键、加载到哪个模型，以及之后是否又被初始化",
+                ),
             ),
-        ),
+            "anew": (
+                "Pass output_loading_info=True to see the keys; use the class and the configuration with which the file was"
+                " saved",
+                "传入 output_loading_info=True 查看键；使用保存该文件时的类和配置",
+            ),
+        },
     ),
     Rule(
         "half-resumed",

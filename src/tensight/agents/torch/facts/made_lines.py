@@ -5,6 +5,8 @@ The methods are replaced before scripts call them.
 
 from __future__ import annotations
 
+import functools
+import sys
 import weakref
 from contextlib import contextmanager, suppress
 from types import FunctionType
@@ -17,6 +19,7 @@ from torch.utils.data import DataLoader
 
 from tensight.agents.call_stack import is_user_code, line_of_user, user_stack
 from tensight.agents.facts.samples import fingerprint
+from tensight.agents.launch import when_imported
 from tensight.agents.replacing import Replacements
 from tensight.agents.termination import is_of_handler
 from tensight.agents.torch.facts.files import note_file, note_load, renamed_keys
@@ -30,6 +33,8 @@ _made: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 _modes: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
 _replaced = Replacements()
 _MOST_LOADS = 64
+_TRANSFORMERS = "transformers.modeling_utils"
+_pretrained: list[tuple[Any, Any]] = []
 _loads: list[dict[str, Any]] = []
 _mode_lines: list[str] = []
 """Of the calls that set modes and run now."""
@@ -42,11 +47,15 @@ def replace() -> None:
     _replaced.put(nn.Module, "train", _setting_mode)
     _replaced.put(nn.Module, "load_state_dict", _loading)
     _replaced.put(torch, "load", _reading)
+    when_imported(_TRANSFORMERS, _replace_from_pretrained)
 
 
 def put_back() -> None:
     """Put PyTorch's methods back."""
     _replaced.take_back()
+    while _pretrained:
+        owner, method = _pretrained.pop()
+        owner.from_pretrained = method
 
 
 def take_loads() -> list[dict[str, Any]]:
@@ -131,11 +140,38 @@ def _reading(original: Callable[..., Any], source: Any, *arguments: Any, **named
     return content
 
 
+def _replace_from_pretrained() -> None:
+    """Note what models of transformers initialize anew; a class method has to be replaced as one."""
+    owner: Any = sys.modules[_TRANSFORMERS].PreTrainedModel
+    method = vars(owner)["from_pretrained"]
+
+    @functools.wraps(method.__func__)
+    def from_pretrained(kind: type, *arguments: Any, output_loading_info: bool = False, **named: Any) -> Any:
+        result = method.__func__(kind, *arguments, output_loading_info=True, **named)
+        if not isinstance(result, tuple) or len(result) != 2:
+            return result
+        model, info = result
+        with _harmless():
+            missing = [*info["missing_keys"], *(key for key, *_ in info.get("mismatched_keys", ()))]
+            unexpected = list(info["unexpected_keys"])
+            count = len(set(model.state_dict()) - set(missing)) + len(unexpected)
+            _note_keys(model, count, missing, unexpected, is_pretrained=True)
+        return result if output_loading_info else model
+
+    owner.from_pretrained = classmethod(from_pretrained)  # type: ignore[arg-type]
+    _pretrained.append((owner, method))
+
+
 def _note_load(module: nn.Module, state: Any, result: Any) -> None:
     missing, unexpected = getattr(result, "missing_keys", None), getattr(result, "unexpected_keys", None)
     if not isinstance(missing, list) or not isinstance(unexpected, list):
         return
     note_load(module, state, unexpected)
+    values = [sample(value) for value in state.values() if _is_readable(value)]
+    _note_keys(module, len(state), missing, unexpected, fingerprint=fingerprint(values))
+
+
+def _note_keys(module: nn.Module, count: int, missing: list[str], unexpected: list[str], **more: Any) -> None:
     if len(_loads) >= _MOST_LOADS:
         return
     renamed = renamed_keys(missing, unexpected)
@@ -144,13 +180,14 @@ def _note_load(module: nn.Module, state: Any, result: Any) -> None:
             "name": f"{type(module).__name__} {len(_loads) + 1}",
             "module": type(module).__name__,
             "line": line_of_user(),
-            "keys": len(state),
+            "keys": count,
             "unexpected": len(unexpected),
             "missing": len(missing),
+            "missing_share": _share(module, missing),
             "renamed": len(renamed),
             "renamed_share": _share(module, renamed.values()),
             "example": next((f"{given} for {expected}" for given, expected in renamed.items()), ""),
-            "fingerprint": fingerprint([sample(value) for value in state.values() if _is_readable(value)]),
+            **more,
         }
     )
 

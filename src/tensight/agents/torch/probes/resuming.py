@@ -160,14 +160,16 @@ class ResumeProbe:
             raise UntriedError("the next steps are others each time, with the same state and random numbers")
         if not resumed.lacking:
             return {"outcome": "warn", "why": "the next steps differ, although nothing that was seen is lacking"}
-        names = resumed.lacking[:_MOST_NAMES]
+        # What a class keeps for itself follows from the rest, mostly.
+        public = [name for name in resumed.lacking if "._" not in name] or resumed.lacking
+        names = public[:_MOST_NAMES]
         pairs = zip(goes_on.losses, resumed.losses, strict=False)
         expected, loss = next((pair for pair in pairs if pair[0] != pair[1]), (float("nan"), float("nan")))
         return {
             "outcome": "fail",
             "why": "weights" if expected != expected else "loss",
-            "inputs": ", ".join(names) + (" …" if len(resumed.lacking) > len(names) else ""),
-            "count": len(resumed.lacking),
+            "inputs": ", ".join(names) + (" …" if len(public) > len(names) else ""),
+            "count": len(public),
             "scale": expected,
             "change": loss,
         }
