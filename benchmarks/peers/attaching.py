@@ -297,11 +297,13 @@ class Peers:
 
     # --- steps of optimizers ---
 
-    def before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         if optimizer not in self.optimizers:
             self.optimizers.append(optimizer)
         if self.recorder is not None and self.recorder.depth >= 1 << 20:
             self.recorder_ends()
+
+    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         norms = [
             torch.linalg.vector_norm(p.grad.detach().float())
             for group in optimizer.param_groups
@@ -320,8 +322,6 @@ class Peers:
                 "grad_norm": float(torch.stack(norms).norm()) if norms else 0.0,
             }
         )
-
-    def after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         held = _held_by(optimizer)
         for each in self.attached:
             if not (each.parameters & held) and len(self.optimizers) > 1:
@@ -461,13 +461,14 @@ def attach() -> None:
             _SCALES[id(result)] = outputs
         return result
 
-    def step_begins(optimizer: Any, *_: Any) -> None:
+    def step_begins(optimizer: Any, arguments: Any, named: Any) -> None:
         peers.before_step(optimizer)
-        if peers.recorder is not None:
+        # A closure computes the loss within the step.
+        if peers.recorder is not None and not (arguments[1:] or named.get("closure")):
             peers.recorder.depth += 1
 
-    def step_ends(optimizer: Any, *_: Any) -> None:
-        if peers.recorder is not None and peers.recorder.depth:
+    def step_ends(optimizer: Any, arguments: Any, named: Any) -> None:
+        if peers.recorder is not None and peers.recorder.depth and not (arguments[1:] or named.get("closure")):
             peers.recorder.depth -= 1
         peers.after_step(optimizer)
 
