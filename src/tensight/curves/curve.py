@@ -165,6 +165,8 @@ class Series:
         Number of records so far.
     lines : dict of int to int
         The line of each record, from 1; empty if the file has no lines.
+    last_step : int
+        The last step of the whole training, if the file tells; else 0.
     """
 
     points: dict[str, list[Point]] = field(default_factory=dict)
@@ -173,6 +175,7 @@ class Series:
     holds_means: bool = False
     entries: int = 0
     lines: dict[int, int] = field(default_factory=dict)
+    last_step: int = 0
     _amount: int = 0
 
     def add(self, name: str, point: Point) -> None:

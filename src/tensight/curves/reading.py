@@ -222,7 +222,7 @@ def _delimiter(lines: list[str], ending: str) -> str | None:
     if ending in (".csv", ".tsv"):
         counts = {char: lines[0].count(char) for char in ",\t;"}
         return max(counts, key=lambda char: counts[char]) if any(counts.values()) else ","
-    if all(line.lstrip().startswith("|") for line in lines):
+    if all(line.lstrip().startswith("|") for line in lines) and not any(map(str.isdigit, lines[0])):
         return "|"
     if _is_aligned(lines):
         return " "

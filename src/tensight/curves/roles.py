@@ -14,9 +14,11 @@ _SKILL = re.compile(
     r"(?:^|[^a-z])(?:acc\w?|accuracy|\w{1,12}_acc(?:uracy)?|top[-_@]?[15]|acc@[15]|prec@[15]|f1|bleu|rouge\w{0,3}|auc|auroc"
     r"|m?ap(?:50)?|miou|iou|dice|psnr|ssim|recall|precision|exact_match|mcc|rew(?:ard)?|return|score)(?![a-z])"
 )
-_ERROR = re.compile(r"(?:^|[^a-z])(?:ppl|perplexity|wer|cer|mae|mse|rmse|fid|err(?:or)?)(?![a-z])")
+_ERROR = re.compile(
+    r"(?:^|[^a-z])(?:\w{0,12}logloss|cost|objective|ppl|perplexity|wer|cer|mae|mse|rmse|fid|err(?:or)?)(?![a-z])"
+)
 _NO_MEASURE = frozenset({"best", "min", "max", "std", "time", "lr", "patience", "threshold", "target"})
-_MOVING = frozenset({"policy", "actor", "critic", "rollout", "reward", "rew", "advantage", "episode", "ep", "td", "pg"})
+_MOVING = frozenset({"policy", "actor", "critic", "rollout", "reward", "rew", "advantage", "episode", "episodic", "td"})
 _RIVALS = frozenset({"d", "g", "discriminator", "generator", "disc", "gen", "adv", "adversarial"})
 
 

@@ -7,7 +7,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from tensight.curves.curve import Point, Series, digits_of
+from tensight.curves.curve import Point, Series, digits_of, is_loss
 from tensight.curves.numbers import Numbers, begins_as_number, plain_number
 from tensight.errors import CurveError
 
@@ -41,6 +41,9 @@ _OF_MEANS = (frozenset({"current_steps"}), frozenset({"num_updates"}), frozenset
 """Columns of trainers that log the mean since the entry before: LLaMA-Factory, fairseq, Hugging Face."""
 
 _DEEPEST = 4
+_FEWEST, _FEWEST_EMPTY = 5, 3
+"""Minimum number of values of a loss, and of empty cells after them to the end, that are taken for NaN."""
+
 _MOST_COLUMNS = 10_000
 _LARGEST_STEP = 2**62
 
@@ -116,14 +119,31 @@ def from_records(
     step_name = _column(rows, seen, _STEP_NAMES, numbers)
     epoch_name = next((seen[name] for name in _EPOCH_NAMES if name in seen), None)
     series = Series(holds_means=any(names <= seen.keys() for names in _OF_MEANS), lines=dict(enumerate(lines, 1)))
+    ends = {name: _end(rows, name) for name in seen.values() if is_loss(name)}
     for entry, row in enumerate(rows, 1):
         step = _step(row.get(step_name), numbers) if step_name is not None else None
         epoch = _number(row.get(epoch_name), numbers) if epoch_name is not None else None
         for name, content in row.items():
             if name == step_name or name.strip().lower() in (*_STEP_NAMES, *_EPOCH_NAMES, *_NO_SERIES):
                 continue
+            if content in (None, "") and entry > ends.get(name, len(rows)):
+                series.add(name, Point(step, math.nan, epoch=epoch, entry=entry))
+                continue
             _add(series, name, content, numbers, Point(step, math.nan, epoch=epoch, entry=entry))
     return series
+
+
+def _end(rows: Sequence[Mapping[str, object]], name: str) -> int:
+    """Return the entry after which a loss is empty in all rows: writers of tables and JSON leave out NaN.
+
+    Rows without it are of something else if there are others before the end.
+    """
+    has_number = [row.get(name) not in (None, "") for row in rows if name in row]
+    if len(has_number) < len(rows) or not any(has_number):
+        return len(rows)
+    end = len(rows) - has_number[::-1].index(True)
+    is_left_out = all(has_number[:end]) and end >= _FEWEST and len(rows) - end >= _FEWEST_EMPTY
+    return end if is_left_out else len(rows)
 
 
 def _column(
@@ -198,6 +218,8 @@ def from_json(document: object, decimal: Decimal | None = None) -> Series:
         if isinstance(history, list):
             series = from_records((record for record in history if isinstance(record, dict)), decimal)
             series.holds_means = True
+            last_step = document.get("max_steps")
+            series.last_step = last_step if isinstance(last_step, int) else 0
             return series
         columns = dict(_flat(document))
         tables = [content for content in columns.values() if _are_records(content)]
@@ -318,11 +340,7 @@ def from_delimited(lines: Lines, delimiter: str, decimal: Decimal | None = None)
         # Dashboards add the range of each group of runs.
         kept = [name.strip() for name in header]
         records = [
-            {
-                name: field
-                for name, field in zip(kept, row, strict=False)
-                if field.strip() and not name.endswith(("__MIN", "__MAX"))
-            }
+            {name: field for name, field in zip(kept, row, strict=False) if not name.endswith(("__MIN", "__MAX"))}
             for row in rows
         ]
         return from_records(records, decimal, numbers[1:])

@@ -26,8 +26,8 @@ LONGEST_PATTERN = 1000
 
 _VALUE = re.compile(
     # One word before, for "lm loss" and "train loss".
-    r"(?<![\w./-])(?:(?P<before>[A-Za-z_]{1,24})[ ]{1,2})?(?P<key>(?!is\b)[A-Za-z_][\w./-]{0,79})"
-    r"(?P<sign>[\"']?\s{0,8}(?:[:=]|\bis\b)\s{0,8}[\"'\[]?|\s{1,8})"
+    r"(?<![\w./-])(?:(?P<before>[A-Za-z_]{1,24})[ ]{1,2})?(?P<key>(?!is\b)[A-Za-z_][\w./@-]{0,79})"
+    r"(?P<sign>[\"']?\s{0,8}(?:\bis\b\s{0,2}[:=]?|[:=])\s{0,8}[\"'\[]?|\s{1,32}\|\s{1,4}|\s{1,8})"
     r"(?:tensor\(|Tensor\([^)]{0,80}?value=\s{0,4})?"
     rf"(?P<value>{NUMBER}){NUMBER_ENDS}",
     re.IGNORECASE | re.ASCII,
@@ -56,7 +56,7 @@ _EPOCH = re.compile(
 )
 _NOT_TRAINING = re.compile(
     r"(?:^|[\]|>:-])\W{0,8}(?:epoch\()?(?P<phase>test|val(?:id(?:ation)?)?|eval(?:uation)?)\b\)?(?: set)?"
-    r"\s{0,8}[:\[(|]",
+    r"(?:\s{0,8}[:\[(|]|\s{1,8}-\s)",
     re.IGNORECASE | re.ASCII,
 )
 """For example "Test: [10/50] Loss: 0.5": a line of an evaluation whose loss has the same name as the training's."""
@@ -71,7 +71,7 @@ _OF_MEANS = re.compile(r"^\s{0,8}\{'.{0,2000}'epoch'|num_updates")
 _LOSS = re.compile(r"loss|nll|entropy", re.IGNORECASE)
 _ANY_ROLE = re.compile(
     r"loss|nll|entropy|\blr|learning.rate|norm|acc|top|prec|f1|bleu|rouge|auc|ap\b|map|iou|dice|psnr|recall|match|rew|return"
-    r"|score|ppl|perplexity|wer|cer|mae|mse|fid|err|skipped",
+    r"|score|ppl|perplexity|wer|cer|mae|mse|fid|err|cost|objective|skipped",
     re.IGNORECASE,
 )
 _SCALE_LOWERED = re.compile(
@@ -173,6 +173,9 @@ def read_text_log(
     numbers_of = {id(entry): number for number, entry in enumerate(entries, 1)}
     series.lines = {number: entry.line for number, entry in enumerate(entries, 1)}
     series.holds_means = any(entry.is_mean for entry in entries)
+    totals = {entry.total for entry in entries if entry.total is not None and not entry.phase}
+    if len(totals) == 1:
+        series.last_step = numbers.read_step(totals.pop()) or 0
     for phase in dict.fromkeys(entry.phase for entry in entries):
         of_phase = [entry for entry in entries if entry.phase == phase]
         counts = [_count(entry, numbers) for entry in of_phase]
@@ -321,7 +324,7 @@ class _LineReader:
         has_sign = bool(match["sign"].strip())
         if is_loss(key) and (has_sign or key.lower().endswith("loss")):
             return named
-        is_given = has_sign or "." in match["value"] or "e" in match["value"].lower()
+        is_given = has_sign or not match["value"].isdigit()
         return named if self._is_whole and is_given and role_of(named) is not None else None
 
 

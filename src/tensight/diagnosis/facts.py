@@ -94,6 +94,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
             "its losses need not fall: those of two models against each other, or of reinforcement learning",
         ),
         Fact("is_late", "flag", "it begins in the midst of a training"),
+        Fact("is_complete", "flag", "its last step is the last one of the training"),
         Fact("begins", "text", "steps at which it goes back to an earlier step, separated by spaces"),
     ),
     "checkpoints": (

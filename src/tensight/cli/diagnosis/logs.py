@@ -249,7 +249,13 @@ class _Reader:
             if role.kind is Kind.LOSS and not role.is_evaluation
         }
         if not points:
-            return {}
+            # Some print the error alone that they minimise.
+            errors = {
+                name: self._series.points[name]
+                for name, role in self._roles.items()
+                if role.kind is Kind.ERROR and not role.is_evaluation
+            }
+            return dict(sorted(errors.items(), key=lambda item: -len(item[1]))[:1])
         self._moving |= len(points) > 1 and any(map(is_of_rivals, points))
         first = choose_series({name: len(of_name) for name, of_name in points.items()}, None, "")
         parts = [name for name in points if len(points[name]) == len(points[first])]
@@ -272,7 +278,7 @@ class _Reader:
         first_epoch = points[0].epoch if points else None
         begins_late = unit is not StepUnit.ENTRY and numbers[0] > 0.05 * numbers[-1] + 1
         self._is_late = begins_late or (first_epoch is not None and first_epoch >= 2)
-        role = self._roles.get(name, Role(Kind.LOSS))
+        role = Role(Kind.LOSS) if name in losses else self._roles[name]
         main = _values(name, role, points, numbers)
         return _thinned(main), unit
 
@@ -329,6 +335,7 @@ class _Reader:
             "is_moving": self._moving,
             "begins": " ".join(map(str, self._begins)),
             "is_late": self._is_late,
+            "is_complete": 0 < self._series.last_step <= main.steps[-1] + 1,
         }
         facts.add("logs", main.steps[0] if main.steps else 0, [row])
         rows: dict[int, list[dict[str, object]]] = {}
@@ -353,6 +360,8 @@ class _Reader:
         for name, role in self._roles.items():
             points = self._series.points[name]
             if role.kind not in (Kind.LOSS, Kind.SKILL, Kind.ERROR) or not points:
+                continue
+            if name == main.name and main.role.kind is Kind.LOSS:
                 continue
             if not role.is_evaluation and not self._is_of_evaluation(name, role, evaluated):
                 continue
@@ -538,7 +547,7 @@ def diagnose_logs(path: Path, user_rules: Sequence[Rule] = ()) -> LogDiagnosis:
         except CurveError as error:
             reasons.append(str(error))
             continue
-        if path.is_dir() and not log.losses:
+        if path.is_dir() and not log.losses and not len(log.facts["evaluations"]):
             continue
         diagnosis = diagnose([log.facts], user_rules)
         if log.entries < FEWEST and not diagnosis.findings:

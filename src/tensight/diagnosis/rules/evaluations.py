@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,6 +33,9 @@ _GIVEN_BACK = 0.25
 
 _UNTRAINED = 0.1
 """Share of the loss of the untrained network by which evaluations differ, and are at most below that loss."""
+
+_GUESSED = 0.05
+"""Relative difference of an accuracy from that of a guess, and by how much one that improves has risen."""
 
 _FALLEN = 0.8
 """Share of its value at the best evaluation to which the loss of the training has fallen since."""
@@ -104,7 +108,7 @@ def overfitting(facts: Facts) -> Iterator[Finding]:
         quarter = (at[-1] - best_step) / 4
         then = losses[np.abs(steps - best_step) <= quarter]
         now = losses[steps > at[-1] - 2 * quarter]
-        if not len(then) or not len(now) or not 0 <= now.mean() < _FALLEN * then.mean():
+        if not len(then) or not len(now) or not 0 <= np.median(now) < _FALLEN * np.median(then):
             continue
         others = [other for other in _evaluated(facts, "is_loss") if other.name != evaluated.name]
         if any(_improves(skill, best_step) for skill in skills) or any(
@@ -117,8 +121,8 @@ def overfitting(facts: Facts) -> Iterator[Finding]:
             "best_step": best_step,
             "last": thirds[2],
             "share": float(since_best),
-            "trained_then": float(then.mean()),
-            "trained_now": float(now.mean()),
+            "trained_then": float(np.median(then)),
+            "trained_now": float(np.median(now)),
         }
         where = {"operator": evaluated.name, "line": evaluated.line}
         yield Finding("overfitting", "likely", best_step, "rises", described, where)
@@ -184,28 +188,60 @@ def untrained(facts: Facts) -> Iterator[Finding]:
     first = float(np.median(losses[: max(len(losses) // 50, 1)]))
     for evaluated in _evaluated(facts, "is_loss"):
         values = evaluated.values
-        if len(values) < _FEWEST or first <= 0 or np.abs(values - values[0]).max() > _UNTRAINED * first:
+        level = float(np.median(values))
+        if len(values) < _FEWEST or first <= 0 or np.abs(values - values[0]).max() > _UNTRAINED * max(first, level):
             continue
         trained = _falls(facts, float(steps[0]), 0.5)
-        if trained is None or not (1 - _UNTRAINED) * first < float(np.median(values)) < 2 * first:
+        if trained is None or level < (1 - _UNTRAINED) * first:
             continue
         if any(_improves(skill, int(evaluated.steps[0])) for skill in _evaluated(facts, "is_skill")):
             continue
         described = {
             "name": evaluated.name,
-            "value": float(np.median(values)),
+            "value": level,
             "count": len(values),
             "trained_then": first,
             "trained_now": trained[1],
         }
         where = {"operator": evaluated.name, "line": evaluated.line}
-        yield Finding("evaluation-constant", "likely", int(evaluated.steps[0]), "untrained", described, where)
+        message = "untrained" if level < (1 + 2 * _UNTRAINED) * first else "above"
+        yield Finding("evaluation-constant", "likely", int(evaluated.steps[0]), message, described, where)
+        return
+
+
+def at_chance(facts: Facts) -> Iterator[Finding]:
+    """Find accuracies that stay at that of a guess, while the loss of the training falls to half."""
+    for skill in _evaluated(facts, "is_skill"):
+        values = skill.values
+        whole = 1.0 if values.max() <= 1 else 100.0
+        level = float(np.median(values)) / whole
+        if len(values) < _FEWEST or "acc" not in skill.name.lower() or not 0 < level <= 0.55:
+            continue
+        classes = round(1 / level)
+        is_guess = abs(level * classes - 1) < _GUESSED and classes in (*range(2, 11), 20, 50, 100, 1000)
+        # Neither a half of the evaluations nor the best of them is better than the others.
+        count = max(len(values) // 3, 2)
+        improved = float(np.median(values[-count:]) - np.median(values[:count])) / whole
+        spread = float(values.max() - values.min()) / whole
+        trained = _falls(facts, float(skill.steps[0]), 0.5)
+        if not is_guess or trained is None or spread > 0.3 * level or improved > _GUESSED * level:
+            continue
+        described = {
+            "name": skill.name,
+            "value": level * whole,
+            "classes": classes,
+            "count": len(values),
+            "trained_then": trained[0],
+            "trained_now": trained[1],
+        }
+        where = {"operator": skill.name, "line": skill.line}
+        yield Finding("evaluation-constant", "likely", int(skill.steps[0]), "chance", described, where)
         return
 
 
 def unchanging(facts: Facts) -> Iterator[Finding]:
     """Find evaluations that do not change, or stay at the loss of an untrained network, while the training learns."""
-    return iter([*constant(facts), *untrained(facts)][:1])
+    return itertools.islice(itertools.chain(constant(facts), untrained(facts), at_chance(facts)), 1)
 
 
 def collapses(facts: Facts) -> Iterator[Finding]:
@@ -302,15 +338,27 @@ RULES = (
                 " is not what is trained, or other data",
                 "{name} 停在 {value:.4g} (未训练网络的损失)，而训练损失在下降：评估的不是正在训练的模型，或数据不同",
             ),
+            "above": (
+                "{name} stays at {value:.4g}, above the loss of the untrained network, while that of the training falls: what is"
+                " evaluated is not what is trained, or other data",
+                "{name} 停在 {value:.4g}，高于未训练网络的损失，而训练损失在下降：评估的不是正在训练的模型，或数据不同",
+            ),
+            "chance": (
+                "{name} stays at {value:.4g}, that of a guess among {classes} classes, while the loss of the training falls",
+                "{name} 停在 {value:.4g}，等于在 {classes} 个类别中猜测，而训练损失在下降",
+            ),
         },
         {
             "same": (
                 "meanwhile the loss of the training fell from {trained_then:.4g} to {trained_now:.4g}",
                 "其间训练损失从 {trained_then:.4g} 降到 {trained_now:.4g}",
             ),
-            "untrained": (
-                "{count} evaluations; the loss of the training fell from {trained_then:.4g} to {trained_now:.4g}",
-                "共 {count} 次评估；训练损失从 {trained_then:.4g} 降到 {trained_now:.4g}",
+            **dict.fromkeys(
+                ("untrained", "above", "chance"),
+                (
+                    "{count} evaluations; the loss of the training fell from {trained_then:.4g} to {trained_now:.4g}",
+                    "共 {count} 次评估；训练损失从 {trained_then:.4g} 降到 {trained_now:.4g}",
+                ),
             ),
         },
         (

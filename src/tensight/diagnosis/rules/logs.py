@@ -50,6 +50,12 @@ _GIVEN_BACK = 0.5
 _HIGHER, _DOUBLED = 0.3, 1.0
 """By which share of its lowest level such a loss has risen, and one that has given back less than that."""
 
+_NO_GRADIENT = 1e-8
+"""Norm of the gradient of all weights below which nothing is learnt."""
+
+_NO_RATE = 1e-9
+"""Learning rate with which no weight of a usual size changes in float32, whatever the optimizer."""
+
 _SPIKE = 10.0
 """How many times the usual norm of a gradient is exceptional."""
 
@@ -365,18 +371,19 @@ def _norms(facts: Facts) -> tuple[NDArray[np.int64], Values]:
 
 
 def norm_zero(facts: Facts) -> Iterator[Finding]:
-    """Find a gradient norm that is 0 to the end."""
+    """Find a gradient norm that is 0, or next to 0, to the end."""
     steps, norms = _norms(facts)
-    if len(norms) < FEWEST or norms[-1] != 0:
+    if len(norms) < FEWEST or not norms[-1] <= _NO_GRADIENT:
         return
-    first = 0 if (norms == 0).all() else len(norms) - int(np.argmin(norms[::-1] == 0))
+    is_none = norms <= _NO_GRADIENT
+    first = 0 if is_none.all() else len(norms) - int(np.argmin(is_none[::-1]))
     loss = course(facts)
     # A model that fits its data has no gradient left.
     is_learnt = loss is not None and float(loss.values[-1]) < 0.1 * float(loss.values[0])
     if len(norms) - first < FEWEST or is_learnt:
         return
-    values = {"step": int(steps[first]), "count": len(norms) - first}
-    message = "since" if first else "always"
+    values = {"step": int(steps[first]), "count": len(norms) - first, "highest": float(norms[first:].max())}
+    message = "tiny" if values["highest"] > 0 else "since" if first else "always"
     where = {"optimizer": facts["groups"].names[0]}
     yield Finding("gradient-norm-zero", "certain", int(steps[first]), message, values, where)
 
@@ -416,6 +423,11 @@ def _rates(facts: Facts) -> Iterator[tuple[str, NDArray[np.int64], Values]]:
 def rate_zero(facts: Facts) -> Iterator[Finding]:
     """Find learning rates that are 0 in the whole log, or long before its end."""
     for name, steps, rates in _rates(facts):
+        highest = float(rates.max())
+        if len(rates) >= FEWEST and 0 < highest < _NO_RATE:
+            values = {"group": name, "highest": highest, "count": len(rates)}
+            yield Finding("learning-rate-zero", "likely", int(steps[0]), "tiny", values, {"optimizer": name})
+            return
         if rates[-1] != 0:
             continue
         is_zero = rates == 0
@@ -428,6 +440,20 @@ def rate_zero(facts: Facts) -> Iterator[Finding]:
         message = "ended_logged" if first else "never_logged"
         yield Finding("learning-rate-zero", "certain", int(steps[first]), message, values, {"optimizer": name})
         return
+
+
+def never_warm(facts: Facts) -> Iterator[Finding]:
+    """Find warm-ups that are longer than the training: the learning rate rises to its end."""
+    if not facts["logs"]["is_complete"].any():
+        return
+    for name, steps, rates in _rates(facts):
+        rises = np.diff(rates)
+        # A warm-up rises evenly.
+        is_even = len(rises) >= _LONG and bool((rises > 0).all()) and float(rises.max()) < 1.5 * float(np.median(rises))
+        if is_even and rates[0] < 0.2 * rates[-1]:
+            values = {"group": name, "first": float(rates[0]), "rate": float(rates[-1]), "steps": int(steps[-1])}
+            yield Finding("schedule-not-stepped", "likely", int(steps[0]), "logged", values, {"optimizer": name})
+            return
 
 
 def rate_collapsed(facts: Facts) -> Iterator[Finding]:
@@ -551,8 +577,12 @@ RULES = (
         {
             "always": ("The gradient norm is 0 in the whole log", "整个日志中梯度范数都是 0"),
             "since": ("The gradient norm is 0 from step {step} on", "梯度范数从第 {step} 步起为 0"),
+            "tiny": (
+                "The gradient norm is at most {highest:.2g} from step {step} on: nothing is learnt from it",
+                "梯度范数从第 {step} 步起至多为 {highest:.2g}：学不到任何东西",
+            ),
         },
-        dict.fromkeys(("always", "since"), ("in {count} entries", "共 {count} 条记录")),
+        dict.fromkeys(("always", "since", "tiny"), ("in {count} entries", "共 {count} 条记录")),
         (
             "Run the script under `tensight diagnose`, which names the weights without a gradient and what cuts it off",
             "用 `tensight diagnose` 运行脚本，它会指出没有梯度的权重以及梯度在何处被切断",

@@ -225,6 +225,10 @@ RULES = (
                 "{group} 的学习率从第一次更新起就是 0",
             ),
             "ended": ("The learning rate of {group} is 0 from step {step} on", "{group} 的学习率从第 {step} 步起为 0"),
+            "tiny": (
+                "The learning rate {group} is at most {highest:.2g} in the whole log: no weight changes by so little",
+                "学习率 {group} 在整个日志中至多为 {highest:.2g}：不会有权重因此变化",
+            ),
             "never_logged": ("The learning rate {group} is 0 in the whole log", "学习率 {group} 在整个日志中都是 0"),
             "ended_logged": (
                 "The learning rate {group} is 0 from step {step} on, and the training goes on",
@@ -237,7 +241,7 @@ RULES = (
                 "{count} updates with rate 0; {schedule} set it",
                 "{count} 次更新的学习率为 0；由 {schedule} 设置",
             ),
-            **dict.fromkeys(("never_logged", "ended_logged"), ("in {count} entries", "共 {count} 条记录")),
+            **dict.fromkeys(("tiny", "never_logged", "ended_logged"), ("in {count} entries", "共 {count} 条记录")),
         },
         (
             "Check how often the scheduler is stepped, and for how many steps it was made",
@@ -344,6 +348,10 @@ RULES = (
                 "{schedule} was stepped {position} times in {steps} updates: {group} has come to rate {rate:.2g} only",
                 "{schedule} 在 {steps} 次更新中只 step 了 {position} 次：{group} 的学习率只到 {rate:.2g}",
             ),
+            "logged": (
+                "The warm-up is longer than the training: the learning rate {group} rises to the end of the log, to {rate:.2g}",
+                "预热比训练还长：学习率 {group} 一直上升到日志末尾，为 {rate:.2g}",
+            ),
         },
         {
             "cycle": (
@@ -358,8 +366,9 @@ RULES = (
         ("Schedules that begin with the full rate and count epochs.", "以完整学习率开始并按 epoch 计数的调度。"),
         frozenset(("loss-stays", "learning-rate-zero", "update-lost")),
         8,
+        of_log=logs.never_warm,
         advice_on={
-            "long": ("Make the warm-up shorter than the training", "让预热比训练短"),
+            **dict.fromkeys(("long", "logged"), ("Make the warm-up shorter than the training", "让预热比训练短")),
             "rarely": (
                 "Call scheduler.step() after each update, or give the warm-up in the epochs in which it is stepped",
                 "每次更新后调用 scheduler.step()，或按其 step 的单位 (epoch) 给出预热长度",
