@@ -75,6 +75,20 @@ def test_the_newest_state_of_a_trainer_is_judged_once(tensight: Run, tmp_path: P
     assert data["findings"][0]["where"]["line"].endswith("checkpoint-60/trainer_state.json")
 
 
+@pytest.mark.parametrize(("last_step", "rules"), [(60, ["schedule-not-stepped"]), (600, [])])
+def test_a_warm_up_is_too_long_only_if_the_training_is_over(
+    tensight: Run, tmp_path: Path, last_step: int, rules: list[str]
+) -> None:
+    history = [
+        {"loss": loss, "learning_rate": 1e-6 * at, "step": at, "epoch": at / 10}
+        for at, loss in enumerate(falling(60), 1)
+    ]
+    state = {"log_history": history, "global_step": 60, "max_steps": last_step}
+    (tmp_path / "trainer_state.json").write_text(json.dumps(state))
+    data = json.loads(tensight("diagnose", "--json", tmp_path).out)
+    assert [finding["rule"] for finding in data["findings"]] == rules
+
+
 def test_each_training_of_a_folder_has_its_findings(tensight: Run, tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()

@@ -174,7 +174,7 @@ def read_text_log(
     series.lines = {number: entry.line for number, entry in enumerate(entries, 1)}
     series.holds_means = any(entry.is_mean for entry in entries)
     totals = {entry.total for entry in entries if entry.total is not None and not entry.phase}
-    if len(totals) == 1:
+    if len(totals) == 1 and all(entry.epoch is None for entry in entries):
         series.last_step = numbers.read_step(totals.pop()) or 0
     for phase in dict.fromkeys(entry.phase for entry in entries):
         of_phase = [entry for entry in entries if entry.phase == phase]

@@ -110,6 +110,19 @@ def weights_of_the_start() -> Facts:
     return facts_of(falling(0.1), np.full(30, 2.3), np.full(30, 0.1), noise=0.004)
 
 
+def accuracy_of_a_guess() -> Facts:
+    return facts_of(falling(0.1), 2.3 + 0.2 * EPOCHS, np.full(30, 0.1), noise=0.02)
+
+
+def other_preprocessing() -> Facts:
+    return facts_of(falling(0.1), np.full(30, 7.9), np.full(30, 0.31))
+
+
+def half_of_two_classes() -> Facts:
+    """An accuracy of a half while the loss hardly falls yet."""
+    return facts_of(falling(0.6, of=0.7), falling(0.65, of=0.7), np.full(30, 0.5))
+
+
 def evaluation_that_has_converged() -> Facts:
     return facts_of(falling(0.3, of=0.7), np.full(30, 0.55), np.full(30, 0.8), noise=0.01)
 
@@ -160,6 +173,8 @@ FAULTY: list[tuple[Callable[[], Facts], str, str]] = [
     (copy_that_is_never_updated, "evaluation-constant", "2.3041 in each of 30"),
     (accuracy_of_one_class, "evaluation-constant", "0.113 in each of 30"),
     (weights_of_the_start, "evaluation-constant", "the loss of the untrained network"),
+    (other_preprocessing, "evaluation-constant", "above the loss of the untrained network"),
+    (accuracy_of_a_guess, "evaluation-constant", "among 10 classes"),
     (accuracy_that_is_lost, "evaluation-collapses", "no better than at first"),
     (reward_that_is_forgotten, "evaluation-collapses", "at last"),
     (translation_that_degenerates, "evaluation-collapses", "at last"),
@@ -174,6 +189,7 @@ HEALTHY: list[tuple[Callable[[], Facts], str]] = [
     (stopped_early, "overfitting"),
     (both_rise, "overfitting"),
     (evaluation_that_has_converged, "evaluation-constant"),
+    (half_of_two_classes, "evaluation-constant"),
     (accuracy_that_loses_a_part, "evaluation-collapses"),
     (single_evaluation, "evaluation-not-finite"),
 ]

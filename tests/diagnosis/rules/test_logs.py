@@ -147,6 +147,14 @@ def scale_that_collapses() -> Columns:
     return {"loss": noisy(falling(1.2), 0.1), "loss_scale": 65536.0 / 2 ** np.clip(AT - 100, 0, 30)}
 
 
+def gradients_next_to_0() -> Columns:
+    return {"loss": noisy(np.full(COUNT, 2.9)), "grad_norm": noisy(np.full(COUNT, 3e-10), 0.3)}
+
+
+def rate_next_to_0() -> Columns:
+    return {"loss": noisy(falling(2.2), 0.1), "lr": np.full(COUNT, 1e-10)}
+
+
 def spike_that_passes() -> Columns:
     spike = np.where(AT >= 120, 6 * np.exp(-np.abs(AT - 120) / 4), 0)
     return {"loss": noisy(falling(2.5, 10.8, 12), 0.02) + spike, "grad_norm": noisy(0.5 + 5 * spike, 0.2)}
@@ -197,6 +205,8 @@ FAULTY: list[tuple[Callable[[], Columns], str, str]] = [
     (cut_off, "gradient-norm-zero", "in the whole log"),
     (dies_in_the_midst, "gradient-norm-zero", "from step 81 on"),
     (dead_from_the_second_entry_on, "gradient-norm-zero", "from step 3 on"),
+    (gradients_next_to_0, "gradient-norm-zero", "at most"),
+    (rate_next_to_0, "learning-rate-zero", "at most 1e-10"),
     (norm_that_explodes, "gradient-norm-grows", "orders of magnitude"),
     (norm_that_is_not_finite, "gradient-norm-grows", "nan from step 151 on"),
     (norm_of_infinity, "gradient-norm-grows", "inf from step 61 on"),
