@@ -45,7 +45,7 @@ def test_a_healthy_log_exits_with_0_and_says_which_rules_could_not_judge(tensigh
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("step 1 loss 2.3\nstep 2 loss 2.2\n", "2 entries"),
+        ("step 1 loss 2.3\nstep 2 loss 2.2\n", "2 entries of a loss; a course is judged from 4 on"),
         ("step 1 took 3 s\n", "no loss"),
         ("", "no facts and no log of a training"),
     ],
@@ -90,12 +90,12 @@ def test_a_warm_up_is_too_long_only_if_the_training_is_over(
 
 
 def test_each_training_of_a_folder_has_its_findings(tensight: Run, tmp_path: Path) -> None:
-    for name in ("first", "second"):
+    for name, count in (("first", 40), ("second", 50)):
         (tmp_path / name).mkdir()
-        write_log(tmp_path / name / "train.log", [*falling(40), *[math.nan] * 20])
+        write_log(tmp_path / name / "train.log", [*falling(count), *[math.nan] * 20])
     data = json.loads(tensight("diagnose", "--json", tmp_path).out)
     assert [finding["rule"] for finding in data["findings"]] == ["loss-not-finite"] * 2
-    assert data["steps"] == 120
+    assert data["steps"] == 130
 
 
 def test_reports_show_the_course_and_the_line(tensight: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ _NAMES_LISTED = 20
 _RARE = 10
 """A series this many times shorter than another loss is not a curve: for example "best loss 0.5" at the end."""
 
-_LOSS_WORDS = frozenset({"loss", "losses", "nll", "ce", "xent", "entropy"})
+_LOSS_WORDS = frozenset({"loss", "losses", "nll", "ce", "xent", "entropy", "bce", "logloss"})
 TRAINING_WORDS = frozenset({"train", "training", "lm", "total", "step", "batch", "mean", "avg", "overall", "language"})
 _OTHER_WORDS = frozenset(
     {

@@ -12,7 +12,7 @@ from tensight.curves.curve import is_loss, loss_words
 _EVALUATION = frozenset({"val", "valid", "validation", "eval", "evaluation", "test", "testing", "dev", "holdout"})
 _SKILL = re.compile(
     r"(?:^|[^a-z])(?:acc\w?|accuracy|\w{1,12}_acc(?:uracy)?|top[-_@]?[15]|acc@[15]|prec@[15]|f1|bleu|rouge\w{0,3}|auc|auroc"
-    r"|m?ap(?:50)?|miou|iou|dice|psnr|ssim|recall|precision|exact_match|mcc|rew(?:ard)?|return|score)(?![a-z])"
+    r"|m?ap(?:50)?|miou|iou|dice|psnr|ssim|r2|recall|precision|exact_match|mcc|rew(?:ard)?|return)(?![a-z])"
 )
 _ERROR = re.compile(
     r"(?:^|[^a-z])(?:\w{0,12}logloss|cost|objective|ppl|perplexity|wer|cer|mae|mse|rmse|fid|err(?:or)?)(?![a-z])"
@@ -54,11 +54,13 @@ class Role(NamedTuple):
 def role_of(name: str) -> Role | None:
     """Return what a scalar is; None if its name does not tell."""
     words = set(loss_words(name))
+    if name.endswith(".py"):
+        return None
     is_evaluation = bool(words & _EVALUATION)
     if "lr" in words or {"learning", "rate"} <= words:
         return Role(Kind.RATE)
     if (
-        words == {"norm"}
+        words in ({"norm"}, {"grad"})
         or (words & {"grad", "gradient", "gradients"} and words & {"norm", "norms"})
         or words & {"gnorm", "gradnorm"}
     ):

@@ -27,7 +27,7 @@ LONGEST_PATTERN = 1000
 _VALUE = re.compile(
     # One word before, for "lm loss" and "train loss".
     r"(?<![\w./-])(?:(?P<before>[A-Za-z_]{1,24})[ ]{1,2})?(?P<key>(?!is\b)[A-Za-z_][\w./@-]{0,79})"
-    r"(?P<sign>[\"']?\s{0,8}(?:\bis\b\s{0,2}[:=]?|[:=])\s{0,8}[\"'\[]?|\s{1,32}\|\s{1,4}|\s{1,8})"
+    r"(?P<sign>[\"']?\s{0,8}(?:\bis\b\s{0,2}[:=]?|[:=])\s{0,8}[\"'\[]?|\s{0,32}\|\s{1,4}|\s{1,8})"
     r"(?:tensor\(|Tensor\([^)]{0,80}?value=\s{0,4})?"
     rf"(?P<value>{NUMBER}){NUMBER_ENDS}",
     re.IGNORECASE | re.ASCII,
@@ -68,9 +68,9 @@ _PASSES = 3
 _OF_MEANS = re.compile(r"^\s{0,8}\{'.{0,2000}'epoch'|num_updates")
 """Lines of Hugging Face's Trainer and of fairseq."""
 
-_LOSS = re.compile(r"loss|nll|entropy", re.IGNORECASE)
+_LOSS = re.compile(r"loss|nll|bce|entropy", re.IGNORECASE)
 _ANY_ROLE = re.compile(
-    r"loss|nll|entropy|\blr|learning.rate|norm|acc|top|prec|f1|bleu|rouge|auc|ap\b|map|iou|dice|psnr|recall|match|rew|return"
+    r"loss|nll|bce|entropy|\blr|learning.rate|norm|grad|r2|acc|top|prec|f1|bleu|rouge|auc|ap\b|map|iou|dice|psnr|recall|match|rew|return"
     r"|score|ppl|perplexity|wer|cer|mae|mse|fid|err|cost|objective|skipped",
     re.IGNORECASE,
 )

@@ -26,6 +26,9 @@ _ENDINGS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".npz", ".tar")
 _BESIDE = re.compile(
     r"(?:training_args|optimizer|scheduler|scaler|rng_state(?:_\d+)?|random_states_\d+)\.(?:pt|pth|bin|pkl)"
 )
+_OF_TRAINER = re.compile(r"(?:callbacks|loops|hyper_parameters|lr_schedulers)\.")
+"""What Lightning keeps beside the weights: the best value so far may be infinite."""
+
 _NUMBER = re.compile(r"(?<!\d)(\d{1,12})(?!\d)")
 _STEPS_OF_TRAINING = ("global_step", "step", "iteration", "iter", "current_step")
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -198,12 +201,14 @@ def _add(facts: Facts, several: Sequence[_Opened]) -> None:
         for (other, entry), (name, difference) in zip(pairs, rows.items(), strict=True):
             moment, statistics = moment_of(name), difference.a if entry is None else difference.b
             stored = entry if entry is not None else other
+            is_mask = "mask" in name and not statistics.nan_count and not statistics.pos_inf_count
             if moment is not None:
                 role = "step" if moment[1] == "step" else "moment"
             elif name.endswith(_STATISTICS):
                 role = "statistics"
             else:
-                role = "parameter" if is_parameter(stored) and not is_step(name) else "other"
+                is_weight = is_parameter(stored) and not is_step(name) and stored.shape and not _OF_TRAINER.match(name)
+                role = "parameter" if is_weight else "other"
             saved.append(
                 {
                     "name": name,
@@ -212,7 +217,7 @@ def _add(facts: Facts, several: Sequence[_Opened]) -> None:
                     "parameter": named.get(moment[0], f"number {moment[0]}") if moment is not None else "",
                     "axes": len(stored.shape),
                     "elements": statistics.count,
-                    "not_finite": statistics.count - statistics.finite_count if not _is_mask(name, statistics) else 0,
+                    "not_finite": 0 if role == "other" or is_mask else statistics.count - statistics.finite_count,
                     "zeros": statistics.zero_count,
                     "lowest": statistics.min,
                     "highest": statistics.max,
@@ -223,7 +228,3 @@ def _add(facts: Facts, several: Sequence[_Opened]) -> None:
             )
         facts.add("saved", at, saved)
         before = checkpoint
-
-
-def _is_mask(name: str, statistics: Any) -> bool:
-    return "mask" in name and not statistics.nan_count and not statistics.pos_inf_count

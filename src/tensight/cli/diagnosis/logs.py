@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 MOST_ENTRIES = 10_000
 """Maximum number of entries of a loss; of longer logs, means of as many neighbours as needed are judged."""
 
-FEWEST = 5
+FEWEST = 4
 """Minimum number of entries with which a log can be judged."""
 
 _MOST_FILES, _DEEPEST = 5000, 4
 _MOST_REASONS = 5
 _LARGEST_OTHER = 256 << 20
-_HAS_LOSS = re.compile(rb"loss|nll|reward", re.IGNORECASE)
+_HAS_LOSS = re.compile(rb"loss|nll|bce|mse|reward|ep_rew", re.IGNORECASE)
 _HEAD = 1 << 18
 _TRAINER_STATE = "trainer_state.json"
 _ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".log", ".out", ".err")
@@ -169,7 +169,8 @@ def _may_be_log(file: Path, *, is_named: bool = False) -> bool:
         return False
     if ending in _ENDINGS:
         return True
-    if ending not in _PERHAPS or (is_named and not ending):
+    # Launchers number the logs of processes: workerlog.0.
+    if (ending not in _PERHAPS and not ending[1:].isdigit()) or (is_named and not ending):
         return False
     try:
         with file.open("rb") as opened:
@@ -216,6 +217,7 @@ class _Reader:
         self._notes = list(series.notes)
         self._begins: list[int] = []
         self._is_late = False
+        self._unit = StepUnit.ENTRY
         self._moving = any(
             is_of_moving_targets(name) for name, role in roles.items() if role.kind in (Kind.LOSS, Kind.SKILL)
         )
@@ -277,6 +279,7 @@ class _Reader:
         points = [points[at] for at in kept]
         first_epoch = points[0].epoch if points else None
         begins_late = unit is not StepUnit.ENTRY and numbers[0] > 0.05 * numbers[-1] + 1
+        self._unit = unit
         self._is_late = begins_late or (first_epoch is not None and first_epoch >= 2)
         role = Role(Kind.LOSS) if name in losses else self._roles[name]
         main = _values(name, role, points, numbers)
@@ -325,7 +328,13 @@ class _Reader:
         if len(self._files) > 1:
             return [point.step if point.step is not None else main.steps[-1] for point in points]
         at = [bisect.bisect_right(main.entries, point.entry) - 1 for point in points]
-        return [main.steps[max(each, 0)] for each in at]
+        aligned = [main.steps[max(each, 0)] for each in at]
+        # What is logged when there is no loss any more, as of updates that are skipped, has steps of its own.
+        is_later = [point.step is not None and point.entry > main.entries[-1] for point in points]
+        return [
+            max(point.step or 0, step) if later and self._unit is StepUnit.STEP else step
+            for point, step, later in zip(points, aligned, is_later, strict=True)
+        ]
 
     def _add_losses(self, facts: Facts, main: Values, losses: Mapping[str, list[Point]]) -> None:
         unit_steps = set(main.steps)
@@ -383,7 +392,7 @@ class _Reader:
             return False
         if self._moving and is_of_moving_targets(name):
             return True
-        if any(self._roles[other].kind is not Kind.LOSS for other in evaluated):
+        if any(self._roles[other].kind is Kind.SKILL for other in evaluated):
             return False
         words = set(loss_words(name))
         if words & {"train", "training", "batch", "step"}:
@@ -578,13 +587,14 @@ def diagnose_logs(path: Path, user_rules: Sequence[Rule] = ()) -> LogDiagnosis:
 def _together(logs: Sequence[tuple[Log, Diagnosis]], of_checkpoints: Diagnosis | None, tensors: int) -> Diagnosis:
     """Return the diagnoses of logs as one; what logs of one folder say alike, is said once."""
     findings: list[Explained] = []
-    seen: set[tuple[Path, str]] = set()
+    seen: set[object] = set()
     for log, diagnosis in logs:
         for explained in diagnosis.findings:
-            key = log.files[0].parent, explained.finding.rule
-            if key not in seen:
-                findings.append(Explained(_located(explained.finding, log), explained.explains))
-                seen.add(key)
+            finding = explained.finding
+            keys = (log.files[0].parent, finding.rule), (finding.rule, finding.step, repr(finding.values))
+            if seen.isdisjoint(keys):
+                findings.append(Explained(_located(finding, log), explained.explains))
+            seen.update(keys)
     several = [diagnosis for _, diagnosis in logs]
     if of_checkpoints is not None:
         several.append(of_checkpoints)
@@ -597,6 +607,13 @@ def _together(logs: Sequence[tuple[Log, Diagnosis]], of_checkpoints: Diagnosis |
     return Diagnosis(findings, undecided, entries, passed, several[0].rules)
 
 
+_UNITS = {
+    StepUnit.STEP: "",
+    StepUnit.EPOCH: "; its steps are epochs",
+    StepUnit.ENTRY: "; it has no steps, its entries are counted",
+}
+
+
 def _located(finding: Finding, log: Log) -> Finding:
     return replace(finding, where={**finding.where, "line": log.position(finding.step)})
 
@@ -606,4 +623,5 @@ def _described(log: Log) -> str:
     file = os.fspath(log.files[0])
     more = f" and {len(log.files) - 1} more" if len(log.files) > 1 else ""
     notes = "".join(f"; {note}" for note in log.notes)
-    return f"{file}{more}: {log.entries:,} entries{names and f' of {names}'}{notes}"
+    unit = _UNITS[log.unit]
+    return f"{file}{more}: {log.entries:,} entries{names and f' of {names}'}{unit}{notes}"

@@ -37,6 +37,8 @@ def print_report(out: Console, report: Report) -> None:
         print_finding(out, finding, language)
     print_probes(out, report.probes, language)
     out.print(report.summary)
+    for log in report.setup.get("logs", ()):
+        out.print(f"[dim]{escape(log)}[/]")
     for why, rules in report.undecided.items():
         words = counted("undecided", len(rules), language, why=why, rules=listed(rules))
         out.print(f"[dim]{escape(words)}[/]")

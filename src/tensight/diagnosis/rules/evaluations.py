@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ _GIVEN_BACK = 0.25
 _UNTRAINED = 0.1
 """Share of the loss of the untrained network by which evaluations differ, and are at most below that loss."""
 
+_OF_CLASSES = re.compile(r"acc|top[-_@]?1(?!\d)")
 _GUESSED = 0.05
 """Relative difference of an accuracy from that of a guess, and by how much one that improves has risen."""
 
@@ -111,9 +113,11 @@ def overfitting(facts: Facts) -> Iterator[Finding]:
         if not len(then) or not len(now) or not 0 <= np.median(now) < _FALLEN * np.median(then):
             continue
         others = [other for other in _evaluated(facts, "is_loss") if other.name != evaluated.name]
-        if any(_improves(skill, best_step) for skill in skills) or any(
-            _improves(each, best_step, -1) for each in others
-        ):
+        # A measure that becomes a little better does not make up for a loss that is far above its start.
+        is_far = thirds[2] > 1.5 * float(values[0]) and thirds[2] > 2 * lowest
+        improves = any(_improves(skill, best_step) for skill in skills)
+        improves |= any(_improves(each, best_step, -1) for each in others)
+        if improves and not is_far:
             continue
         described = {
             "name": evaluated.name,
@@ -156,7 +160,8 @@ def constant(facts: Facts) -> Iterator[Finding]:
     for name in table.names:
         rows = (table["name"] == name) & (table["is_loss"] | table["is_skill"]) & np.isfinite(table["value"])
         values, steps = table["value"][rows], table["step"][rows]
-        if len(values) < _FEWEST or values[-1] in (0, 1, 100):
+        is_worst = values[-1] == 1 and bool(table["is_loss"][rows].all())
+        if len(values) < _FEWEST or (values[-1] in (0, 1, 100) and not is_worst):
             continue
         is_last = values == values[-1]
         since = 0 if is_last.all() else len(values) - int(np.argmin(is_last[::-1]))
@@ -215,7 +220,7 @@ def at_chance(facts: Facts) -> Iterator[Finding]:
         values = skill.values
         whole = 1.0 if values.max() <= 1 else 100.0
         level = float(np.median(values)) / whole
-        if len(values) < _FEWEST or "acc" not in skill.name.lower() or not 0 < level <= 0.55:
+        if len(values) < _FEWEST or not _OF_CLASSES.search(skill.name.lower()) or not 0 < level <= 0.55:
             continue
         classes = round(1 / level)
         is_guess = abs(level * classes - 1) < _GUESSED and classes in (*range(2, 11), 20, 50, 100, 1000)
@@ -229,7 +234,6 @@ def at_chance(facts: Facts) -> Iterator[Finding]:
         described = {
             "name": skill.name,
             "value": level * whole,
-            "classes": classes,
             "count": len(values),
             "trained_then": trained[0],
             "trained_now": trained[1],
@@ -344,8 +348,8 @@ RULES = (
                 "{name} 停在 {value:.4g}，高于未训练网络的损失，而训练损失在下降：评估的不是正在训练的模型，或数据不同",
             ),
             "chance": (
-                "{name} stays at {value:.4g}, that of a guess among {classes} classes, while the loss of the training falls",
-                "{name} 停在 {value:.4g}，等于在 {classes} 个类别中猜测，而训练损失在下降",
+                "{name} stays at {value:.4g}, as that of a guess does, while the loss of the training falls",
+                "{name} 停在 {value:.4g} (等同于猜测)，而训练损失在下降",
             ),
         },
         {

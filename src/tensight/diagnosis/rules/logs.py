@@ -6,6 +6,7 @@ No function here knows what the loss is, so each asks for more than its counterp
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -201,6 +202,10 @@ def stays(facts: Facts) -> Iterator[Finding]:
         return
     values, steps = loss.values, loss.steps
     means, errors = _levels(values)
+    if means[-1] > 0.8 * means[0] > 0 and _explains_nothing(facts):
+        described = {"first": float(means[0]), "last": float(means[-1])}
+        yield Finding("loss-stays", "likely", int(steps[0]), "mean_logged", described, {"operator": loss.name})
+        return
     level, error = abs(float(means[-1])), float(np.hypot(errors[0], errors[-1]))
     if level <= 0 or loss.rounding > 0.2 * _FLAT * level:
         return
@@ -219,6 +224,19 @@ def stays(facts: Facts) -> Iterator[Finding]:
     where = {"operator": loss.name}
     message = "guess" if classes else "logged"
     yield Finding("loss-stays", "likely", int(steps[0]), message, described, where)
+
+
+def _explains_nothing(facts: Facts) -> bool:
+    """Whether a share of explained variance is about 0 in all evaluations."""
+    table = facts["evaluations"]
+    rows = np.array(["r2" in _parts_of(name) for name in table["name"].tolist()], np.bool_)
+    values = table["value"][rows]
+    return len(values) >= 3 and bool((np.abs(values) < 0.1).all())
+
+
+def _parts_of(name: str) -> list[str]:
+    """Return the parts of a name, in lower case, with their digits."""
+    return re.split(r"[^a-z0-9]+", name.lower())
 
 
 def _is_skilled(facts: Facts, classes: int) -> bool:
@@ -330,7 +348,9 @@ def back_at_start(facts: Facts) -> int | None:
     for at in range(2 * FEWEST, len(values) - 2 * FEWEST):
         before = float(np.median(values[at - FEWEST : at]))
         fallen = first - before
-        if first <= 0 or fallen < 0.3 * first or fallen < 8 * noise or not 0.85 * first < values[at] < 1.25 * first:
+        if first <= 0 or fallen < max(0.1 * first, 8 * noise):
+            continue
+        if not before + 0.7 * fallen < values[at] < first + 0.5 * fallen:
             continue
         if restarts and at - restarts[-1] < FEWEST:
             continue
@@ -514,7 +534,9 @@ def scale_collapsed(facts: Facts) -> Iterator[Finding]:
         return
     highest, last = float(scale.max()), float(scale[-1])
     low = np.flatnonzero(scale <= 1)
-    if highest < 1024 or last > 1 or len(low) < 3 or not (scale[-3:] <= 1).all():
+    # DeepSpeed ends a training whose scale has come down without a step between.
+    stays = len(low) >= 3 and bool((scale[-3:] <= 1).all())
+    if highest < 1024 or last > 1 or not (stays or (np.diff(scale) < 0).all()):
         return
     values = {"highest": highest, "last": last}
     yield Finding("scale-collapsed", "certain", int(steps[low[0]]), "logged", values, {"optimizer": "loss scaler"})

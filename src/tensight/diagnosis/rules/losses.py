@@ -779,6 +779,10 @@ RULES = (
                 "The loss stays at {last:.4g}, which is that of a guess among {classes} classes",
                 "损失停在 {last:.4g}，等于在 {classes} 个类别中猜测的损失",
             ),
+            "mean_logged": (
+                "The loss stays at {last:.4g}, no better than predicting the mean of the targets: R2 is about 0 in all evaluations",
+                "损失停在 {last:.4g}，不比预测目标的均值更好：所有评估中 R2 都约为 0",
+            ),
             "logged": (
                 "The loss stays at {last:.4g}: it has not fallen in the whole log",
                 "损失停在 {last:.4g}：在整个日志中都没有下降",
@@ -792,6 +796,10 @@ RULES = (
             "guess": (
                 "ln({classes}) is {guess:.4g}; the first fifth of the log has a mean of {first:.4g}",
                 "ln({classes}) 为 {guess:.4g}；日志前五分之一的平均值为 {first:.4g}",
+            ),
+            "mean_logged": (
+                "the first fifth of the log has a mean of {first:.4g}",
+                "日志前五分之一的平均值为 {first:.4g}",
             ),
             "logged": (
                 "the first fifth of the log has a mean of {first:.4g}, the last one {last:.4g}",
