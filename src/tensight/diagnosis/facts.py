@@ -460,7 +460,7 @@ SCHEMA: Mapping[str, tuple[Fact, ...]] = {
         ),
         Fact("scale", "number", "by how much one changed that should; that derivative as measured; the first loss"),
         Fact("function", "text", "the function of PyTorch, or the one of the script, where that begins"),
-        Fact("line", "text", "where that is called"),
+        Fact("line", "text", "where that is called, or the class of a state is defined"),
         Fact("module", "text", "the innermost module around it"),
     ),
     "ranks": (

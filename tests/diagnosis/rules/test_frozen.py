@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -36,6 +37,43 @@ if TYPE_CHECKING:
 
 def at_step(step: int, change: Callable[[], object]) -> Callable[[int], object]:
     return lambda now: change() if now == step else None
+
+
+def train_frozen_from_step_5(
+    training: Diagnosed,
+    model: nn.Module | None = None,
+    part: str = "0",
+    make: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
+    *,
+    set_to_none: bool = False,
+) -> None:
+    """The body is frozen on purpose, after it was trained."""
+    model = model or network()
+    optimizer = make(model.parameters(), lr=1e-2)
+    for step in range(20):
+        if step == 4:
+            model.get_submodule(part).requires_grad_(False)
+        inputs, labels = training.batch()
+        optimizer.zero_grad(set_to_none=set_to_none)
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+
+
+def frozen_with_gradients_of_zero(training: Diagnosed) -> None:
+    train_frozen_from_step_5(training)
+
+
+def frozen_with_momentum(training: Diagnosed) -> None:
+    train_frozen_from_step_5(training, ConvNet(), "first", partial(torch.optim.SGD, momentum=0.9))
+
+
+def frozen_cells_that_decay(training: Diagnosed) -> None:
+    train_frozen_from_step_5(training, Recurrent(), "cells", partial(torch.optim.SGD, weight_decay=1e-2))
+
+
+def test_frozen_weights_without_gradients_stand_still(diagnosed: Diagnosed) -> None:
+    train_frozen_from_step_5(diagnosed, set_to_none=True)
+    assert [rule for rule, _ in diagnosed.found()] == ["frozen-since"]
 
 
 def frozen_on_the_way(training: Diagnosed) -> None:
@@ -253,6 +291,9 @@ def transformer_frozen_as_it_was_made(training: Diagnosed) -> None:
 
 FAULTY: tuple[Faulty, ...] = (
     (frozen_on_the_way, "frozen-since", "step 9"),
+    (frozen_with_gradients_of_zero, "frozen-moves", "0.weight, 0.bias"),
+    (frozen_with_momentum, "frozen-moves", "first.weight"),
+    (frozen_cells_that_decay, "frozen-moves", "cells.weight_hh_l0"),
     (left_frozen_by_an_evaluation, "frozen-since", "step 6"),
     (critic_that_stays_frozen, "frozen-since", "step 9"),
     (recurrent_cells_frozen_by_a_checkpoint, "frozen-since", "step 11"),
@@ -434,6 +475,7 @@ def attribute_of_a_body_of_which_the_end_is_trained(training: Diagnosed) -> None
 
 HEALTHY: tuple[Healthy, ...] = (
     (critic_frozen_in_turns, "frozen-since"),
+    (critic_frozen_in_turns, "frozen-moves"),
     (body_thawed_after_the_head, "frozen-since"),
     (body_frozen_for_fine_tuning, "frozen-since"),
     (frozen_and_taken_out, "frozen-since"),

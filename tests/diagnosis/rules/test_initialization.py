@@ -237,6 +237,26 @@ def states_of_a_run(model: nn.Module) -> dict[str, dict[str, Any]]:
     }
 
 
+def resumed_with_momentum(training: Diagnosed) -> None:
+    """The schedule is part of a dictionary of its own, and forgotten."""
+    model = ConvNet()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
+    momenta = {at: {"momentum_buffer": 0.1 * weight.detach()} for at, weight in enumerate(model.parameters())}
+    with read_again(
+        {
+            "network": {"state_dict": ConvNet().state_dict()},
+            "training": {
+                "optim": optimizer.state_dict() | {"state": momenta},
+                "sched": schedule.state_dict() | {"last_epoch": 60},
+            },
+        }
+    ) as (content,):
+        model.load_state_dict(content["network"]["state_dict"])
+        optimizer.load_state_dict(content["training"]["optim"])
+    training.train(model, optimizer=optimizer, after=lambda _: schedule.step())
+
+
 def made_for(model: nn.Module) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     return optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 30)
@@ -294,6 +314,7 @@ FAULTY: tuple[Faulty, ...] = (
     (initialized_after_loading, "nothing-loaded", "no longer there"),
     (resumed("model", "optimizer"), "half-resumed", "its schedule begins anew"),
     (resumed("model", "schedule"), "half-resumed", "its optimizer begins anew"),
+    (resumed_with_momentum, "half-resumed", "its schedule begins anew"),
 )
 
 

@@ -449,6 +449,25 @@ def average_without_its_weights(diagnosed: Diagnosed) -> None:
     diagnosed.train(model, lambda out, labels: F.mse_loss(out[:, 0], average.centred(labels.float())))
 
 
+class Scaled(nn.Module):
+    """Divides its inputs by a running scale, which is a buffer that is not saved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = network()
+        self.register_buffer("scale", torch.ones(FEATURES + 2), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.scale = 0.9 * self.scale + 0.1 * x.std(0)
+        out: torch.Tensor = self.body(x / self.scale)
+        return out
+
+
+def scale_that_is_not_saved(diagnosed: Diagnosed) -> None:
+    train(Scaled(), lambda: ((5 * diagnosed.batch()[0],), diagnosed.batch()[1]))
+
+
 def cache_and_log(_: Diagnosed) -> None:
     """Keeps the last outputs, which are empty at first, and numbers that nothing reads."""
 
@@ -493,6 +512,7 @@ FAULTY: list[Faulty] = [
     (wrong_factor, "backward-wrong", "input 2"),
     (counter_as_an_attribute, "state-not-saved", "lacks Counted.calls"),
     (average_without_its_weights, "state-not-saved", "lacks Average.mean"),
+    (scale_that_is_not_saved, "state-not-saved", "lacks scale"),
 ]
 
 HEALTHY: list[Healthy] = [

@@ -66,8 +66,10 @@ def probe_sentences(rows: Sequence[dict[str, Any]], language: int = 0) -> list[t
         why = row.get("why", "")
         if outcome == "fail" and row["probe"] != "repeatable":
             # The kind of the failure, for rules.
-            why = row.get("line", "") or row.get("inputs", "")
-            why = f"state_dict lacks {why}" if row["probe"] == "resume" else why
+            is_of_state = row["probe"] == "resume"
+            why = (
+                f"state_dict lacks {row.get('inputs')}" if is_of_state else row.get("line", "") or row.get("inputs", "")
+            )
         statement = _STATEMENTS[row["probe"]][language] if row["probe"] in _STATEMENTS else row["probe"]
         of_model = f"{row['model']}: " if len(models) > 1 and row.get("model") else ""
         sentences.append((outcome, of_model + statement + (f" ({why})" if why else "")))

@@ -62,6 +62,22 @@ def frozen(facts: Facts) -> Iterator[Finding]:
     )
 
 
+def frozen_moves(facts: Facts) -> Iterator[Finding]:
+    """Find weights that require no gradients, and that their optimizer moves all the same: decay and momentum go on."""
+    table = facts["parameters"]
+    if len(table.steps) < UPDATES:
+        return
+    # A gradient of 0 that is not None. Models that take turns, as in GANs, have others.
+    has_zeros = ~table.panel("is_trainable") & (table.panel("gradient") == 1)
+    is_moving = has_zeros & (table.panel("optimizers") > 0) & (table.panel("moved") > 0) & table.present()
+    at = np.flatnonzero(is_moving[-UPDATES:].all(0))
+    if len(at):
+        names = [table.names[each] for each in at]
+        values = {"count": len(names), "names": listed(names), "change": float(table.panel("change")[-1, at].max())}
+        step = int(table.steps[is_moving[:, at].any(1)][0])
+        yield Finding("frozen-moves", "certain", step, "moves", values, where_of(table, names), tuple(names))
+
+
 def frozen_by_prefix(facts: Facts) -> Iterator[Finding]:
     """Find layers that are frozen because their numbers begin like that of another one: layer1 and layer10."""
     table = facts["parameters"]
@@ -196,6 +212,32 @@ RULES = (
         ),
         frozenset(("loss-stays",)),
         30,
+    ),
+    Rule(
+        "frozen-moves",
+        "frozen",
+        ("parameters",),
+        frozen_moves,
+        {
+            "moves": (
+                "{count} weights require no gradients, and the optimizer moves them all the same: {names}",
+                "{count} 个权重不需要梯度，优化器却仍在移动它们：{names}",
+            ),
+        },
+        {
+            "moves": (
+                "they have gradients of 0 instead of None, so that decay and momentum go on: by up to {change:.2g} of the"
+                " norm in the last step that was read",
+                "它们的梯度为 0 而不是 None，因此衰减和动量继续作用：在读取的最后一步中移动了范数的 {change:.2g}",
+            ),
+        },
+        (
+            "Set their gradients to None (zero_grad(set_to_none=True)), or leave them out of the optimizer",
+            "把它们的梯度设为 None (zero_grad(set_to_none=True))，或从优化器中移除",
+        ),
+        ("Parts that are switched on and off in turns, as in GANs.", "轮流打开和关闭的部分 (如 GAN)。"),
+        frozenset(("frozen-since",)),
+        14,
     ),
     Rule(
         "frozen-by-prefix",

@@ -19,7 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tensight.agents.call_stack import is_user_code
 from tensight.agents.live_instances import live_instances
-from tensight.agents.torch.inner_modules import held_tensors, inner_modules, weights_in
+from tensight.agents.torch.inner_modules import inner_modules, weights_in
 from tensight.agents.torch.kept_states import Generators, copied, is_equal
 from tensight.agents.torch.probes.batch import LATE, UntriedError
 from tensight.agents.torch.probes.forks import GoingOn, end_at_effects, fork, wait_for
@@ -105,14 +105,14 @@ class _Going(NamedTuple):
     bits : str
         Digest of all parameters, states of optimizers, and losses.
     losses : list of float
-    lacking : list of str
-        Names of what differs after loading.
+    lacking : list of (str, str)
+        Names of what differs after loading, and where the script defines the class that holds it.
     error : str
     """
 
     bits: str = ""
     losses: tuple[float, ...] = ()
-    lacking: tuple[str, ...] = ()
+    lacking: tuple[tuple[str, str], ...] = ()
     error: str = ""
 
 
@@ -161,8 +161,8 @@ class ResumeProbe:
         if not resumed.lacking:
             return {"outcome": "warn", "why": "the next steps differ, although nothing that was seen is lacking"}
         # What a class keeps for itself follows from the rest, mostly.
-        public = [name for name in resumed.lacking if "._" not in name] or resumed.lacking
-        names = public[:_MOST_NAMES]
+        public = [(name, line) for name, line in resumed.lacking if "._" not in name] or resumed.lacking
+        names = [name for name, _ in public[:_MOST_NAMES]]
         pairs = zip(goes_on.losses, resumed.losses, strict=False)
         expected, loss = next((pair for pair in pairs if pair[0] != pair[1]), (float("nan"), float("nan")))
         return {
@@ -170,6 +170,7 @@ class ResumeProbe:
             "why": "weights" if expected != expected else "loss",
             "inputs": ", ".join(names) + (" …" if len(public) > len(names) else ""),
             "count": len(public),
+            "line": next((line for _, line in public if line), ""),
             "scale": expected,
             "change": loss,
         }
@@ -192,7 +193,7 @@ class ResumeProbe:
         """Let this process end after some updates, and report; optionally resume first."""
         losses: list[float] = []
         updates: list[int] = []
-        lacking: list[str] = []
+        lacking: list[tuple[str, str]] = []
 
         def end(why: str) -> None:
             going = _Going(_digest(self._beginnings.optimizers, losses), tuple(losses), tuple(lacking))
@@ -223,20 +224,31 @@ class ResumeProbe:
         register_module_forward_pre_hook(called)
         end_at_effects(end, reads_data=True)
 
-    def _resume(self) -> list[str]:
+    def _resume(self) -> list[tuple[str, str]]:
         """Set everything to what it was at first, load the contents of `state_dict`, and return what they lack."""
         parts = self._beginnings.parts
         for part in parts:
             part.samples = self._samples
-        before = {name: value for part in parts for name, value in part.named_state()}
+        before = [(name, value, holder) for part in parts for name, value, holder in part.named_state()]
         states = [copied(part.subject.state_dict()) for part in parts]
         with versions_kept([part.subject for part in parts if isinstance(part, _Model)]):
             for part in parts:
                 part.reset()
             for part, state in zip(parts, states, strict=True):
                 part.subject.load_state_dict(state)
-        after = {name: value for part in parts for name, value in part.named_state()}
-        return [name for name, value in before.items() if name not in after or not is_equal(value, after[name])]
+        after = {name: value for part in parts for name, value, _ in part.named_state()}
+        return [
+            (name, _line_of_class(type(holder)))
+            for name, value, holder in before
+            if name not in after or not is_equal(value, after[name])
+        ]
+
+
+def _line_of_class(kind: type) -> str:
+    """Return where the script defines a class, as train.py:31; empty if a library does."""
+    codes = (getattr(value, "__code__", None) for value in vars(kind).values())
+    code = next((code for code in codes if code is not None and is_user_code(code)), None)
+    return "" if code is None else f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
 
 
 def _roots(tensors: Any) -> list[torch.Tensor]:
@@ -285,10 +297,10 @@ class _Part:
                 continue
             vars(self.subject)[name] = copied(first)
 
-    def named_state(self) -> Iterator[tuple[str, Any]]:
-        """Yield copies of its plain values, which a step may change, with their names."""
+    def named_state(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield copies of its plain values, which a step may change, with their names and what holds them."""
         for name, value in self._plain_attributes():
-            yield f"{type(self.subject).__name__}.{name}", value
+            yield f"{type(self.subject).__name__}.{name}", value, self.subject
 
     def _plain_attributes(self) -> Iterator[tuple[str, Any]]:
         return _plain_attributes(self.subject, self.left_out)
@@ -324,14 +336,14 @@ class _Model(_Part):
             for parameter, first in zip(weights_in(self.subject), self._parameters, strict=True):
                 parameter.copy_(first)
 
-    def named_state(self) -> Iterator[tuple[str, Any]]:
-        """Yield copies of the plain attributes, parameters and buffers, with their names."""
+    def named_state(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield copies of the plain attributes, parameters and buffers, with their names and what holds them."""
         for path, module in inner_modules(self.subject):
             for name, value in _plain_attributes(module, _OF_MODULES):
-                yield f"{path or type(self.subject).__name__}.{name}", value
-        for kind in ("_parameters", "_buffers"):
-            for name, tensor in held_tensors(self.subject, kind):  # type: ignore[arg-type]
-                yield name, tensor.detach().clone()
+                yield f"{path or type(self.subject).__name__}.{name}", value, module
+            for name, tensor in (*module._parameters.items(), *_buffers(module)):
+                if tensor is not None:
+                    yield f"{path}.{name}" if path else name, tensor.detach().clone(), module
 
 
 class _Module(_Part):
@@ -369,16 +381,17 @@ class _Optimizer(_Part):
         for group, first in zip(self.subject.param_groups, self._groups, strict=False):
             group.update(copied(first))
 
-    def named_state(self) -> Iterator[tuple[str, Any]]:
+    def named_state(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yield copies of its plain values, options and states of parameters, with their names and the optimizer."""
         yield from super().named_state()
         for number, group in enumerate(self.subject.param_groups):
             for name, value in group.items():
                 if name != "params" and _is_plain(value):
-                    yield f"{type(self.subject).__name__}.param_groups[{number}].{name}", copied(value)
+                    yield f"{type(self.subject).__name__}.param_groups[{number}].{name}", copied(value), self.subject
             for index, parameter in enumerate(group["params"]):
                 for name, value in self.subject.state.get(parameter, {}).items():
                     if _is_plain(value):
-                        yield f"{name} of parameter {index} of group {number}", copied(value)
+                        yield f"{name} of parameter {index} of group {number}", copied(value), self.subject
 
 
 class _Scheduler(_Part):
