@@ -182,7 +182,9 @@ def read_text_log(
         for entry, count, step in zip(of_phase, counts, _numbered_on(counts, series.notes), strict=True):
             for name, text in entry.values.items():
                 point = Point(step, math.nan, epoch=count.passed, entry=numbers_of[id(entry)])
-                series.add_printed(f"{phase} {name}" if phase else name, text, numbers, point)
+                role = role_of(name) if is_whole else None
+                is_named = role is not None and role.is_evaluation
+                series.add_printed(name if is_named or not phase else f"{phase} {name}", text, numbers, point)
     return series
 
 

@@ -85,8 +85,8 @@ class Log:
         What its steps are.
     entries : int
         Number of entries of its longest loss; 0 if it has none.
-    lines : mapping of int to int
-        Line of the first entry of a step; empty if it has no lines.
+    lines : mapping of str to mapping of int to int
+        Lines of the steps of its loss, by the name ``""``, and of each evaluation; empty if it has no lines.
     losses : mapping of str to list of (int, float)
         Steps and values of its losses, also those of evaluations.
     notes : tuple of str
@@ -97,14 +97,15 @@ class Log:
     facts: Facts
     unit: StepUnit
     entries: int
-    lines: Mapping[int, int]
+    lines: Mapping[str, Mapping[int, int]]
     losses: Mapping[str, list[tuple[int, float]]]
     notes: tuple[str, ...]
 
-    def position(self, step: int) -> str:
-        """Return the file of a step, with its line if it has lines."""
+    def position(self, step: int, evaluation: str = "") -> str:
+        """Return the file of a step, or of the evaluation in it, with its line if it has lines."""
         file = os.fspath(self.files[0])
-        return f"{file}:{self.lines[step]}" if step in self.lines else file
+        line = self.lines.get(evaluation, {}).get(step)
+        return file if line is None else f"{file}:{line}"
 
 
 def is_log(path: Path) -> bool:
@@ -237,10 +238,11 @@ class _Reader:
             for each in evaluations
             if each.role.kind is Kind.LOSS
         }
-        lines: dict[int, int] = {}
+        lines: dict[str, dict[int, int]] = {}
         for each in (main, *evaluations) if self._series.lines else ():
+            of_each = lines.setdefault("" if each is main else each.name, {})
             for step, entry in zip(each.steps, each.entries, strict=True):
-                lines.setdefault(step, self._series.lines[entry])
+                of_each.setdefault(step, self._series.lines[entry])
         return Log(self._files, facts, unit, len(main.steps), lines, shown, tuple(self._notes))
 
     def _training_losses(self) -> dict[str, list[Point]]:
@@ -451,6 +453,8 @@ class _Reader:
 
 
 _ABSENT = {
+    "checkpoints": "as there is no checkpoint",
+    "saved": "as there is no checkpoint",
     "losses": "as the log has no loss of the training",
     "evaluations": "as the log has no evaluations",
     "rates": "as the log has no learning rate",
@@ -587,14 +591,13 @@ def diagnose_logs(path: Path, user_rules: Sequence[Rule] = ()) -> LogDiagnosis:
 def _together(logs: Sequence[tuple[Log, Diagnosis]], of_checkpoints: Diagnosis | None, tensors: int) -> Diagnosis:
     """Return the diagnoses of logs as one; what logs of one folder say alike, is said once."""
     findings: list[Explained] = []
-    seen: set[object] = set()
+    seen: list[tuple[Finding, Path]] = []
     for log, diagnosis in logs:
         for explained in diagnosis.findings:
-            finding = explained.finding
-            keys = (log.files[0].parent, finding.rule), (finding.rule, finding.step, repr(finding.values))
-            if seen.isdisjoint(keys):
+            finding, folder = explained.finding, log.files[0].parent
+            if not any(_is_same(finding, folder, *other) for other in seen):
                 findings.append(Explained(_located(finding, log), explained.explains))
-            seen.update(keys)
+            seen.append((finding, folder))
     several = [diagnosis for _, diagnosis in logs]
     if of_checkpoints is not None:
         several.append(of_checkpoints)
@@ -607,6 +610,16 @@ def _together(logs: Sequence[tuple[Log, Diagnosis]], of_checkpoints: Diagnosis |
     return Diagnosis(findings, undecided, entries, passed, several[0].rules)
 
 
+def _is_same(finding: Finding, folder: Path, other: Finding, folder_of_other: Path) -> bool:
+    """Whether two findings are those of one training, in two logs of a folder, or in one below the other."""
+    if finding.rule != other.rule:
+        return False
+    is_below = folder.is_relative_to(folder_of_other) or folder_of_other.is_relative_to(folder)
+    return folder == folder_of_other or (
+        (finding.step, finding.message) == (other.step, other.message) and (is_below or finding.values == other.values)
+    )
+
+
 _UNITS = {
     StepUnit.STEP: "",
     StepUnit.EPOCH: "; its steps are epochs",
@@ -615,7 +628,9 @@ _UNITS = {
 
 
 def _located(finding: Finding, log: Log) -> Finding:
-    return replace(finding, where={**finding.where, "line": log.position(finding.step)})
+    return replace(
+        finding, where={**finding.where, "line": log.position(finding.step, finding.where.get("evaluation", ""))}
+    )
 
 
 def _described(log: Log) -> str:

@@ -211,7 +211,7 @@ _SUBJECTS = {
 }
 """The tables from which parts of the set-up are read: the first one that has rows."""
 
-_ITEM_KINDS = {"parameters": "parameter", "groups": "optimizer", "evaluations": "operator"}
+_ITEM_KINDS = {"parameters": "parameter", "groups": "optimizer", "evaluations": "evaluation"}
 """Which place of a finding names items of a table."""
 
 
@@ -312,6 +312,8 @@ def setup_of(runs: Sequence[Facts], command: Sequence[str], language: int = 0) -
     facts = runs[0]
     names = {framework.module: framework.name for framework in FRAMEWORKS}
     setup["framework"] = [names.get(facts.framework, facts.framework)] if facts.framework else []
+    if facts.is_log:
+        return {name: texts for name, texts in setup.items() if texts}
     setup["ranks"] = [str(len(runs))] if len(runs) > 1 else []
     setup["models"] = _of_each(facts, "calls", "{name} (input {input_shape})", flag="is_trained")
     setup["parameters"] = _parameters(facts, language)

@@ -99,6 +99,7 @@ WORDS: Mapping[str, Words] = {
     "where-parameter": ("parameters", "参数"),
     "where-module": ("modules", "模块"),
     "where-optimizer": ("optimizer", "优化器"),
+    "where-evaluation": ("evaluation", "评估"),
     "where-rank": ("rank", "rank"),
     "losses.value": ("loss", "损失"),
     "evaluations.value": ("evaluation", "评估"),

@@ -96,7 +96,8 @@ def overfitting(facts: Facts) -> Iterator[Finding]:
             continue
         smooth = _smooth(values)
         best = int(smooth.argmin())
-        lowest, best_step = float(smooth[best]), int(at[best])
+        best += int(values[max(best - 1, 0) : best + 2].argmin()) - min(best, 1)
+        lowest, best_step = float(values[best]), int(at[best])
         since_best = (at[-1] - best_step) / max(at[-1] - min(at[0], steps[0]), 1)
         later = values[best + 1 :]
         if since_best < _SINCE_BEST or len(later) < 3:
@@ -109,6 +110,9 @@ def overfitting(facts: Facts) -> Iterator[Finding]:
             continue
         quarter = (at[-1] - best_step) / 4
         then = losses[np.abs(steps - best_step) <= quarter]
+        if not len(then):
+            # Of long trainings, the losses in the middle are not kept: those after it are lower.
+            then = losses[steps > best_step][:_FEWEST]
         now = losses[steps > at[-1] - 2 * quarter]
         if not len(then) or not len(now) or not 0 <= np.median(now) < _FALLEN * np.median(then):
             continue
@@ -128,7 +132,7 @@ def overfitting(facts: Facts) -> Iterator[Finding]:
             "trained_then": float(np.median(then)),
             "trained_now": float(np.median(now)),
         }
-        where = {"operator": evaluated.name, "line": evaluated.line}
+        where = {"evaluation": evaluated.name, "line": evaluated.line}
         yield Finding("overfitting", "likely", best_step, "rises", described, where)
 
 
@@ -179,7 +183,7 @@ def constant(facts: Facts) -> Iterator[Finding]:
             "trained_then": trained[0],
             "trained_now": trained[1],
         }
-        where = {"operator": name, "line": str(table["line"][rows][0])}
+        where = {"evaluation": name, "line": str(table["line"][rows][0])}
         yield Finding("evaluation-constant", "likely", int(steps[since]), "same", described, where)
         return
 
@@ -208,7 +212,7 @@ def untrained(facts: Facts) -> Iterator[Finding]:
             "trained_then": first,
             "trained_now": trained[1],
         }
-        where = {"operator": evaluated.name, "line": evaluated.line}
+        where = {"evaluation": evaluated.name, "line": evaluated.line}
         message = "untrained" if level < (1 + 2 * _UNTRAINED) * first else "above"
         yield Finding("evaluation-constant", "likely", int(evaluated.steps[0]), message, described, where)
         return
@@ -238,7 +242,7 @@ def at_chance(facts: Facts) -> Iterator[Finding]:
             "trained_then": trained[0],
             "trained_now": trained[1],
         }
-        where = {"operator": skill.name, "line": skill.line}
+        where = {"evaluation": skill.name, "line": skill.line}
         yield Finding("evaluation-constant", "likely", int(skill.steps[0]), "chance", described, where)
         return
 
@@ -266,7 +270,7 @@ def collapses(facts: Facts) -> Iterator[Finding]:
             continue
         described = {"name": skill.name, "best": highest, "best_step": int(steps[best]), "last": last, "first": first}
         fallen = best + 1 + int(np.argmax(later < highest - 0.5 * (highest - last)))
-        where = {"operator": skill.name, "line": skill.line}
+        where = {"evaluation": skill.name, "line": skill.line}
         yield Finding("evaluation-collapses", "likely", int(steps[fallen]), "lost", described, where)
         return
 
@@ -288,7 +292,7 @@ def not_finite(facts: Facts) -> Iterator[Finding]:
             "of": len(values),
             "trained": float(losses[-1]),
         }
-        where = {"operator": name, "line": str(table["line"][rows][0])}
+        where = {"evaluation": name, "line": str(table["line"][rows][0])}
         yield Finding("evaluation-not-finite", "certain", int(steps[first]), "not_finite", described, where)
         return
 

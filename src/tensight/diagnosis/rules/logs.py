@@ -134,7 +134,7 @@ def not_finite(facts: Facts) -> Iterator[Finding]:
             "before": float(values[first - 1]) if first else math.nan,
         }
         message = "since" if first else "start"
-        yield Finding("loss-not-finite", "certain", int(steps[first]), message, described, {"operator": name})
+        yield Finding("loss-not-finite", "certain", int(steps[first]), message, described)
         return
 
 
@@ -145,16 +145,16 @@ def zero(facts: Facts) -> Iterator[Finding]:
         return
     is_zero = loss.values == 0
     first = 0 if is_zero.all() else len(is_zero) - int(np.argmin(is_zero[::-1]))
-    count, step, where = len(is_zero) - first, int(loss.steps[first]), {"operator": loss.name}
+    count, step = len(is_zero) - first, int(loss.steps[first])
     if not first:
         values = {"value": 0.0, "steps": count}
-        yield Finding("loss-zero", "certain", step, "zero", values, where)
+        yield Finding("loss-zero", "certain", step, "zero", values)
         return
     before = float(np.median(loss.values[max(first - 5, 0) : first]))
     # A loss that has been learnt to the end comes to 0 by and by.
     if count >= 3 and before > 0.1 * float(np.median(loss.values[:FEWEST])) and before > 100 * loss.rounding:
         values = {"before": before, "step": step, "steps": count}
-        yield Finding("loss-zero", "certain", step, "logged", values, where)
+        yield Finding("loss-zero", "certain", step, "logged", values)
 
 
 def constant(facts: Facts) -> Iterator[Finding]:
@@ -162,7 +162,7 @@ def constant(facts: Facts) -> Iterator[Finding]:
     loss = course(facts)
     if loss is None or loss.values[-1] == 0:
         return
-    values, last, where = loss.values, float(loss.values[-1]), {"operator": loss.name}
+    values, last = loss.values, float(loss.values[-1])
     if abs(last) < _DIGITS * 2 * loss.rounding:
         return
     is_last = values == last
@@ -170,18 +170,18 @@ def constant(facts: Facts) -> Iterator[Finding]:
     count = len(values) - since
     described = {"value": last, "steps": count, "step": int(loss.steps[since])}
     if not since:
-        yield Finding("loss-constant", "certain", int(loss.steps[0]), "logged", described, where)
+        yield Finding("loss-constant", "certain", int(loss.steps[0]), "logged", described)
         return
     # A loss that has come to its minimum is printed with the same digits, too, but has come there by and by.
     step_there = abs(float(values[since - 1]) - last)
     is_abrupt = step_there > 0.01 * abs(last) and abs(last) >= 1000 * 2 * loss.rounding
     if count >= max(FEWEST, len(values) // 5) and is_abrupt:
-        yield Finding("loss-constant", "likely", int(loss.steps[since]), "stuck", described, where)
+        yield Finding("loss-constant", "likely", int(loss.steps[since]), "stuck", described)
         return
     period = _period(values, 2 * loss.rounding)
     if period:
         described = {"period": period, "steps": len(values), "step": int(loss.steps[period])}
-        yield Finding("loss-constant", "certain", int(loss.steps[period]), "repeats", described, where)
+        yield Finding("loss-constant", "certain", int(loss.steps[period]), "repeats", described)
 
 
 def _period(values: Values, unit: float) -> int:
@@ -204,7 +204,7 @@ def stays(facts: Facts) -> Iterator[Finding]:
     means, errors = _levels(values)
     if means[-1] > 0.8 * means[0] > 0 and _explains_nothing(facts):
         described = {"first": float(means[0]), "last": float(means[-1])}
-        yield Finding("loss-stays", "likely", int(steps[0]), "mean_logged", described, {"operator": loss.name})
+        yield Finding("loss-stays", "likely", int(steps[0]), "mean_logged", described)
         return
     level, error = abs(float(means[-1])), float(np.hypot(errors[0], errors[-1]))
     if level <= 0 or loss.rounding > 0.2 * _FLAT * level:
@@ -221,9 +221,8 @@ def stays(facts: Facts) -> Iterator[Finding]:
         return
     described = {"first": float(means[0]), "last": float(means[-1]), "steps": int(steps[-1]), "guess": guess}
     described["classes"] = classes
-    where = {"operator": loss.name}
     message = "guess" if classes else "logged"
-    yield Finding("loss-stays", "likely", int(steps[0]), message, described, where)
+    yield Finding("loss-stays", "likely", int(steps[0]), message, described)
 
 
 def _explains_nothing(facts: Facts) -> bool:
@@ -300,7 +299,7 @@ def rises(facts: Facts) -> Iterator[Finding]:
     spike = _spike(facts, begin)
     if spike:
         message, described = f"{message}_norm", described | spike
-    yield Finding("loss-rises", "likely", begin, message, described, {"operator": loss.name})
+    yield Finding("loss-rises", "likely", begin, message, described)
 
 
 def _falls_again(later: Values, last: float, rise: float, noise: float) -> bool:
@@ -378,7 +377,7 @@ def restarts(facts: Facts) -> Iterator[Finding]:
     }
     is_session = str(values["step"]) in facts["logs"]["begins"][0].split()
     message = "session" if is_session else "restarts"
-    yield Finding("loss-restarts", "likely", int(loss.steps[at]), message, values, {"operator": loss.name})
+    yield Finding("loss-restarts", "likely", int(loss.steps[at]), message, values)
 
 
 def _norms(facts: Facts) -> tuple[NDArray[np.int64], Values]:
@@ -404,8 +403,7 @@ def norm_zero(facts: Facts) -> Iterator[Finding]:
         return
     values = {"step": int(steps[first]), "count": len(norms) - first, "highest": float(norms[first:].max())}
     message = "tiny" if values["highest"] > 0 else "since" if first else "always"
-    where = {"optimizer": facts["groups"].names[0]}
-    yield Finding("gradient-norm-zero", "certain", int(steps[first]), message, values, where)
+    yield Finding("gradient-norm-zero", "certain", int(steps[first]), message, values)
 
 
 def norm_grows(facts: Facts) -> Iterator[Finding]:
@@ -413,11 +411,11 @@ def norm_grows(facts: Facts) -> Iterator[Finding]:
     steps, norms = _norms(facts)
     if len(norms) < FEWEST:
         return
-    where, is_finite = {"optimizer": facts["groups"].names[0]}, np.isfinite(norms)
+    is_finite = np.isfinite(norms)
     if not is_finite[-3:].any():
         first = int(np.flatnonzero(is_finite)[-1]) + 1 if is_finite.any() else 0
         values = {"step": int(steps[first]), "value": float(norms[-1]), "count": len(norms) - first}
-        yield Finding("gradient-norm-grows", "certain", int(steps[first]), "not_finite", values, where)
+        yield Finding("gradient-norm-grows", "certain", int(steps[first]), "not_finite", values)
         return
     steps, norms = steps[is_finite], norms[is_finite]
     if len(norms) < 2 * _LONG or not (norms > 0).all():
@@ -428,7 +426,7 @@ def norm_grows(facts: Facts) -> Iterator[Finding]:
         return
     at = int(np.flatnonzero(smoothed(norms) < _SPIKE * usual)[-1])
     values = {"usual": usual, "last": last, "step": int(steps[at])}
-    yield Finding("gradient-norm-grows", "likely", int(steps[at]), "grows", values, where)
+    yield Finding("gradient-norm-grows", "likely", int(steps[at]), "grows", values)
 
 
 def _rates(facts: Facts) -> Iterator[tuple[str, NDArray[np.int64], Values]]:
@@ -446,7 +444,7 @@ def rate_zero(facts: Facts) -> Iterator[Finding]:
         highest = float(rates.max())
         if len(rates) >= FEWEST and 0 < highest < _NO_RATE:
             values = {"group": name, "highest": highest, "count": len(rates)}
-            yield Finding("learning-rate-zero", "likely", int(steps[0]), "tiny", values, {"optimizer": name})
+            yield Finding("learning-rate-zero", "likely", int(steps[0]), "tiny", values)
             return
         if rates[-1] != 0:
             continue
@@ -458,7 +456,7 @@ def rate_zero(facts: Facts) -> Iterator[Finding]:
             continue
         values = {"group": name, "step": int(steps[first]), "count": count}
         message = "ended_logged" if first else "never_logged"
-        yield Finding("learning-rate-zero", "certain", int(steps[first]), message, values, {"optimizer": name})
+        yield Finding("learning-rate-zero", "certain", int(steps[first]), message, values)
         return
 
 
@@ -472,7 +470,7 @@ def never_warm(facts: Facts) -> Iterator[Finding]:
         is_even = len(rises) >= _LONG and bool((rises > 0).all()) and float(rises.max()) < 1.5 * float(np.median(rises))
         if is_even and rates[0] < 0.2 * rates[-1]:
             values = {"group": name, "first": float(rates[0]), "rate": float(rates[-1]), "steps": int(steps[-1])}
-            yield Finding("schedule-not-stepped", "likely", int(steps[0]), "logged", values, {"optimizer": name})
+            yield Finding("schedule-not-stepped", "likely", int(steps[0]), "logged", values)
             return
 
 
@@ -495,7 +493,7 @@ def rate_collapsed(facts: Facts) -> Iterator[Finding]:
             "highest": highest,
             "left": left,
         }
-        yield Finding("learning-rate-collapsed", "likely", int(steps[first]), "logged", values, {"optimizer": name})
+        yield Finding("learning-rate-collapsed", "likely", int(steps[first]), "logged", values)
         return
 
 
@@ -521,7 +519,7 @@ def rate_rises_again(facts: Facts) -> Iterator[Finding]:
             "highest": highest,
             "last": last,
         }
-        yield Finding("schedule-over", "likely", int(steps[lowest_at]), "logged", values, {"optimizer": name})
+        yield Finding("schedule-over", "likely", int(steps[lowest_at]), "logged", values)
         return
 
 
@@ -539,7 +537,7 @@ def scale_collapsed(facts: Facts) -> Iterator[Finding]:
     if highest < 1024 or last > 1 or not (stays or (np.diff(scale) < 0).all()):
         return
     values = {"highest": highest, "last": last}
-    yield Finding("scale-collapsed", "certain", int(steps[low[0]]), "logged", values, {"optimizer": "loss scaler"})
+    yield Finding("scale-collapsed", "certain", int(steps[low[0]]), "logged", values)
 
 
 def skipped(facts: Facts) -> Iterator[Finding]:
@@ -551,7 +549,7 @@ def skipped(facts: Facts) -> Iterator[Finding]:
         return
     values = {"count": int(is_skipped.sum()), "of": len(is_skipped)}
     step = int(steps[np.flatnonzero(is_skipped)[0]])
-    yield Finding("updates-skipped", "certain", step, "logged", values, {"optimizer": "loss scaler"})
+    yield Finding("updates-skipped", "certain", step, "logged", values)
 
 
 RULES = (
